@@ -1,0 +1,21 @@
+"""Fixtures shared by the tests: the folder of real collections, and hypothesis without deadlines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("vtkit", deadline=None, derandomize=True)
+settings.load_profile("vtkit")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Real collections, vocabularies and models; VTKIT_DATA says where, ``../shared`` by default."""
+    folder = Path(os.environ.get("VTKIT_DATA", Path(__file__).resolve().parents[2] / "shared"))
+    if not (folder / "data").is_dir():
+        pytest.skip(f"needs the real collections: {folder} is not there (set VTKIT_DATA to their folder)")
+    return folder.resolve()

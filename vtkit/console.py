@@ -1,0 +1,136 @@
+"""The one place that writes to the terminal: messages, warnings, tables and one progress display.
+
+Everything goes to standard error (results a user may pipe are printed by the command line itself), plain
+and without moving bars when standard error is not a terminal. While a run is under way each line is also
+written, with the time, to the log file named by :func:`log_to`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO, TypeVar
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+T = TypeVar("T")
+_terminal = Console(stderr=True, highlight=False, soft_wrap=True)
+_log_file: TextIO | None = None
+_bars: Progress | None = None
+
+QUIET_SECONDS_BETWEEN_LINES = 30.0
+"""Off a terminal a long loop says where it is this often, so that a log file shows life without filling up."""
+
+
+def say(message: str) -> None:
+    """One line for the user."""
+    _terminal.print(escape(message))
+    note(message)
+
+
+def warn(message: str) -> None:
+    """A surprise that works; what must be put right is an error instead."""
+    _terminal.print(f"[yellow]warning:[/yellow] {escape(message)}")
+    note(f"warning: {message}")
+
+
+def fail(message: str) -> None:
+    """The last line of a command that could not do its work."""
+    _terminal.print(f"[red]error:[/red] {escape(message)}")
+    note(f"error: {message}")
+
+
+def note(message: str) -> None:
+    """One line for the log file only."""
+    if _log_file is not None:
+        _log_file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {message}\n")
+        _log_file.flush()
+
+
+@contextmanager
+def log_to(path: Path) -> Iterator[None]:
+    """Append every message to ``path`` while the block runs."""
+    global _log_file
+    with path.open("a", encoding="utf-8") as file:
+        previous, _log_file = _log_file, file
+        try:
+            yield
+        finally:
+            _log_file = previous
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table on the terminal: the first column to the left, the others to the right."""
+    table = Table(title=escape(title), title_justify="left", header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(escape(column), justify="left" if number == 0 else "right")
+    plain = [[str(cell) for cell in row] for row in rows]
+    for row in plain:
+        table.add_row(*(escape(cell) for cell in row))
+    _terminal.print(table)
+    for line in ["\t".join(columns), *("\t".join(row) for row in plain)]:
+        note(line)
+
+
+class Bar:
+    """One line of the progress display; ``advance`` it, and ``update`` the words behind it."""
+
+    def __init__(self, description: str, total: int | None, done: int = 0) -> None:
+        self.description, self.total, self.done, self.words = description, total, done, ""
+        self._started = self._spoke = time.monotonic()
+        self._begun_at = done
+        self._task = _bars.add_task(description, total=total, completed=done, words="") if _bars is not None else None
+
+    def advance(self, steps: int = 1, words: str | None = None) -> None:
+        self.done += steps
+        self.words = self.words if words is None else words
+        if _bars is not None and self._task is not None:
+            _bars.update(self._task, completed=self.done, words=escape(self.words))
+        elif time.monotonic() - self._spoke >= QUIET_SECONDS_BETWEEN_LINES:
+            self._spoke = time.monotonic()
+            say(self._line())
+
+    def _line(self) -> str:
+        made = self.done - self._begun_at
+        of = f"/{self.total}" if self.total is not None else ""
+        left = ""
+        if self.total is not None and made > 0:
+            seconds = (time.monotonic() - self._started) / made * (self.total - self.done)
+            left = f", about {seconds:.0f} s left"
+        return f"  {self.description} {self.done}{of}{left}{'  ' + self.words if self.words else ''}"
+
+
+@contextmanager
+def progress(description: str, total: int | None = None, done: int = 0) -> Iterator[Bar]:
+    """The progress display, with time left, for one loop a person waits for."""
+    global _bars
+    if not sys.stderr.isatty() or _bars is not None:
+        yield Bar(description, total, done)
+        return
+    columns = (
+        TextColumn("  {task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[words]}"),
+    )
+    with Progress(*columns, console=_terminal, transient=True) as _bars:
+        try:
+            yield Bar(description, total, done)
+        finally:
+            _bars = None
+
+
+def track(items: Sequence[T], description: str) -> Iterator[T]:
+    """``items`` with a progress display beside them."""
+    with progress(description, total=len(items)) as bar:
+        for item in items:
+            yield item
+            bar.advance()
