@@ -419,14 +419,14 @@ def named_things(section: BaseModel, prefix: str = "") -> Iterator[Named]:
         if isinstance(value, BaseModel):
             yield from named_things(value, f"{path}.")
             continue
-        mark = _mark(field.metadata, field.annotation)
+        mark = find_mark(field.metadata, field.annotation)
         if mark is None or value is None:
             continue
         for entry in value if isinstance(value, tuple) else (value,):
             yield Named(path, mark.what, str(entry), isinstance(value, tuple))
 
 
-def _mark(metadata: list[Any], annotation: Any) -> Names | None:
+def find_mark(metadata: list[Any], annotation: Any) -> Names | None:
     """The :class:`Names` mark on a field, wherever in ``tuple[Annotated[str, mark], ...] | None`` it stands."""
     for entry in metadata:
         if isinstance(entry, Names):
@@ -435,7 +435,7 @@ def _mark(metadata: list[Any], annotation: Any) -> Names | None:
         if isinstance(entry, Names):
             return entry
     for inner in getattr(annotation, "__args__", ()):
-        found = _mark([], inner)
+        found = find_mark([], inner)
         if found is not None:
             return found
     return None

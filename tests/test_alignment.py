@@ -1,0 +1,188 @@
+"""The overlap rule: by hand on small vocabularies, and the published shares on the real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from vtkit.errors import DataError
+from vtkit.vocabulary.alignment import (
+    FILLER,
+    KINDS,
+    Canonical,
+    align,
+    canonical,
+    is_symbol,
+    surface_and_start,
+    token_family,
+    tokens,
+)
+from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
+
+ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+XLM_ROLES: dict[Role, str] = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+
+
+def wordpiece(*words: str) -> PreTrainedTokenizerFast:
+    listed = [*ROLES.values(), *words]
+    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(listed)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return wrap(backend, ROLES, "of the test")
+
+
+def byte_level(*words: str) -> PreTrainedTokenizerFast:
+    listed = [*XLM_ROLES.values(), *words]
+    backend = Tokenizer(models.BPE({word: n for n, word in enumerate(listed)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    return wrap(backend, XLM_ROLES, "of the test")
+
+
+def sentencepiece(*words: str) -> PreTrainedTokenizerFast:
+    listed = [*XLM_ROLES.values(), *words]
+    backend = Tokenizer(models.Unigram([(word, 0.0) for word in listed], unk_id=1))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    return wrap(backend, XLM_ROLES, "of the test")
+
+
+def matches(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, mode: str = "exact+symbols") -> dict:
+    """Target token -> (source token, kind), for the target tokens that overlap."""
+    found = align(source, target, mode)  # type: ignore[arg-type]
+    known, wanted = tokens(source), tokens(target)
+    return {wanted[n]: (known[found.target_to_source[n]], KINDS[found.kinds[n]]) for n in found.overlap_ids.tolist()}
+
+
+def test_the_canonical_form_is_the_same_in_every_family() -> None:
+    for start, family in [("school", "wordpiece"), ("Ġschool", "byte-level"), ("▁school", "sentencepiece")]:
+        assert canonical(start, family) == Canonical(True, "school")  # type: ignore[arg-type]
+    for inside, family in [("##ing", "wordpiece"), ("ing", "byte-level"), ("ing", "sentencepiece")]:
+        assert canonical(inside, family) == Canonical(False, "ing")  # type: ignore[arg-type]
+    assert canonical("ĠK", "byte-level") == Canonical(True, "K")
+    assert canonical("Ã¶", "byte-level") == Canonical(False, "ö")
+    assert canonical("##", "wordpiece") == Canonical(True, "##")
+    assert canonical("▁a▁b", "sentencepiece") == Canonical(True, "a b")
+    assert canonical("Ġ", "byte-level") == canonical("▁", "sentencepiece") == Canonical(True, "")
+
+
+@given(st.text(min_size=1))
+def test_byte_level_spelling_decodes_to_its_text(text: str) -> None:
+    cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
+    spelled = "".join(piece for piece, _ in cut)
+    starts, surface = canonical(spelled, "byte-level")
+    assert (" " if starts else "") + surface == text
+
+
+def test_bytes_that_are_no_character_match_the_same_bytes_only() -> None:
+    # ¢ alone is the byte 0xA2, not the sign; the sign is Â¢.
+    assert matches(byte_level("¢"), wordpiece("¢")).keys() == {*ROLES.values()}
+    assert matches(byte_level("Â¢"), wordpiece("¢"))["¢"] == ("Â¢", "symbol")
+    assert matches(byte_level("¢"), byte_level("¢"))["¢"] == ("¢", "exact")
+    assert ("", False) == surface_and_start(byte_level("¢"))[-1]
+
+
+def test_word_starts_and_continuations_are_told_apart() -> None:
+    found = matches(byte_level("school", "Ġthe", "ing"), wordpiece("school", "##school", "the", "##ing", "ing"))
+    assert found.keys() - ROLES.values() == {"##school", "the", "##ing"}
+
+
+def test_symbols_match_whatever_their_mark_but_an_exact_match_wins() -> None:
+    source = byte_level("!", "Ġ!", "2024", "Ġ12", "12")
+    found = matches(source, wordpiece("!", "##!", "2024", "##12", "x2"))
+    assert found["!"] == ("Ġ!", "exact")
+    assert found["##!"] == ("!", "exact")
+    assert found["2024"] == ("2024", "symbol")
+    assert found["##12"] == ("12", "exact")
+    assert "x2" not in found
+    assert "2024" not in matches(source, wordpiece("2024"), "exact")
+
+
+def test_the_lowest_source_id_wins() -> None:
+    source = wordpiece("##7", "b", "7")
+    assert matches(source, byte_level("7", "Ġ7"))["7"] == ("##7", "exact")
+    assert matches(wordpiece("Cafe", "CAFE"), wordpiece("cafe"), "fuzzy")["cafe"] == ("Cafe", "fuzzy")
+
+
+def test_special_tokens_match_by_role_and_never_by_spelling() -> None:
+    found = matches(wordpiece("<s>", "[PAD]x"), sentencepiece("[CLS]"))
+    assert found == {
+        "<pad>": ("[PAD]", "special"),
+        "<unk>": ("[UNK]", "special"),
+        "<s>": ("[CLS]", "special"),
+        "</s>": ("[SEP]", "special"),
+        "<mask>": ("[MASK]", "special"),
+    }
+
+
+def test_fillers_never_match_except_in_raw_mode() -> None:
+    source = wordpiece("[unused1]", "<extra_id_0>", "madeupword0001", "unused")
+    for mode in ("exact+symbols", "exact", "fuzzy"):
+        assert matches(source, source, mode).keys() == {*ROLES.values(), "unused"}
+    assert len(matches(source, source, "raw")) == len(source)
+    assert not FILLER.fullmatch("reserved")
+    assert FILLER.fullmatch("<|reserved_special_token_12|>")
+
+
+def test_fuzzy_ignores_case_and_mark_where_nothing_better_is_there() -> None:
+    found = matches(byte_level("ĠSchool", "Ġschool", "bell", "Straße"), wordpiece("School", "BELL", "strasse"), "fuzzy")
+    assert found["School"] == ("ĠSchool", "exact")
+    assert found["BELL"] == ("bell", "fuzzy")
+    assert found["strasse"] == ("Straße", "fuzzy")
+
+
+def test_surfaces_are_empty_where_a_token_stands_for_no_text() -> None:
+    assert surface_and_start(wordpiece("the", "##s", "[unused3]")) == [("", False)] * 5 + [
+        ("the", True),
+        ("s", False),
+        ("", False),
+    ]
+
+
+def test_a_tokenizer_that_marks_word_ends_is_refused() -> None:
+    backend = Tokenizer(models.BPE({"a</w>": 0, "<pad>": 1}, [], end_of_word_suffix="</w>"))
+    with pytest.raises(DataError, match="marks word starts in none"):
+        token_family(PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>"))
+
+
+def test_digits_and_latin_symbols_are_symbols() -> None:
+    assert all(is_symbol(text) for text in ["!", "...", "2024", "²", "¢", "٣", "$5"])
+    assert not any(is_symbol(text) for text in ["", "a", "2nd", "é", "ª", "。", " "])
+
+
+@given(st.lists(st.sampled_from(["a", "##a", "B", "##1", "1", "!", "zz", "[unused0]"]), unique=True))
+def test_a_vocabulary_overlaps_itself_but_for_its_fillers(words: list[str]) -> None:
+    tokenizer = wordpiece(*words)
+    found = align(tokenizer, tokenizer)
+    for number, token in enumerate(tokens(tokenizer)):
+        assert found.target_to_source[number] == (-1 if token == "[unused0]" else number)
+    assert sum(found.counts.values()) == found.target_size
+    assert np.array_equal(np.sort(np.concatenate([found.new_ids, found.overlap_ids])), np.arange(len(tokenizer)))
+    assert found.share == len(found.overlap_ids) / len(tokenizer)
+
+
+def test_the_shares_of_the_vocabulary_transfer_paper_come_out(shared: Path) -> None:
+    target = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
+
+    modernbert = load_tokenizer(str(shared / "vocab" / "ModernBERT-base"))
+    found = align(modernbert, target)
+    assert found.counts == {"new": 13306, "exact": 17182, "symbol": 29, "special": 5, "fuzzy": 0}
+    assert 100 * found.share == pytest.approx(56.40, abs=0.01)
+    assert 100 * align(modernbert, target, "raw").share == pytest.approx(15.88, abs=0.005)
+    assert align(modernbert, target, "fuzzy").share > found.share > align(modernbert, target, "exact").share
+
+    # RoBERTa's vocabulary is GPT-2's; here with GPT-2's special tokens, of which three roles are played.
+    found = align(load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False), target)
+    assert found.counts == {"new": 12337, "exact": 18161, "symbol": 21, "special": 3, "fuzzy": 0}
+    assert 100 * found.share == pytest.approx(59.58, abs=0.005)
+
+    # The paper counts the [unusedN] that two WordPiece vocabularies spell alike; by the rule they are new.
+    source = load_tokenizer(str(shared / "vocab" / "bert-base-cased-unilm"))
+    found = align(source, target)
+    fillers = {token for token in tokens(source) if FILLER.fullmatch(token)} & set(tokens(target))
+    assert len(fillers) == 83
+    assert 100 * (len(found.overlap_ids) + len(fillers)) / found.target_size == pytest.approx(60.89, abs=0.005)

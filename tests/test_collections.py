@@ -1,0 +1,195 @@
+"""Collections by name: folders in two layouts, and public collections in copies of the hub's files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from vtkit.data import hub
+from vtkit.data.collections import hub_repositories, is_collection, load_retrieval
+from vtkit.data.miracl import load_miracl
+from vtkit.data.retrieval import Document, Query
+from vtkit.data.webfaq import load_webfaq
+from vtkit.errors import DataError
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+def put(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
+
+
+def put_topics(root: Path, language: str) -> None:
+    stem = f"miracl-v1.0-{language}"
+    put(root / stem / "topics" / f"topics.{stem}-dev.tsv", "10\t서울의 인구는?\n11\t부산은 어디인가?\n")
+    put(root / stem / "topics" / f"topics.{stem}-train.tsv", "1\t질문\n")
+    put(root / stem / "qrels" / f"qrels.{stem}-dev.tsv", "10\tQ0\t5#0\t1\n10\tQ0\t5#1\t0\n11\tQ0\t7#0\t1\n")
+
+
+def put_passages(root: Path, language: str) -> None:
+    folder = root / f"miracl-corpus-v1.0-{language}"
+    for number, passages in enumerate(([("5#0", "서울", "인구"), ("5#1", "서울", "강")], [("7#0", "부산", "항구")])):
+        lines = [json.dumps({"docid": i, "title": t, "text": x}, ensure_ascii=False) for i, t, x in passages]
+        put(folder / f"docs-{number}.jsonl.gz", "\n".join(lines) + "\n")
+
+
+def put_webfaq(root: Path, language: str) -> None:
+    head = ["configs:"]
+    for part, splits in (("qrels", ("train", "test")), ("corpus", ("corpus",)), ("queries", ("train", "test"))):
+        head += [f"- config_name: {language}-{part}", "  data_files:"]
+        for split in splits:
+            head += [f"  - split: {split}", f"    path: {language}/{part}-{split}.jsonl"]
+    put(root / "README.md", "---\nlanguage:\n- kor\n" + "\n".join(head) + "\n---\n# WebFAQ\n--- and more\n")
+    folder = root / language
+    put(folder / "corpus-corpus.jsonl", '{"_id": "a1", "title": "", "text": "답"}\n{"_id": "a2", "text": "둘"}\n')
+    put(folder / "queries-train.jsonl", '{"_id": "q2", "text": "둘?"}\n')
+    put(folder / "queries-test.jsonl", '{"_id": "q1", "text": "질문?"}\n')
+    put(folder / "qrels-train.jsonl", '{"query-id": "q2", "corpus-id": "a2", "score": 1.0}\n')
+    put(folder / "qrels-test.jsonl", '{"query-id": "q1", "corpus-id": "a1", "score": 1.0}\n')
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the hub, downloads not allowed, and an error for whoever opens a connection all the same."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.delenv(hub.DOWNLOAD_VARIABLE, raising=False)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    return tmp_path / "hub"
+
+
+def snapshot(cache: Path, repo_id: str) -> Path:
+    """Where a revision of a data set lies in the cache, as the hub's client would have put it there."""
+    repository = cache / f"datasets--{repo_id.replace('/', '--')}"
+    put(repository / "refs" / "main", REVISION)
+    return repository / "snapshots" / REVISION
+
+
+@pytest.mark.parametrize("below", ["", "miracl-corpus"])
+def test_miracl_is_read_from_a_folder_in_the_layout_of_the_hub(tmp_path: Path, below: str) -> None:
+    put_topics(tmp_path, "ko")
+    put_passages(tmp_path / below, "ko")
+    collection = load_retrieval(tmp_path, "dev")
+    assert collection == load_miracl(tmp_path, "ko")
+    assert collection.name == "miracl-ko"
+    assert collection.documents[0] == Document("5#0", "서울", "인구")
+    assert [document.id for document in collection.documents] == ["5#0", "5#1", "7#0"]
+    assert collection.queries == [Query("10", "서울의 인구는?"), Query("11", "부산은 어디인가?")]
+    assert collection.qrels == {"10": {"5#0": 1, "5#1": 0}, "11": {"7#0": 1}}
+
+
+def test_a_miracl_folder_says_which_splits_files_and_languages_it_lacks(tmp_path: Path) -> None:
+    put_topics(tmp_path, "ko")
+    with pytest.raises(DataError, match=r"qrels.*-test\.tsv is missing \(splits there: dev\); docs-.* are missing"):
+        load_retrieval(tmp_path, "test")
+    put_topics(tmp_path, "th")
+    with pytest.raises(DataError, match="2 languages \\(ko, th\\)"):
+        load_retrieval(tmp_path, "dev")
+
+
+def test_damaged_miracl_files_are_reported_with_their_lines(tmp_path: Path) -> None:
+    put_topics(tmp_path, "ko")
+    put_passages(tmp_path, "ko")
+    put(tmp_path / "miracl-corpus-v1.0-ko" / "docs-2.jsonl.gz", '{"docid": "5#1", "title": "", "text": "again"}\n')
+    put(tmp_path / "miracl-v1.0-ko" / "topics" / "topics.miracl-v1.0-ko-dev.tsv", "10 no tab\n10\tx\n10\ty\n")
+    with pytest.raises(DataError) as error:
+        load_retrieval(tmp_path, "dev")
+    for part in (
+        "docs-2.jsonl.gz: 1 problem",
+        "line 1: id '5#1' occurs twice (first on line 2 of docs-0.jsonl.gz)",
+        "line 1: has one column",
+        "line 3: id '10' occurs twice (first on line 2)",
+    ):
+        assert part in str(error.value)
+
+
+def test_miracl_by_name_comes_from_the_cache_without_touching_the_network(cache: Path) -> None:
+    with pytest.raises(DataError, match=r"miracl/miracl .*is not in the cache.*--download"):
+        load_retrieval("miracl:ko", "dev")
+    assert not hub.in_cache("miracl/miracl", "dataset")
+    put_topics(snapshot(cache, "miracl/miracl"), "ko")
+    put_passages(snapshot(cache, "miracl/miracl-corpus"), "ko")
+    assert hub.in_cache("miracl/miracl", "dataset")
+    assert not hub.in_cache("miracl/miracl", "model")
+    assert [document.id for document in load_retrieval("miracl:ko", "dev").documents] == ["5#0", "5#1", "7#0"]
+    with pytest.raises(DataError, match=r"docs-.* of miracl-corpus-v1\.0-th are missing.*--download"):
+        load_retrieval("miracl:th", "dev")
+
+
+def test_webfaq_follows_the_head_of_its_readme(tmp_path: Path, cache: Path) -> None:
+    put_webfaq(tmp_path / "copy", "kor")
+    collection = load_webfaq("kor", root=tmp_path / "copy")
+    assert collection.queries == [Query("q1", "질문?")]
+    assert collection.documents == [Document("a1", "", "답"), Document("a2", "", "둘")]
+    assert collection.qrels == {"q1": {"a1": 1}}
+    assert load_webfaq("kor", "train", tmp_path / "copy").queries == [Query("q2", "둘?")]
+    put_webfaq(snapshot(cache, "PaDaS-Lab/webfaq-retrieval"), "kor")
+    assert load_retrieval("webfaq:kor", "test") == collection
+    with pytest.raises(DataError, match=r"no judgements 'dev' in 'kor'. It has: train, test"):
+        load_retrieval("webfaq:kor", "dev")
+    with pytest.raises(DataError, match="does not say which files hold"):
+        load_webfaq("deu", root=tmp_path / "copy")
+
+
+def test_older_webfaq_revisions_with_all_queries_in_one_file_are_read_too(tmp_path: Path) -> None:
+    put_webfaq(tmp_path, "kor")
+    readme = (tmp_path / "README.md").read_text()
+    head, queries = readme.split("- config_name: kor-queries")
+    queries = queries[queries.index("---") :]
+    one = "- config_name: kor-queries\n  data_files:\n  - split: queries\n    path: kor/queries-*.jsonl\n"
+    put(tmp_path / "README.md", head + one + queries)
+    assert load_webfaq("kor", root=tmp_path).queries == [Query("q1", "질문?")]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("miracl:xx", "MIRACL has no language 'xx'. It has: ar, bn"),
+        ("webfaq:ko", "no language 'ko'. They have: ara"),
+        ("beir:scifact", "no such collection or folder.*miracl:LANGUAGE"),
+        ("/nowhere/at/all", "no such collection or folder"),
+    ],
+)
+def test_an_unknown_name_says_what_names_there_are(cache: Path, name: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_retrieval(name, "test")
+
+
+def test_names_are_told_from_folders_and_lead_to_their_repositories() -> None:
+    assert [is_collection(name) for name in ("miracl:ko", "webfaq:kor", "miracl", "/data/miracl:ko", "beir:x")] == [
+        *(True, True),
+        *(False, False, False),
+    ]
+    assert hub_repositories("miracl:ko") == [("miracl/miracl", "dataset"), ("miracl/miracl-corpus", "dataset")]
+    assert hub_repositories("webfaq:kor") == [("PaDaS-Lab/webfaq-retrieval", "dataset")]
+    assert hub_repositories("/data/korquad-ko") == []
+    with pytest.raises(DataError, match="no language"):
+        hub_repositories("miracl:xx")
+
+
+def test_a_file_where_a_folder_is_needed_is_told_apart(tmp_path: Path) -> None:
+    put(tmp_path / "corpus.jsonl", "{}")
+    with pytest.raises(DataError, match="is a file, but a collection is a folder"):
+        load_retrieval(tmp_path / "corpus.jsonl", "test")
+
+
+def test_without_leave_to_download_the_hub_is_not_asked(cache: Path) -> None:
+    assert not hub.downloads_allowed()
+    assert not hub.reachable()
+
+
+def test_a_hub_that_does_not_answer_is_not_reachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as silent:  # takes the connection, never answers
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        monkeypatch.setenv(hub.DOWNLOAD_VARIABLE, "1")
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert not hub.reachable(0.2)

@@ -1,0 +1,132 @@
+"""Who may import whom, and what stays unimported until it is needed."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FLOORS = [
+    {"errors", "console"},
+    {"recipe", "artifacts", "data"},
+    {"vocabulary", "search", "measures", "encoder"},
+    {"transfer", "training", "analysis"},
+    {"stages", "report"},
+    {"cli", "__main__"},
+]
+"""Lowest first: a module imports from its own floor and those below."""
+
+HEAVY = {"torch", "transformers", "sentence_transformers", "datasets", "numba", "scipy", "matplotlib", "entmax"}
+HEAVY |= {"tokenizers", "sentencepiece", "pandas", "pyarrow", "huggingface_hub"}
+LIGHT = ("errors", "console", "recipe", "artifacts", "data", "cli", "__main__", "stages.run", "stages.plan")
+"""Modules that ``--help``, ``recipe check`` or ``--dry-run`` import: nothing heavy outside their functions."""
+
+MODULES = sorted((ROOT / "vtkit").rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    """``vtkit/recipe/load.py`` as ``recipe.load``; the package itself as nothing."""
+    parts = path.relative_to(ROOT / "vtkit").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_in(tree: ast.AST, module: str, *, when_imported: bool) -> Iterator[str]:
+    """Full names of the modules that ``tree`` imports, anywhere or only as it is itself imported."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = ["vtkit", *module.split(".")][: -node.level] if node.level else []
+            origin = ".".join([*package, *([node.module] if node.module else [])])
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
+        elif not (when_imported and runs_later(node)):
+            yield from imports_in(node, module, when_imported=when_imported)
+
+
+def runs_later(node: ast.AST) -> bool:
+    """Whether what stands in ``node`` is not run as the module is imported."""
+    if isinstance(node, ast.If):
+        return "TYPE_CHECKING" in ast.unparse(node.test)
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+
+
+def floor_of(part: str) -> int | None:
+    return next((number for number, parts in enumerate(FLOORS) if part in parts), None)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_a_module_imports_only_from_its_floor_and_those_below(path: Path) -> None:
+    module = module_name(path)
+    own = floor_of(module.split(".")[0])
+    if not module:
+        own = 0  # the package itself
+    assert own is not None, f"{path.name} is on no floor: add it to FLOORS"
+    for name in imports_in(ast.parse(path.read_text(encoding="utf-8")), module, when_imported=False):
+        parts = name.split(".")
+        if parts[0] == "vtkit" and len(parts) > 1 and parts[1] != "__version__":
+            floor = floor_of(parts[1])
+            assert floor is not None, f"{name}, imported by vtkit.{module}, is on no floor"
+            assert floor <= own, f"vtkit.{module} must not import {name}"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if f"{module_name(path)}.".startswith(tuple(f"{name}." for name in LIGHT))]
+)
+def test_light_modules_import_heavy_ones_only_inside_functions(path: Path) -> None:
+    module = module_name(path)
+    for name in imports_in(ast.parse(path.read_text(encoding="utf-8")), module, when_imported=True):
+        assert name.split(".")[0] not in HEAVY, f"vtkit.{module} imports {name} as it is imported"
+
+
+def test_no_folder_shadows_a_library() -> None:
+    assert not (ROOT / "tokenizers" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["recipe", "--help"],
+        ["recipe", "check", "here.toml"],
+        ["recipe", "check", "hub.toml"],
+        ["recipe", "check", "bad.toml"],
+        ["recipe", "show", "here.toml"],
+        ["recipe", "schema"],
+        ["recipe", "new", "--name", "new", "--language", "ko", "--source", "a/b", "--tokenizer", "a/b"],
+    ],
+    ids=" ".join,
+)
+def test_quick_commands_never_import_torch(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "vocab.txt").write_text("a\n")
+    hub = '[recipe]\nname = "hub"\n[source]\nmodel = "a/b"\n[vocabulary]\nkind = "existing"\ntokenizer = "a/b"\n'
+    hub += '[transfer]\nmethod = "mean"\n[evaluate]\nsets = ["miracl:ko", "webfaq:kor"]\nsplit = "train"\n'
+    here = hub.replace('model = "a/b"', 'model = "./model"').replace("a/b", "vocab.txt").partition("[evaluate]")[0]
+    for name, text in {"hub.toml": hub, "here.toml": here, "bad.toml": hub + "nothing = 1\n"}.items():
+        (tmp_path / name).write_text(text)
+    code = (
+        "import sys\nfrom vtkit import cli\ntry:\n    cli.main()\nexcept SystemExit:\n    pass\n"
+        "print('imported:', *sorted({name.partition('.')[0] for name in sys.modules}))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    imported = set(result.stdout.rpartition("imported:")[2].split())
+    assert "vtkit" in imported
+    slow = HEAVY - {"huggingface_hub"}  # asked where its cache is
+    assert not imported & slow

@@ -1,0 +1,799 @@
+"""Recipes: what a file may say, what its settings become, and what is said about a recipe that is wrong."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from vtkit.errors import RecipeError
+from vtkit.recipe.lines import key_lines, one_value
+from vtkit.recipe.load import load_recipe, missing_things, required_things, resolve_name
+from vtkit.recipe.new import as_written_in, new_recipe
+from vtkit.recipe.preflight import preflight
+from vtkit.recipe.schema import json_schema
+from vtkit.recipe.sections import Recipe, Section, TrainedVocabulary, find_mark, named_things
+from vtkit.recipe.write import resolved_toml, toml_value
+
+SMALLEST = """\
+[recipe]
+name = "small"
+[source]
+model = "org/model"
+[vocabulary]
+kind = "existing"
+tokenizer = "org/tokenizer"
+[transfer]
+method = "mean"
+"""
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refused(path: Path, *overrides: str) -> str:
+    """The message with which a recipe is refused, its folder left out."""
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path, overrides)
+    return str(caught.value).replace(f"{path.parent}/", "")
+
+
+def squeezed(message: str) -> list[str]:
+    """The lines of a message without the spaces that align them."""
+    return [" ".join(line.split()) for line in message.splitlines()]
+
+
+# The line finder
+
+
+# Keys are k0, k1, ...; no value has a "k" in it, so a line that has a key's name is the line of the key.
+quiet_text = st.text(alphabet=st.sampled_from("ab =[]{}.,#'\"\\\n\té가"), max_size=12)
+scalars = st.one_of(st.integers(), st.booleans(), st.floats(allow_nan=False, allow_infinity=False), quiet_text)
+QUOTES = "'\""
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3), max_leaves=5)
+
+
+def multiline(value: Any, quote: str) -> str:
+    """A value in the forms that may reach over several lines; up to two quotes may stand before the closing three."""
+    if isinstance(value, list):
+        ends = [", # entry ]\n\n", " # ] entry\n,\n"]
+        return (
+            "[  # list\n" + "".join(f"  {multiline(entry, quote)}{ends[i % 2]}" for i, entry in enumerate(value)) + "]"
+        )
+    if isinstance(value, str) and quote == "'" and "'''" not in value:
+        return f"'''\n{value}'''"
+    if isinstance(value, str):
+        escaped = toml_value(value)[1:-1].replace("\\n", "\n")
+        return f'"""{escaped if '"""' in value else escaped.replace(chr(92) + chr(34), chr(34))}"""'
+    return toml_value(value)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> str:
+    """TOML text with headers, dotted keys, inline tables, quoted keys, comments and values over several lines."""
+    numbers = iter(range(1000))
+    lines: list[str] = []
+
+    def key() -> str:
+        name = f"k{next(numbers)}"
+        return draw(st.sampled_from([name, f'"{name}"', f"'{name}'"]))
+
+    def entry(depth: int = 0) -> str:
+        space = draw(st.sampled_from(["", " ", "\t "]))
+        form = draw(st.sampled_from(["plain", "multiline", "dotted", "inline"] if depth < 2 else ["plain"]))
+        if form == "inline":
+            inner = ", ".join(entry(2) for _ in range(draw(st.integers(0, 3))))
+            return f"{key()}{space}={space}{{{inner}}}"
+        name = f"{key()}{space}.{space}{key()}" if form == "dotted" else key()
+        value = draw(values)
+        return f"{name}{space}={space}{multiline(value, draw(st.sampled_from(QUOTES))) if form == 'multiline' else toml_value(value)}"
+
+    for _ in range(draw(st.integers(0, 3))):
+        for _ in range(draw(st.integers(0, 3))):
+            lines.append(draw(st.sampled_from(["", "  ", "# a comment = [", "\t# ]"])))
+            lines.append(entry() + draw(st.sampled_from(["", "  # '''"])))
+        header = ".".join(key() for _ in range(draw(st.integers(1, 2))))
+        lines.append(draw(st.sampled_from([f"[{header}]", f"[ {header} ] # x", f"[[{header}]]"])))
+    return draw(st.sampled_from(["\n", "\r\n"])).join(lines)
+
+
+def paths_in(data: dict[str, Any], above: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    found = set()
+    for name, value in data.items():
+        found.add((*above, name))
+        found |= paths_in(value, (*above, name)) if isinstance(value, dict) else set()
+        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):  # [[table]]
+            found |= paths_in(value[0], (*above, name))
+    return found
+
+
+@given(documents())
+def test_every_key_is_found_on_the_line_that_names_it(text: str) -> None:
+    found = key_lines(text)
+    assert set(found) == paths_in(tomllib.loads(text))
+    lines = text.split("\n")
+    for path, line in found.items():
+        mentions = [number for number, words in enumerate(lines, 1) if names_key(words, path[-1])]
+        assert mentions == [line]
+
+
+def names_key(line: str, key: str) -> bool:
+    return any(f"{key}{after}" in line for after in ("=", " ", "\t", ".", "'", '"', "]", "}"))
+
+
+def test_lines_of_a_file_checkable_by_eye() -> None:
+    text = 'a = """\n[b]\nc = 1"""\n[b]\nc.d = [\n  1,\n]\n"e f" = {g = 1, h = {i = 2}}\n'
+    assert key_lines(text) == {
+        ("a",): 1,
+        ("b",): 4,
+        ("b", "c"): 5,
+        ("b", "c", "d"): 5,
+        ("b", "e f"): 8,
+        ("b", "e f", "g"): 8,
+        ("b", "e f", "h"): 8,
+        ("b", "e f", "h", "i"): 8,
+    }
+
+
+@given(values)
+def test_a_toml_value_is_read_as_one_value(value: Any) -> None:
+    assert one_value(toml_value(value)) == (value, True)
+
+
+@pytest.mark.parametrize("text", ["", "../x", "1 2", "1\ny = 2", "1 # one", "[1", "]", "a", "= 1", "'''", "1\n[x]"])
+def test_what_is_not_one_value_is_not_taken_for_one(text: str) -> None:
+    assert not one_value(text)[1]
+
+
+# Writing a recipe out
+
+
+def setting(metadata: list[Any], annotation: Any) -> st.SearchStrategy[Any]:
+    """Any value that a setting takes, in the form in which the loader leaves it."""
+    if get_origin(annotation) is Annotated:
+        inner, *marks = get_args(annotation)
+        return setting([*marks, *metadata], inner)
+    marks = [mark for entry in metadata for mark in (entry.metadata if isinstance(entry, FieldInfo) else [entry])]
+    limits = {
+        name: getattr(mark, name)
+        for mark in marks
+        for name in ("ge", "gt", "le", "lt", "min_length", "pattern")
+        if getattr(mark, name, None) is not None
+    }
+    arguments = get_args(annotation)
+    if type(None) in arguments:
+        return st.none() | st.one_of([setting(metadata, inner) for inner in arguments if inner is not type(None)])
+    if get_origin(annotation) is Literal:
+        return st.sampled_from(arguments)
+    if get_origin(annotation) is tuple:
+        return st.lists(setting([], arguments[0]), min_size=limits.get("min_length", 0), max_size=3).map(tuple)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return section(annotation)
+    if arguments:
+        return st.one_of([setting([], inner) for inner in arguments])
+    if annotation is bool:
+        return st.booleans()
+    if annotation is int:
+        low, high = limits.get("ge", 0), limits.get("le", limits.get("lt", 10**9) - 1)
+        return st.integers(low, high)
+    if annotation is float:
+        return st.floats(
+            limits.get("ge", limits.get("gt")),
+            limits.get("le", limits.get("lt")),
+            exclude_min="gt" in limits,
+            exclude_max="lt" in limits,
+            allow_nan=False,
+            allow_infinity=False,
+        )
+    assert annotation is str
+    if find_mark(marks, str):
+        return st.text(min_size=1, alphabet=st.characters(codec="utf-8", exclude_characters="\0/.~")).map("/".__add__)
+    return st.from_regex(limits["pattern"], fullmatch=True) if "pattern" in limits else st.text()
+
+
+def section(model: type[BaseModel]) -> st.SearchStrategy[Any]:
+    fields = {name: setting(field.metadata, field.annotation) for name, field in model.model_fields.items()}
+
+    @st.composite
+    def build(draw: st.DrawFn) -> Any:
+        given_settings = {name: draw(strategy) for name, strategy in fields.items()}
+        if model.__name__ == "SourceSection":
+            kept = draw(st.sampled_from(["model", "recipe", "scratch"]))
+            given_settings = {name: value for name, value in given_settings.items() if name == kept}
+        try:
+            return model(**given_settings)
+        except ValidationError:
+            assume(False)
+
+    return build()
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(section(Recipe))
+def test_a_recipe_written_out_loads_back_equal(recipe: Recipe) -> None:
+    text = resolved_toml(recipe)
+    assert load_recipe(Path("anywhere.toml"), text=text).recipe == recipe
+
+
+def test_a_recipe_written_out_explains_every_setting(tmp_path: Path) -> None:
+    text = resolved_toml(load_recipe(write(tmp_path, "small.toml", SMALLEST)).recipe)
+    assert "# Seed of everything random in the recipe.\nseed = 42\n" in text
+    assert "# [finetune] is left out of this recipe" in text
+    assert "# embedder is not set." in text
+
+
+@given(st.text())
+def test_any_text_survives_as_a_toml_string(text: str) -> None:
+    assert tomllib.loads(f"x = {toml_value(text)}")["x"] == text
+
+
+# Loading
+
+
+def test_the_smallest_recipe_gets_its_defaults(tmp_path: Path) -> None:
+    loaded = load_recipe(write(tmp_path, "small.toml", SMALLEST))
+    assert loaded.recipe.recipe.seed == 42
+    assert loaded.recipe.finetune is None
+    assert loaded.folder == tmp_path
+    assert loaded.places["transfer.method"] == "line 9"
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + SMALLEST.replace("\n", "\r\n").encode())
+    assert load_recipe(path).places["transfer.method"] == "line 9"
+
+
+def test_extended_tables_are_merged_and_lists_replaced(tmp_path: Path) -> None:
+    write(tmp_path, "base.toml", SMALLEST + 'parallel = ["a.tsv", "b.tsv"]\nbias.method = "mixture"\n')
+    write(tmp_path, "more.toml", '[recipe]\nseed = 1\nabout = "more"\n')
+    text = (
+        'extends = ["base.toml", "more.toml"]\n[recipe]\nabout = "top"\n[transfer]\nparallel = ["c.tsv"]\nalpha = 2\n'
+    )
+    recipe = load_recipe(write(tmp_path, "top.toml", text)).recipe
+    assert (recipe.recipe.name, recipe.recipe.seed, recipe.recipe.about) == ("small", 1, "top")
+    assert recipe.transfer is not None
+    assert recipe.transfer.parallel == (f"{tmp_path}/c.tsv",)
+    assert (recipe.transfer.method, recipe.transfer.alpha, recipe.transfer.bias.method) == ("mean", 2.0, "mixture")
+
+
+def test_one_base_may_be_extended_along_two_ways(tmp_path: Path) -> None:
+    write(tmp_path, "base.toml", SMALLEST)
+    write(tmp_path, "left.toml", 'extends = "base.toml"\n[recipe]\nseed = 1\n')
+    write(tmp_path, "right.toml", 'extends = "base.toml"\n[recipe]\nlanguage = "ko"\n')
+    loaded = load_recipe(write(tmp_path, "top.toml", 'extends = ["left.toml", "right.toml"]'))
+    assert loaded.recipe.recipe.language == "ko"
+    assert [path.name for path in loaded.files] == ["top.toml", "left.toml", "base.toml", "right.toml"]
+
+
+def test_each_path_is_relative_to_the_file_that_wrote_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "bases/base.toml", SMALLEST.replace('"org/model"', '"./model"'))
+    text = 'extends = "bases/base.toml"\n[adapt]\ncorpus = ["x.txt", "../y.txt", "/z.txt"]\n'
+    path = write(tmp_path, "recipes/top.toml", text.replace("bases/", "../bases/"))
+    monkeypatch.chdir(tmp_path / "bases")
+    recipe = load_recipe(path, ["vocabulary.tokenizer=./vocab.txt"]).recipe
+    assert recipe.source.model == f"{tmp_path}/bases/model"
+    assert recipe.adapt is not None
+    assert recipe.adapt.corpus == (f"{tmp_path}/recipes/x.txt", f"{tmp_path}/y.txt", "/z.txt")
+    assert recipe.vocabulary.tokenizer == f"{tmp_path}/bases/vocab.txt"
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "local"),
+    [
+        ("org/name", "model", False),
+        ("bert-base-uncased", "tokenizer", False),
+        ("miracl:ko", "retrieval", False),
+        ("./org/name", "model", True),
+        ("../name", "model", True),
+        ("..", "model", True),
+        ("/abs/name", "model", True),
+        ("~/name", "model", True),
+        ("vocab.txt", "tokenizer", True),
+        ("spm.model", "tokenizer", True),
+        ("folder/tokenizer.json", "tokenizer", True),
+        ("some/where/deep", "model", True),
+        ("data/set", "retrieval", True),
+        ("there", "retrieval", True),
+        ("there", "model", True),
+        ("name", "corpus", True),
+        ("name", "pairs", True),
+        ("name", "recipe", True),
+    ],
+)
+def test_what_is_a_path(tmp_path: Path, name: str, what: str, local: bool) -> None:
+    (tmp_path / "there").mkdir()
+    resolved = resolve_name(name, what, tmp_path)
+    assert resolved == (os.path.abspath(tmp_path / os.path.expanduser(name)) if local else name)
+
+
+def test_overrides_are_toml_values_or_plain_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path, "small.toml", SMALLEST)
+    overrides = [
+        "source.model=../x",
+        'transfer.parallel=["a.tsv"]',
+        "transfer.alpha=2.5",
+        "transfer.method=parallel",
+        "recipe.name=2024",
+        "recipe.about=a = b # c",
+        'evaluate={sets=["org"], bm25=false}',
+        "evaluate.depth=10",
+        "evaluate.depth=20",
+    ]
+    recipe = load_recipe(path, overrides).recipe
+    assert recipe.source.model == os.path.abspath("../x")
+    assert recipe.transfer is not None
+    assert recipe.evaluate is not None
+    assert (recipe.transfer.parallel, recipe.transfer.alpha) == ((f"{tmp_path}/a.tsv",), 2.5)
+    assert (recipe.recipe.name, recipe.recipe.about) == ("2024", "a = b # c")
+    assert (recipe.evaluate.bm25, recipe.evaluate.depth) == (False, 20)
+
+
+def test_none_drops_sections_and_settings(tmp_path: Path) -> None:
+    path = write(tmp_path, "full.toml", SMALLEST + '[adapt]\ncorpus = ["x.txt"]\nsteps = 5\n[finetune]\ndata = "a:b"\n')
+    recipe = load_recipe(path, ["finetune=none", "adapt.steps=none", "calibrate=none"]).recipe
+    assert recipe.finetune is None
+    assert recipe.adapt is not None
+    assert recipe.adapt.steps == 1000
+    assert "recipe.name: is missing" in refused(path, "recipe.name=none")
+    assert load_recipe(path, ['recipe.about="none"']).recipe.recipe.about == "none"
+
+
+def test_a_dropped_section_can_be_given_anew(tmp_path: Path) -> None:
+    path = write(tmp_path, "small.toml", SMALLEST + "alpha = 2.0\n")
+    recipe = load_recipe(path, ["transfer=none", "transfer.method=random"]).recipe
+    assert recipe.transfer is not None
+    assert (recipe.transfer.method, recipe.transfer.alpha) == ("random", 4.0)
+
+
+def test_another_vocabulary_kind_drops_what_it_does_not_have(tmp_path: Path) -> None:
+    path = write(tmp_path, "base.toml", SMALLEST)
+    corpus = f'vocabulary.corpus=["{tmp_path}/x.txt"]'
+    vocabulary = load_recipe(path, ["vocabulary.kind=trained", corpus]).recipe.vocabulary
+    assert vocabulary == TrainedVocabulary(kind="trained", corpus=(f"{tmp_path}/x.txt",))
+    text = 'extends = "base.toml"\n[vocabulary]\nkind = "trained"\ncorpus = ["x.txt"]\n'
+    assert load_recipe(write(tmp_path, "top.toml", text)).recipe.vocabulary == vocabulary
+    back = load_recipe(tmp_path / "top.toml", ["vocabulary.kind=existing", "vocabulary.tokenizer=a/b"]).recipe
+    assert back.vocabulary == load_recipe(path, ["vocabulary.tokenizer=a/b"]).recipe.vocabulary
+    assert "vocabulary.size: there is no such setting with kind" in refused(path, "vocabulary.size=500")
+
+
+def test_another_source_replaces_the_inherited_one(tmp_path: Path) -> None:
+    path = write(tmp_path, "small.toml", SMALLEST)
+    assert load_recipe(path, [f"source.recipe={path}"]).recipe.source.model is None
+    source = load_recipe(path, ["source.scratch.layers=2", "transfer=none"]).recipe.source
+    assert source.model is None
+    assert source.scratch is not None
+    assert "exactly one of" in refused(path, "source.model=a/b", f"source.recipe={path}")
+
+
+# What is said about a recipe that is wrong
+
+
+def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:
+    write(tmp_path, "bases/base.toml", SMALLEST + "alpha = 0.5\n")
+    text = """\
+extends = "bases/base.toml"
+sede = 3
+
+[transfer]
+paralel = ["x.tsv"]
+method = "meen"
+
+[transfer.bias]
+method = 3
+
+[adapt]
+steps = 1.5
+mask_rate = 1
+
+[evaluate]
+sets = "folder"
+depth = true
+measures = []
+models = ["sorce", "adapt"]
+
+[finetune]
+data = ""
+learning_rate = inf
+"""
+    path = write(tmp_path, "top.toml", text)
+    message = refused(path, "index.query_length=x", "recipe.language=Korean", "nonsense", "index.nothing=none")
+    assert squeezed(message) == [
+        "top.toml cannot be run:",
+        "line 2 sede: unknown section. Did you mean 'recipe.seed'?",
+        "line 5 transfer.paralel: unknown setting. Did you mean 'parallel'?",
+        'line 6 transfer.method: must be "parallel", "sembridge", "subtoken", "mean" or "random", not "meen". '
+        "Did you mean 'mean'?",
+        'line 9 transfer.bias.method: must be "zscore" or "mixture", not 3.',
+        "line 11 adapt.corpus: is missing: text of the language or domain searched in.",
+        "line 12 adapt.steps: must be a whole number, not 1.5.",
+        "line 13 adapt.mask_rate: must be less than 1, not 1.",
+        'line 16 evaluate.sets: must be a list: ["folder"], not "folder".',
+        "line 17 evaluate.depth: must be a whole number, not true.",
+        "line 18 evaluate.measures: must have at least 1 entry.",
+        'line 19 evaluate.models: entry 1 must be "source", "transfer", "adapt", "calibrate" or "finetune", '
+        "not \"sorce\". Did you mean 'source'?",
+        "line 22 finetune.data: a name must not be empty.",
+        "line 23 finetune.learning_rate: must be a finite number, not inf.",
+        "bases/base.toml line 10 transfer.alpha: must be at least 1, not 0.5.",
+        '--set 1 index.query_length: must be a whole number, not "x".',
+        '--set 2 recipe.language: cannot be "Korean". Expected: ISO 639 code of the language searched in; '
+        "decides how BM25 cuts text into terms.",
+        '--set 3 must be section.key=value, such as transfer.alpha=2.5, not "nonsense".',
+        "--set 4 index.nothing: unknown setting. There are engine, query_length, document_length, top_dimensions.",
+    ]
+
+
+def test_settings_that_contradict_each_other_are_found_beside_other_problems(tmp_path: Path) -> None:
+    text = SMALLEST.replace('"mean"', '"parallel"') + "alpha = 0.5\n[calibrate]\ntexts = 1\n"
+    message = refused(write(tmp_path, "small.toml", text))
+    assert "line 8   transfer: method parallel needs the setting parallel" in message
+    assert "line 10  transfer.alpha: must be at least 1, not 0.5." in message
+    assert "line 12  calibrate.texts: must be at least 8, not 1." in message
+
+
+def test_a_check_across_sections_names_the_line_it_is_about(tmp_path: Path) -> None:
+    message = refused(write(tmp_path, "small.toml", SMALLEST), "source.scratch.layers=2")
+    assert "line 8  a scratch source has no embeddings to transfer: remove [transfer]" in message
+
+
+def test_sections_that_are_missing_are_named(tmp_path: Path) -> None:
+    assert refused(write(tmp_path, "empty.toml", "")).splitlines()[1:] == [
+        "  recipe: the section is missing: what this recipe is called.",
+        "  source: the section is missing: the encoder to start from. Give exactly one of model, recipe and scratch.",
+        '  vocabulary: the section is missing. It starts with kind = "existing" or "trained".',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("model = ../x", "text must stand in quotes, a list in [ ], true and false in lower case: model = ../x"),
+        ("[recipe]\nname = 1\n[recipe]", "this table is given twice: [recipe]"),
+        ("a = 1\na = 2", "this setting or table is given twice: a = 2"),
+        ('a = "C:\\data"', "a backslash in double quotes must be doubled (or use single quotes)"),
+        ("just words", "expected '=' after a key in a key/value pair: just words"),
+        ("a = [1,", "not valid TOML"),
+        ("a = " + "[" * 5000, "nested too deeply"),
+        ("a = " + "9" * 5000, "not valid TOML"),
+    ],
+)
+def test_syntax_errors_have_their_line_and_plain_words(tmp_path: Path, line: str, said: str) -> None:
+    message = refused(write(tmp_path, "bad.toml", f"# first\n\n{line}"))
+    assert said in message
+    if "deeply" not in said:
+        assert f"  line {3 + line.count(chr(10))}  not valid TOML: " in message
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, "korean.toml", SMALLEST)
+    assert refused(tmp_path / "koraen.toml").endswith("there is no such file. Did you mean 'korean.toml'?")
+    assert "it is a folder, not a recipe. Recipes in it: korean.toml." in refused(tmp_path)
+    assert "cannot be read: Not a directory" in refused(tmp_path / "korean.toml" / "x.toml")
+    (tmp_path / "latin.toml").write_bytes(b'[recipe]\nabout = "caf\xe9"\n')
+    assert "line 2  byte 0xe9 is not valid UTF-8" in refused(tmp_path / "latin.toml")
+    extending = write(tmp_path, "top.toml", 'extends = ["latin.toml", "koraen.toml", "korean.toml"]')
+    assert squeezed(refused(extending))[1:] == [
+        "line 1 extends: there is no file koraen.toml. Did you mean 'korean.toml'?",
+        "latin.toml line 2 byte 0xe9 is not valid UTF-8. Save the file in the encoding UTF-8.",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable to root")
+def test_a_file_without_permission_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "secret.toml", SMALLEST)
+    path.chmod(0)
+    assert "cannot be read: Permission denied" in refused(path)
+
+
+def test_extending_in_a_circle_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "a.toml", '\nextends = "b.toml"')
+    write(tmp_path, "b.toml", 'extends = "./sub/../a.toml"')
+    (tmp_path / "sub").mkdir()
+    message = refused(tmp_path / "a.toml")
+    assert "b.toml line 1  extends: goes in a circle: a.toml -> b.toml -> a.toml." in message
+    itself = write(tmp_path, "itself.toml", 'extends = "itself.toml"')
+    assert "circle: itself.toml -> itself.toml" in refused(itself)
+
+
+@pytest.mark.parametrize("value", ["3", "[1]", "{a = 1}", '""', '["a\\u0000.toml"]'])
+def test_extends_must_name_files(tmp_path: Path, value: str) -> None:
+    assert "line 1  extends: must be the name of a recipe file" in refused(
+        write(tmp_path, "a.toml", f"extends = {value}")
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("transfer.parallel=[a.tsv]", "transfer.parallel: not valid TOML: [a.tsv]. A list is written --set"),
+        ("transfer.parallel=a.tsv", 'must be a list: ["a.tsv"], not "a.tsv".'),
+        ("finetun=none", "finetun: unknown section. Did you mean 'finetune'?"),
+        ("extends=a.toml", "extends: can only stand in a recipe's file."),
+        ("recipe.about=\udcff", "recipe.about: is not valid UTF-8."),
+        ("alpha=2", "alpha: unknown section. Did you mean 'transfer.alpha'?"),
+        ("recipe=3", "recipe: must be a table of settings, not 3."),
+        ("vocabulary.kind=trainde", 'must be "existing" or "trained", not "trainde". Did you mean \'trained\'?'),
+        ("vocabulary.kind=none", 'vocabulary.kind: is missing: "existing" or "trained".'),
+        ("a b=1", "must be section.key=value"),
+    ],
+)
+def test_overrides_that_are_wrong_are_explained(tmp_path: Path, override: str, said: str) -> None:
+    message = refused(write(tmp_path, "small.toml", SMALLEST), override)
+    assert said in message
+    assert "--set 1" in message or "vocabulary" in message
+
+
+@given(st.text(max_size=40), st.text(max_size=30))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_text_and_no_override_gives_a_traceback(tmp_path: Path, text: str, override: str) -> None:
+    with pytest.raises(RecipeError):
+        load_recipe(tmp_path / "any.toml", [override], text=text)
+
+
+@given(st.sampled_from(["recipe.name", "transfer", "vocabulary.kind", "evaluate.sets", "source.model"]), values)
+def test_any_value_of_a_setting_is_taken_or_explained(name: str, value: Any) -> None:
+    told = ""
+    try:
+        load_recipe(Path("any.toml"), [f"{name}={toml_value(value)}"], text=SMALLEST)
+    except RecipeError as error:
+        told = str(error)
+    assert not told or f"--set 1  {name}" in told or "evaluate.sets" in told
+
+
+def test_control_characters_never_reach_the_terminal(tmp_path: Path) -> None:
+    text = '[recipe]\nname = "\\u001b[2J"\n"\\u001b[31m" = 1\n'
+    assert "\x1b" not in refused(write(tmp_path, "bad.toml", text))
+
+
+# What a recipe needs from outside
+
+
+def collection(folder: Path, *splits: str) -> Path:
+    write(folder, "corpus.jsonl", "{}")
+    write(folder, "queries.jsonl", "{}")
+    for split in splits:
+        write(folder, f"qrels/{split}.tsv", "")
+    return folder
+
+
+def test_missing_things_are_the_local_ones_that_the_methods_use(tmp_path: Path) -> None:
+    text = (
+        SMALLEST + 'parallel = ["gone.tsv"]\nembedder = "./gone"\nbias = {method = "mixture", corpus = ["gone.txt"]}\n'
+    )
+    path = write(tmp_path, "small.toml", text + '[adapt]\ncorpus = ["here.txt", "absent.txt"]\n')
+    write(tmp_path, "here.txt", "x")
+    recipe = load_recipe(path).recipe
+    assert [(thing.setting, thing.value) for thing in missing_things(recipe)] == [
+        ("adapt.corpus", f"{tmp_path}/absent.txt")
+    ]
+    for method, also in [("parallel", "transfer.parallel"), ("sembridge", "transfer.embedder")]:
+        missing = missing_things(load_recipe(path, [f"transfer.method={method}"]).recipe)
+        assert [thing.setting for thing in missing] == [also, "adapt.corpus"]
+    everything = {thing.setting for thing in named_things(recipe)}
+    assert everything - {thing.setting for thing in required_things(recipe)} == {
+        "transfer.parallel",
+        "transfer.embedder",
+        "transfer.bias.corpus",
+    }
+
+
+def refused_before_the_run(path: Path, *overrides: str) -> list[str]:
+    loaded = load_recipe(path, overrides)
+    with pytest.raises(RecipeError) as caught:
+        preflight(loaded.recipe, path=path, places=loaded.places)
+    return squeezed(str(caught.value).replace(f"{path.parent}/", ""))
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the hub, and no downloads."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("VTKIT_DOWNLOAD", raising=False)
+    return tmp_path / "cache"
+
+
+def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, hub_cache: Path) -> None:
+    collection(tmp_path / "judged", "test", "dev")
+    text = SMALLEST.replace('"mean"', '"parallel"\nparallel = ["gone.tsv", "pairs.tsv"]') + (
+        '[finetune]\ndata = "./gone"\n[evaluate]\nsets = ["judged", "miracl:ko", "msmarco"]\nsplit = "train"\n'
+    )
+    write(tmp_path, "pairs.tsv", "a\tb")
+    write(hub_cache, "models--org--tokenizer/snapshots/1/tokenizer.json", "{}")
+    assert refused_before_the_run(write(tmp_path, "small.toml", text)) == [
+        "small.toml names what cannot be had here:",
+        "line 4 source.model: org/model is neither a folder nor in the Hugging Face cache.",
+        "--set source.model=FOLDER",
+        "line 10 transfer.parallel: gone.tsv does not exist.",
+        '--set \'transfer.parallel=["FILE", "pairs.tsv"]\'',
+        "line 12 finetune.data: gone does not exist.",
+        "--set finetune.data=FOLDER",
+        'line 14 evaluate.sets: judged has no judgements "train": it has "dev" and "test".',
+        "line 14 evaluate.sets: miracl:ko: miracl/miracl is not in the Hugging Face cache.",
+        "line 14 evaluate.sets: miracl:ko: miracl/miracl-corpus is not in the Hugging Face cache.",
+        "line 14 evaluate.sets: msmarco: there is no such collection or folder. Name a folder in BEIR layout "
+        "(corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), a folder in MIRACL's layout, "
+        '"miracl:LANGUAGE" such as "miracl:ko", or "webfaq:LANGUAGE" such as "webfaq:kor".',
+        "--set evaluate.split=dev",
+        '--set \'evaluate.sets=["judged", "FOLDER", "FOLDER"]\'',
+        "What is on the Hugging Face hub can be fetched there: add --download.",
+    ]
+
+
+def test_what_is_there_passes(tmp_path: Path, hub_cache: Path) -> None:
+    for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
+        write(hub_cache, f"models--{name}", "{}")
+    collection(tmp_path / "judged", "test")
+    stem = "miracl-v1.0-ko"
+    write(tmp_path, f"miracl/{stem}/qrels/qrels.{stem}-test.tsv", "")
+    path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged", "miracl"]\n')
+    preflight(load_recipe(path).recipe, path=path)
+
+
+def test_a_hub_that_cannot_be_reached_is_named(
+    tmp_path: Path, hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setenv("VTKIT_DOWNLOAD", "1")
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # the port that discards, closed
+    lines = refused_before_the_run(write(tmp_path, "small.toml", SMALLEST))
+    assert lines[1].endswith("is neither a folder nor in the Hugging Face cache, and the hub cannot be reached.")
+    assert not any("--download" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("source.model=./file.txt", "is a file, not the folder of a model"),
+        ("source.model=./empty", "empty holds no model: it has neither config.json nor modules.json."),
+        ("vocabulary.tokenizer=./empty", "empty holds no tokenizer: it has none of tokenizer.json"),
+        ("source.recipe=./empty", "empty is a folder, not a recipe."),
+        ('transfer={method="parallel", parallel=["empty"]}', "is a folder, not a file of two tab-separated columns"),
+        ('adapt.corpus=["empty"]', "empty holds no corpus.jsonl."),
+        ('adapt.corpus=["small.toml"]', "small.toml has an unknown form."),
+        ("finetune.data=./file.txt", "is a file, not the folder of a collection"),
+        ("finetune.data=./empty", "empty holds no collection: corpus.jsonl and queries.jsonl missing."),
+        ("finetune.data=./unjudged", 'has no judgements "train", nor any others.'),
+        ("finetune.data=miracl:xx", "MIRACL has no language 'xx'."),
+        ("finetune={data='miracl:ko', split='test'}", 'has no judgements "test": it has "dev" and "train".'),
+    ],
+)
+def test_things_of_the_wrong_kind_are_named(
+    tmp_path: Path, hub_cache: Path, monkeypatch: pytest.MonkeyPatch, override: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    write(tmp_path, "file.txt", "x")
+    collection(tmp_path / "unjudged")
+    lines = refused_before_the_run(write(tmp_path, "small.toml", SMALLEST), override)
+    assert any(line.startswith("--set 1 ") and said in line for line in lines)
+
+
+def test_the_recipe_named_as_the_source_is_looked_through(tmp_path: Path, hub_cache: Path) -> None:
+    write(tmp_path, "first.toml", SMALLEST.replace('"org/model"', '"./gone"'))
+    second = write(tmp_path, "second.toml", SMALLEST.replace('model = "org/model"', 'recipe = "first.toml"'))
+    lines = refused_before_the_run(second)
+    assert "first.toml, named by source.recipe:" in lines
+    assert "line 4 source.model: gone does not exist." in lines
+    write(tmp_path, "first.toml", "[recipe]\n")
+    assert (
+        "line 1 recipe.name: is missing: name of the run's folder: letters, digits, dots, hyphens and underscores."
+        in (refused_before_the_run(second))
+    )
+    write(tmp_path, "first.toml", second.read_text().replace("first", "second"))
+    assert any("sources go in a circle" in line for line in refused_before_the_run(second))
+
+
+# Schema and new recipes
+
+
+def accepts(schema: dict[str, Any], value: Any, definitions: dict[str, Any]) -> bool:
+    """Whether ``value`` is valid, by the few words of JSON Schema that matter for the names in a recipe."""
+    if "$ref" in schema:
+        schema = {**definitions[schema["$ref"].removeprefix("#/$defs/")], **schema}
+    if "anyOf" in schema and not any(accepts(inner, value, definitions) for inner in schema["anyOf"]):
+        return False
+    kinds = {
+        "object": dict,
+        "array": list | tuple,
+        "string": str,
+        "integer": int,
+        "number": int | float,
+        "boolean": bool,
+    }
+    if "type" in schema and not isinstance(value, kinds[schema["type"]]):
+        return False
+    if ("enum" in schema and value not in schema["enum"]) or ("const" in schema and value != schema["const"]):
+        return False
+    if isinstance(value, dict) and "properties" in schema:
+        known = schema["properties"]
+        return all(name in known and accepts(known[name], inner, definitions) for name, inner in value.items())
+    if isinstance(value, list | tuple) and "items" in schema:
+        return all(accepts(schema["items"], entry, definitions) for entry in value)
+    return True
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(section(Recipe))
+def test_the_schema_accepts_every_recipe_and_part_of_one(recipe: Recipe) -> None:
+    schema = json_schema()
+    data = tomllib.loads(resolved_toml(recipe))
+    assert accepts(schema, data, schema["$defs"])
+    for name in data:
+        assert accepts(schema, {"extends": "base.toml", name: {}}, schema["$defs"])
+    assert not accepts(schema, {"sorce": {}}, schema["$defs"])
+    assert not accepts(schema, {"adapt": {"stepz": 3}}, schema["$defs"])
+
+
+def test_the_schema_describes_every_setting_and_has_no_null() -> None:
+    schema = json_schema()
+    for table in Section.__subclasses__():
+        described = schema if table is Recipe else schema["$defs"][table.__name__]
+        assert set(described["properties"]) - {"extends"} == set(table.model_fields)
+        for name, entry in described["properties"].items():
+            assert "description" in entry or "$ref" in entry or "anyOf" in entry or name == "kind"
+    assert "null" not in str(schema)
+
+
+@pytest.mark.parametrize("tokenizer", [None, "./vocab.txt"])
+@pytest.mark.parametrize("corpus", [[], ["x.txt"], [f"{'long' * 20}{number}.txt" for number in range(3)]])
+@pytest.mark.parametrize(("parallel", "embedder"), [([], None), (["p.tsv"], None), ([], "a/b"), (["p.tsv"], "a/b")])
+@pytest.mark.parametrize("collections", [(None, []), ("./train", ["miracl:ko"]), (None, ["./a", "./b"])])
+def test_a_new_recipe_loads(
+    tmp_path: Path,
+    tokenizer: str | None,
+    corpus: list[str],
+    parallel: list[str],
+    embedder: str | None,
+    collections: tuple[str | None, list[str]],
+) -> None:
+    answers: dict[str, Any] = {"name": "new", "language": "ko", "source": "org/model", "tokenizer": tokenizer}
+    answers |= {"corpus": corpus, "parallel": parallel, "embedder": embedder}
+    answers |= {"train": collections[0], "evaluate": collections[1]}
+    if tokenizer is None and not corpus:
+        with pytest.raises(RecipeError, match="needs a tokenizer"):
+            new_recipe(**answers)
+        return
+    recipe = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers)).recipe
+    assert recipe.recipe.name == "new"
+    assert recipe.transfer is not None
+    assert recipe.transfer.method == ("parallel" if parallel else "sembridge" if embedder else "subtoken")
+    assert (recipe.adapt is not None) == bool(corpus)
+    assert (recipe.finetune is not None) == (collections[0] is not None)
+    assert (recipe.evaluate is not None) == bool(collections[1])
+
+
+@given(st.text(min_size=1))
+def test_answers_cannot_break_out_of_a_new_recipe(answer: str) -> None:
+    text = new_recipe(name=answer, language=answer, source=answer, tokenizer=answer, evaluate=[answer])
+    data = tomllib.loads(text)
+    assert set(data) == {"recipe", "source", "vocabulary", "casing", "transfer", "evaluate"}
+    assert data["source"] == {"model": answer}
+
+
+def test_names_are_written_as_the_recipe_s_folder_sees_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work" / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    recipes = tmp_path / "work" / "recipes"
+    assert as_written_in(recipes, "model", "model") == "../model"
+    assert as_written_in(tmp_path / "work", "model", "model") == "./model"
+    assert as_written_in(recipes, "x.txt", "corpus") == "../x.txt"
+    assert as_written_in(recipes, "/data/x.txt", "corpus") == "/data/x.txt"
+    assert as_written_in(recipes, "org/model", "model") == "org/model"
+    assert as_written_in(recipes, "miracl:ko", "retrieval") == "miracl:ko"

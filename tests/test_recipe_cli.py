@@ -1,0 +1,261 @@
+"""``vtkit recipe`` as a user meets it: in a process of its own, off a terminal and on one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vtkit import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+RECIPE = """\
+[recipe]
+name = "small"
+about = "한국어"
+[source]
+model = "./model"
+[vocabulary]
+kind = "existing"
+tokenizer = "vocab.txt"
+[transfer]
+method = "mean"
+[evaluate]
+sets = ["./judged"]
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "VTKIT_DOWNLOAD"}
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **more}
+
+
+@pytest.fixture
+def vtkit(tmp_path: Path) -> Run:
+    """Runs the command in an empty folder."""
+
+    def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "vtkit.cli", *arguments]
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment(**more),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """A recipe with everything it names beside it."""
+    for name, text in {
+        "small.toml": RECIPE,
+        "model/config.json": "{}",
+        "vocab.txt": "a\n",
+        "judged/corpus.jsonl": "",
+        "judged/queries.jsonl": "",
+        "judged/qrels/test.tsv": "",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path / "small.toml"
+
+
+def test_help_and_version(vtkit: Run) -> None:
+    assert vtkit("--version").stdout == f"vtkit {__version__}\n"
+    assert "recipe" in vtkit("--help").stdout
+    described = vtkit("recipe", "--help").stdout
+    for command in ("check", "show", "schema", "new"):
+        assert command in described
+        result = vtkit("recipe", command, "-h")
+        assert result.returncode == 0
+        assert "Usage: vtkit recipe" in result.stdout
+    assert "SECTION.KEY=VALUE" in vtkit("recipe", "check", "--help").stdout
+
+
+def test_a_good_recipe_is_fine(vtkit: Run, recipe: Path) -> None:
+    result = vtkit("recipe", "check", "small.toml")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "small.toml is fine\n", "")
+
+
+def test_a_bad_recipe_is_one_message_and_exit_code_2(vtkit: Run, recipe: Path) -> None:
+    result = vtkit("recipe", "check", "small.toml", "--set", "transfer.method=meen", "--set", "adapt.steps=0")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [
+        "error: small.toml cannot be run:",
+        '  --set 1  transfer.method: must be "parallel", "sembridge", "subtoken", "mean" or "random", not "meen". '
+        "Did you mean 'mean'?",
+        "  --set 2  adapt.corpus: is missing: text of the language or domain searched in.",
+        "  --set 2  adapt.steps: must be at least 1, not 0.",
+    ]
+
+
+def test_what_cannot_be_had_is_reported_with_bad_measures(vtkit: Run, recipe: Path) -> None:
+    (recipe.parent / "vocab.txt").unlink()
+    result = vtkit("recipe", "check", "small.toml", "--set", 'evaluate.measures=["nDCGG@10"]')
+    assert result.returncode == 2
+    assert (
+        result.stderr.splitlines()[:3]
+        == [
+            "error: small.toml names what cannot be had here:",
+            f"  line 8   vocabulary.tokenizer: {recipe.parent}/vocab.txt does not exist.",
+            "               --set vocabulary.tokenizer=FOLDER",
+        ]
+        or "  line 8  vocabulary.tokenizer" in result.stderr
+    )
+    assert "'nDCGG@10': no such measure" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_remedy_in_the_message_works_as_it_stands(vtkit: Run, recipe: Path) -> None:
+    (recipe.parent / "judged").rename(recipe.parent / "elsewhere")
+    result = vtkit("recipe", "check", "small.toml")
+    remedy = next(line.strip() for line in result.stderr.splitlines() if line.strip().startswith("--set"))
+    assert remedy == "--set 'evaluate.sets=[\"FOLDER\"]'"
+    setting = remedy.removeprefix("--set '").removesuffix("'").replace("FOLDER", "elsewhere")
+    assert vtkit("recipe", "check", "small.toml", "--set", setting).returncode == 0
+
+
+def test_show_prints_a_recipe_that_stands_on_its_own(vtkit: Run, recipe: Path) -> None:
+    result = vtkit("recipe", "show", "small.toml", "--set", "recipe.seed=7")
+    assert result.returncode == 0
+    shown = tomllib.loads(result.stdout)
+    assert shown["recipe"] == {"name": "small", "seed": 7, "language": "en", "about": "한국어"}
+    assert shown["source"]["model"] == str(recipe.parent / "model")
+    moved = recipe.parent / "deep" / "down" / "moved.toml"
+    moved.parent.mkdir(parents=True)
+    moved.write_text(result.stdout, encoding="utf-8")
+    assert vtkit("recipe", "show", str(moved)).stdout == result.stdout
+
+
+def test_show_survives_a_terminal_that_cannot_show_the_text(vtkit: Run, recipe: Path) -> None:
+    result = vtkit("recipe", "show", "small.toml", PYTHONIOENCODING="ascii")
+    assert result.returncode == 0
+    assert tomllib.loads(result.stdout)["recipe"]["about"] == "한국어"
+
+
+def test_schema_prints_json(vtkit: Run) -> None:
+    schema = json.loads(vtkit("recipe", "schema").stdout)
+    assert {"extends", "recipe", "source", "vocabulary"} <= set(schema["properties"])
+
+
+def test_new_writes_a_recipe_that_check_finds_fine(vtkit: Run, recipe: Path) -> None:
+    (recipe.parent / "text.txt").write_text("text\n")
+    answers = ["--name", "mine", "--language", "ko", "--source", "model", "--tokenizer", "vocab.txt"]
+    answers += ["--corpus", "text.txt", "--evaluate", "judged", "--out", "recipes/mine.toml"]
+    result = vtkit("recipe", "new", *answers)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == ""
+    written = (recipe.parent / "recipes" / "mine.toml").read_text()
+    assert 'model = "../model"' in written
+    assert vtkit("recipe", "check", "recipes/mine.toml").returncode == 0
+    again = vtkit("recipe", "new", *answers)
+    assert again.returncode == 2
+    assert "error: recipes/mine.toml is there already" in again.stderr
+    assert (recipe.parent / "recipes" / "mine.toml").read_text() == written
+
+
+def test_new_names_the_flags_that_are_missing_off_a_terminal(vtkit: Run, tmp_path: Path) -> None:
+    result = vtkit("recipe", "new", "--language", "ko")
+    assert result.returncode == 2
+    assert result.stderr == (
+        "error: recipe new needs also: --name, --source, --tokenizer (or --corpus, to train one)\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_new_refuses_answers_that_no_recipe_may_have(vtkit: Run, tmp_path: Path) -> None:
+    answers = ["--name", "a b", "--language", "Korean", "--source", "a/b", "--tokenizer", "a/b"]
+    result = vtkit("recipe", "new", *answers)
+    assert result.returncode == 2
+    assert "recipe.name" in result.stderr
+    assert "recipe.language" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def on_a_terminal(folder: Path, arguments: list[str], answers: str) -> tuple[int, str]:
+    """Exit code and what was shown of a command whose input is a terminal."""
+    leader, follower = pty.openpty()
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-m", "vtkit.cli", *arguments],
+            cwd=folder,
+            env=environment(),
+            stdin=follower,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        ) as process:
+            os.write(leader, answers.encode())
+            _, shown = process.communicate(timeout=60)
+            return process.returncode, shown
+    finally:
+        os.close(leader)
+        os.close(follower)
+
+
+def test_new_asks_on_a_terminal_for_what_is_not_given(recipe: Path) -> None:
+    answers = "\nmine\nko\nmodel\nvocab.txt\n\n\n\n\njudged, judged\n"  # a name is asked for until there is one
+    code, shown = on_a_terminal(recipe.parent, ["recipe", "new"], answers)
+    assert code == 0, shown
+    assert "Name of the run" in shown
+    written = tomllib.loads((recipe.parent / "mine.toml").read_text())
+    assert written["vocabulary"]["tokenizer"] == "./vocab.txt"
+    assert written["evaluate"]["sets"] == ["./judged", "./judged"]
+    assert written["transfer"]["method"] == "subtoken"
+
+
+def test_a_wrong_command_or_option_leaves_with_2(vtkit: Run, recipe: Path) -> None:
+    for arguments in (["recip"], ["recipe", "chek"], ["recipe", "check"], ["recipe", "check", "small.toml", "--sett"]):
+        result = vtkit(*arguments)
+        assert result.returncode == 2
+        assert "Traceback" not in result.stderr
+        assert "Usage: vtkit" in result.stderr
+
+
+def test_a_recipe_that_is_not_there_leaves_with_2(vtkit: Run, recipe: Path) -> None:
+    result = vtkit("recipe", "check", "smal.toml")
+    assert result.returncode == 2
+    assert "there is no such file. Did you mean 'small.toml'?" in result.stderr
+
+
+def test_an_interrupt_leaves_with_130_and_one_line(tmp_path: Path) -> None:
+    code = "from vtkit import cli\n@cli.app.command()\ndef wait():\n    import time\n    print('on', flush=True)\n"
+    code += "    time.sleep(60)\ncli.main()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "wait"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, shown = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert shown == "error: interrupted\n"
+
+
+def test_a_reader_that_leaves_early_gives_no_traceback(recipe: Path) -> None:
+    command = f"{sys.executable} -m vtkit.cli recipe show small.toml | true"
+    result = subprocess.run(
+        command, shell=True, cwd=recipe.parent, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert result.stderr == ""

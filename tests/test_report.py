@@ -1,0 +1,662 @@
+"""The report: its verdict, both pages, the charts and the model card, with friendly and with hostile contents."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+import warnings
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from vtkit.report.model_card import model_card
+from vtkit.report.page import html_page, markdown_page
+from vtkit.report.plots import COLOURS, charts
+from vtkit.report.verdict import verdict
+from vtkit.report.wording import duration, share, shorten, visible, visible_token
+
+FIRST_STRONG_ISOLATE, POP_ISOLATE = "\u2068", "\u2069"
+
+
+def row(
+    model: str, ndcg: float, recall: float, dimensions: float | None = None, p: float | None = None
+) -> dict[str, Any]:
+    return {
+        "model": model,
+        "measures": {"nDCG@10": ndcg, "R@100": recall},
+        "query_dimensions": None if dimensions is None else dimensions / 10,
+        "document_dimensions": dimensions,
+        "flops": None if dimensions is None else dimensions / 50,
+        "p_value_vs_bm25": p,
+    }
+
+
+def a_report(**changes: Any) -> dict[str, Any]:
+    """A run of all stages on two sets, with ``changes`` to its top level."""
+    news = [
+        row("BM25", 0.809, 0.962),
+        row("source", 0.012, 0.051, 88.2, 0.0002),
+        row("transfer", 0.318, 0.644, 11833.0, 0.0002),
+        row("finetune", 0.760, 0.951, 181.3, 0.013),
+        row("finetune + BM25", 0.841, 0.977, None, 0.0009),
+    ]
+    encyclopaedia = [
+        row("BM25", 0.582, 0.97),
+        row("finetune", 0.596, 0.9, 175.0, 0.21),
+        row("finetune + BM25", 0.6, 0.9),
+    ]
+    return {
+        "name": "korean",
+        "about": "English to Korean.",
+        "language": "ko",
+        "created": "2026-03-14",
+        "seed": 42,
+        "demonstration": False,
+        "recipe_toml": '[recipe]\nname = "korean"\n\n[source]\nmodel = "naver/splade-v3"\n',
+        "versions": {"vtkit": "0.1.0", "torch": "2.13.0"},
+        "seconds": {"vocabulary": 14.2, "finetune": 3725.0},
+        "results": [
+            {"set": "news-ko", "queries": 400, "documents": 6510, "rows": news},
+            {"set": "encyclopaedia-ko", "queries": 213, "documents": 148612, "rows": encyclopaedia},
+        ],
+        "vocabulary": {
+            "source_size": 30522,
+            "target_size": 32000,
+            "overlap": {"exact": 2911, "symbol": 804, "special": 5},
+            "overlap_share": 0.11625,
+            "methods": {"overlap": 3720, "parallel": 24510, "pieces": 3702, "mean": 68},
+        },
+        "curves": {
+            "adapt": {"steps": [10, 20, 30], "loss": [9.0, 5.0, 3.0]},
+            "finetune": {
+                "steps": [10, 20, 30],
+                "loss": [3.0, 1.0, 0.5],
+                "query_dimensions": [900.0, 40.0, 15.0],
+                "document_dimensions": [9000.0, 800.0, 180.0],
+                "flops_penalty": [0.0, 0.2, 0.1],
+            },
+        },
+        "calibration": {
+            "shift": -2.314,
+            "target": 0.35,
+            "before": {"token": 0.61, "pooled": 0.98},
+            "after": {"token": 0.35, "pooled": 0.87},
+            "held_out": {"token": 0.34, "pooled": 0.86},
+        },
+        "sparsity": {
+            "dead_dimensions": 0.183,
+            "documents_histogram": {"edges": [0, 100, 200, 300], "counts": [5, 6, 2]},
+        },
+        "neighbours": [
+            {"token": "학교", "method": "parallel", "sources": [["school", 0.81], ["##school", 0.19]]},
+            {"token": "ᄒ", "method": "mean", "sources": []},
+        ],
+        "example": {
+            "query": "훈민정음을 반포한 해는?",
+            "tokens": [["훈민", 1.9], ["##정음", 1.8]],
+            "results": [
+                {
+                    "rank": 1,
+                    "id": "d-7",
+                    "title": "훈민정음",
+                    "text": "세종이 1446년에 반포한 문자 체계이다.",
+                    "score": 8.5,
+                    "tokens": [["훈민", 4.4], ["##정음", 4.1]],
+                }
+            ],
+        },
+        **changes,
+    }
+
+
+def with_text_everywhere(text: str) -> dict[str, Any]:
+    """A report in which ``text`` stands wherever a user, a corpus or a tokenizer can bring text in."""
+    report = a_report(name=f"n{text}", about=f"a{text}", created=f"c{text}", language=f"l{text}")
+    report["recipe_toml"] = f"x{text}"
+    report["curves"] = report["sparsity"] = None  # numbers only, and slow to draw
+    report["versions"] = {f"v{text}": f"1{text}"}
+    report["seconds"] = {f"s{text}": 1.0}
+    for number, results in enumerate(report["results"]):
+        results["set"] = f"{number}{text}"
+        results["rows"].append({"model": f"m{text}", "measures": {"nDCG@10": 0.1, f"q{text}": 0.1}})
+    report["vocabulary"]["methods"][f"o{text}"] = 1
+    report["neighbours"] = [{"token": text, "method": f"p{text}", "sources": [[text, 0.5], [text, 0.5]]}]
+    report["example"] = {
+        "query": f"w{text}",
+        "tokens": [[text, 1.0]],
+        "results": [
+            {
+                "rank": 1,
+                "id": f"i{text}",
+                "title": f"t{text}",
+                "text": f"d{text}",
+                "score": 1.0,
+                "tokens": [[text, 1.0]],
+            }
+        ],
+    }
+    return report
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</style></title><img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)',
+    "']]><!--",
+    "&lt;b&gt; &amp;#60;",
+    "a|b",
+    "\\|",
+    "a\\",
+    "`",
+    "```\n# out",
+    "line\nbreak",
+    "\r\n\r\n- item",
+    "\u202eright to left override\u202c",
+    "\u200f\u2067\u2066",
+    "مدرسة",
+    "[text](javascript:alert(1))",
+    "![x](http://example.org/x.png)",
+    "**bold** _it_ ~~no~~ $x^2$",
+    "    four spaces",
+    "# heading",
+    "1. item",
+    "---",
+    "\x00\x1b[31m\x7f",
+    "\ud800",
+    "\ufffe",
+    "ক্‍ষ",
+    "http://www.example.org",
+    "{{ x }} {% y %} %s {0}",
+    "$\\frac{1}{0}$",
+    "#0a0b01",
+    "",
+    " ",
+]
+
+any_text = st.text(st.characters(), max_size=12) | st.text("<>&\"'`|\\*_[]()~#$ \n\t-+=.1a!:", max_size=12)
+
+
+class Reader(HTMLParser):
+    """Keeps the tags of a page in order, their attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append("/" + tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def without_drawing(tags: list[str]) -> list[str]:
+    """Tags outside the charts, whose lines and words depend on the lengths of labels."""
+    outside, inside = [], False
+    for tag in tags:
+        inside = tag == "svg" or (inside and tag != "/svg")
+        if not inside:
+            outside.append(tag)
+    return outside
+
+
+# The verdict
+
+
+def test_the_verdict_names_the_final_model_bm25_and_both_together() -> None:
+    said = verdict(a_report(vocabulary=None, results=a_report()["results"][:1]))
+    assert said == (
+        "After fine-tuning, nDCG@10 on news-ko is 0.760, below BM25's 0.809 (p = 0.013); together they reach 0.841, "
+        "better than either alone. The source model reached 0.012. "
+        "A document activates 181 dimensions on average and a query 18.1."
+    )
+
+
+def test_a_difference_that_may_be_chance_is_called_so() -> None:
+    said = verdict(a_report(vocabulary=None))
+    assert "On encyclopaedia-ko it is 0.596, above BM25's 0.582, which may be chance (p = 0.21); together" in said
+
+
+def test_a_sum_that_does_not_help_is_not_praised() -> None:
+    rows = [row("BM25", 0.5, 0.9), row("finetune", 0.3, 0.8), row("finetune + BM25", 0.45, 0.9)]
+    said = verdict({"results": [{"set": "s", "rows": rows}]})
+    assert said == (
+        "After fine-tuning, nDCG@10 on s is 0.300, below BM25's 0.500; "
+        "together they reach 0.450, no better than BM25 alone."
+    )
+
+
+def test_without_bm25_the_verdict_compares_with_the_source_only() -> None:
+    rows = [row("source", 0.2, 0.4), row("transfer", 0.31, 0.6)]
+    said = verdict({"results": [{"set": "s", "rows": rows}]})
+    assert said == "After transfer, nDCG@10 on s is 0.310. The source model reached 0.200."
+
+
+def test_many_sets_are_summed_up() -> None:
+    rows = [[row("BM25", 0.5, 0.9), row("finetune", value, 0.8)] for value in (0.3, 0.6, 0.9)]
+    said = verdict({"results": [{"set": f"s{n}", "rows": r} for n, r in enumerate(rows)]})
+    assert said.endswith("Ahead of BM25 on 2 of 3 sets (mean 0.600 against 0.500).")
+    assert "s2" not in said
+
+
+def test_measures_that_could_not_be_taken_give_no_verdict() -> None:
+    rows = [row("BM25", 0.5, 0.9), row("finetune", math.nan, 0.8)]
+    assert verdict({"results": [{"set": "s", "rows": rows}]}) == ""
+    assert verdict({}) == ""
+
+
+# Both pages
+
+
+def test_both_pages_say_the_same_words() -> None:
+    report = a_report()
+    drawn = re.sub(
+        r'(?s)<div class="charts">.*?</div>|<style>.*?</style>|<nav.*?</nav>|<title>.*?</title>', "", html_page(report)
+    )
+    html_words = " ".join(Reader(drawn).text)
+    rendered = MarkdownIt("commonmark").enable("table").render(markdown_page(report))
+    markdown_words = " ".join(Reader(rendered).text)
+    numbers = re.compile(r"\d[\d.,]*\d|\d")
+    key_figures = {"0.760", "0.809", "0.841", "181"}
+    assert set(numbers.findall(html_words)) | key_figures == set(numbers.findall(markdown_words)) | key_figures
+    for words in ("학교", "##school", "훈민정음을 반포한 해는?", "세종이 1446년에 반포한", "translation probabilities"):
+        assert words in html_words
+        assert words in markdown_words
+
+
+def test_the_best_of_each_column_is_bold() -> None:
+    report = a_report()
+    table = [line for line in markdown_page(report).splitlines() if line.startswith("|")]
+    news, encyclopaedia = table[:7], table[7:12]
+    assert [line for line in news if "**" in line] == [
+        "| after fine-tuning + BM25 | **0.841** | **0.977** | – | – | – | &lt; 0.001 |"
+    ]
+    assert sorted(re.findall(r"\*\*(.+?)\*\*", "\n".join(encyclopaedia))) == ["0.600", "0.970"]
+    page = html_page(report)
+    for value in ("0.841", "0.977", "0.600", "0.970"):
+        assert page.count(f"<strong>{value}</strong>") == 1
+
+
+def test_equal_bests_are_all_bold() -> None:
+    rows = [row("BM25", 0.5, 0.9), row("finetune", 0.5, 0.8)]
+    assert markdown_page({"results": [{"set": "s", "rows": rows}]}).count("**0.500**") == 2
+
+
+def test_columns_nobody_has_numbers_for_are_not_shown() -> None:
+    rows = [row("BM25", 0.5, 0.9), row("finetune", 0.4, 0.8)]
+    page = markdown_page({"results": [{"set": "s", "rows": rows}]})
+    assert "| model | nDCG@10 | R@100 |\n" in page
+
+
+WHOLE_PAGE = html_page(a_report())
+
+
+@pytest.mark.parametrize(
+    ("key", "heading"),
+    [
+        ("results", "Results"),
+        ("example", "An example search"),
+        ("vocabulary", "Vocabulary"),
+        ("neighbours", "What the new tokens were made of"),
+        ("curves", "Training"),
+        ("calibration", "Calibration"),
+        ("sparsity", "Sparsity"),
+        ("seconds", "Cost"),
+    ],
+)
+@pytest.mark.parametrize("nothing", [None, {}, "absent"])
+def test_a_section_without_data_is_not_there(key: str, heading: str, nothing: Any) -> None:
+    report = a_report()
+    assert f"## {heading}\n" in markdown_page(report)
+    assert f"<h2>{heading}</h2>" in WHOLE_PAGE
+    if nothing == "absent":
+        del report[key]
+    else:
+        report[key] = nothing
+    assert f"## {heading}\n" not in markdown_page(report)
+    assert heading not in Reader(html_page(report)).text
+
+
+def test_a_report_of_nothing_still_gives_pages_and_a_card() -> None:
+    assert "<h1>run</h1>" in html_page({})
+    assert markdown_page({}) == "# run\n\nvtkit report\n"
+    assert yaml.safe_load(model_card({}).split("---")[1])["library_name"] == "sentence-transformers"
+
+
+def test_a_demonstration_says_that_it_is_one() -> None:
+    for write in (html_page, markdown_page, model_card):
+        assert "not results to quote" in write(a_report(demonstration=True))
+        assert "not results to quote" not in write(a_report())
+
+
+def test_tokens_beyond_those_shown_are_summed_up() -> None:
+    report = a_report()
+    report["example"]["results"][0].update(score=10.0, tokens=[["훈민", 6.0], ["##정음", 3.25]])
+    report["example"]["tokens"] = [[f"t{n}", 1.0] for n in range(30)]
+    page = markdown_page(report)
+    assert "훈민 6.00, \\#\\#정음 3.25, and 0.75 from others" in page
+    assert "t23 1.00, and 6.00 from 6 others" in page
+
+
+def test_the_calibration_says_what_was_counted_and_where_the_bias_went() -> None:
+    report = a_report()  # its shift, which is subtracted, is negative
+    assert "was raised by 2.314, so that 35 % of the activations are above zero." in markdown_page(report)
+    report["calibration"].update(shift=1.5, definition="pooled")
+    assert "was lowered by 1.500, so that 35 % of the dimensions after max-pooling are" in markdown_page(report)
+
+
+def test_parts_of_the_loss_are_told_apart() -> None:
+    parts = {"contrastive": [2.5, 0.4], "query_flops": [0.0, 0.01], "document_flops": [0.0, 0.02]}
+    report = {"curves": {"finetune": {"steps": [1, 2], "loss": [2.5, 0.43], **parts}}}
+    loss, flops = charts(report)["training"]
+    assert loss.description == "loss: 2.5 at step 1, 0.43 at step 2; its contrastive part: 2.5 at step 1, 0.4 at step 2"
+    assert flops.description == "of documents: 0 at step 1, 0.02 at step 2; of queries: 0 at step 1, 0.01 at step 2"
+    assert "| fine-tuning | contrastive part of the loss | 2 | 2.500 | 0.400 |" in markdown_page(report)
+
+
+def test_frequencies_of_dimensions_are_told_where_they_are_known() -> None:
+    sparsity = {"dead_dimensions": 0.1, "document_frequencies": {"largest": 0.62, "median": 0.004}}
+    said = "Of the others, the most used is active in 62 % of the documents, the middle one in 0.4 %."
+    assert said in markdown_page({"sparsity": sparsity})
+
+
+def test_the_middle_document_lies_in_the_bin_where_half_are_reached() -> None:
+    # 5 + 6 + 2 documents: the seventh of thirteen lies in the second bin.
+    assert "Of 13 documents the middle one has 100 to 200 active dimensions" in markdown_page(a_report())
+
+
+# Hostile contents
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_changes_no_tag_of_the_html_page(text: str) -> None:
+    assert_html_holds(text)
+
+
+@settings(max_examples=15)
+@given(any_text)
+def test_no_text_changes_a_tag_of_the_html_page(text: str) -> None:
+    assert_html_holds(text)
+
+
+HARMLESS_TAGS = without_drawing(Reader(html_page(with_text_everywhere("word"))).tags)
+
+
+def assert_html_holds(text: str) -> None:
+    page = html_page(with_text_everywhere(text))
+    page.encode("utf-8")
+    read = Reader(page)
+    assert without_drawing(read.tags) == HARMLESS_TAGS
+    assert "script" not in read.tags
+    assert not [name for name, _ in read.attributes if name.startswith("on") or name == "src"]
+    assert all(value.startswith("#") for name, value in read.attributes if name == "href")
+    assert read.text.count(visible_token(text)) >= 5
+    assert visible(f"w{text}") in read.text
+    assert not set(page) & set("\x00\x1b\u200f\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_changes_no_block_of_the_markdown_page(text: str) -> None:
+    assert_markdown_holds(text)
+
+
+@settings(max_examples=150)
+@given(any_text)
+@example("|" * 3)
+@example("\\\\|")
+def test_no_text_changes_a_block_of_the_markdown_page(text: str) -> None:
+    assert_markdown_holds(text)
+
+
+def blocks_of(page: str) -> list[str]:
+    found = []
+    for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(page):
+        found.append(token.type)
+        # Emphasis and code are this program's own; links, images and raw HTML never are.
+        found += [child.type for child in token.children or () if child.type not in {"text", "text_special", "entity"}]
+    return found
+
+
+HARMLESS_BLOCKS = blocks_of(markdown_page(with_text_everywhere("word")))
+
+
+def assert_markdown_holds(text: str) -> None:
+    page = markdown_page(with_text_everywhere(text))
+    page.encode("utf-8")
+    assert blocks_of(page) == HARMLESS_BLOCKS
+    read = Reader(MarkdownIt("commonmark").enable("table").render(page))
+    words = "".join(read.text).replace(FIRST_STRONG_ISOLATE, "").replace(POP_ISOLATE, "")
+    assert f"\n{visible_token(text)}\n{visible(f'p{text}')}\n" in words
+    assert f"{visible_token(text)} 0.50, {visible_token(text)} 0.50\n" in words
+    assert page.count(FIRST_STRONG_ISOLATE) == page.count(POP_ISOLATE)
+
+
+@pytest.mark.parametrize(
+    "about", ["# x", "- x", "+ x", "* x", "1. x", "1) x", "===", "---", "> x", "    x", "```x", "| a |\n| - |", "<b>"]
+)
+def test_a_paragraph_stays_one_whatever_it_begins_with(about: str) -> None:
+    assert blocks_of(markdown_page(a_report(about=about))) == blocks_of(markdown_page(a_report(about="x")))
+
+
+def test_a_recipe_cannot_leave_its_fence() -> None:
+    recipe = 'about = "````\n</details><script>"\n'
+    page = markdown_page(a_report(recipe_toml=recipe))
+    fences = [token for token in MarkdownIt("commonmark").parse(page) if token.type == "fence"]
+    assert [fence.content for fence in fences] == [recipe]
+
+
+def test_an_address_in_the_data_does_not_become_a_link() -> None:
+    page = markdown_page(a_report(about="see http://example.org or WWW.example.org"))
+    assert "see http:/\\/example.org or WWW\\.example.org" in page
+
+
+def test_right_to_left_words_are_isolated_in_markdown() -> None:
+    report = a_report(neighbours=[{"token": "مدرسة", "method": "parallel", "sources": [["school", 0.9]]}])
+    assert f"| {FIRST_STRONG_ISOLATE}مدرسة{POP_ISOLATE} | parallel text | school 0.90 |" in markdown_page(report)
+
+
+@pytest.mark.parametrize(
+    ("token", "shown"),
+    [
+        ("##a", "##a"),
+        ("", "(empty)"),
+        (" ", "␣"),
+        ("\n", "⟨U+000A⟩"),
+        ("\u3000", "⟨U+3000⟩"),
+        ("\u202e", "⟨U+202E⟩"),
+        ("\u200d", "⟨U+200D⟩"),
+        ("می\u200cروم", "می\u200cروم"),
+        ("\U0001f469\u200d\U0001f52c", "\U0001f469\u200d\U0001f52c"),
+    ],
+)
+def test_tokens_that_cannot_be_seen_are_named(token: str, shown: str) -> None:
+    assert visible_token(token) == shown
+
+
+def test_nothing_is_fetched_from_elsewhere() -> None:
+    page = html_page(a_report())
+    assert "default-src 'none'" in page
+    namespaces = {"http://www.w3.org/2000/svg"}
+    assert set(re.findall(r"\w+://[^\"'\s<)]+", page)) <= namespaces
+    assert not re.search(r"@import|url\((?!#)", page)
+
+
+# Charts
+
+
+def all_charts(report: dict[str, Any]) -> list[str]:
+    return [chart.svg for drawn in charts(report).values() for chart in drawn]
+
+
+def test_the_same_report_gives_the_same_bytes_whatever_the_readers_settings() -> None:
+    first = html_page(a_report())
+    with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path", "lines.linewidth": 9}):
+        assert html_page(copy.deepcopy(a_report())) == first
+        assert matplotlib.rcParams["font.size"] == 30
+
+
+def test_charts_are_drawn_for_each_set_and_each_curve() -> None:
+    captions = {section: [chart.caption for chart in drawn] for section, drawn in charts(a_report()).items()}
+    assert captions == {
+        "results": ["nDCG@10 by stage, news-ko", "nDCG@10 by stage, encyclopaedia-ko"],
+        "training": [
+            "Loss, MLM adaptation",
+            "Loss, fine-tuning",
+            "Active dimensions, fine-tuning",
+            "FLOPS penalty, fine-tuning",
+        ],
+        "sparsity": ["Documents by active dimensions"],
+    }
+
+
+def test_every_chart_is_described_small_and_free_of_fixed_colours() -> None:
+    for svg in all_charts(a_report()):
+        root = ElementTree.fromstring(svg)
+        space = "{http://www.w3.org/2000/svg}"
+        assert root.get("role") == "img"
+        assert len(root.findtext(f"{space}title") or "") > 5
+        assert re.search(r"\d", root.findtext(f"{space}desc") or "")
+        assert len(svg) < 30_000
+        assert not any(stand_in in svg for stand_in in COLOURS)
+        assert not re.search(r"fill: (#0{3,6}|black|#f{3,6}|white)\b", svg)
+        assert "<style" not in svg
+
+
+def test_ids_are_unique_in_the_page_and_what_is_referred_to_is_there() -> None:
+    read = Reader(html_page(a_report()))
+    ids = [value for name, value in read.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    targets = [value[1:] for name, value in read.attributes if name in {"href", "xlink:href"}]
+    targets += [target for _, value in read.attributes for target in re.findall(r"url\(#([^)]+)\)", value)]
+    targets += [target for name, value in read.attributes if name == "aria-labelledby" for target in value.split()]
+    assert set(targets) <= set(ids)
+
+
+def test_a_long_curve_is_thinned() -> None:
+    steps = list(range(100_000))
+    report = {"curves": {"adapt": {"steps": steps, "loss": [math.sin(step) for step in steps]}}}
+    (svg,) = all_charts(report)
+    assert len(svg) < 30_000
+
+
+def test_broken_points_of_a_curve_are_left_out() -> None:
+    loss = [3.0, None, math.nan, math.inf, 1.0]
+    report = {"curves": {"adapt": {"steps": [1, 2, 3, 4, 5, 6], "loss": loss}}}
+    (chart,) = charts(report)["training"]
+    assert chart.description == "loss: 3.0 at step 1, 1.0 at step 5"
+
+
+def test_labels_in_any_script_draw_without_warnings() -> None:
+    rows = [row("BM25", 0.5, 0.9), row("한국어 $모델_{x", 0.4, 0.8)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (svg,) = all_charts({"results": [{"set": "뉴스", "rows": rows}]})
+    assert "한국어 $모델_{x" in svg
+
+
+def test_zeros_everywhere_can_be_drawn() -> None:
+    curves = {"steps": [1, 2], "loss": [0, 0], "query_dimensions": [0, 0], "document_dimensions": [0, 0]}
+    report = {"results": [{"set": "s", "rows": [row("finetune", 0.0, 0.0)]}], "curves": {"finetune": curves}}
+    assert len(all_charts(report)) == 3
+
+
+# The model card
+
+
+def header_of(card: str) -> dict[str, Any]:
+    assert card.startswith("---\n")
+    header = yaml.safe_load(card.split("\n---\n")[0])
+    assert isinstance(header, dict)
+    return header
+
+
+def test_the_card_is_one_of_a_sparse_encoder() -> None:
+    header = header_of(model_card(a_report()))
+    assert header["language"] == ["ko"]
+    assert header["base_model"] == "naver/splade-v3"
+    assert header["pipeline_tag"] == "feature-extraction"
+    assert {"sentence-transformers", "sparse-encoder"} <= set(header["tags"])
+    results = header["model-index"][0]["results"]
+    assert [entry["dataset"]["name"] for entry in results] == ["news-ko", "encyclopaedia-ko"]
+    assert results[0]["metrics"][0] == {"type": "ndcg@10", "value": 0.76, "name": "nDCG@10"}
+
+
+def test_norwegian_is_a_language_and_not_a_truth_value() -> None:
+    assert header_of(model_card(a_report(language="no")))["language"] == ["no"]
+
+
+def test_a_demonstration_puts_no_results_into_the_cards_header() -> None:
+    assert "model-index" not in header_of(model_card(a_report(demonstration=True)))
+
+
+@pytest.mark.parametrize("model", ["/home/someone/model", "../model", "not toml", "C:\\model"])
+def test_a_source_that_is_no_hub_id_is_not_named_in_the_card(model: str) -> None:
+    recipe = "][" if model == "not toml" else f"[source]\nmodel = '{model}'\n"
+    card = model_card(a_report(recipe_toml=recipe))
+    assert "base_model" not in header_of(card)
+    assert model not in card
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_cannot_leave_its_place_in_the_card(text: str) -> None:
+    card = model_card(with_text_everywhere(text))
+    header = header_of(card)
+    assert header["model-index"][0]["name"] == visible(f"n{text}")
+    assert header["language"] == [visible(f"l{text}")]
+    body = card.split("\n---\n", 1)[1]
+    assert blocks_of(body) == blocks_of(model_card(with_text_everywhere("word")).split("\n---\n", 1)[1])
+
+
+def test_the_code_in_the_card_is_python() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", model_card(a_report()), re.S)
+    compile(code, "card", "exec")
+
+
+# Words and numbers
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.04, "0.0 s"),
+        (9.1, "9.1 s"),
+        (59.4, "59 s"),
+        (59.7, "1 min 00 s"),
+        (3599.8, "1 h 00 min"),
+        (7384, "2 h 03 min"),
+    ],
+)
+def test_times_are_told_in_their_largest_units(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0, "0 %"), (1, "100 %"), (0.9999, "99.9 %"), (0.5, "50 %"), (0.0123, "1.2 %"), (1e-9, "< 0.01 %"), (None, "–")],
+)
+def test_shares_are_never_rounded_to_none_or_all(value: float | None, said: str) -> None:
+    assert share(value) == said
+
+
+@given(st.text(max_size=60), st.integers(4, 30))
+def test_shortened_text_is_a_beginning_of_the_text(text: str, length: int) -> None:
+    whole = " ".join(text.split())
+    short = shorten(text, length)
+    assert len(short) <= length + 2
+    assert short == whole or whole.startswith(short.removesuffix("…").rstrip())

@@ -1,0 +1,83 @@
+"""Runs: made from search results, written as TREC files and read again, and summed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtkit.errors import DataError
+from vtkit.search.hybrid import sum_runs
+from vtkit.search.trec import Run, read_trec, to_run, write_trec
+
+names = st.text("abcäö한0#-\u00a0", min_size=1, max_size=5)
+scores = st.floats(0, 1000, width=32)
+runs = st.dictionaries(
+    names,
+    st.dictionaries(names, scores, min_size=1, max_size=6).map(
+        lambda results: sorted(results.items(), key=lambda result: -result[1])
+    ),
+    max_size=4,
+)
+
+
+def test_search_results_become_a_run_without_the_padding() -> None:
+    ids = np.array([[2, 0, -1], [-1, -1, -1]], dtype=np.int32)
+    values = np.array([[1.5, 0.5, 0], [0, 0, 0]], dtype=np.float32)
+    assert to_run(["q1", "q2"], ["a", "b", "c"], ids, values) == {"q1": [("c", 1.5), ("a", 0.5)], "q2": []}
+
+
+@given(runs)
+def test_a_run_file_gives_back_the_run(tmp_path_factory: pytest.TempPathFactory, run: Run) -> None:
+    path = tmp_path_factory.mktemp("run") / "run.trec"
+    write_trec(run, path, "vtkit")
+    back = read_trec(path)
+    assert {query: [d for d, _ in results] for query, results in back.items()} == {
+        query: [d for d, _ in results] for query, results in run.items()
+    }
+    for query, results in run.items():
+        assert np.array([s for _, s in back[query]], np.float32).tolist() == [s for _, s in results]
+
+
+def test_a_run_file_looks_as_trec_wants_it(tmp_path: Path) -> None:
+    write_trec({"q1": [("d2", 2.0), ("d1", 0.25)], "q2": []}, tmp_path / "r", "bm25")
+    assert (tmp_path / "r").read_text() == "q1 Q0 d2 1 2 bm25\nq1 Q0 d1 2 0.25 bm25\n"
+    with pytest.raises(ValueError, match="one word"):
+        write_trec({}, tmp_path / "r", "two words")
+
+
+def test_a_run_file_is_ordered_by_score_and_its_bad_lines_named(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    path.write_text("q Q0 a 1 0.5 t\nq\tQ0\tb  2 1e1 t\n\n")
+    assert read_trec(path) == {"q": [("b", 10.0), ("a", 0.5)]}
+    for content, complaint in (
+        ("q Q0 a 1 0.5\n", "line 1 is not query"),
+        ("q Q0 a 1 high t\n", "line 1 is not query"),
+        ("q Q0 a 1 2 t\nq Q0 a 2 1 t\n", "'q' lists a document twice"),
+    ):
+        path.write_text(content)
+        with pytest.raises(DataError, match=complaint):
+            read_trec(path)
+
+
+@given(runs, runs, st.integers(1, 10))
+def test_summed_runs_hold_the_largest_sums_of_the_union(a: Run, b: Run, depth: int) -> None:
+    joined = sum_runs(a, b, depth)
+    assert joined.keys() == a.keys() | b.keys()
+    for query, results in joined.items():
+        first, second = dict(a.get(query, [])), dict(b.get(query, []))
+        sums = {d: first.get(d, 0.0) + second.get(d, 0.0) for d in first.keys() | second.keys()}
+        assert [s for _, s in results] == sorted(sums.values(), reverse=True)[:depth]
+        assert all(sums[d] == s for d, s in results)
+        assert len(dict(results)) == len(results)
+
+
+def test_a_sum_can_bring_up_what_neither_system_had_first() -> None:
+    a = {"q": [("x", 3.0), ("y", 2.0)]}
+    assert sum_runs(a, {"q": [("z", 3.0), ("y", 2.0)], "p": [("x", 1.0)]}, 2) == {
+        "q": [("y", 4.0), ("x", 3.0)],
+        "p": [("x", 1.0)],
+    }

@@ -1,0 +1,160 @@
+"""Text files: lines, forms of corpora, parallel text, digests, and what is said about damaged files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtkit.data.parallel import read_pairs
+from vtkit.data.text import digest, open_text, read_corpora, read_corpus, read_lines
+from vtkit.errors import DataError
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """``content`` at ``path``, compressed where the name says so."""
+    raw = content.encode() if isinstance(content, str) else content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
+    return path
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))))
+def test_lines_come_back_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    folder = tmp_path_factory.mktemp("lines")
+    lines = [line.removesuffix("\r").removeprefix("\ufeff") for line in lines]
+    for name in ("t.txt", "t.txt.gz"):
+        assert list(read_lines(write(folder / name, "".join(f"{line}\n" for line in lines)))) == lines
+
+
+def test_line_ends_of_windows_and_a_byte_order_mark_are_dropped_and_other_separators_kept(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.txt", "\ufeffeins\r\nzw\u2028ei\x85\r\ndrei")
+    assert list(read_lines(path)) == ["eins", "zw\u2028ei\x85", "drei"]
+    with open_text(path) as file:
+        assert file.read() == "\ufeffeins\r\nzw\u2028ei\x85\r\ndrei"
+
+
+@pytest.mark.parametrize("name", ["t.txt", "t.txt.gz"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_byte_that_is_not_utf8_is_named_with_its_place(tmp_path: Path, name: str, mark: bytes) -> None:
+    path = write(tmp_path / name, mark + b"good\nbad \xe9t\xe9\n")
+    with pytest.raises(DataError) as error:
+        list(read_lines(path))
+    place = 5 + len(mark) + 5
+    for part in (str(path), "line 2", "0xe9", "position 5 of the line", f"byte {place} of the text", "iconv"):
+        assert part in str(error.value)
+
+
+def test_a_compressed_file_that_ends_early_is_damaged_not_short(tmp_path: Path) -> None:
+    whole = gzip.compress(os.urandom(50_000).hex().encode() + b"\n")
+    for name, raw in (("cut.txt.gz", whole[: len(whole) // 2]), ("other.txt.gz", b"plain text")):
+        (tmp_path / name).write_bytes(raw)
+        with pytest.raises(DataError, match="damaged"):
+            list(read_lines(tmp_path / name))
+
+
+def test_a_file_that_is_missing_or_compressed_otherwise_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        list(read_lines(tmp_path / "absent.txt"))
+    with pytest.raises(DataError, match="gzip"):
+        list(read_lines(write(tmp_path / "t.txt.zst", "x")))
+    with pytest.raises(DataError, match="cannot be opened"):
+        list(read_lines(tmp_path))
+
+
+def test_every_form_of_corpus_gives_its_texts(tmp_path: Path) -> None:
+    documents: list[dict[str, str | None]] = [{"_id": "1", "title": "Seoul", "text": " A city. "}]
+    documents += [{"_id": "2", "title": "", "text": "No title."}, {"_id": "3", "title": None, "text": "한국어"}]
+    documents += [{"_id": "4", "text": " "}]
+    lines = "".join(json.dumps(document) + "\n" for document in documents)
+    wanted = ["Seoul A city.", "No title.", "한국어"]
+    for name in ("c.jsonl", "c.jsonl.gz", "beir/corpus.jsonl", "beir-gz/corpus.jsonl.gz", "miracl/docs-0.jsonl.gz"):
+        path = write(tmp_path / name, lines)
+        assert list(read_corpus(path.parent if "/" in name else path)) == wanted
+    assert list(read_corpus(str(write(tmp_path / "c.txt", "one\n\n  two \n")))) == ["one", "two"]
+    assert list(read_corpus(write(tmp_path / "c.tsv.gz", "dog\t개\ncat\t고양이\n"))) == ["개", "고양이"]
+    assert list(read_corpora([tmp_path / "c.txt", tmp_path / "c.tsv.gz"])) == ["one", "two", "개", "고양이"]
+
+
+def test_the_parts_of_a_sharded_corpus_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for number in range(12):
+        write(
+            tmp_path / f"docs-{number}.jsonl.gz", json.dumps({"docid": str(number), "title": "", "text": f"t{number}"})
+        )
+    assert list(read_corpus(tmp_path)) == [f"t{number}" for number in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("c.txt", "\n \n", "holds no text"),
+        ("c.csv", "a,b\n", "unknown form"),
+        ("c.jsonl", '{"text": "fine"}\n{"text": \n', "line 2 is not JSON"),
+        ("c.jsonl", "[1]\n", "line 1 is not a JSON object but a list"),
+        ("c.jsonl", '{"title": "only"}\n', 'line 1 needs a string "text"'),
+        ("c.jsonl", '{"text": "\\ud800 alone"}\n', "line 1 holds half of a surrogate pair"),
+        ("folder/other.txt", "x\n", "unknown form|neither"),
+    ],
+)
+def test_a_corpus_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: str, complaint: str) -> None:
+    path = write(tmp_path / name, content)
+    with pytest.raises(DataError, match=complaint):
+        list(read_corpus(path.parent if "/" in name else path))
+    with pytest.raises(DataError, match="no such file or folder"):
+        list(read_corpus(tmp_path / "absent"))
+
+
+def test_whole_surrogate_pairs_are_characters(tmp_path: Path) -> None:
+    assert list(read_corpus(write(tmp_path / "c.jsonl", '{"text": "\\ud83d\\ude00"}\n'))) == ["😀"]
+
+
+def test_pairs_have_two_columns_and_nothing_else(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.tsv", "dog\t 개\n\n the cat \t고양이\r\n")
+    assert list(read_pairs(path)) == [("dog", "개"), ("the cat", "고양이")]
+    for content, complaint in (
+        ("dog\t개\ncat\n", "line 2 has only one column"),
+        ("dog\t개\t犬\n", "line 1 has 3 columns"),
+        ("dog\t \n", "line 1 has an empty second column"),
+        ("\t개\n", "line 1 has an empty first column"),
+        ("\n", "holds no pairs"),
+    ):
+        with pytest.raises(DataError, match=complaint):
+            list(read_pairs(write(tmp_path / "bad.tsv", content)))
+
+
+def test_the_digest_of_a_file_is_sha256_of_its_content(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.txt", "abc")
+    assert digest(path) == hashlib.sha256(b"abc").hexdigest()
+
+
+def test_the_digest_of_a_folder_follows_names_and_contents_only(tmp_path: Path) -> None:
+    def folder(name: str, files: dict[str, str]) -> str:
+        for file, content in files.items():
+            write(tmp_path / name / file, content)
+        return digest(tmp_path / name)
+
+    first = folder("a", {"x": "1", "sub/y": "2"})
+    os.utime(tmp_path / "a" / "x", (0, 0))
+    assert digest(tmp_path / "a") == first == folder("b", {"sub/y": "2", "x": "1", ".cache/z": "3"})
+    others = [folder("c", {"x": "2", "sub/y": "1"}), folder("d", {"x": "1", "y": "2"}), folder("e", {"x": "12"})]
+    assert len({first, *others}) == 4
+    with pytest.raises(DataError, match="no such file or folder"):
+        digest(tmp_path / "absent")
+
+
+def test_importing_the_data_package_loads_no_heavy_library() -> None:
+    code = (
+        "import sys, vtkit.data.text, vtkit.data.parallel, vtkit.data.retrieval, vtkit.data.collections\n"
+        "import vtkit.data.hub, vtkit.data.miracl, vtkit.data.webfaq\n"
+        "print({'numpy', 'torch', 'scipy', 'huggingface_hub', 'datasets', 'yaml'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,180 @@
+"""Reading tokenizers: every form on disk gives the whole vocabulary, its roles, and a folder AutoTokenizer agrees with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import unicodedata
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, BertConfig
+
+from vtkit.errors import DataError
+from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing
+
+TEXTS = ["The Schools of Köln, 1999!", "나는 학교에서 Apple을 먹었다.", "東京のカレー [MASK] x", "", "naïve Ğ İstanbul"]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "year", "cafe", "##s", "학교", "##에서", "a"]
+
+
+def vocab_txt(folder: Path, words: list[str], settings: dict[str, object] | None = None) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    if settings is not None:
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "mask"),
+    [
+        ("kobigbird", 32500, 4),
+        ("koelectra", 32200, 4),
+        ("bert-base-uncased", 30522, 103),
+        ("bert-base-cased-unilm", 28996, 103),
+        ("bert-base-chinese", 21128, 103),
+        ("ModernBERT-base", 50368, 50284),
+        ("focus-ar-bpe-50k", 50000, 4),
+        ("focus-ar-xlmr-unigram-30k", 30000, 4),
+    ],
+)
+def test_a_real_vocabulary_is_read_whole_and_loads_identically_without_vtkit(
+    shared: Path, tmp_path: Path, name: str, size: int, mask: int
+) -> None:
+    tokenizer = load_tokenizer(str(shared / "vocab" / name))
+    assert len(tokenizer) == size
+    roles = special_roles(tokenizer)
+    assert list(roles) == ["pad", "unk", "cls", "sep", "mask"]
+    assert roles["mask"] == mask
+    tokenizer.save_pretrained(tmp_path)
+    # As it will lie beside a model: the configuration must not make AutoTokenizer rebuild it as another class.
+    BertConfig(vocab_size=size).save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
+    assert again(TEXTS)["input_ids"] == tokenizer(TEXTS)["input_ids"]
+    assert special_roles(again) == roles
+    assert set(again("a")) == {"input_ids", "attention_mask"}
+    for ids in tokenizer(TEXTS)["input_ids"]:
+        assert (ids[0], ids[-1]) == (roles["cls"], roles["sep"])
+
+
+def test_kobigbird_is_cased_and_keeps_hangul_whole(shared: Path) -> None:
+    tokenizer = load_tokenizer(str(shared / "vocab" / "kobigbird"))
+    assert tokenizer.tokenize("나는 학교에서 Apple 전쟁을") == ["나", "##는", "학교", "##에서", "App", "##le", "전쟁", "##을"]
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased/vocab.txt", "bert-base-uncased/tokenizer.json"])
+def test_a_file_is_as_good_as_its_folder(shared: Path, name: str) -> None:
+    folder = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
+    file = load_tokenizer(str(shared / "vocab" / name))
+    assert file(TEXTS)["input_ids"] == folder(TEXTS)["input_ids"]
+    assert special_roles(file) == special_roles(folder)
+
+
+def test_a_sentencepiece_model_cuts_text_as_sentencepiece_does(shared: Path) -> None:
+    import sentencepiece
+
+    file = shared / "vocab" / "unilm3-cased-spm" / "unilm3-cased.model"
+    tokenizer = load_tokenizer(str(file), require_roles=False)
+    reference = sentencepiece.SentencePieceProcessor(model_file=str(file))
+    assert len(tokenizer) == reference.get_piece_size()
+    for text in ["The Schools of Köln, 1999!", "  two  spaces ", "ﬁne ＡＢＣ", "a", "price: $3.50 (approx.)", "naïve"]:
+        assert tokenizer(text, add_special_tokens=False)["input_ids"] == reference.encode(text), text
+
+
+def test_a_missing_mask_or_pad_token_is_named_with_the_way_out(shared: Path) -> None:
+    with pytest.raises(DataError, match=r'no pad and no mask token.*"pad_token".*"mask_token"'):
+        load_tokenizer(str(shared / "vocab" / "gpt2"))
+    assert special_roles(load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False)) == {
+        "unk": 50256,
+        "cls": 50256,
+        "sep": 50256,
+    }
+
+
+def test_the_way_out_of_a_missing_token_works(shared: Path, tmp_path: Path) -> None:
+    shutil.copy(shared / "vocab" / "unilm3-cased-spm" / "unilm3-cased.model", tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "[PAD]", "mask_token": "[MASK]"}')
+    tokenizer = load_tokenizer(str(tmp_path))
+    assert len(tokenizer) == 64002
+    assert special_roles(tokenizer) == {"pad": 64000, "unk": 0, "cls": 1, "sep": 2, "mask": 64001}
+
+
+def test_accents_of_latin_text_are_stripped_as_the_settings_say(tmp_path: Path) -> None:
+    words = [word for word in WORDS if word.isascii()]
+    stripped = load_tokenizer(str(vocab_txt(tmp_path / "a", words, {"do_lower_case": True})))
+    kept = load_tokenizer(str(vocab_txt(tmp_path / "b", words, {"do_lower_case": True, "strip_accents": False})))
+    assert stripped.tokenize("Cafés") == ["cafe", "##s"]
+    assert kept.tokenize("Cafés") == ["[UNK]"]
+
+
+def test_accents_are_never_stripped_from_hangul(tmp_path: Path) -> None:
+    for settings in ({"do_lower_case": True}, {"do_lower_case": True, "strip_accents": True}):
+        tokenizer = load_tokenizer(str(vocab_txt(tmp_path / "v", WORDS, settings)))
+        assert tokenizer.tokenize("The 학교에서") == ["the", "학교", "##에서"]
+
+
+def test_without_settings_a_vocabulary_with_capitals_is_cased(tmp_path: Path) -> None:
+    assert load_tokenizer(str(vocab_txt(tmp_path / "u", WORDS))).tokenize("The") == ["the"]
+    assert load_tokenizer(str(vocab_txt(tmp_path / "c", [*WORDS, "The"]))).tokenize("The") == ["The"]
+
+
+def test_lower_casing_changes_case_and_nothing_else(shared: Path, tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(str(shared / "vocab" / "kobigbird"))
+    lowered = with_casing(tokenizer, "lowercase")
+    assert with_casing(tokenizer, "keep") is tokenizer
+    assert lowered("APPLE Ünder 학교 É")["input_ids"] == tokenizer("apple ünder 학교 é")["input_ids"]
+    assert lowered("나는 학교에서")["input_ids"] == tokenizer("나는 학교에서")["input_ids"]
+    normalized = lowered.backend_tokenizer.normalizer.normalize_str("학교 É")
+    assert normalized == unicodedata.normalize("NFC", "학교 é")
+    assert lowered("[MASK]")["input_ids"][1] == special_roles(tokenizer)["mask"]
+    lowered.save_pretrained(tmp_path)
+    BertConfig(vocab_size=len(lowered)).save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
+    assert again("APPLE 학교")["input_ids"] == lowered("APPLE 학교")["input_ids"]
+    assert tokenizer.tokenize("APPLE") != lowered.tokenize("APPLE")
+
+
+def test_truncation_and_padding_of_the_file_are_not_taken_over(tmp_path: Path) -> None:
+    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.enable_truncation(3)
+    backend.enable_padding(length=9)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    assert len(load_tokenizer(str(tmp_path / "tokenizer.json"))("a a a a a")["input_ids"]) == 7
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n", r"'a' is on line 6 and again on line 8"),
+        ("some text\nthat is no vocabulary\n", "no BERT vocabulary"),
+        ("", "no BERT vocabulary"),
+        ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nquux\n", "every word of every probe text is unknown"),
+    ],
+)
+def test_a_damaged_vocabulary_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
+    (tmp_path / "vocab.txt").write_text(content)
+    with pytest.raises(DataError, match=complaint):
+        load_tokenizer(str(tmp_path))
+
+
+def test_damaged_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
+    for name, content in [
+        ("tokenizer.json", b"{"),
+        ("tokenizer.json", b'{"model": {}}'),
+        ("x.model", b"\xff\xff\xff"),
+        ("vocab.txt", b"a\n\xff\n"),
+        ("words.csv", b"a"),
+    ]:
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=name):
+            load_tokenizer(str(path))
+        path.unlink()
+    with pytest.raises(DataError, match=r"should hold a tokenizer\.json"):
+        load_tokenizer(str(tmp_path))
+    with pytest.raises(DataError, match="neither a folder nor a file"):
+        load_tokenizer(str(tmp_path / "absent"))
+    with pytest.raises(DataError, match="no/such/thing"):
+        load_tokenizer("no/such/thing")

@@ -1,0 +1,158 @@
+"""Trained vocabularies: the wanted size, borders that no token crosses, and the same bytes from process to process."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+
+from vtkit.errors import DataError
+from vtkit.recipe.sections import CasingSection, TrainedVocabulary
+from vtkit.vocabulary.alignment import surface_and_start, token_family, tokens
+from vtkit.vocabulary.existing import special_roles
+from vtkit.vocabulary.trained import train_vocabulary
+
+ALGORITHMS = ["wordpiece", "bpe", "unigram"]
+FAMILIES = {"wordpiece": "wordpiece", "bpe": "byte-level", "unigram": "sentencepiece"}
+
+
+def section(algorithm: str = "wordpiece", size: int = 400, **settings: object) -> TrainedVocabulary:
+    return TrainedVocabulary.model_validate(
+        {"kind": "trained", "corpus": ("text",), "algorithm": algorithm, "size": size, **settings}
+    )
+
+
+def made_up_texts(count: int = 2000) -> list[str]:
+    """Sentences of a small language with Zipf-like word frequencies, in three scripts."""
+    draw = random.Random(7)
+    syllables = ["ka", "to", "mi", "ren", "sol", "ba", "lu", "per", "학", "교", "전", "мо", "ре", "Ün"]
+    words = ["".join(draw.choices(syllables, k=draw.randint(1, 4))) for _ in range(600)]
+    weights = [1 / (rank + 1) for rank in range(len(words))]
+    return [" ".join(draw.choices(words, weights, k=12)) + ("." if draw.random() < 0.5 else "!") for _ in range(count)]
+
+
+def real_texts(shared: Path, name: str, count: int) -> Iterator[str]:
+    with gzip.open(shared / "data" / "text" / name, "rt", encoding="utf-8") as file:
+        yield from islice(file, count)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_vocabulary_has_the_wanted_size_and_roles(algorithm: str, tmp_path: Path) -> None:
+    tokenizer = train_vocabulary(iter(made_up_texts()), section(algorithm))
+    assert len(tokenizer) == 400
+    assert tokens(tokenizer)[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert special_roles(tokenizer) == {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
+    assert token_family(tokenizer) == FAMILIES[algorithm]
+    ids = tokenizer("kato 학교!")["input_ids"]
+    assert (ids[0], ids[-1]) == (2, 3)
+    assert 1 not in ids
+    tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
+    assert again(made_up_texts(20))["input_ids"] == tokenizer(made_up_texts(20))["input_ids"]
+
+
+TRAIN = """
+import sys
+sys.path.insert(0, sys.argv[3])
+from test_vocabulary_trained import made_up_texts, section
+from vtkit.vocabulary.trained import train_vocabulary
+train_vocabulary(iter(made_up_texts()), section(sys.argv[1])).save_pretrained(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_two_processes_give_the_same_bytes(algorithm: str, tmp_path: Path) -> None:
+    made = []
+    for hash_seed in ("1", "2"):
+        folder = tmp_path / hash_seed
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "RAYON_NUM_THREADS": hash_seed}
+        here = str(Path(__file__).parent)
+        subprocess.run([sys.executable, "-c", TRAIN, algorithm, str(folder), here], check=True, env=environment)
+        made.append((folder / "tokenizer.json").read_bytes())
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("algorithm", ["wordpiece", "bpe"])
+def test_a_smaller_vocabulary_is_the_beginning_of_a_larger_one(algorithm: str) -> None:
+    small, large = (tokens(train_vocabulary(made_up_texts(), section(algorithm, size))) for size in (320, 400))
+    assert large[:320] == small
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_no_token_crosses_white_space_or_punctuation(algorithm: str) -> None:
+    tokenizer = train_vocabulary(made_up_texts(), section(algorithm))
+    for surface, _ in surface_and_start(tokenizer):
+        assert surface.isalnum() or len(surface) <= 1, surface
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_first_word_is_the_same_token_as_later_ones(algorithm: str) -> None:
+    texts = made_up_texts()
+    tokenizer = train_vocabulary(texts, section(algorithm))
+    word = texts[0].split()[1]
+    first, twice = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (word, f"  {word}\t{word} "))
+    assert twice == first * 2
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_scripts_are_kept_apart_on_request(algorithm: str) -> None:
+    japanese = ["私は東京タワーのレストランで食べた", "東京のラーメンを食べたい2024年", "ABCテレビは大阪で見られる"] * 50
+    tokenizer = train_vocabulary(japanese, section(algorithm, 330 if algorithm == "bpe" else 120, split="scripts"))
+    text = "東京タワーの2024年ABC"
+    pieces = [piece for piece, _ in tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+    assert len(pieces) == len(["東京", "タワー", "の", "2024", "年", "ABC"])
+    if algorithm == "wordpiece":
+        assert pieces == ["東京", "タワー", "の", "2024", "年", "ABC"]
+        assert tokenizer.tokenize("東京の") == ["東京", "の"]
+    words = section(algorithm, 330 if algorithm == "bpe" else 120)
+    whole = train_vocabulary(japanese, words).backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)
+    assert len(whole) == 1
+
+
+def test_marks_stay_with_their_letters() -> None:
+    hindi = ["विद्यालय में पढ़ाई", "किताब और पानी"] * 60
+    tokenizer = train_vocabulary(hindi, section("bpe", 330))
+    assert [len(tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(word)) for word in hindi[1].split()] == [1] * 3
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_lower_casing_is_inside_the_tokenizer_and_keeps_accents(algorithm: str) -> None:
+    tokenizer = train_vocabulary(made_up_texts(), section(algorithm), CasingSection(input="lowercase"))
+    assert tokenizer("ÜN Kato 학교")["input_ids"] == tokenizer("ün kato 학교")["input_ids"]
+    assert tokenizer("ün")["input_ids"] != tokenizer("un")["input_ids"]
+    assert tokenizer("학교")["input_ids"] == tokenizer("학교")["input_ids"]  # composed and decomposed
+    assert not any(surface != surface.lower() for surface, _ in surface_and_start(tokenizer))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_size_below_the_alphabet_is_refused_with_the_smallest_one(algorithm: str) -> None:
+    texts = ["".join(chr(0xAC00 + 7 * n) for n in range(start, start + 60)) for start in range(0, 600, 60)] * 3
+    with pytest.raises(DataError, match="too small for this corpus"):
+        train_vocabulary(texts, section(algorithm, 120))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_corpus_that_cannot_fill_the_size_is_refused_with_what_it_fills(algorithm: str) -> None:
+    with pytest.raises(DataError, match=r"cannot fill a vocabulary of 5000 tokens with \w+: it gives \d+\."):
+        train_vocabulary(["a little text", "a little more text"] * 20, section(algorithm, 5000))
+
+
+def test_an_empty_corpus_is_refused() -> None:
+    with pytest.raises(DataError, match="no words"):
+        train_vocabulary(iter(["", "  "]), section())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_korean_vocabulary_has_its_frequent_words_whole(shared: Path, algorithm: str) -> None:
+    tokenizer = train_vocabulary(real_texts(shared, "klue-sentences-ko.txt.gz", 6000), section(algorithm, 4000))
+    known = set(surface_and_start(tokenizer))
+    assert {("있다", True), ("한국", True)} <= known
+    assert len(tokenizer.tokenize("한국에서")) <= 2

@@ -1,0 +1,283 @@
+"""Stage outputs on disk: addressed by what they were made from, written whole or not at all, checked when used.
+
+A store is one folder, shared by all runs beside it::
+
+    artifacts/transfer-5f0c…/   the files of one stage's output, and manifest.json
+    artifacts/.partial/…        what is being made; checkpoints in it outlive a kill
+    artifacts/.locks/…          one lock for each output
+    artifacts/digests.json      digests of the user's files, so that unchanged ones are not read again
+
+The key of an output is a digest of the stage's name and version, its settings, the seed, the keys of its
+inputs and the digests of the files it reads. Its folder appears by one rename, after its manifest was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from vtkit import __version__, console
+from vtkit.errors import VtkitError
+
+MANIFEST = "manifest.json"
+CHECKPOINTS = "checkpoints"
+RECORDED_PACKAGES = (
+    "torch", "transformers", "sentence-transformers", "tokenizers", "numba", "numpy", "scipy", "ir_measures",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """Everything an output is made from; two outputs of equal ingredients are the same output."""
+
+    stage: str
+    version: int
+    settings: Mapping[str, Any]
+    seed: int
+    inputs: Mapping[str, str]
+    """Role -> key of the output that plays it."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Setting and position -> digest of the user's file or folder it names."""
+
+    @property
+    def key(self) -> str:
+        facts = {
+            "stage": self.stage,
+            "version": self.version,
+            "settings": dict(self.settings),
+            "seed": self.seed,
+            "inputs": dict(self.inputs),
+            "files": dict(self.files),
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+class Store:
+    """The folder of outputs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._digests: dict[str, list[Any]] | None = None
+
+    def prepare(self) -> None:
+        """Make the folders; one message where that is not possible."""
+        try:
+            for folder in (self.root, self.root / ".partial", self.root / ".locks"):
+                folder.mkdir(parents=True, exist_ok=True)
+            probe = self.root / f".writable-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise VtkitError(
+                f"cannot write to {self.root}: {error.strerror or error}. Name another folder with --runs."
+            ) from error
+
+    def folder(self, ingredients: Ingredients) -> Path:
+        return self.root / f"{ingredients.stage.replace(':', '-')}-{ingredients.key[:20]}"
+
+    def manifest(self, ingredients: Ingredients) -> dict[str, Any] | None:
+        """The manifest of an output that is there, or None."""
+        return read_manifest(self.folder(ingredients))
+
+    def damage(self, ingredients: Ingredients) -> str | None:
+        """What is wrong with an output that is there: None when every file has its checksum."""
+        folder = self.folder(ingredients)
+        manifest = self.manifest(ingredients)
+        if manifest is None:
+            return "its manifest is missing or unreadable"
+        for name, stated in manifest["outputs"].items():
+            path = folder / name
+            if not path.is_file():
+                return f"{name} is missing"
+            if path.stat().st_size != stated["bytes"] or _sha256(path) != stated["sha256"]:
+                return f"{name} was changed or damaged"
+        return None
+
+    def build(self, ingredients: Ingredients, make: Callable[[Path], dict[str, Any]], *, afresh: bool) -> Path:
+        """Make an output: ``make`` fills the folder it is given and returns the facts for the manifest.
+
+        ``afresh`` throws checkpoints of an earlier try away. Another process that makes the same output is
+        waited for, and its work used.
+        """
+        final = self.folder(ingredients)
+        with held(self.root / ".locks" / f"{final.name}.lock", f"{ingredients.stage}"):
+            if not afresh and self.manifest(ingredients) is not None and self.damage(ingredients) is None:
+                return final
+            partial = self.root / ".partial" / final.name
+            _clear(partial, keep=None if afresh else CHECKPOINTS)
+            started = time.time()
+            facts = make(partial)
+            shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
+            manifest = {
+                "vtkit": __version__,
+                "stage": ingredients.stage,
+                "key": ingredients.key,
+                "stage_version": ingredients.version,
+                "settings": dict(ingredients.settings),
+                "seed": ingredients.seed,
+                "inputs": dict(ingredients.inputs),
+                "files": dict(ingredients.files),
+                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
+                "seconds": round(time.time() - started, 2),
+                "versions": versions(),
+                "facts": facts,
+                "outputs": {
+                    str(path.relative_to(partial)): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+                    for path in sorted(partial.rglob("*"))
+                    if path.is_file()
+                },
+            }
+            write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            if final.exists():
+                aside = self.root / ".partial" / f"{final.name}.replaced-{os.getpid()}"
+                final.rename(aside)
+                partial.rename(final)
+                shutil.rmtree(aside, ignore_errors=True)
+            else:
+                partial.rename(final)
+            return final
+
+    def digest(self, path: str) -> str:
+        """Digest of a user's file or folder; taken from memory while names, sizes and times are unchanged."""
+        from vtkit.data.text import digest
+
+        stamp = _stamp(Path(path))
+        if self._digests is None:
+            try:
+                self._digests = json.loads((self.root / "digests.json").read_text("utf-8"))
+            except (OSError, ValueError):
+                self._digests = {}
+        assert self._digests is not None
+        known = self._digests.get(path)
+        if known is not None and known[0] == stamp:
+            return str(known[1])
+        found = digest(path)
+        self._digests[path] = [stamp, found]
+        if self.root.is_dir():
+            write_atomically(self.root / "digests.json", json.dumps(self._digests, indent=0))
+        return found
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of an output folder, or None where it is missing or unreadable."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return manifest if isinstance(manifest, dict) and "outputs" in manifest else None
+
+
+def facts_of(folder: Path) -> dict[str, Any]:
+    """What the stage that made ``folder`` reported."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise VtkitError(f"{folder} is no finished stage output: its manifest is missing. Run the recipe again.")
+    return dict(manifest["facts"])
+
+
+def versions() -> dict[str, str]:
+    """Versions that can change numbers."""
+    found = {"vtkit": __version__, "python": platform.python_version(), "machine": platform.machine()}
+    for package in RECORDED_PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """``path`` holds either what it held or all of ``text``."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+@contextmanager
+def held(path: Path, what: str) -> Iterator[None]:
+    """Hold the lock file ``path``; while another process has it, say who and wait. A killed process holds nothing."""
+    holder = path.with_suffix(".holder")
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        try:
+            who = holder.read_text("utf-8").strip()
+        except OSError:
+            who = "another process"
+        console.say(f"{what} is being made by {who}; waiting for it")
+        lock.acquire()
+    try:
+        holder.write_text(
+            f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%H:%M:%S')}", encoding="utf-8"
+        )
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def publish(source: Path, target: Path) -> None:
+    """Put a copy of a file or folder at ``target``, in place of what stood there; hard links where possible."""
+    fresh = target.with_name(f".{target.name}.new-{os.getpid()}")
+    if source.is_dir():
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.copytree(source, fresh, copy_function=_link_or_copy)
+    else:
+        fresh.unlink(missing_ok=True)
+        _link_or_copy(str(source), str(fresh))
+    if target.is_dir() and not target.is_symlink():
+        aside = target.with_name(f".{target.name}.old-{os.getpid()}")
+        target.rename(aside)
+        fresh.rename(target)
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        fresh.replace(target)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _clear(folder: Path, keep: str | None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for entry in folder.iterdir():
+        if entry.name == keep:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _stamp(path: Path) -> str:
+    """Names, sizes and times of a file or of all files of a folder."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    facts = [
+        (str(file.relative_to(path)), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()
+    ]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()

@@ -1,0 +1,129 @@
+"""MIRACL, Wikipedia passages and native speakers' questions in 18 languages (Zhang et al., TACL 2023).
+
+Read from the plain files of its two hub repositories (their loading scripts no longer run), or from a folder
+that holds the same files:
+
+    miracl-v1.0-ko/topics/topics.miracl-v1.0-ko-dev.tsv      query id, tab, text
+    miracl-v1.0-ko/qrels/qrels.miracl-v1.0-ko-dev.tsv        query id, Q0, document id, grade
+    miracl-corpus-v1.0-ko/docs-0.jsonl.gz, docs-1 ...        docid, title, text
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from vtkit.data import hub
+from vtkit.data import text as texts
+from vtkit.data.retrieval import (
+    Problems,
+    Query,
+    RetrievalSet,
+    add_query,
+    assemble,
+    check_id,
+    read_documents,
+    read_judgements,
+)
+from vtkit.errors import DataError
+
+TOPICS = "miracl/miracl"
+CORPUS = "miracl/miracl-corpus"
+LANGUAGES = ("ar", "bn", "de", "en", "es", "fa", "fi", "fr", "hi", "id", "ja", "ko", "ru", "sw", "te", "th", "yo", "zh")
+
+_FOLDER = re.compile(r"miracl-v1\.0-([a-z]{2,3})")
+
+
+def load_miracl(root: str | Path | None, language: str, split: str = "dev") -> RetrievalSet:
+    """MIRACL in ``language`` under the judgements ``split``; the public ones are ``train`` and ``dev``.
+
+    Args:
+        root: folder with ``miracl-v1.0-LANGUAGE`` and ``miracl-corpus-v1.0-LANGUAGE`` (the latter also below
+            ``miracl-corpus``), or None for the hub's cache and, where downloads are allowed, the hub.
+        language: two letters, such as ``ko``.
+        split: ``train`` or ``dev``.
+
+    Raises:
+        DataError: a language MIRACL does not have, or files that are missing or damaged (all problems at once).
+    """
+    if root is None:
+        check_language(language)
+        topics_root = hub.fetch(TOPICS, [f"miracl-v1.0-{language}/*"])
+        corpus_root = hub.fetch(CORPUS, [f"miracl-corpus-v1.0-{language}/*"])
+        advice = "Run again with --download, or name a folder that holds the files."
+    else:
+        topics_root = corpus_root = Path(root)
+        advice = f"MIRACL's layout is {_layout(language)}."
+    stem = f"miracl-v1.0-{language}"
+    topics = texts.find_file(topics_root / stem / "topics", f"topics.{stem}-{split}.tsv")
+    judgements = texts.find_file(topics_root / stem / "qrels", f"qrels.{stem}-{split}.tsv")
+    shards = _shards(corpus_root, language)
+    complaints = []
+    if topics is None:
+        complaints.append(f"topics.{stem}-{split}.tsv is missing")
+    if judgements is None:
+        complaints.append(f"qrels.{stem}-{split}.tsv is missing ({_splits_there(topics_root / stem / 'qrels')})")
+    if not shards:
+        complaints.append(f"docs-*.jsonl.gz of miracl-corpus-v1.0-{language} are missing")
+    if topics is None or judgements is None or not shards:
+        where = f"{root}" if root is not None else f"{TOPICS} and {CORPUS} of the Hugging Face hub"
+        raise DataError(f"{where}: {'; '.join(complaints)}. {advice}")
+    problems = Problems()
+    return assemble(
+        f"miracl-{language}",
+        read_documents(shards, problems, id_field="docid"),
+        _read_topics(topics, problems),
+        read_judgements(judgements, problems),
+        problems,
+        corpus=shards[0].parent,
+        queries_file=topics,
+        judgements_file=judgements,
+    )
+
+
+def languages_in(folder: str | Path) -> list[str]:
+    """The languages whose MIRACL topics and judgements lie in ``folder``, sorted; none where it is another layout."""
+    names = (path.name for path in Path(folder).iterdir() if path.is_dir())
+    return sorted(match.group(1) for name in names if (match := _FOLDER.fullmatch(name)))
+
+
+def check_language(language: str) -> None:
+    """Raise DataError unless MIRACL has ``language``."""
+    if language not in LANGUAGES:
+        raise DataError(f"MIRACL has no language {language!r}. It has: {', '.join(LANGUAGES)}.")
+
+
+def _read_topics(path: Path, problems: Problems) -> list[Query]:
+    queries: list[Query] = []
+    lines: dict[str, int] = {}
+    for number, line in enumerate(texts.read_lines(path), 1):
+        if not line.strip():
+            continue
+        identity, tab, text = line.partition("\t")
+        complaint = check_id(identity) if tab else "has one column, not query id, tab, text"
+        if complaint:
+            problems.add(path, f"line {number}: {complaint}")
+            continue
+        add_query(queries, lines, path, number, identity, text.strip(), problems)
+    return queries
+
+
+def _shards(root: Path, language: str) -> list[Path]:
+    name = f"miracl-corpus-v1.0-{language}"
+    folders: Iterable[Path] = (root / name, root / "miracl-corpus" / name)
+    return next((shards for folder in folders if (shards := texts.shards_in(folder))), [])
+
+
+def _splits_there(folder: Path) -> str:
+    found = re.compile(r"qrels\.miracl-v1\.0-[a-z]+-(.+)\.tsv(\.gz)?")
+    names = {match.group(1) for path in folder.glob("qrels.*") if (match := found.fullmatch(path.name))}
+    return f"splits there: {', '.join(sorted(names))}" if names else "there are no judgements at all"
+
+
+def _layout(language: str) -> str:
+    stem = f"miracl-v1.0-{language}"
+    return (
+        f"{stem}/topics/topics.{stem}-SPLIT.tsv, {stem}/qrels/qrels.{stem}-SPLIT.tsv and "
+        f"miracl-corpus-v1.0-{language}/docs-N.jsonl.gz"
+    )

@@ -1,0 +1,74 @@
+"""Texts to sparse vectors: batches of similar length under a token budget, the streaming head, a scipy matrix out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from scipy import sparse
+from sentence_transformers import SparseEncoder
+
+from vtkit import console
+from vtkit.encoder.sparse_head import streaming
+
+TOKENS_A_BATCH = 2048
+"""Padded tokens encoded at once: enough to fill two cores, little enough to stay near the cache."""
+
+
+def encode(
+    encoder: SparseEncoder,
+    texts: Sequence[str],
+    max_length: int,
+    *,
+    top_dimensions: int | None = None,
+    description: str = "encoding",
+) -> sparse.csr_matrix:
+    """Term weights of ``texts``, as ``encoder.encode`` gives them.
+
+    Args:
+        encoder: a SparseEncoder of a Transformer and a SpladePooling.
+        texts: n texts; the empty text is encoded like any other.
+        max_length: tokens a text is cut at, special tokens included.
+        top_dimensions: keep only so many of the largest weights of each text.
+        description: words for the progress display.
+
+    Returns:
+        (n, vocabulary) float32, rows in the order of ``texts``, indices sorted.
+    """
+    tokenizer, model = encoder.tokenizer, encoder[0].auto_model
+    device = model.device
+    limit = min(max_length, encoder.max_seq_length or max_length)
+    token_ids = tokenizer(list(texts), truncation=True, max_length=limit, add_special_tokens=True)["input_ids"]
+    order = sorted(range(len(texts)), key=lambda i: (-len(token_ids[i]), i))
+    rows: list[np.ndarray] = []
+    columns: list[np.ndarray] = []
+    values: list[np.ndarray] = []
+    encoder.eval()
+    with streaming(encoder), torch.inference_mode(), console.progress(description, total=len(texts)) as bar:
+        start = 0
+        while start < len(order):
+            longest = max(len(token_ids[order[start]]), 1)
+            batch = order[start : start + max(1, TOKENS_A_BATCH // longest)]
+            start += len(batch)
+            padded = tokenizer.pad(
+                {"input_ids": [token_ids[i] for i in batch]}, return_attention_mask=True, return_tensors="pt"
+            )
+            features = {name: tensor.to(device) for name, tensor in padded.items()}
+            weights = encoder(features)["sentence_embedding"].float()
+            if top_dimensions is not None and top_dimensions < weights.shape[1]:
+                smallest_kept = weights.topk(top_dimensions, dim=1).values[:, -1:]
+                weights = torch.where(weights >= smallest_kept, weights, 0.0)
+            found = weights.nonzero()
+            rows.append(np.asarray(batch, dtype=np.int64)[found[:, 0].cpu().numpy()])
+            columns.append(found[:, 1].to(torch.int32).cpu().numpy())
+            values.append(weights[found[:, 0], found[:, 1]].cpu().numpy())
+            bar.advance(len(batch))
+    shape = (len(texts), model.config.vocab_size)
+    if not texts:
+        return sparse.csr_matrix(shape, dtype=np.float32)
+    matrix = sparse.csr_matrix(
+        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape, dtype=np.float32
+    )
+    matrix.sort_indices()
+    return matrix

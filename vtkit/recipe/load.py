@@ -1,0 +1,528 @@
+"""A recipe read from TOML: bases it extends, settings overridden on the command line, paths made absolute.
+
+Every setting remembers where it was written, through all merging, so that each problem can be reported with
+its line and relative paths start from the right folder. All problems are reported at once.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from vtkit.recipe.lines import key_lines, one_value
+from vtkit.recipe.problems import Fault, Place, Problem, faults_in, plain, refusal, shown_value, unknown_setting
+from vtkit.recipe.sections import Named, Recipe, SourceSection, find_mark, is_local, named_things
+from vtkit.recipe.tables import choices, field_called, tables_in, tags_of, takes_text
+
+PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".json")
+"""A name with one of these endings is a path, whether it exists or not."""
+
+_ALWAYS_PATHS = ("corpus", "pairs", "recipe")
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+_ONE_OF: dict[type[BaseModel], tuple[str, ...]] = {SourceSection: ("model", "recipe", "scratch")}
+"""Settings of which a table has only one: giving one replaces an inherited other one."""
+_OVERRIDES = 1_000_000
+"""Rank of --set among the files, whose ranks count up from 0: after all of them."""
+
+
+@dataclass(frozen=True)
+class LoadedRecipe:
+    """A recipe and where it came from."""
+
+    recipe: Recipe
+
+    path: Path
+    """The recipe's file, absolute."""
+
+    shown: str
+    """The file's name as the user gave it, for messages."""
+
+    files: tuple[Path, ...]
+    """Every file that was read, the recipe's own first, then those it extends."""
+
+    overrides: tuple[str, ...]
+    """The ``section.key=value`` settings given beside the file."""
+
+    places: Mapping[str, str]
+    """Where each setting was written, by dotted path: ``line 14``, ``base.toml line 3`` or ``--set 2``."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the recipe's file."""
+        return self.path.parent
+
+
+def load_recipe(path: Path, overrides: Sequence[str] = (), *, text: str | None = None) -> LoadedRecipe:
+    """The recipe in the TOML file ``path``, with ``overrides`` laid over it.
+
+    ``extends = "base.toml"`` (or a list, later ones over earlier ones) takes over the settings of other
+    recipes: tables are merged, everything else is replaced. An override is ``section.key=value``, its value
+    TOML or else plain text; ``none`` drops what was inherited, a whole section included. Where a file or an
+    override changes ``vocabulary.kind``, inherited settings that the new kind does not have are dropped, and
+    where it gives one of ``source.model``, ``source.recipe`` and ``source.scratch``, an inherited other one.
+
+    Names of files and folders become absolute paths. They are relative to the folder of the file that wrote
+    them, those in overrides to the current folder (:func:`resolve_name` says what counts as a path).
+
+    Args:
+        path: the recipe's file.
+        overrides: settings from the command line, the last one of a setting wins.
+        text: what the file holds, where it is not written yet.
+
+    Raises:
+        RecipeError: everything that is wrong with the recipe, with file, line and setting.
+    """
+    reader = _Reader(str(path))
+    tree = reader.read(Path(path), text)
+    incomplete = bool(reader.problems)
+    overlay = reader.overlay(overrides)
+    problems = reader.problems
+    if incomplete:  # checking what could be read would only mislead
+        raise refusal(reader.shown, problems)
+    told = {problem.setting for problem in problems}
+    tree = _resolved(_without_dropped(_merged(tree, overlay, [Recipe])), [Recipe], problems)
+    data = _data(tree)
+    try:
+        recipe = Recipe.model_validate(data, strict=True)
+    except ValidationError as error:
+        faults = faults_in(error)
+        found = [_problem(fault, tree) for fault in [*faults, *_hidden_faults(data, faults)]]
+        raise refusal(reader.shown, [*problems, *(fault for fault in found if fault.setting not in told)]) from None
+    if problems:
+        raise refusal(reader.shown, problems)
+    places = {".".join(key): node.place.label for key, node in _nodes(tree) if node.place}
+    return LoadedRecipe(recipe, _absolute(path), reader.shown, tuple(reader.files), tuple(overrides), places)
+
+
+def resolve_name(value: str, what: str, folder: Path) -> str:
+    """``value`` as an absolute path if it is the name of something local, otherwise as it is.
+
+    A corpus, parallel text and another recipe are always local. Anything else is where its name starts
+    with ``./``, ``../``, ``/`` or ``~``, has one of :data:`PATH_ENDINGS`, or is there in ``folder``; and
+    where it cannot be the id of a hub repository or the name of a collection, which have at most one slash
+    and none.
+
+    Args:
+        value: the name as the recipe has it.
+        what: its kind, as in :class:`vtkit.recipe.sections.Names`.
+        folder: where relative paths start.
+    """
+    path = _absolute(folder / os.path.expanduser(value))
+    local = (
+        what in _ALWAYS_PATHS
+        or value in (".", "..")
+        or value.startswith(("./", "../", "/", "~"))
+        or value.lower().endswith(PATH_ENDINGS)
+        or os.path.lexists(path)
+        or (what == "retrieval" and "/" in value)
+        or (what in ("model", "tokenizer") and _HUB_ID.fullmatch(value) is None)
+    )
+    return str(path) if local else value
+
+
+def required_things(recipe: Recipe) -> Iterator[Named]:
+    """What the recipe needs from outside: all it names, except in settings that its methods do not use."""
+    transfer = recipe.transfer
+    unused = set()
+    if transfer is not None:
+        if transfer.method != "parallel":
+            unused.add("transfer.parallel")
+        if transfer.method != "sembridge":
+            unused.add("transfer.embedder")
+        if transfer.bias.method != "zscore":
+            unused.add("transfer.bias.corpus")
+    return (thing for thing in named_things(recipe) if thing.setting not in unused)
+
+
+def missing_things(recipe: Recipe) -> list[Named]:
+    """The files and folders the recipe needs that do not exist; hub names are not looked at."""
+    return [thing for thing in required_things(recipe) if is_local(thing.value) and not os.path.exists(thing.value)]
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A setting: anything that is no table."""
+
+    value: Any
+    place: Place
+    text: str | None = None
+    """The value as it stood in an override, where it was not in quotes."""
+
+
+@dataclass(frozen=True)
+class _Dropped:
+    """What ``--set section=none`` leaves, until the tables are merged."""
+
+    place: Place
+
+
+@dataclass(frozen=True)
+class _Table:
+    entries: dict[str, _Node]
+    place: Place | None = None
+    fresh: bool = False
+    """Nothing is inherited: the table was dropped before this one was given."""
+
+
+_Node = _Value | _Dropped | _Table
+
+
+class _Reader:
+    """Reads files and overrides into trees, and gathers what is wrong with them."""
+
+    def __init__(self, shown: str) -> None:
+        self.shown = shown
+        self.files: list[Path] = []
+        self.problems: list[Problem] = []
+
+    def read(self, path: Path, text: str | None = None, shown: str = "", chain: tuple[Path, ...] = ()) -> _Table:
+        """The settings of ``path`` over those of the files it extends.
+
+        Args:
+            path: the file.
+            text: what it holds, where that is not to be read.
+            shown: its name in messages; empty for the recipe itself, whose name heads the message.
+            chain: the files that led here, the recipe itself first.
+        """
+        path = _absolute(path)
+        rank = self.files.index(path) if path in self.files else len(self.files)
+        if rank == len(self.files):
+            self.files.append(path)
+        prefix = f"{plain(shown)} " if shown else ""
+
+        def place(line: int) -> Place:
+            return Place(f"{prefix}line {line}", path.parent, (rank, line))
+
+        try:
+            text = _text_of(path) if text is None else text
+            data = tomllib.loads(text)
+        except _Unreadable as error:
+            where = place(error.line) if error.line else None
+            self.problems.append(Problem(where, "", str(error) if where or not shown else f"{plain(shown)}: {error}"))
+            return _Table({})
+        except RecursionError:
+            self.problems.append(Problem(None, "", f"{prefix}is nested too deeply."))
+            return _Table({})
+        except ValueError as error:
+            line, what = _syntax_problem(str(error), text or "")
+            self.problems.append(Problem(place(line), "", what))
+            return _Table({})
+        lines = key_lines(text)
+        own = _tree(data, (), lambda key: place(_line_of(key, lines)))
+        merged = _Table({})
+        for base, stands in self._bases(own.entries.pop("extends", None)):
+            base_shown = os.path.normpath(os.path.join(os.path.dirname(shown or self.shown), os.path.expanduser(base)))
+            base_path = _absolute(path.parent / os.path.expanduser(base))
+            links = [os.path.realpath(link) for link in (*chain, path, base_path)]
+            if links[-1] in links[:-1]:
+                around = (*chain, path, base_path)[links.index(links[-1]) :]
+                circle = " -> ".join(plain(link.name) for link in around)
+                self.problems.append(Problem(stands, "extends", f"goes in a circle: {circle}."))
+            elif not base_path.exists():
+                what = f"there is no file {plain(str(base_path))}.{_near(base_path)}"
+                self.problems.append(Problem(stands, "extends", what))
+            else:
+                layer = self.read(base_path, None, base_shown, (*chain, path))
+                merged = _merged(merged, layer, [Recipe])
+        return _merged(merged, own, [Recipe])
+
+    def overlay(self, overrides: Sequence[str]) -> _Table:
+        """All overrides as one tree, laid over each other in their order."""
+        merged = _Table({})
+        for number, override in enumerate(overrides, 1):
+            place = Place(f"--set {number}", Path.cwd(), (_OVERRIDES, number))
+            layer = self._override(override, place)
+            if isinstance(layer, Problem):
+                self.problems.append(layer)
+            else:
+                merged = _merged(merged, layer, [])
+        return merged
+
+    def _override(self, override: str, place: Place) -> _Table | Problem:
+        name, equals, text = override.partition("=")
+        key = tuple(part.strip() for part in name.split("."))
+        text = text.strip()
+        if not equals or not all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in key):
+            what = f"must be section.key=value, such as transfer.alpha=2.5, not {shown_value(override)}."
+            return Problem(place, "", what)
+        if any(0xD800 <= ord(letter) <= 0xDFFF for letter in text):
+            return Problem(place, ".".join(key), "is not valid UTF-8.")
+        if key == ("extends",):
+            return Problem(place, "extends", "can only stand in a recipe's file.")
+        field, unknown = _setting_at(key)
+        node: _Node
+        if text == "none" and not (field and "none" in choices(field.annotation)):
+            if unknown:
+                return Problem(place, ".".join(key), unknown)
+            node = _Dropped(place)
+        else:
+            value, is_toml = one_value(text)
+            if not is_toml:
+                value = text
+            if not is_toml and text[:1] in ("[", "{") and not (field and takes_text(field.annotation)):
+                example = f'--set \'{".".join(key)}=["a", "b"]\''
+                return Problem(place, ".".join(key), f"not valid TOML: {plain(text)}. A list is written {example}.")
+            node = _tree(value, (), lambda _: place) if isinstance(value, dict) else _Value(value, place, text)
+        for part in reversed(key):
+            node = _Table({part: node}, place)
+        assert isinstance(node, _Table)
+        return node
+
+    def _bases(self, extends: _Node | None) -> Iterator[tuple[str, Place]]:
+        if extends is None:
+            return
+        assert extends.place is not None
+        value = extends.value if isinstance(extends, _Value) else {}
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(
+            isinstance(name, str) and name and "\0" not in name for name in names
+        ):
+            what = f"must be the name of a recipe file, or a list of them, not {shown_value(value)}."
+            self.problems.append(Problem(extends.place, "extends", what))
+            return
+        for name in names:
+            yield name, extends.place
+
+
+class _Unreadable(Exception):
+    """A file that gives no text; ``line`` is 0 where the whole file is to blame."""
+
+    def __init__(self, what: str, line: int = 0) -> None:
+        super().__init__(what)
+        self.line = line
+
+
+def _text_of(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise _Unreadable(f"there is no such file.{_near(path)}") from None
+    except IsADirectoryError:
+        inside = ", ".join(plain(entry.name) for entry in sorted(path.glob("*.toml")))
+        raise _Unreadable(f"it is a folder, not a recipe.{f' Recipes in it: {inside}.' if inside else ''}") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise _Unreadable(f"the file cannot be read: {reason}.") from None
+    try:
+        return raw.decode("utf-8-sig")  # some editors put a byte order mark in front, which TOML does not know
+    except UnicodeDecodeError as error:
+        read: bytes = error.object  # without the byte order mark
+        line = read.count(b"\n", 0, error.start) + 1
+        what = f"byte 0x{read[error.start]:02x} is not valid UTF-8. Save the file in the encoding UTF-8."
+        raise _Unreadable(what, line) from None
+
+
+def _near(path: Path) -> str:
+    """A hint at a recipe with a similar name beside the missing one."""
+    try:
+        beside = [entry.name for entry in path.parent.iterdir() if entry.suffix == ".toml"]
+    except (OSError, ValueError):
+        return ""
+    close = get_close_matches(path.name, beside, n=1)
+    return f" Did you mean '{plain(close[0])}'?" if close else ""
+
+
+def _syntax_problem(message: str, text: str) -> tuple[int, str]:
+    """Line of a syntax error, and the error in plain words, from the message of the standard library's reader."""
+    lines = text.split("\n")
+    found = re.search(r" \((?:at line (\d+), column (\d+)|at end of document)\)$", message)
+    number = int(found[1]) if found and found[1] else len(lines)
+    what = message[: found.start()] if found else message
+    if "overwrite" in what or "mutate" in what:
+        what = "this setting or table is given twice"
+    elif what.startswith("Cannot declare"):
+        what = "this table is given twice"
+    elif what.startswith("Unescaped '\\'"):
+        what = "a backslash in double quotes must be doubled (or use single quotes)"
+    elif what == "Invalid value":
+        what = "text must stand in quotes, a list in [ ], true and false in lower case"
+    elif what == "Invalid statement":
+        what = "expected [section], key = value or # comment"
+    else:
+        what = what[:1].lower() + what[1:]
+    source = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    return number, f"not valid TOML: {what}{f': {plain(source[:80])}' if source else '.'}"
+
+
+def _tree(data: dict[str, Any], above: tuple[str, ...], place: Any) -> _Table:
+    """Read TOML as a tree; ``place`` gives the place of a key path."""
+    entries: dict[str, _Node] = {}
+    for name, value in data.items():
+        key = (*above, name)
+        entries[name] = _tree(value, key, place) if isinstance(value, dict) else _Value(value, place(key))
+    return _Table(entries, place(above))
+
+
+def _line_of(key: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> int:
+    return lines.get(key, 1)
+
+
+def _merged(
+    below: _Table, above: _Table, tables: Sequence[type[BaseModel]], discriminator: str | None = None
+) -> _Table:
+    """``above`` laid over ``below``; ``tables`` are what may stand here, none where nothing is to be dropped."""
+    entries = {} if above.fresh else dict(below.entries)
+    for name in _replaced(below, above, tables, discriminator):
+        entries.pop(name, None)
+    for name, node in above.entries.items():
+        inherited = entries.get(name)
+        if isinstance(node, _Table) and isinstance(inherited, _Table):
+            known = field_called(name, tables)
+            inner = tables_in(known.annotation) if known else []
+            tag = known.discriminator if known and isinstance(known.discriminator, str) else None
+            entries[name] = _merged(inherited, node, inner, tag)
+        elif isinstance(node, _Table) and isinstance(inherited, _Dropped):
+            entries[name] = replace(node, fresh=True)
+        else:
+            entries[name] = node
+    # What is missing from a table is said of the recipe's own file, if that has the table, else of a base.
+    places = [table.place for table in (below, above) if table.place and not (table is below and above.fresh)]
+    return _Table(entries, min(places, key=lambda place: place.order, default=None), below.fresh or above.fresh)
+
+
+def _replaced(
+    below: _Table, above: _Table, tables: Sequence[type[BaseModel]], discriminator: str | None
+) -> Iterator[str]:
+    """Settings of ``below`` that have no meaning any more under those of ``above``."""
+    if discriminator is not None:
+        old, new = (_value_of(table.entries.get(discriminator)) for table in (below, above))
+        chosen = [table for table in tables if new in tags_of(table, discriminator)]
+        if chosen and new != old:
+            yield from (name for table in tables for name in table.model_fields if name not in chosen[0].model_fields)
+    for table in tables:
+        names = _ONE_OF.get(table, ())
+        if any(isinstance(above.entries.get(name), _Value | _Table) for name in names):
+            yield from (name for name in names if name not in above.entries)
+
+
+def _value_of(node: _Node | None) -> Any:
+    return node.value if isinstance(node, _Value) else None
+
+
+def _without_dropped(table: _Table) -> _Table:
+    entries: dict[str, _Node] = {}
+    for name, node in table.entries.items():
+        if not isinstance(node, _Dropped):
+            entries[name] = _without_dropped(node) if isinstance(node, _Table) else node
+    return replace(table, entries=entries)
+
+
+def _resolved(
+    table: _Table, tables: Sequence[type[BaseModel]], problems: list[Problem], above: tuple[str, ...] = ()
+) -> _Table:
+    """``table`` with absolute paths; what is wrong with its names and numbers is added to ``problems``."""
+    entries: dict[str, _Node] = {}
+    for name, node in table.entries.items():
+        key = (*above, name)
+        known = field_called(name, tables)
+        if isinstance(node, _Table):
+            node = _resolved(node, tables_in(known.annotation) if known else [], problems, key)
+        elif isinstance(node, _Value):
+            node = replace(node, value=_resolved_value(node, known, ".".join(key), problems))
+        entries[name] = node
+    return replace(table, entries=entries)
+
+
+def _resolved_value(node: _Value, known: FieldInfo | None, setting: str, problems: list[Problem]) -> Any:
+    value = node.value
+    one_text = known is not None and takes_text(known.annotation)
+    if one_text and node.text is not None and not isinstance(value, str | list):
+        value = node.text  # --set recipe.name=2024 is meant as text
+    entries = value if isinstance(value, list) else [value]
+    if any(isinstance(entry, float) and not math.isfinite(entry) for entry in entries):
+        problems.append(Problem(node.place, setting, f"must be a finite number, not {shown_value(value)}."))
+    mark = find_mark(known.metadata, known.annotation) if known else None
+    if mark is None or one_text == isinstance(value, list):
+        return value
+    if "" in entries:
+        problems.append(Problem(node.place, setting, "a name must not be empty."))
+        return value
+    named = [resolve_name(e, mark.what, node.place.folder) if isinstance(e, str) else e for e in entries]
+    return named if isinstance(value, list) else named[0]
+
+
+def _data(table: _Table) -> dict[str, Any]:
+    """The tree as pydantic takes it in its strict mode: lists as tuples."""
+    nodes = table.entries.items()
+    return {name: _data(node) if isinstance(node, _Table) else _listed(_value_of(node)) for name, node in nodes}
+
+
+def _listed(value: Any) -> Any:
+    return tuple(_listed(entry) for entry in value) if isinstance(value, list) else value
+
+
+def _nodes(table: _Table, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], _Node]]:
+    for name, node in table.entries.items():
+        yield (*above, name), node
+        if isinstance(node, _Table):
+            yield from _nodes(node, (*above, name))
+
+
+def _problem(fault: Fault, tree: _Table) -> Problem:
+    """``fault`` with the place of its setting, or of the innermost table around it that was written."""
+    if not fault.path:  # a check across sections names those it is about
+        named = re.findall(r"\[(\w+)\]|\b(\w+\.\w+)\b", fault.what)
+        places = [_place_of(tuple((section or dotted).split(".")), tree) for section, dotted in named]
+        return Problem(next(filter(None, places), None), "", fault.what)
+    return Problem(_place_of(fault.path, tree), ".".join(fault.path), fault.what)
+
+
+def _place_of(path: tuple[str, ...], tree: _Table) -> Place | None:
+    place = None
+    node: _Node = tree
+    for part in path:
+        if not isinstance(node, _Table) or part not in node.entries:
+            break
+        node = node.entries[part]
+        place = node.place
+    return place
+
+
+def _hidden_faults(data: dict[str, Any], faults: list[Fault]) -> list[Fault]:
+    """What pydantic did not get to: it checks settings against each other only where each is good by itself.
+
+    So the bad ones are replaced by their defaults for a second look. Where one has no default, or may be a
+    misspelling of another, what would be found could be an echo of it, and nothing is looked for.
+    """
+    repaired = deepcopy(data)
+    for fault in faults:
+        known, unknown = _setting_at(fault.path)
+        if fault.kind == "value_error" or "Did you mean" in (unknown or "") or (known and known.is_required()):
+            return []
+        table = repaired
+        for part in fault.path[:-1]:
+            table = table[part]
+        table.pop(fault.path[-1], None)
+    try:
+        Recipe.model_validate(repaired, strict=True)
+    except ValidationError as error:
+        return [fault for fault in faults_in(error) if fault.kind == "value_error"]
+    return []
+
+
+def _setting_at(path: tuple[str, ...]) -> tuple[FieldInfo | None, str | None]:
+    """The setting ``path`` of a recipe, or what to say where there is none."""
+    tables: list[type[BaseModel]] = [Recipe]
+    known = None
+    for depth, part in enumerate(path, 1):
+        known = field_called(part, tables)
+        if known is None:
+            return None, unknown_setting(path[:depth], tables)
+        tables = tables_in(known.annotation)
+    return known, None
+
+
+def _absolute(path: Path) -> Path:
+    """Absolute, without ``..``, symbolic links as they are."""
+    return Path(os.path.abspath(path))

@@ -1,0 +1,178 @@
+"""A first recipe from a few answers, with comments that say what to change next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from vtkit.errors import RecipeError
+from vtkit.recipe.load import resolve_name
+from vtkit.recipe.problems import plain
+from vtkit.recipe.sections import is_local
+from vtkit.recipe.write import toml_value
+
+
+def new_recipe(
+    *,
+    name: str,
+    language: str,
+    source: str,
+    tokenizer: str | None = None,
+    corpus: Sequence[str] = (),
+    parallel: Sequence[str] = (),
+    embedder: str | None = None,
+    train: str | None = None,
+    evaluate: Sequence[str] = (),
+) -> str:
+    """The text of a recipe; names stand in it as they are given, so paths are relative to where it is saved.
+
+    Args:
+        name: of the run's folder.
+        language: ISO 639 code of the language searched in.
+        source: hub id or folder of the encoder to start from.
+        tokenizer: whose vocabulary to move onto; None trains one on ``corpus``.
+        corpus: text of the language or domain, for training vocabulary and encoder; without it the encoder is
+            not adapted.
+        parallel: files of two tab-separated columns, source language first, for the bridge between vocabularies.
+        embedder: a sentence-transformers model that knows both languages, as another bridge. Without either,
+            new tokens start as the mean of their pieces, which fits a new domain better than a new language.
+        train: collection with judged queries for fine-tuning; None leaves that out.
+        evaluate: collections to judge the run on.
+
+    Raises:
+        RecipeError: neither a tokenizer nor a corpus.
+    """
+    if tokenizer is None and not corpus:
+        raise RecipeError("A new recipe needs a tokenizer whose vocabulary to use, or a corpus to train one on.")
+    corpora = _list(corpus)
+    parts = [_head(name, [source, tokenizer, embedder, train, *corpus, *parallel, *evaluate])]
+    parts.append(f"""\
+[recipe]
+name = {toml_value(name)}
+language = {toml_value(language)}
+# seed = 42""")
+    parts.append(f"""\
+[source]
+# The encoder to start from: hub id or folder of a SparseEncoder or of any masked-language model.
+model = {toml_value(source)}""")
+    parts.append(
+        f"""\
+[vocabulary]
+# The vocabulary of a tokenizer that is there: hub id, folder, tokenizer.json, vocab.txt or SentencePiece .model.
+kind = "existing"
+tokenizer = {toml_value(tokenizer)}"""
+        if tokenizer is not None
+        else f"""\
+[vocabulary]
+# A vocabulary trained on text; kind = "existing" takes that of another tokenizer instead.
+kind = "trained"
+corpus = {corpora}
+size = 30000
+algorithm = "wordpiece"  # or "bpe", "unigram\""""
+    )
+    parts.append("""\
+[casing]
+input = "keep"  # or "lowercase\"""")
+    parts.append(_transfer(parallel, embedder, has_text=bool(corpus or train or evaluate)))
+    parts.append(
+        f"""\
+[adapt]
+# Masked-language-model training of the new embeddings.
+corpus = {corpora}
+steps = 1000"""
+        if corpus
+        else _commented("""\
+[adapt]
+# Masked-language-model training of the new embeddings: needs text of the language or domain.
+corpus = ["corpus.txt"]
+steps = 1000""")
+    )
+    if corpus or train:
+        parts.append("""\
+[calibrate]
+# The decoder bias is shifted until this share of activations is positive.
+target_activation = 0.35""")
+    parts.append(
+        f"""\
+[finetune]
+# Contrastive training on queries with relevant documents (BEIR folder; qrels/train.tsv).
+data = {toml_value(train)}
+split = "train"
+epochs = 3.0"""
+        if train
+        else _commented("""\
+[finetune]
+# Contrastive training on queries with relevant documents (BEIR folder; qrels/train.tsv).
+data = "collection"
+split = "train\"""")
+    )
+    parts.append(
+        f"""\
+[evaluate]
+sets = {_list(evaluate)}
+split = {toml_value(_split(evaluate))}
+measures = ["nDCG@10", "R@100", "RR@10"]"""
+        if evaluate
+        else _commented("""\
+[evaluate]
+# Without it the report has no numbers: name a BEIR folder or a public collection such as "miracl:ko".
+sets = ["collection"]
+split = "test\"""")
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def as_written_in(folder: Path, name: str, what: str) -> str:
+    """``name``, given relative to the current folder, as a recipe in ``folder`` has to write it.
+
+    Args:
+        folder: where the recipe will lie.
+        name: a path, hub id or collection.
+        what: its kind, as in :class:`vtkit.recipe.sections.Names`.
+    """
+    found = resolve_name(name, what, Path.cwd())
+    if not is_local(found) or name.startswith(("/", "~")):
+        return name
+    relative = os.path.relpath(found, folder)
+    return relative if relative == ".." or relative.startswith("../") else f"./{relative}"
+
+
+def _head(name: str, needs: Sequence[str | None]) -> str:
+    lines = [f"# {plain(name)}", "#", "# Needs:"]
+    lines += [f"#   {plain(need)}" for need in dict.fromkeys(need for need in needs if need)]
+    lines += [
+        "# Check it:            vtkit recipe check THIS_FILE",
+        "# Run it:              vtkit run THIS_FILE",
+        "# Change a setting:    vtkit run THIS_FILE --set adapt.steps=4000",
+        "# See every setting:   vtkit recipe show THIS_FILE",
+    ]
+    return "\n".join(lines)
+
+
+def _transfer(parallel: Sequence[str], embedder: str | None, has_text: bool) -> str:
+    lines = ["[transfer]", "# Where the embeddings of new tokens come from."]
+    method = "parallel" if parallel else "sembridge" if embedder else "subtoken"
+    lines.append(f"method = {toml_value(method)}")
+    if parallel:
+        lines.append(f"parallel = {_list(parallel)}  # two tab-separated columns, source language first")
+    else:
+        lines.append('# parallel = ["pairs.tsv"]  # with method = "parallel": two tab-separated columns')
+    if embedder:
+        lines.append(f'embedder = {toml_value(embedder)}  # used with method = "sembridge"')
+    if not has_text:
+        lines.append('bias.method = "mixture"  # "zscore", the default, needs text to count tokens in')
+    return "\n".join(lines)
+
+
+def _list(names: Sequence[str]) -> str:
+    line = toml_value(tuple(names))
+    return line if len(line) <= 100 else "[\n" + "".join(f"    {toml_value(name)},\n" for name in names) + "]"
+
+
+def _split(evaluate: Sequence[str]) -> str:
+    return "dev" if all(name.startswith("miracl:") for name in evaluate) else "test"
+
+
+def _commented(text: str) -> str:
+    return "\n".join(line if line.startswith("# ") else f"# {line}" for line in text.splitlines())

@@ -1,0 +1,217 @@
+"""What a recipe needs and cannot have, found before anything is computed: files and folders that are not there,
+and models and collections of the Hugging Face hub that are not in its cache and may not or cannot be fetched.
+
+Looks at names, folders and the cache only, so that it takes a fraction of a second; what is inside the files is
+checked where they are read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from vtkit.data import collections, hub, miracl
+from vtkit.data.retrieval import LAYOUT
+from vtkit.data.text import CORPUS_FORMS, find_file, shards_in
+from vtkit.errors import DataError, RecipeError
+from vtkit.recipe.load import load_recipe, required_things
+from vtkit.recipe.problems import plain
+from vtkit.recipe.sections import Named, Recipe, is_local
+from vtkit.recipe.write import toml_value
+
+_MODEL_FILES = ("config.json", "modules.json")
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "*.model", "vocab.json", "tokenizer_config.json")
+
+
+_CORPUS_FILE = re.compile(r"\.(txt|jsonl|tsv)(\.gz|\.zst)?$", re.IGNORECASE)
+_PUBLIC_SPLITS = {"miracl": ("dev", "train"), "webfaq": ("test", "train")}
+"""Judgements that public collections have; MIRACL's others are not published."""
+
+_HubReason = Callable[[], str | None]
+
+
+@dataclass(frozen=True)
+class _Missing:
+    thing: Named
+    why: str
+    remedy: str = ""
+    """The ``--set`` that puts it right, where that is not another name for the thing."""
+    on_hub: bool = False
+
+
+def preflight(recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = None) -> None:
+    """Nothing, if everything that ``recipe`` names can be had; settings its methods do not use are passed over.
+
+    A recipe named as the source is looked through as well.
+
+    Args:
+        recipe: what is to be run.
+        path: its file, for the message.
+        places: where each setting was written (``LoadedRecipe.places``), for the message.
+
+    Raises:
+        RecipeError: everything that cannot be had, each with the ``--set`` that names a local one instead.
+    """
+    lines, on_hub = _report(recipe, places or {}, _hub_reason(), (os.path.realpath(path),))
+    if not lines:
+        return
+    if on_hub and not hub.downloads_allowed():
+        lines.append("What is on the Hugging Face hub can be fetched there: add --download.")
+    raise RecipeError("\n".join([f"{plain(str(path))} names what cannot be had here:", *lines]))
+
+
+def _report(
+    recipe: Recipe, places: Mapping[str, str], hub_reason: _HubReason, chain: tuple[str, ...]
+) -> tuple[list[str], bool]:
+    """The lines of the message, and whether any of it is about the hub."""
+    required = list(required_things(recipe))
+    missing = [found for thing in required for found in _missing(thing, recipe, hub_reason)]
+    width = max((len(places.get(found.thing.setting, "")) + 2 for found in missing), default=0) if places else 0
+    lines: list[str] = []
+    for setting in dict.fromkeys(found.thing.setting for found in missing):
+        of_setting = [found for found in missing if found.thing.setting == setting]
+        label = f"{places.get(setting, ''):<{width}}"
+        lines += [f"  {label}{setting}: {plain(found.why)}" for found in of_setting]
+        renamed = [found.thing.value for found in of_setting if not found.remedy]
+        remedies = [found.remedy for found in of_setting if found.remedy]
+        if renamed:
+            remedies.append(_remedy([thing for thing in required if thing.setting == setting], renamed))
+        lines += [f"  {' ' * width}    {remedy}" for remedy in dict.fromkeys(remedies)]
+    on_hub = any(found.on_hub for found in missing)
+    source = recipe.source.recipe
+    if source is not None and os.path.isfile(source):
+        inner, inner_on_hub = _source_report(source, hub_reason, chain)
+        lines += [f"  {plain(source)}, named by source.recipe:", *(f"  {line}" for line in inner)] if inner else []
+        on_hub = on_hub or inner_on_hub
+    return lines, on_hub
+
+
+def _source_report(source: str, hub_reason: _HubReason, chain: tuple[str, ...]) -> tuple[list[str], bool]:
+    if os.path.realpath(source) in chain:
+        return ["  the recipe is its own source: sources go in a circle."], False
+    try:
+        loaded = load_recipe(Path(source))
+    except RecipeError as error:
+        return [f"  {line}" for line in str(error).splitlines()], False
+    return _report(loaded.recipe, loaded.places, hub_reason, (*chain, os.path.realpath(source)))
+
+
+def _missing(thing: Named, recipe: Recipe, hub_reason: _HubReason) -> Iterator[_Missing]:
+    """Why ``thing`` cannot be had, if it cannot."""
+    split = _split_of(thing, recipe)
+    if is_local(thing.value):
+        path = Path(thing.value)
+        why = _local_fault(thing, path)
+        if why is not None:
+            yield _Missing(thing, why)
+        elif split is not None:
+            yield from _split_missing(thing, split, _splits_in(path))
+        return
+    try:
+        repositories = _repositories(thing)
+    except DataError as error:
+        yield _Missing(thing, str(error))
+        return
+    if split is not None:
+        yield from _split_missing(thing, split, _PUBLIC_SPLITS.get(thing.value.partition(":")[0]))
+    for repository, kind in repositories:
+        if hub.in_cache(repository, kind):
+            continue
+        reason = hub_reason()
+        if reason is not None:
+            neither = "not" if thing.what == "retrieval" else "neither a folder nor"
+            name = thing.value if repository == thing.value else f"{thing.value}: {repository}"
+            yield _Missing(thing, f"{name} is {neither} in the Hugging Face cache{reason}.", on_hub=True)
+
+
+def _split_of(thing: Named, recipe: Recipe) -> str | None:
+    """The judgements that the recipe uses of a collection."""
+    section = recipe.finetune if thing.setting == "finetune.data" else recipe.evaluate
+    return section.split if section is not None and thing.what == "retrieval" else None
+
+
+def _split_missing(thing: Named, split: str, there: Sequence[str] | None) -> Iterator[_Missing]:
+    """The complaint that a collection has no judgements ``split``; ``there`` is None where that cannot be told."""
+    if there is None or split in there:
+        return
+    why = f"{thing.value} has no judgements {toml_value(split)}"
+    if there:
+        setting = f"{thing.setting.partition('.')[0]}.split"
+        has = " and ".join(toml_value(name) for name in there)
+        yield _Missing(thing, f"{why}: it has {has}.", f"--set {shlex.quote(f'{setting}={there[0]}')}")
+    else:
+        yield _Missing(thing, f"{why}, nor any others.")
+
+
+def _splits_in(folder: Path) -> list[str]:
+    """The judgements in a folder in BEIR's or MIRACL's layout."""
+    stems = [f"miracl-v1.0-{language}" for language in miracl.languages_in(folder)]
+    patterns = [(folder / stem / "qrels", rf"qrels\.{re.escape(stem)}-(.+)\.tsv") for stem in stems]
+    found: set[str] = set()
+    for place, pattern in patterns or [(folder / "qrels", r"(.+)\.tsv")]:
+        names = [entry.name for entry in place.iterdir()] if place.is_dir() else []
+        found |= {match[1] for name in names if (match := re.fullmatch(rf"{pattern}(?:\.gz|\.zst)?", name))}
+    return sorted(found)
+
+
+def _repositories(thing: Named) -> list[tuple[str, hub.RepositoryKind]]:
+    if thing.what != "retrieval":
+        return [(thing.value, "model")]
+    if not collections.is_collection(thing.value):
+        raise DataError(f"{thing.value}: there is no such collection or folder. {collections.FORMS}")
+    return collections.hub_repositories(thing.value)
+
+
+def _hub_reason() -> _HubReason:
+    """Why nothing can be fetched from the hub, None if it can; asked once, and only if something is not cached."""
+
+    @cache
+    def reason() -> str | None:
+        if not hub.downloads_allowed():
+            return ""
+        return None if hub.reachable() else ", and the hub cannot be reached"
+
+    return reason
+
+
+def _local_fault(thing: Named, path: Path) -> str | None:
+    """What is wrong with a file or folder, as far as its name and its folder show."""
+    if not path.exists():
+        return f"{path} does not exist."
+    if not os.access(path, os.R_OK):
+        return f"{path} cannot be read: permission denied."
+    match thing.what:
+        case "pairs" if path.is_dir():
+            return f"{path} is a folder, not a file of two tab-separated columns."
+        case "corpus" if path.is_dir() and not (find_file(path, "corpus.jsonl") or shards_in(path)):
+            return f"{path} holds no corpus.jsonl. A corpus is {CORPUS_FORMS}."
+        case "corpus" if path.is_file() and not _CORPUS_FILE.search(path.name):
+            return f"{path} has an unknown form. A corpus is {CORPUS_FORMS}."
+        case "recipe" if path.is_dir():
+            return f"{path} is a folder, not a recipe."
+        case "model" if not path.is_dir():
+            return f"{path} is a file, not the folder of a model."
+        case "model" if not any((path / name).exists() for name in _MODEL_FILES):
+            return f"{path} holds no model: it has neither {' nor '.join(_MODEL_FILES)}."
+        case "tokenizer" if path.is_dir() and not any(any(path.glob(name)) for name in _TOKENIZER_FILES):
+            return f"{path} holds no tokenizer: it has none of {', '.join(_TOKENIZER_FILES)}."
+        case "retrieval" if not path.is_dir():
+            return f"{path} is a file, not the folder of a collection."
+        case "retrieval" if not miracl.languages_in(path):
+            gone = [name for name in ("corpus.jsonl", "queries.jsonl") if find_file(path, name) is None]
+            return f"{path} holds no collection: {' and '.join(gone)} missing. {LAYOUT}" if gone else None
+        case _:
+            return None
+
+
+def _remedy(values: list[Named], gone: list[str]) -> str:
+    """The --set that names something local for what is gone and keeps the rest of a list."""
+    kind = "FILE" if values[0].what in ("corpus", "pairs", "recipe") else "FOLDER"
+    entries = [kind if thing.value in gone else thing.value for thing in values]
+    value = toml_value(entries) if values[0].listed else kind
+    return f"--set {shlex.quote(f'{values[0].setting}={value}')}"

@@ -1,0 +1,230 @@
+"""What is wrong with a recipe, in plain words: which file, which line, which setting, what was expected there
+and what was found. All problems of a recipe end in one error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from vtkit.errors import RecipeError
+from vtkit.recipe.sections import Recipe
+from vtkit.recipe.tables import all_settings, choices, field_called, meaning, tables_in, tags_of
+from vtkit.recipe.write import toml_text, toml_value
+
+_LONGEST_VALUE = 60
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a setting was written."""
+
+    label: str
+    """``line 14``, ``base.toml line 3`` or ``--set 2``."""
+
+    folder: Path
+    """Folder that its relative paths start from."""
+
+    order: tuple[int, int]
+    """Rank of the file, then the line: problems are listed in this order."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One line of the error."""
+
+    place: Place | None
+    """None where nothing in the recipe is to blame alone."""
+
+    setting: str
+    """Dotted path, or nothing where the problem is not one of a setting."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A problem whose place is not looked up yet."""
+
+    path: tuple[str, ...]
+    what: str
+    kind: str
+    """Type of pydantic's error."""
+
+
+def refusal(shown: str, problems: Iterable[Problem], verdict: str = "cannot be run") -> RecipeError:
+    """The error that lists ``problems`` of the recipe called ``shown``, in the order they stand in its files."""
+    listed = sorted(problems, key=lambda problem: problem.place.order if problem.place else (-1, 0))
+    width = max((len(problem.place.label) for problem in listed if problem.place), default=0)
+    lines = [f"{plain(shown)} {verdict}:"]
+    for problem in listed:
+        label = f"{problem.place.label if problem.place else '':<{width}}  " if width else ""
+        setting = f"{plain(problem.setting)}: " if problem.setting else ""
+        lines.append(f"  {label}{setting}{problem.what}")
+    return RecipeError("\n".join(dict.fromkeys(lines)))
+
+
+def plain(text: str) -> str:
+    """``text`` as it is where a terminal can show it, in quotes and escaped where it holds control characters."""
+    return text if text.isprintable() else toml_text(text.encode(errors="backslashreplace").decode())
+
+
+def shown_value(value: Any) -> str:
+    """A value as the recipe writes it, cut where it is long."""
+    if isinstance(value, dict):
+        return "a table"
+    text = plain(toml_value(value))
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def faults_in(error: ValidationError) -> list[Fault]:
+    """What pydantic found, in plain words; one for each problem, in the order of the settings."""
+    entries = error.errors(include_url=False)
+    # A list with a bad entry is also reported as shorter than it is.
+    return [_fault(entry) for entry in entries if entry["type"] != "too_short" or not entry["input"]]
+
+
+def unknown_setting(path: tuple[str, ...], tables: Sequence[type[BaseModel]]) -> str:
+    """Why there is no setting ``path``, whose last part none of ``tables`` has, and which one may be meant."""
+    name = path[-1].lower().replace("-", "_")
+    thing = "section" if len(path) == 1 else "setting"
+    known = list(dict.fromkeys(field for table in tables for field in table.model_fields))
+    known += ["extends"] if len(path) == 1 else []
+    close = [f"'{match}'" for match in get_close_matches(name, known, n=1)]
+    if not close:  # perhaps one of another section
+        settings = all_settings()
+        match = get_close_matches(name, {setting[-1] for setting in settings}, n=1, cutoff=0.75)
+        close = [f"'{'.'.join(setting)}'" for setting in settings if setting[-1] in match]
+    if close:
+        return f"unknown {thing}. Did you mean {' or '.join(close)}?"
+    return f"unknown {thing}. There {'is' if len(known) == 1 else 'are'} {', '.join(known)}."
+
+
+def _fault(entry: Any) -> Fault:
+    path, entry_number, field, tables = _walk(entry["loc"])
+    kind, found, context = entry["type"], entry["input"], entry.get("ctx", {})
+    if kind.startswith("union_tag"):
+        assert field is not None
+        tag = str(field.discriminator)
+        variants = tables_in(field.annotation)
+        expected = [str(value) for variant in variants for value in tags_of(variant, tag)]
+        path = (*path, tag)
+        if kind == "union_tag_invalid":
+            return Fault(path, _not_one_of(expected, found[tag]), kind)
+        return Fault(path, f"is missing: {_choice(expected)}.", kind)
+    if kind == "extra_forbidden":
+        return Fault(path, _unknown(path, tables), kind)
+    what = _words(kind, found, context, field, entry["msg"])
+    return Fault(path, f"entry {entry_number + 1} {what}" if entry_number is not None else what, kind)
+
+
+def _words(kind: str, found: Any, context: dict[str, Any], field: FieldInfo | None, message: str) -> str:
+    instead = f", not {shown_value(found)}."
+    match kind:
+        case "missing":
+            return _missing(field)
+        case "greater_than":
+            return f"must be greater than {_number(context['gt'])}{instead}"
+        case "greater_than_equal":
+            return f"must be at least {_number(context['ge'])}{instead}"
+        case "less_than":
+            return f"must be less than {_number(context['lt'])}{instead}"
+        case "less_than_equal":
+            return f"must be at most {_number(context['le'])}{instead}"
+        case "literal_error" if field:
+            return _not_one_of(choices(field.annotation), found)
+        case "int_type" | "int_parsing" | "int_from_float" | "int_parsing_size":
+            return f"must be a whole number{instead}"
+        case "float_type" | "float_parsing":
+            return f"must be a number{instead}"
+        case "finite_number":
+            return f"must be a finite number{instead}"
+        case "bool_type" | "bool_parsing":
+            return f"must be true or false{instead}"
+        case "string_type":
+            return f"must be text in quotes{instead}"
+        case "string_pattern_mismatch" if field:
+            return f"cannot be {shown_value(found)}. Expected: {_brief(field)}"
+        case "tuple_type" if isinstance(found, str):
+            return f"must be a list: [{shown_value(found)}]{instead}"
+        case "tuple_type":
+            return f"must be a list{instead}"
+        case "too_short":
+            return f"must have at least {context['min_length']} {'entry' if context['min_length'] == 1 else 'entries'}."
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"must be a table of settings{instead}"
+        case "value_error":
+            return f"{context['error']}."
+        case _:
+            return f"{message[:1].lower()}{message[1:]}{instead}"
+
+
+def _missing(field: FieldInfo | None) -> str:
+    if field is None:
+        return "is missing."
+    if field.discriminator:
+        tag = str(field.discriminator)
+        tags = [str(value) for table in tables_in(field.annotation) for value in tags_of(table, tag)]
+        return f"the section is missing. It starts with {tag} = {_choice(tags)}."
+    if choices(field.annotation):
+        return f"is missing: {_choice(choices(field.annotation))}."
+    return f"{'the section ' if tables_in(field.annotation) else ''}is missing: {_brief(field)}"
+
+
+def _walk(loc: Sequence[str | int]) -> tuple[tuple[str, ...], int | None, FieldInfo | None, list[type[BaseModel]]]:
+    """Pydantic's location as: dotted path, number of the list entry, the setting, the tables it stands in."""
+    path: list[str] = []
+    entry: int | None = None
+    field: FieldInfo | None = None
+    tables: list[type[BaseModel]] = []
+    inner: list[type[BaseModel]] = [Recipe]
+    for part in loc:
+        if isinstance(part, int):
+            entry = part
+        elif field is not None and field.discriminator and len(inner) > 1:
+            # Pydantic names the variant of a union after the union itself: ("vocabulary", "existing", "tokenizer").
+            inner = [table for table in inner if part in tags_of(table, str(field.discriminator))]
+        else:
+            path.append(part)
+            tables, field = inner, field_called(part, inner)
+            inner = tables_in(field.annotation) if field else []
+    return tuple(path), entry, field, tables
+
+
+def _unknown(path: tuple[str, ...], tables: list[type[BaseModel]]) -> str:
+    if len(path) > 1:
+        union = Recipe.model_fields[path[0]]
+        for variant in tables_in(union.annotation) if len(path) == 2 and union.discriminator else []:
+            tag = str(union.discriminator)
+            if path[1] in variant.model_fields:
+                here, there = (" or ".join(f'"{value}"' for value in tags_of(t, tag)) for t in (tables[0], variant))
+                return f"there is no such setting with {tag} = {here}, only with {tag} = {there}."
+    return unknown_setting(path, tables)
+
+
+def _not_one_of(expected: Sequence[str], found: Any) -> str:
+    close = get_close_matches(found.lower(), expected, n=1) if isinstance(found, str) else []
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    return f"must be {_choice(expected)}, not {shown_value(found)}.{hint}"
+
+
+def _choice(expected: Sequence[str]) -> str:
+    quoted = [f'"{value}"' for value in expected]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+def _brief(field: FieldInfo) -> str:
+    """What a setting is for, on one line: the first paragraph of its docstring."""
+    text = " ".join(meaning(field).split("\n\n")[0].split())
+    text = re.sub(r"^\[[\w.]+\][^:]*: ", "", text).replace("`", "'")
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if abs(value) < 1e6 else str(value)

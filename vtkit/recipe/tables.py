@@ -1,0 +1,64 @@
+"""What may stand where in a recipe, read off the types of its settings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from vtkit.recipe.sections import Recipe
+
+
+def tables_in(annotation: Any) -> list[type[BaseModel]]:
+    """The tables that may stand where ``annotation`` is expected: none for a plain setting, several for a union."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [table for inner in getattr(annotation, "__args__", ()) for table in tables_in(inner)]
+
+
+def field_called(name: str, tables: Sequence[type[BaseModel]]) -> FieldInfo | None:
+    """The setting ``name`` of the first of ``tables`` that has it."""
+    return next((table.model_fields[name] for table in tables if name in table.model_fields), None)
+
+
+def tags_of(table: type[BaseModel], discriminator: str) -> tuple[Any, ...]:
+    """The values of ``discriminator`` (such as ``kind``) that mean ``table``."""
+    return get_args(table.model_fields[discriminator].annotation)
+
+
+def takes_text(annotation: Any) -> bool:
+    """Whether free text may stand where ``annotation`` is expected (not: a list of texts)."""
+    if annotation is str:
+        return True
+    return get_origin(annotation) is not tuple and any(map(takes_text, getattr(annotation, "__args__", ())))
+
+
+def choices(annotation: Any) -> list[str]:
+    """The words that may stand where ``annotation`` is expected; none where it is not a choice of words."""
+    if get_origin(annotation) is Literal:
+        return [str(value) for value in get_args(annotation)]
+    return [value for inner in getattr(annotation, "__args__", ()) for value in choices(inner)]
+
+
+def meaning(of: FieldInfo | type[BaseModel]) -> str:
+    """The docstring of a setting or a table, without the marks of code."""
+    if isinstance(of, FieldInfo):
+        tables = tables_in(of.annotation)
+        text = of.description or (meaning(tables[0]) if tables else "")
+    else:
+        text = of.__doc__ or ""
+    return inspect.cleandoc(text).replace("``", "`")
+
+
+def all_settings(tables: Sequence[type[BaseModel]] = (Recipe,), above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Paths of all settings and inner tables, in the order of the pipeline; the sections themselves are left out."""
+    found = []
+    for table in tables:
+        for name, field in table.model_fields.items():
+            path = (*above, name)
+            found += [path] if above else []
+            found += all_settings(tables_in(field.annotation), path)
+    return list(dict.fromkeys(found))

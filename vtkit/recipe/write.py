@@ -1,0 +1,88 @@
+"""A recipe written out whole: every setting with its value, and above it what it means."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+from vtkit.recipe.sections import Recipe
+from vtkit.recipe.tables import meaning, tables_in
+
+_WIDTH = 100
+_ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+
+
+def resolved_toml(recipe: Recipe) -> str:
+    """``recipe`` as TOML text that loads back equal, with nothing inherited and nothing left to defaults.
+
+    Settings and sections without a value, which TOML cannot write, stand as comments.
+    """
+    lines: list[str] = []
+    for name, field in Recipe.model_fields.items():
+        section = getattr(recipe, name)
+        if section is None:
+            words = "\n".join(_comment(meaning(table)) for table in tables_in(field.annotation))
+            lines += [words, f"# [{name}] is left out of this recipe, so the stage is not run.", ""]
+        else:
+            lines += _table(name, section)
+    return "\n".join(lines)
+
+
+def toml_value(value: Any) -> str:
+    """``value`` (text, number, truth value, list or tuple, dictionary) as TOML writes it, on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return toml_text(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml_value(entry) for entry in value)}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{toml_text(key)} = {toml_value(entry)}" for key, entry in value.items()) + "}"
+    return str(value)  # int and float print as TOML reads them, inf and nan included; dates too
+
+
+def toml_text(text: str) -> str:
+    """``text`` in double quotes, with everything escaped that TOML does not take as it is."""
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(letter: str) -> str:
+    if letter in _ESCAPES:
+        return _ESCAPES[letter]
+    return f"\\u{ord(letter):04X}" if ord(letter) < 0x20 or ord(letter) == 0x7F else letter
+
+
+def _table(path: str, section: BaseModel) -> Iterator[str]:
+    yield _comment(meaning(type(section)))
+    yield f"[{path}]"
+    below: list[tuple[str, BaseModel]] = []
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            below.append((f"{path}.{name}", value))
+            continue
+        tables = tables_in(field.annotation)
+        if tables and value is None:
+            yield _comment(meaning(tables[0]))
+            yield f"# [{path}.{name}] is left out."
+            continue
+        if field.description:
+            yield _comment(field.description)
+        yield f"# {name} is not set." if value is None else f"{name} = {_wrapped(value)}"
+    yield ""
+    for inner_path, inner in below:
+        yield from _table(inner_path, inner)
+
+
+def _wrapped(value: Any) -> str:
+    line = toml_value(value)
+    if not isinstance(value, tuple) or len(line) <= _WIDTH:
+        return line
+    return "[\n" + "".join(f"    {toml_value(entry)},\n" for entry in value) + "]"
+
+
+def _comment(text: str) -> str:
+    return "\n".join(f"# {line}".rstrip() for line in inspect.cleandoc(text).replace("``", "`").splitlines())

@@ -1,0 +1,310 @@
+"""The charts of a report as SVG text: effectiveness by stage, training curves, active dimensions.
+
+Unusual: matplotlib's SVG is rewritten before it is handed over. Colours become CSS variables with a
+fallback that reads on white and on black, so one drawing serves light and dark pages; text stays text in
+the reader's own fonts, so no script lacks glyphs; rules for the whole page, metadata and needless ids go,
+so several drawings can stand in one page. The same report gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from vtkit.report.content import curve, histogram
+from vtkit.report.verdict import HYBRID, Report, measures_of, stage_label
+from vtkit.report.wording import amount, is_number, score, visible, whole
+
+WIDTH_INCHES = 5.2
+"""Drawn at the width of a phone held upright, so that labels keep their size there."""
+
+POINTS = 240
+"""Points of a curve that are drawn; a longer one is averaged in so many equal runs of steps."""
+
+# Stand-ins for the page's colours: matplotlib wants real ones, and none of these occurs in a drawing otherwise.
+INK, QUIET, LINE, FIRST, SECOND, SOFT = "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", "#0a0b05", "#0a0b06"
+
+COLOURS = {
+    INK: "var(--plot-ink, #7d838c)",
+    QUIET: "var(--plot-quiet, #858b94)",
+    LINE: "var(--plot-line, #9aa0a866)",
+    FIRST: "var(--plot-first, #3f7fd6)",
+    SECOND: "var(--plot-second, #cf6a2b)",
+    SOFT: "var(--plot-soft, #8fa6c4)",
+}
+
+FONT = "var(--plot-font, system-ui, sans-serif)"
+
+SETTINGS: dict[str, Any] = {
+    "svg.hashsalt": "vtkit",
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": 11,
+    "text.color": INK,
+    "axes.labelcolor": QUIET,
+    "axes.edgecolor": LINE,
+    "axes.labelsize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": False,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.8,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "figure.constrained_layout.use": True,
+}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing, what it shows, and the same in words for readers who do not see it."""
+
+    svg: str
+    caption: str
+    description: str
+
+
+def charts(report: Report) -> dict[str, list[Chart]]:
+    """All charts of a report, by the key of the section they belong to; a section without any is absent."""
+    made = {
+        "results": effectiveness_charts(report),
+        "training": training_charts(report),
+        "sparsity": active_dimensions_charts(report),
+    }
+    return {section: drawn for section, drawn in made.items() if drawn}
+
+
+def effectiveness_charts(report: Report) -> list[Chart]:
+    """For each set, a bar for each stage: the first measure, BM25 as the mark to reach."""
+    drawn = []
+    for number, results in enumerate(report.get("results") or (), start=1):
+        measures = measures_of(results)
+        if not measures:
+            continue
+        values = [
+            (row["model"], float(row["measures"][measures[0]]))
+            for row in results["rows"]
+            if is_number((row.get("measures") or {}).get(measures[0]))
+        ]
+        if values:
+            caption = f"{measures[0]} by stage, {results['set']}"
+            drawn.append(_bars(f"effectiveness-{number}", values, caption))
+    return drawn
+
+
+def _bars(name: str, values: Sequence[tuple[str, float]], caption: str) -> Chart:
+    labels = [visible(stage_label(model)) for model, _ in values]
+    heights = [value for _, value in values]
+    encoders = [place for place, (model, _) in enumerate(values) if model != "BM25" and not model.endswith(HYBRID)]
+    colours = [SECOND if model.endswith(HYBRID) else QUIET if model == "BM25" else SOFT for model, _ in values]
+    if encoders:
+        colours[encoders[-1]] = FIRST
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        places = range(len(values))
+        axes.barh(places, heights, color=colours, height=0.68)
+        for place, value in zip(places, heights, strict=True):
+            # In a column at the right, where neither a bar nor BM25's line can cross it.
+            axes.annotate(score(value), (1, place), xycoords=("axes fraction", "data"), ha="right", va="center")
+        for place, (model, value) in enumerate(values):
+            if model == "BM25":
+                axes.axvline(value, color=QUIET, linewidth=1, linestyle=(0, (3, 3)), zorder=0)
+                labels[place] = "BM25"
+        axes.set_yticks(places, labels)
+        axes.tick_params(axis="y", labelcolor=INK, labelsize=11)
+        axes.invert_yaxis()
+        axes.set_xlim(0, max(max(heights) * 1.2, 1e-6))
+        axes.set_xticks([])
+        axes.spines["bottom"].set_visible(False)
+
+    words = ", ".join(f"{label} {score(value)}" for label, value in zip(labels, heights, strict=True))
+    return _chart(name, 0.35 * len(values) + 0.25, draw, caption, words)
+
+
+def training_charts(report: Report) -> list[Chart]:
+    """Loss of both trainings, active dimensions and FLOPS penalty while fine-tuning."""
+    wanted: list[tuple[str, str, str, list[tuple[str, str]]]] = [
+        ("adapt-loss", "Loss, MLM adaptation", "adapt", [("loss", "loss")]),
+        ("finetune-loss", "Loss, fine-tuning", "finetune", [("loss", "loss"), ("contrastive", "its contrastive part")]),
+        (
+            "finetune-dimensions",
+            "Active dimensions, fine-tuning",
+            "finetune",
+            [("document_dimensions", "a document"), ("query_dimensions", "a query")],
+        ),
+        (
+            "finetune-flops",
+            "FLOPS penalty, fine-tuning",
+            "finetune",
+            [("flops_penalty", "in all"), ("document_flops", "of documents"), ("query_flops", "of queries")],
+        ),
+    ]
+    drawn = []
+    for name, caption, stage, curves in wanted:
+        lines = [(label, *curve(report, stage, quantity)) for quantity, label in curves]
+        lines = [line for line in lines if len(line[1]) > 1]
+        if lines:
+            drawn.append(_lines(name, lines, caption))
+    return drawn
+
+
+def _lines(name: str, lines: Sequence[tuple[str, list[float], list[float]]], caption: str) -> Chart:
+    # Only counts of dimensions fall by orders of magnitude and stay above zero.
+    logarithmic = name.endswith("dimensions")
+    lowest = min(min(values) for _, _, values in lines)
+    highest = max(max(values) for _, _, values in lines)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for (label, steps, values), colour in zip(lines, (FIRST, SECOND, QUIET), strict=False):
+            axes.plot(_thinned(steps), _thinned(values), color=colour, label=label)
+        if logarithmic and lowest > 0 and highest > 10 * lowest:
+            axes.set_yscale("log")
+            axes.set_ylim(bottom=10 ** math.floor(math.log10(lowest)))
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+        else:
+            axes.yaxis.set_major_locator(MaxNLocator(5))
+            axes.set_ylim(bottom=0 if 0 <= lowest < 0.6 * highest else None)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.xaxis.set_major_formatter(lambda value, _: whole(value))
+        axes.grid(axis="y")
+        axes.set_xlabel("optimiser step")
+        axes.margins(x=0.01)
+        if len(lines) > 1:
+            axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
+
+    words = "; ".join(
+        f"{label}: {amount(values[0])} at step {whole(steps[0])}, {amount(values[-1])} at step {whole(steps[-1])}"
+        for label, steps, values in lines
+    )
+    return _chart(name, 2.5, draw, caption, words)
+
+
+def _thinned(values: Sequence[float]) -> list[float]:
+    """``values`` averaged in at most :data:`POINTS` runs of nearly equal length."""
+    if len(values) <= POINTS:
+        return list(values)
+    borders = [len(values) * place // POINTS for place in range(POINTS + 1)]
+    return [sum(values[start:end]) / (end - start) for start, end in pairwise(borders)]
+
+
+def active_dimensions_charts(report: Report) -> list[Chart]:
+    """Histogram of documents by the number of dimensions they activate."""
+    counts, edges = histogram(report)
+    if not counts:
+        return []
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        widths = [end - start for start, end in pairwise(edges)]
+        axes.bar(edges[:-1], counts, width=[0.94 * width for width in widths], align="edge", color=FIRST)
+        axes.grid(axis="y")
+        axes.set_xlabel("active dimensions of a document")
+        axes.set_ylabel("documents")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(5, integer=True))
+            axis.set_major_formatter(lambda value, _: whole(value))
+
+    tallest = counts.index(max(counts))
+    words = (
+        f"{amount(sum(counts))} documents with {whole(edges[0])} to {whole(edges[-1])} active dimensions; "
+        f"most, {amount(counts[tallest])}, have {whole(edges[tallest])} to {whole(edges[tallest + 1])}"
+    )
+    return [_chart("document-dimensions", 2.4, draw, "Documents by active dimensions", words)]
+
+
+def _chart(name: str, height_inches: float, draw: Callable[[Figure], None], caption: str, words: str) -> Chart:
+    caption, words = visible(caption), visible(words)
+    file = io.BytesIO()
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # Text is not drawn but written: a glyph missing here says nothing about the reader's fonts.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        matplotlib.rcdefaults()  # a reader's own matplotlibrc must not change the page
+        matplotlib.rcParams.update(SETTINGS)
+        figure = Figure(figsize=(WIDTH_INCHES, height_inches))
+        FigureCanvasSVG(figure)
+        draw(figure)
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return Chart(_for_page(file.getvalue(), name, caption, words), caption, words)
+
+
+def _for_page(svg: bytes, name: str, title: str, description: str) -> str:
+    """matplotlib's drawing as an element of an HTML page; see the head of this file."""
+    root = ElementTree.fromstring(svg)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if _local(child.tag) in {"metadata", "style"}:
+                parent.remove(child)
+    used = {place for element in root.iter() for value in element.attrib.values() for place in _references(value)}
+    for element in root.iter():
+        attributes = {_local(key): value for key, value in element.attrib.items()}
+        if attributes.get("id") not in used:
+            attributes.pop("id", None)
+        element.tag = _local(element.tag)
+        element.tail = None
+        element.attrib.clear()
+        element.attrib.update({key: _page_value(key, value, name) for key, value in attributes.items()})
+    view = root.get("viewBox", "")
+    root.attrib.clear()
+    root.attrib.update(
+        {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "viewBox": view,
+            "role": "img",
+            "aria-labelledby": f"{name}-title {name}-description",
+            "style": "stroke-linejoin: round; stroke-linecap: butt",
+        }
+    )
+    for tag, identifier, text in (("desc", "description", description), ("title", "title", title)):
+        element = ElementTree.Element(tag, {"id": f"{name}-{identifier}"})
+        element.text = text
+        root.insert(0, element)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _local(name: str) -> str:
+    """An element's or attribute's name without its namespace."""
+    return name.rpartition("}")[2]
+
+
+def _references(value: str) -> list[str]:
+    """Ids that an attribute's value refers to, as ``url(#id)`` or as ``#id``."""
+    return [inside or whole for inside, whole in re.findall(r"url\(#([^)]+)\)|^#(.+)$", value)]
+
+
+def _page_value(key: str, value: str, name: str) -> str:
+    """An attribute's value with this drawing's own ids, the page's colours, and the reader's fonts."""
+    if key == "id":
+        return f"{name}-{value}"
+    if key == "href":
+        return f"#{name}-{value.removeprefix('#')}"
+    value = value.replace("url(#", f"url(#{name}-")
+    for stand_in, colour in COLOURS.items():
+        value = value.replace(stand_in, colour)
+    return re.sub(r"(font: [\d.]+px) [^;]*", rf"\1 {FONT}", value)

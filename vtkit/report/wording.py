@@ -1,0 +1,128 @@
+"""Words and numbers as the report writes them: text made visible, counts, shares, times.
+
+Nothing is escaped here, that is the work of whoever writes HTML or Markdown. :func:`visible` only names
+the characters that would otherwise act on the page unseen.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from typing import Any, TypeGuard
+
+TEXT_SHOWN = 280
+"""Characters of a document's text shown in the example search."""
+
+
+def visible(text: str) -> str:
+    """``text`` without characters that act on the page around it.
+
+    Control, format, surrogate and separator characters and noncharacters become ``⟨U+202E⟩``; runs of
+    white space become one space. The joiners U+200C and U+200D stay inside a word, where several scripts
+    need them to be spelled right.
+    """
+    return _name_hidden(" ".join(text.split()))
+
+
+def visible_token(text: str) -> str:
+    """As :func:`visible`, for one token: every space counts, so it is drawn (``␣``), and others are named."""
+    shown = "".join("␣" if char == " " else _code_point(char) if char.isspace() else char for char in text)
+    return _name_hidden(shown) or "(empty)"
+
+
+def visible_lines(text: str) -> str:
+    """As :func:`visible`, for verbatim text: line ends stay, a tab becomes four spaces."""
+    return "\n".join(_name_hidden(line.replace("\t", "    ")) for line in text.splitlines())
+
+
+def _name_hidden(text: str) -> str:
+    return "".join(
+        _code_point(char) if _is_hidden(char) and not _joins_letters(text, place) else char
+        for place, char in enumerate(text)
+    )
+
+
+def _is_hidden(char: str) -> bool:
+    noncharacter = ord(char) & 0xFFFE == 0xFFFE or 0xFDD0 <= ord(char) <= 0xFDEF
+    return noncharacter or unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def _joins_letters(text: str, place: int) -> bool:
+    if text[place] not in "\u200c\u200d" or not 0 < place < len(text) - 1:
+        return False
+    # Letters, marks and, for emoji made of several, symbols.
+    return all(unicodedata.category(text[beside])[0] in "LMS" for beside in (place - 1, place + 1))
+
+
+def _code_point(char: str) -> str:
+    return f"⟨U+{ord(char):04X}⟩"
+
+
+def shorten(text: str, length: int = TEXT_SHOWN) -> str:
+    """The beginning of ``text``, about ``length`` characters, not ending inside a word or before a mark."""
+    text = " ".join(text.split())
+    if len(text) <= length:
+        return text
+    cut = text[:length]
+    if " " in cut[length * 3 // 4 :]:
+        return cut.rsplit(" ", 1)[0] + " …"
+    while cut and unicodedata.category(text[len(cut)]).startswith("M"):
+        cut = cut[:-1]
+    return cut + "…"
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether ``value`` is a finite number; a measure that could not be taken is None or not a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def score(value: Any) -> str:
+    """An effectiveness measure or a loss: three decimals."""
+    return f"{value:.3f}".replace("-", "−") if is_number(value) else "–"
+
+
+def amount(value: Any) -> str:
+    """A count, or a mean of counts: whole from 100 on, one decimal below, three figures below one."""
+    if not is_number(value):
+        return "–"
+    if isinstance(value, int) or abs(value) >= 100 or value == 0:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def whole(value: Any) -> str:
+    """A number that is a count though it may be stored as a float: a step, an edge of a histogram."""
+    return f"{value:,.0f}" if is_number(value) else "–"
+
+
+def share(value: Any) -> str:
+    """A share of one, in per cent."""
+    if not is_number(value):
+        return "–"
+    per_cent = 100 * value
+    if per_cent in (0, 100) or 10 <= per_cent < 99:
+        return f"{per_cent:.0f} %"
+    if 99 <= per_cent < 100:
+        return f"{min(per_cent, 99.9):.1f} %"  # never rounded to all
+    return "< 0.01 %" if 0 < per_cent < 0.01 else f"{per_cent:,.2g} %" if per_cent < 10 else f"{per_cent:,.0f} %"
+
+
+def p_value(value: Any) -> str:
+    """A p value; those a test of some thousand rounds cannot tell from zero are a bound."""
+    if not is_number(value):
+        return "–"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
+def duration(seconds: Any) -> str:
+    """A time, in the largest two units that matter."""
+    if not is_number(seconds):
+        return "–"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,246 @@
+"""Exact search over sparse vectors, in process: every document that shares a term with the query is scored.
+
+Term-at-a-time over posting lists with one accumulator a document, queries in parallel, the best picked out by
+partial sorting. Nothing is approximated: the scores are the float32 dot products.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from vtkit.errors import CollapseError, DataError
+
+Ids = npt.NDArray[np.int32]
+Scores = npt.NDArray[np.float32]
+
+_FACTS = "postings.json"
+_LARGEST_NUMBER = 2**32 - 1
+_LARGEST_WEIGHT = 1e15  # its square, and many of them added, are still numbers in float32
+_LEAST = np.float32(1e-45)
+_STRIDE = 32
+_ARRAYS = ("starts", "documents", "weights")
+
+
+@dataclass(frozen=True)
+class ExactIndex:
+    """Posting lists of a collection's sparse vectors, term after term, documents ascending within a list."""
+
+    starts: npt.NDArray[np.int64]
+    """Where each term's list begins, and the end of the last, (vocabulary + 1,)."""
+
+    documents: Ids
+    """Document numbers, (postings,)."""
+
+    weights: Scores
+    """Weights beside them, (postings,)."""
+
+    document_count: int
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of terms, the width of the vectors."""
+        return len(self.starts) - 1
+
+    @classmethod
+    def build(cls, documents: sp.csr_matrix) -> ExactIndex:
+        """The index of ``documents``, (documents, vocabulary); explicit zeros are dropped.
+
+        Raises:
+            CollapseError: a weight is infinite or no number.
+        """
+        matrix = documents.tocsc().astype(np.float32)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        _check_weights(matrix.data, "document")
+        return cls(
+            _frozen(matrix.indptr.astype(np.int64)),
+            _frozen(matrix.indices.astype(np.int32)),
+            _frozen(matrix.data),
+            matrix.shape[0],
+        )
+
+    def save(self, folder: str | Path) -> None:
+        """Write the index into ``folder`` as plain arrays (no pickle); the folder is made if need be."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in _ARRAYS:
+            np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
+        facts = {"documents": self.document_count, "vocabulary": self.vocabulary, "postings": len(self.documents)}
+        (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> ExactIndex:
+        """The index that :meth:`save` wrote, its arrays mapped into memory, not read.
+
+        Raises:
+            DataError: files are missing or do not fit each other.
+        """
+        folder = Path(folder)
+        try:
+            facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+            arrays = [np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS]
+            starts, documents, weights = (np.asarray(array) for array in arrays)
+            count = int(facts["documents"])
+        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+            raise DataError(f"{folder}: is no index or a damaged one ({error}). Build it again.") from error
+        sound = (
+            [array.dtype.name for array in (starts, documents, weights)] == ["int64", "int32", "float32"]
+            and (starts.ndim, documents.ndim, weights.ndim) == (1, 1, 1)
+            and len(starts) == facts.get("vocabulary", -1) + 1
+            and len(documents) == len(weights) == facts.get("postings") == starts[-1]
+            and starts[0] == 0
+            and bool((np.diff(starts) >= 0).all())
+            and (not len(documents) or (int(documents.min()) >= 0 and int(documents.max()) < count))
+        )
+        if not sound:  # a wrong number here would make the search read outside its arrays
+            raise DataError(f"{folder}: the index is damaged, its files do not fit each other. Build it again.")
+        return cls(_frozen(starts), _frozen(documents), _frozen(weights), count)
+
+    def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
+        """The ``depth`` documents of the largest dot product with each query, best first.
+
+        Only documents that score above zero; of equal scores the lower document number comes first.
+
+        Args:
+            queries: (queries, vocabulary).
+            depth: results a query.
+
+        Returns:
+            Document numbers and scores, both (queries, depth); -1 and 0 where fewer were found.
+
+        Raises:
+            CollapseError: a query weight is infinite or no number.
+            ValueError: the queries are of another vocabulary, or ``depth`` is not positive.
+        """
+        if queries.shape[1] != self.vocabulary:
+            raise ValueError(f"queries have {queries.shape[1]} dimensions, the index has {self.vocabulary}")
+        if depth < 1:
+            raise ValueError(f"depth must be at least 1, not {depth}")
+        matrix = queries.tocsr().astype(np.float32)
+        _check_weights(matrix.data, "query")
+        ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
+        scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
+        if matrix.shape[0] and self.document_count:
+            _search(
+                self.starts,
+                self.documents,
+                self.weights,
+                self.document_count,
+                matrix.indptr.astype(np.int64),
+                matrix.indices.astype(np.int32),
+                matrix.data,
+                ids,
+                scores,
+                numba.get_num_threads(),
+            )
+        return ids, scores
+
+
+def _check_weights(weights: Scores, side: str) -> None:
+    sound = np.abs(weights) <= _LARGEST_WEIGHT  # False for NaN
+    if not sound.all():
+        raise CollapseError(
+            f"{np.count_nonzero(~sound)} of {len(weights)} {side} weights are infinite or no numbers at all, so "
+            "nothing can be ranked. The model's training diverged: lower its learning rate."
+        )
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, read-only: built and loaded indexes are then of one type to the compiler."""
+    array = np.ascontiguousarray(array)
+    array.setflags(write=False)
+    return array
+
+
+def _compiled(**options: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """numba.njit, its machine code kept on disk where there is a place that can be written to."""
+
+    def compile_it(function: Callable[..., Any]) -> Callable[..., Any]:
+        try:
+            return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
+        except RuntimeError:
+            return numba.njit(**options)(function)  # type: ignore[no-any-return]
+
+    return compile_it
+
+
+@_compiled()
+def _floor(accumulators: Any, depth: int, sample: Any) -> Any:
+    """A score that somewhat more than ``depth`` accumulators are likely to reach; the least of all positive
+    numbers where guessing does not pay."""
+    wanted = depth // _STRIDE
+    wanted += 3 * int(np.sqrt(wanted)) + 1
+    size = 0
+    for document in range(0, len(accumulators), _STRIDE):
+        sample[size] = accumulators[document]
+        size += accumulators[document] > 0
+    if size < 2 * wanted:
+        return _LEAST
+    return np.partition(sample[:size], size - wanted)[size - wanted]
+
+
+@_compiled()
+def _keep_best(accumulators: Any, sample: Any, keys: Any, ids: Any, scores: Any) -> None:
+    """The largest positive accumulators, best first, into ``ids`` and ``scores`` (which start at -1 and 0).
+
+    A few of the scores tell about where the border lies; only what reaches it is sorted, or everything where
+    the guess was too high. Sorted are whole numbers made of the bits of a score (which order as positive floats
+    do) above those of the document number, counted down. ``sample`` and ``keys`` are room to work in.
+    """
+    depth = len(ids)
+    floor = _floor(accumulators, depth, sample)
+    bits = accumulators.view(np.uint32)
+    while True:
+        size = 0
+        for document in range(len(accumulators)):
+            # Written always and kept if good: a branch here, which cannot be foreseen, takes four times as long.
+            keys[size] = np.uint64(bits[document]) << np.uint64(32) | np.uint64(_LARGEST_NUMBER - document)
+            size += accumulators[document] >= floor
+        if size >= depth or floor == _LEAST:
+            break
+        floor = _LEAST
+    best = np.partition(keys[:size], size - depth)[size - depth :] if size > depth else keys[:size]
+    best.sort()
+    for rank in range(len(best)):
+        number = _LARGEST_NUMBER - np.int64(best[len(best) - 1 - rank] & np.uint64(_LARGEST_NUMBER))
+        ids[rank], scores[rank] = number, accumulators[number]
+
+
+@_compiled(parallel=True)
+def _search(
+    starts: Any,
+    documents: Any,
+    weights: Any,
+    document_count: int,
+    query_starts: Any,
+    query_terms: Any,
+    query_weights: Any,
+    ids: Any,
+    scores: Any,
+    workers: int,
+) -> None:
+    """Fill ``ids`` and ``scores``, both (queries, depth); worker w takes the queries w, w + workers, ..."""
+    queries = len(query_starts) - 1
+    for worker in numba.prange(workers):
+        accumulators = np.zeros(document_count, dtype=np.float32)
+        sample = np.empty(document_count // _STRIDE + 1, dtype=np.float32)
+        keys = np.empty(document_count, dtype=np.uint64)
+        for query in range(worker, queries, workers):
+            accumulators[:] = 0
+            for entry in range(query_starts[query], query_starts[query + 1]):
+                weight, term = query_weights[entry], query_terms[entry]
+                list_documents = documents[starts[term] : starts[term + 1]]
+                list_weights = weights[starts[term] : starts[term + 1]]
+                for at in range(len(list_documents)):
+                    # Unsigned, or every access would first be looked at for counting from the end.
+                    accumulators[np.uint32(list_documents[at])] += weight * list_weights[at]
+            _keep_best(accumulators, sample, keys, ids[query], scores[query])

@@ -1,0 +1,68 @@
+"""Runs, what a system returned for each query, and the run files of TREC that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from vtkit.data.text import read_lines
+from vtkit.errors import DataError
+
+Run = dict[str, list[tuple[str, float]]]
+"""Query id -> (document id, score), best first."""
+
+
+def to_run(
+    query_ids: Sequence[str],
+    document_ids: Sequence[str],
+    ids: npt.NDArray[np.int32],
+    scores: npt.NDArray[np.float32],
+) -> Run:
+    """The run of a search's arrays, (queries, depth); entries below zero in ``ids`` are not results."""
+    run: Run = {}
+    for query, row, row_scores in zip(query_ids, ids.tolist(), scores.tolist(), strict=True):
+        run[query] = [(document_ids[at], score) for at, score in zip(row, row_scores, strict=True) if at >= 0]
+    return run
+
+
+def write_trec(run: Run, path: str | Path, tag: str) -> None:
+    """Write ``query Q0 document rank score tag`` lines, ranks from 1; a query without results leaves none.
+
+    Raises:
+        ValueError: the tag contains white space.
+    """
+    if not tag or tag.split() != [tag]:
+        raise ValueError(f"the tag of a run is one word, not {tag!r}")
+    with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+        for query, results in run.items():
+            for rank, (document, score) in enumerate(results, 1):
+                file.write(f"{query} Q0 {document} {rank} {score:.9g} {tag}\n")
+
+
+def read_trec(path: str | Path) -> Run:
+    """The run in a TREC file, its results in the order of their scores (of the lines, where scores are equal).
+
+    Raises:
+        DataError: a line that has not six columns or no number for a score, or a document twice for a query.
+    """
+    run: Run = {}
+    for number, line in enumerate(read_lines(path), 1):
+        columns = line.replace("\t", " ").split(" ")
+        columns = [column for column in columns if column]
+        if not columns:
+            continue
+        try:
+            query, _, document, _, score, _ = columns
+            run.setdefault(query, []).append((document, float(score)))
+        except ValueError as error:
+            raise DataError(
+                f"{path}: line {number} is not query, Q0, document, rank, score and tag: {line.strip()[:80]!r}"
+            ) from error
+    for query, results in run.items():
+        if len({document for document, _ in results}) < len(results):
+            raise DataError(f"{path}: query {query!r} lists a document twice.")
+        results.sort(key=lambda result: -result[1])
+    return run

@@ -1,0 +1,33 @@
+"""Stage ``adapt``: masked-language-model training in the new vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vtkit.artifacts import CHECKPOINTS
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.recipe.sections import Recipe
+from vtkit.stages.texts import draw, read_texts
+from vtkit.training.mlm import adapt
+from vtkit.transfer.provenance import read_provenance
+
+
+def adapt_mlm(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """Fill ``out/model`` with the adapted encoder.
+
+    Reads ``inputs["model"]/model`` and, for which tokens are new, ``inputs["transfer"]/provenance.parquet``
+    (a scratch source has none).
+    """
+    section = recipe.adapt
+    assert section is not None
+    encoder = load_encoder(str(inputs["model"] / "model"))
+    texts = draw(read_texts(section.corpus, "train"), section.steps * section.batch_size, recipe.recipe.seed)
+    made = read_provenance(inputs["transfer"] / "provenance.parquet") if "transfer" in inputs else []
+    new_ids = np.asarray([origin.target_id for origin in made], dtype=np.int64)
+    curve = adapt(encoder, texts, new_ids, section, recipe.recipe.seed, out / CHECKPOINTS)
+    save_encoder(encoder, out / "model")
+    return {"texts": len(texts), "curve": curve}

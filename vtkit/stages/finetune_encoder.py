@@ -1,0 +1,24 @@
+"""Stage ``finetune``: contrastive training of the sparse vectors on judged queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vtkit.artifacts import CHECKPOINTS
+from vtkit.data.collections import load_retrieval
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.recipe.sections import Recipe
+from vtkit.training.finetune import finetune
+
+
+def finetune_encoder(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """Fill ``out/model`` with the encoder of ``inputs["model"]`` trained on ``finetune.data``."""
+    section = recipe.finetune
+    assert section is not None
+    data = load_retrieval(section.data, section.split)
+    encoder = load_encoder(str(inputs["model"] / "model"))
+    curve = finetune(encoder, data, section, recipe.recipe.language, recipe.recipe.seed, out / CHECKPOINTS)
+    save_encoder(encoder, out / "model")
+    return {"queries": len(data.queries), "documents": len(data.documents), "curve": curve}

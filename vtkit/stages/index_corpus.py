@@ -1,0 +1,87 @@
+"""Stage ``index``: the documents of every evaluation set as sparse vectors in posting lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vtkit.data.collections import load_retrieval
+from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.encoding import encode
+from vtkit.measures.cost import active_dimensions
+from vtkit.recipe.sections import Recipe
+from vtkit.search.exact import ExactIndex
+
+HISTOGRAM_BINS = 24
+
+
+def index_corpus(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """Fill ``out/SET`` with ``postings/`` and ``documents.jsonl`` for every set of the recipe.
+
+    The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input.
+    """
+    assert recipe.evaluate is not None
+    encoder = load_encoder(model_name(recipe, inputs))
+    facts: dict[str, Any] = {}
+    for name, folder in set_folders(recipe).items():
+        collection = load_retrieval(name, recipe.evaluate.split)
+        vectors = encode(
+            encoder,
+            [document.contents for document in collection.documents],
+            recipe.index.document_length,
+            top_dimensions=recipe.index.top_dimensions,
+            description=f"encoding the documents of {folder}",
+        )
+        index = ExactIndex.build(vectors)
+        index.save(out / folder / "postings")
+        with (out / folder / "documents.jsonl").open("w", encoding="utf-8") as file:
+            for document in collection.documents:
+                entry = {"_id": document.id, "title": document.title, "text": document.text}
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        sizes = np.diff(vectors.indptr)
+        counts, edges = np.histogram(sizes, bins=HISTOGRAM_BINS)
+        facts[folder] = {
+            "documents": len(collection.documents),
+            "postings": int(vectors.nnz),
+            "document_dimensions": active_dimensions(vectors),
+            "dead_dimensions": float((np.diff(index.starts) == 0).mean()),
+            "document_frequencies": _shares(index),
+            "documents_histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
+        }
+    return facts
+
+
+def model_name(recipe: Recipe, inputs: Mapping[str, Path]) -> str:
+    """Folder of the model a step works with, or the source's own name."""
+    if "model" in inputs:
+        return str(inputs["model"] / "model")
+    assert recipe.source.model is not None
+    return recipe.source.model
+
+
+def set_folders(recipe: Recipe) -> dict[str, str]:
+    """Evaluation set -> a folder name of its own: the last part of its path, or its name without colons."""
+    assert recipe.evaluate is not None
+    folders: dict[str, str] = {}
+    for name in recipe.evaluate.sets:
+        plain = Path(name).name.replace(":", "-")
+        number = 2
+        folder = plain
+        while folder in folders.values():
+            folder = f"{plain}-{number}"
+            number += 1
+        folders[name] = folder
+    return folders
+
+
+def _shares(index: ExactIndex) -> dict[str, float]:
+    """Largest and median share of the documents that one living dimension appears in."""
+    frequencies = np.diff(index.starts)
+    living = frequencies[frequencies > 0] / max(index.document_count, 1)
+    if not len(living):
+        return {"largest": 0.0, "median": 0.0}
+    return {"largest": float(living.max()), "median": float(np.median(living))}

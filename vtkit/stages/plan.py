@@ -1,0 +1,295 @@
+"""The table of stages: which a recipe has, what each is made from, and which must run and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from vtkit.artifacts import Ingredients, Store, read_manifest
+from vtkit.recipe.load import load_recipe
+from vtkit.recipe.sections import Recipe, TransferSection, is_local, named_things
+from vtkit.stages.texts import bias_corpus, calibration_corpus
+
+StageFunction = Callable[[Recipe, Mapping[str, Path], Path], dict[str, Any]]
+
+ORDER = ("vocabulary", "transfer", "adapt", "calibrate", "finetune", "index", "evaluate", "report")
+"""Stage names as the user writes them (--until, --from, --force); a plan's step may be ``index:finetune``."""
+
+_PLACES = {  # stage: (module.function, hand-raised version)
+    "vocabulary": ("build_vocabulary.build_vocabulary", 1),
+    "transfer": ("transfer_embeddings.transfer_embeddings", 1),
+    "adapt": ("adapt_mlm.adapt_mlm", 1),
+    "calibrate": ("calibrate_head.calibrate_head", 1),
+    "finetune": ("finetune_encoder.finetune_encoder", 1),
+    "index": ("index_corpus.index_corpus", 1),
+    "evaluate": ("evaluate_runs.evaluate_model", 1),
+    "evaluate:bm25": ("evaluate_runs.evaluate_bm25", 1),
+    "evaluate:hybrid": ("evaluate_runs.evaluate_hybrid", 1),
+    "report": ("write_report.write_report", 1),
+}
+
+_SETTINGS_OF_METHOD = {
+    "parallel": {"parallel", "iterations", "min_probability"},
+    "sembridge": {"embedder", "alpha"},
+    "subtoken": set[str](),
+    "mean": set[str](),
+    "random": set[str](),
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage of one recipe, with everything its output depends on."""
+
+    name: str
+    """``transfer``, ``index:finetune``, or ``english/adapt`` for a step of a source recipe."""
+
+    recipe: Recipe
+    inputs: Mapping[str, str]
+    """Role -> name of the step that plays it."""
+
+    ingredients: Ingredients
+
+    @property
+    def stage(self) -> str:
+        """The stage's name as the user writes it."""
+        return self.name.rsplit("/", 1)[-1].split(":")[0]
+
+    def function(self) -> StageFunction:
+        """The stage itself; importing it is what loads torch."""
+        step = self.name.rsplit("/", 1)[-1]
+        place, _ = _PLACES.get(step, _PLACES[self.stage])
+        module, name = place.rsplit(".", 1)
+        return getattr(import_module(f"vtkit.stages.{module}"), name)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether a step runs, and why."""
+
+    step: Step
+    runs: bool
+    reason: str
+
+
+class Plan:
+    """The steps of a recipe in the order they run, those of its source recipe first."""
+
+    def __init__(self, recipe: Recipe, store: Store) -> None:
+        self.store = store
+        self.steps: dict[str, Step] = {}
+        self.final_model = self._add_models(recipe, prefix="")
+        self._add_evaluation(recipe)
+
+    def _add(
+        self, name: str, recipe: Recipe, settings: Mapping[str, Any], inputs: Mapping[str, str], files: Mapping[str, str]
+    ) -> str:
+        step = name.rsplit("/", 1)[-1]
+        _, version = _PLACES.get(step, _PLACES[step.split(":")[0]])
+        self.steps[name] = Step(
+            name,
+            recipe,
+            inputs,
+            Ingredients(
+                stage=step,
+                version=version,
+                settings=settings,
+                seed=recipe.recipe.seed,
+                inputs={role: self.steps[other].ingredients.key for role, other in inputs.items()},
+                files=files,
+            ),
+        )
+        return name
+
+    def _add_models(self, recipe: Recipe, prefix: str) -> str:
+        """The steps that make a model; returns the name of the last."""
+        sections = {"vocabulary": recipe.vocabulary, "casing": recipe.casing}
+        self._add(f"{prefix}vocabulary", recipe, _flat(sections), {}, self._files(sections))
+        inputs = {"vocabulary": f"{prefix}vocabulary"}
+        if recipe.source.recipe is not None:
+            other = load_recipe(Path(recipe.source.recipe)).recipe
+            inputs["source"] = self._add_models(other, prefix=f"{prefix}{other.recipe.name}/")
+        settings = _flat({"source": recipe.source})
+        files = self._files({"source": recipe.source})
+        settings.pop("source.recipe", None)
+        if recipe.transfer is not None:
+            used = _used(recipe.transfer)
+            settings |= used
+            files |= self._files({"transfer": recipe.transfer}, only=used)
+            if recipe.transfer.bias.method == "zscore":
+                files |= self._named("transfer.bias.corpus", bias_corpus(recipe))
+        last = self._add(f"{prefix}transfer", recipe, settings, inputs, files)
+
+        if recipe.adapt is not None:
+            inputs = {"model": last} | ({"transfer": last} if recipe.transfer is not None else {})
+            sections = {"adapt": recipe.adapt}
+            last = self._add(f"{prefix}adapt", recipe, _flat(sections), inputs, self._files(sections))
+        if recipe.calibrate is not None:
+            files = self._named("calibrate.corpus", calibration_corpus(recipe))
+            last = self._add(f"{prefix}calibrate", recipe, _flat({"calibrate": recipe.calibrate}), {"model": last}, files)
+        if recipe.finetune is not None:
+            sections = {"finetune": recipe.finetune}
+            settings = _flat(sections)
+            if recipe.finetune.hard_negatives:
+                settings["recipe.language"] = recipe.recipe.language
+            last = self._add(f"{prefix}finetune", recipe, settings, {"model": last}, self._files(sections))
+        return last
+
+    def _add_evaluation(self, recipe: Recipe) -> None:
+        reported = {name: name for name in ("vocabulary", "transfer", "adapt", "calibrate", "finetune") if name in self.steps}
+        if recipe.evaluate is not None:
+            sets = self._named("evaluate.sets", recipe.evaluate.sets)
+            documents = _flat({"index": recipe.index}) | {"evaluate.split": recipe.evaluate.split}
+            # which models are judged, and whether BM25 is, changes no model's own numbers
+            judged = _flat({"evaluate": recipe.evaluate}) | {"index.query_length": recipe.index.query_length}
+            for name in ("evaluate.models", "evaluate.bm25"):
+                judged.pop(name)
+            for name in recipe.evaluate.models:
+                if name == "source" and recipe.source.model is None and recipe.source.recipe is None:
+                    continue
+                if name != "source" and name not in self.steps:
+                    continue
+                model, files, settings = self._model_of(recipe, name)
+                self._add(f"index:{name}", recipe, documents | settings, model, sets | files)
+                inputs = {"index": f"index:{name}"} | model
+                reported[f"evaluate:{name}"] = self._add(
+                    f"evaluate:{name}", recipe, judged | settings, inputs, sets | files
+                )
+            if recipe.evaluate.bm25:
+                language = {"recipe.language": recipe.recipe.language}
+                reported["evaluate:bm25"] = self._add("evaluate:bm25", recipe, judged | language, {}, sets)
+                final = f"evaluate:{self.final_model}"
+                if final in self.steps:
+                    reported["evaluate:hybrid"] = self._add(
+                        "evaluate:hybrid", recipe, judged, {"bm25": "evaluate:bm25", "model": final}, sets
+                    )
+            final_index = f"index:{self.final_model}"
+            if final_index in self.steps:
+                reported["index"] = final_index
+        settings = _flat({"report": recipe.report}) | {"recipe.name": recipe.recipe.name, "recipe.about": recipe.recipe.about}
+        self._add("report", recipe, settings, reported, {})
+
+    def _model_of(self, recipe: Recipe, name: str) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
+        """Inputs, files and settings by which a step gets hold of the model called ``name``."""
+        if name != "source":
+            return {"model": name}, {}, {}
+        if recipe.source.recipe is not None:
+            return {"model": self.steps["transfer"].inputs["source"]}, {}, {}
+        return {}, self._files({"source": recipe.source}), _flat({"source": recipe.source})
+
+    def _files(self, sections: Mapping[str, BaseModel], only: Mapping[str, Any] | None = None) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for prefix, section in sections.items():
+            for number, named in enumerate(named_things(section, f"{prefix}.")):
+                if named.what != "recipe" and is_local(named.value) and (only is None or named.setting in only):
+                    found[f"{named.setting}[{number}]"] = self.store.digest(named.value)
+        return found
+
+    def _named(self, setting: str, values: tuple[str, ...]) -> dict[str, str]:
+        return {
+            f"{setting}[{number}]": self.store.digest(value) if is_local(value) else value
+            for number, value in enumerate(values)
+        }
+
+    def decide(
+        self,
+        previous: Mapping[str, str],
+        *,
+        until: str | None = None,
+        start: str | None = None,
+        force: tuple[str, ...] = (),
+    ) -> list[Decision]:
+        """What runs and why.
+
+        Args:
+            previous: step -> output folder of the last run under this name, for the reasons.
+            until: last stage to run.
+            start: stage from which on everything is made again.
+            force: stages that are made again.
+        """
+        wanted = [step for step in self.steps.values() if until is None or ORDER.index(step.stage) <= ORDER.index(until)]
+        decisions = []
+        for step in wanted:
+            again = step.stage in force or (start is not None and ORDER.index(step.stage) >= ORDER.index(start))
+            if again and "/" not in step.name:
+                decisions.append(Decision(step, True, f"asked for with --{'force' if step.stage in force else 'from'}"))
+                continue
+            if self.store.manifest(step.ingredients) is not None:
+                damage = self.store.damage(step.ingredients)
+                if damage is None:
+                    decisions.append(Decision(step, False, "done"))
+                else:
+                    decisions.append(Decision(step, True, f"its output is damaged: {damage}"))
+                continue
+            if self.store.folder(step.ingredients).exists():
+                decisions.append(Decision(step, True, "its output is damaged: its manifest is missing"))
+                continue
+            decisions.append(Decision(step, True, self._why(step, previous.get(step.name))))
+        return decisions
+
+    def _why(self, step: Step, before: str | None) -> str:
+        partial = self.store.root / ".partial" / self.store.folder(step.ingredients).name / "checkpoints"
+        if partial.is_dir() and any(partial.iterdir()):
+            return "was interrupted, continues from its checkpoint"
+        manifest = read_manifest(self.store.root / before) if before else None
+        if manifest is None:
+            return "not made yet"
+        changes = []
+        old, new = manifest["settings"], dict(step.ingredients.settings)
+        for name in sorted(old.keys() | new.keys()):
+            if _plain(old.get(name)) != _plain(new.get(name)):
+                changes.append(f"{name} {_shown(old.get(name))} -> {_shown(new.get(name))}")
+        if manifest["seed"] != step.ingredients.seed:
+            changes.append(f"seed {manifest['seed']} -> {step.ingredients.seed}")
+        files, now = manifest["files"], step.ingredients.files
+        changed = sorted({name.split("[")[0] for name in files.keys() | now.keys() if files.get(name) != now.get(name)})
+        changes += [f"the files of {name} changed" for name in changed]
+        for role, key in step.ingredients.inputs.items():
+            if manifest["inputs"].get(role) != key:
+                changes.append(f"{step.inputs[role]} changed")
+        if manifest["stage_version"] != step.ingredients.version:
+            changes.append("the stage itself changed")
+        return "; ".join(changes) or "not made yet"
+
+
+def _flat(sections: Mapping[str, BaseModel]) -> dict[str, Any]:
+    """Dotted setting -> value, without the names of local things (their digests stand for them)."""
+    flat: dict[str, Any] = {}
+    for prefix, section in sections.items():
+        named = {thing.setting for thing in named_things(section, f"{prefix}.")}
+        for name in type(section).model_fields:
+            value = getattr(section, name)
+            path = f"{prefix}.{name}"
+            if isinstance(value, BaseModel):
+                flat |= _flat({path: value})
+            elif path in named:
+                values = value if isinstance(value, tuple) else (value,)
+                flat[path] = ["(file)" if is_local(entry) else entry for entry in values]
+            else:
+                flat[path] = list(value) if isinstance(value, tuple) else value
+    # how often a stage writes checkpoints changes nothing it computes
+    return {name: value for name, value in flat.items() if not name.endswith(".checkpoint_every")}
+
+
+def _used(section: TransferSection) -> dict[str, Any]:
+    """The settings of [transfer] that its method and its bias read."""
+    keep = _SETTINGS_OF_METHOD[section.method] | {"method", "overlap"}
+    flat = _flat({"transfer": section})
+    return {
+        name: value
+        for name, value in flat.items()
+        if name.removeprefix("transfer.") in keep or name == "transfer.bias.method"
+    }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else str(value)

@@ -1,0 +1,250 @@
+"""Running a recipe: plan, say why, run what is needed, and put the results where a person looks for them.
+
+A run's folder holds what its user wants (``model/``, ``index/``, ``trec/``, ``report.html`` …) and which outputs of
+the store it came from (``run.json``). The store beside it is shared, so recipes that agree on a stage share its output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vtkit import console
+from vtkit.artifacts import Store, facts_of, held, publish, versions, write_atomically
+from vtkit.errors import RecipeError, VtkitError
+from vtkit.recipe.load import load_recipe
+from vtkit.recipe.preflight import preflight
+from vtkit.recipe.sections import Recipe
+from vtkit.recipe.write import resolved_toml
+from vtkit.stages.plan import ORDER, Decision, Plan
+
+RUN_FACTS = "run.json"
+LOG = "run.log"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A finished or unfinished run on disk."""
+
+    folder: Path
+    name: str
+    language: str
+    final_model: str
+    steps: dict[str, Path]
+    """Step -> its output in the store, for the steps that are done."""
+
+    models: dict[str, str]
+    """Stage -> folder (or hub id, for a source) of its model."""
+
+    query_length: int
+
+
+def run(
+    recipe_path: Path,
+    overrides: tuple[str, ...] = (),
+    *,
+    runs: Path,
+    dry_run: bool = False,
+    until: str | None = None,
+    start: str | None = None,
+    force: tuple[str, ...] = (),
+    threads: int | None = None,
+) -> Path:
+    """Run a recipe to its report; returns the run's folder.
+
+    Args:
+        recipe_path: the TOML file.
+        overrides: ``section.key=value`` as given with --set.
+        runs: folder of all runs; the store is ``runs/artifacts``.
+        dry_run: print the plan and stop.
+        until: last stage to run.
+        start: stage from which on everything is made again.
+        force: stages that are made again.
+        threads: processor threads; all cores by default.
+
+    Raises:
+        RecipeError: the recipe, or an argument, cannot be run as written; nothing was touched.
+    """
+    _check_stages(until, start, force)
+    loaded = load_recipe(recipe_path, overrides)
+    recipe = loaded.recipe
+    preflight(recipe, path=recipe_path, places=loaded.places)
+    _check_measures(recipe)
+    runs = runs.absolute()
+    folder = runs / recipe.recipe.name
+    store = Store(runs / "artifacts")
+    if dry_run:
+        plan = Plan(recipe, store)
+        _show(plan.decide(_previous(folder), until=until, start=start, force=force))
+        return folder
+    store.prepare()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise VtkitError(f"cannot write to {folder}: {error.strerror or error}. Name another folder with --runs.") from error
+    with held(folder / ".lock", f"run {recipe.recipe.name}"), console.log_to(folder / LOG):
+        console.note(f"vtkit run {recipe_path} {' '.join(overrides)}")
+        plan = Plan(recipe, store)
+        decisions = plan.decide(_previous(folder), until=until, start=start, force=force)
+        _show(decisions)
+        write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe))
+        write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
+        steps: dict[str, str] = {}
+        begun = time.monotonic()
+        for number, decision in enumerate(decisions, start=1):
+            step = decision.step
+            if decision.runs:
+                console.say(f"[{number}/{len(decisions)}] {step.name}")
+                started = time.monotonic()
+                inputs = {role: store.folder(plan.steps[other].ingredients) for role, other in step.inputs.items()}
+                function = step.function()
+                limit_threads(threads)
+                _seed(step.ingredients.seed)
+                store.build(
+                    step.ingredients,
+                    lambda out, function=function, step=step, inputs=inputs: function(step.recipe, inputs, out),
+                    afresh=decision.reason.startswith("asked for"),
+                )
+                console.say(f"  done in {time.monotonic() - started:.1f} s")
+            steps[step.name] = store.folder(step.ingredients).name
+            _record(folder, recipe, plan, steps)
+        _publish(folder, store, plan, steps)
+        if any(decision.runs for decision in decisions):
+            console.say(f"run {recipe.recipe.name} took {time.monotonic() - begun:.0f} s")
+    return folder
+
+
+def open_run(folder: Path) -> RunFolder:
+    """The run in ``folder``.
+
+    Raises:
+        VtkitError: there is none.
+    """
+    path = folder / RUN_FACTS
+    try:
+        facts = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise VtkitError(
+            f"{folder} is no run of vtkit ({RUN_FACTS} is missing). Name the folder that vtkit run printed, such as "
+            "runs/NAME."
+        ) from error
+    except ValueError as error:
+        raise VtkitError(f"{path} is damaged ({error}). Run the recipe again; what is done is not repeated.") from error
+    store = folder.absolute().parent / "artifacts"
+    steps = {name: store / output for name, output in facts["steps"].items()}
+    gone = [str(output) for output in steps.values() if not output.is_dir()]
+    if gone:
+        raise VtkitError(
+            f"{folder} points at stage outputs that are gone, such as {gone[0]}. Run its recipe again, or keep the "
+            "folder artifacts beside the runs."
+        )
+    models = {name: str(output / "model") for name, output in steps.items() if (output / "model").is_dir()}
+    source = facts["source"]
+    if source is not None:
+        models["source"] = models.get(source, source)
+    return RunFolder(
+        folder, facts["name"], facts["language"], facts["final_model"], steps, models, facts["query_length"]
+    )
+
+
+def _check_stages(until: str | None, start: str | None, force: tuple[str, ...]) -> None:
+    named = [("--until", until), ("--from", start), *(("--force", stage) for stage in force)]
+    wrong = [f"{flag} {stage}" for flag, stage in named if stage is not None and stage not in ORDER]
+    if wrong:
+        raise RecipeError(f"{', '.join(wrong)}: there is no such stage. The stages are {', '.join(ORDER)}.")
+
+
+def _check_measures(recipe: Recipe) -> None:
+    if recipe.evaluate is not None:
+        from vtkit.measures.effectiveness import validate_measures
+
+        validate_measures(recipe.evaluate.measures)
+
+
+def _seed(seed: int) -> None:
+    import random
+
+    import numpy as np
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def _previous(folder: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads((folder / RUN_FACTS).read_text("utf-8"))["steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -> None:
+    """What is done so far; steps of an earlier run of this name stay until they are replaced, for the reasons."""
+    facts = {
+        "name": recipe.recipe.name,
+        "language": recipe.recipe.language,
+        "final_model": plan.final_model,
+        "source": recipe.source.model or plan.steps["transfer"].inputs.get("source"),
+        "query_length": recipe.index.query_length,
+        "steps": _previous(folder) | dict(steps),
+    }
+    facts["steps"] = {name: output for name, output in facts["steps"].items() if name in plan.steps}
+    write_atomically(folder / RUN_FACTS, json.dumps(facts, indent=1))
+
+
+def _show(decisions: list[Decision]) -> None:
+    width = max(len(decision.step.name) for decision in decisions)
+    for decision in decisions:
+        console.say(f"{decision.step.name:<{width}}  {'run' if decision.runs else 'skip'}: {decision.reason}")
+
+
+def _publish(folder: Path, store: Store, plan: Plan, steps: Mapping[str, str]) -> None:
+    """Put the results of the finished steps into the run's folder."""
+    if plan.final_model in steps:
+        publish(store.root / steps[plan.final_model] / "model", folder / "model")
+    index = f"index:{plan.final_model}"
+    if index in steps:
+        publish(store.root / steps[index], folder / "index")
+    runs = {name.removeprefix("evaluate:"): store.root / steps[name] for name in steps if name.startswith("evaluate:")}
+    if runs:
+        trec = folder / ".trec.new"
+        shutil.rmtree(trec, ignore_errors=True)
+        for name, output in runs.items():
+            for set_folder in facts_of(output):
+                (trec / set_folder).mkdir(parents=True, exist_ok=True)
+                publish(output / set_folder / "run.trec", trec / set_folder / f"{name}.trec")
+        publish(trec, folder / "trec")
+        shutil.rmtree(trec, ignore_errors=True)
+    if "report" in steps:
+        output = store.root / steps["report"]
+        for path in sorted(output.glob("report.*")):
+            publish(path, folder / path.name)
+        card = output / "model_card.md"
+        if card.is_file() and (folder / "model").is_dir():
+            publish(card, folder / "model" / "README.md")
+
+
+def report_of(folder: Path) -> dict[str, Any] | None:
+    """The report of a run, as the report stage left it; None where it has not run."""
+    steps = open_run(folder).steps
+    if "report" not in steps:
+        return None
+    return dict(json.loads((steps["report"] / "data.json").read_text("utf-8")))
+
+
+def limit_threads(threads: int | None) -> None:
+    """Let torch and numba use so many threads; all cores by default."""
+    import torch
+
+    count = threads or os.cpu_count() or 1
+    torch.set_num_threads(count)
+    import numba
+
+    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))

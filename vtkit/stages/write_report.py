@@ -1,0 +1,167 @@
+"""Stage ``report``: everything the other stages found, as one dictionary, and the pages made from it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vtkit.artifacts import facts_of, read_manifest, versions
+from vtkit.measures.significance import paired_randomization
+from vtkit.recipe.write import resolved_toml
+from vtkit.recipe.sections import Recipe
+from vtkit.report.model_card import model_card
+from vtkit.report.page import html_page, markdown_page
+from vtkit.stages.search_run import explain_results
+
+MODELS = ("source", "transfer", "adapt", "calibrate", "finetune")
+EXAMPLE_RESULTS = 5
+
+
+def write_report(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """Write ``report.md``, ``report.json`` and ``report.html`` as asked for, the model card, and ``data.json``.
+
+    ``inputs`` are the outputs of the other steps by their names; the final index plays the role ``index``.
+    """
+    report = collect(recipe, inputs)
+    data = json.dumps(report, indent=1, ensure_ascii=False)
+    (out / "data.json").write_text(data, encoding="utf-8")
+    if "json" in recipe.report.formats:
+        (out / "report.json").write_text(data, encoding="utf-8")
+    if "md" in recipe.report.formats:
+        (out / "report.md").write_text(markdown_page(report), encoding="utf-8")
+    if "html" in recipe.report.formats:
+        (out / "report.html").write_text(html_page(report), encoding="utf-8")
+    (out / "model_card.md").write_text(model_card(report), encoding="utf-8")
+    return {}
+
+
+def collect(recipe: Recipe, inputs: Mapping[str, Path]) -> dict[str, Any]:
+    """The report of a run as plain values."""
+    facts = {name: facts_of(path) for name, path in inputs.items()}
+    manifests = {name: read_manifest(path) or {} for name, path in inputs.items()}
+    final = _final_model(inputs)
+    calibration = facts.get("calibrate")
+    transfer = facts.get("transfer")
+    return {
+        "name": recipe.recipe.name,
+        "about": recipe.recipe.about,
+        "language": recipe.recipe.language,
+        "created": time.strftime("%Y-%m-%d %H:%M"),
+        "seed": recipe.recipe.seed,
+        "demonstration": recipe.recipe.name.startswith("quickstart"),
+        "recipe_toml": resolved_toml(recipe),
+        "versions": versions(),
+        "seconds": {name: manifest.get("seconds", 0.0) for name, manifest in manifests.items() if name != "index"},
+        "results": _results(recipe, inputs, facts, final),
+        "vocabulary": (
+            {
+                name: transfer[name]
+                for name in ("source_size", "target_size", "overlap", "overlap_share", "methods")
+            }
+            if transfer is not None and "overlap" in transfer
+            else None
+        ),
+        "curves": {name: facts[name]["curve"] for name in ("adapt", "finetune") if name in facts},
+        "calibration": (
+            {
+                "shift": calibration["shift"],
+                "target": calibration["target"],
+                "definition": calibration["definition"],
+                "before": calibration["before"],
+                "after": calibration["after"],
+                "held_out": calibration["held_out"],
+            }
+            if calibration is not None
+            else None
+        ),
+        "sparsity": _sparsity(facts.get("index")),
+        "neighbours": transfer.get("neighbours", []) if transfer is not None else [],
+        "example": _example(recipe, inputs, final),
+    }
+
+
+def _final_model(inputs: Mapping[str, Path]) -> str:
+    return [name for name in MODELS if name in inputs][-1]
+
+
+def _results(
+    recipe: Recipe, inputs: Mapping[str, Path], facts: Mapping[str, dict[str, Any]], final: str
+) -> list[dict[str, Any]]:
+    judged = [name for name in ("bm25", *MODELS, "hybrid") if f"evaluate:{name}" in facts]
+    results = []
+    for folder in facts[f"evaluate:{judged[0]}"] if judged else ():
+        rows = []
+        baseline = _per_query(inputs, "bm25", folder)
+        for name in judged:
+            found = facts[f"evaluate:{name}"][folder]
+            p_value = None
+            if baseline is not None and name in (final, "hybrid"):
+                first = recipe.evaluate.measures[0] if recipe.evaluate is not None else ""
+                own = _per_query(inputs, name, folder)
+                assert own is not None
+                p_value = paired_randomization(
+                    {query: values[first] for query, values in own.items()},
+                    {query: values[first] for query, values in baseline.items()},
+                )
+            rows.append(
+                {
+                    "model": {"bm25": "BM25", "hybrid": f"{final} + BM25"}.get(name, name),
+                    "measures": found["measures"],
+                    "query_dimensions": found.get("query_dimensions"),
+                    "document_dimensions": found.get("document_dimensions"),
+                    "flops": found.get("flops"),
+                    "tied_scores": found.get("tied_scores"),
+                    "p_value_vs_bm25": p_value,
+                }
+            )
+        any_of_them = facts[f"evaluate:{judged[0]}"][folder]
+        results.append(
+            {
+                "set": folder,
+                "queries": any_of_them["queries"],
+                "documents": any_of_them["documents"],
+                "rows": rows,
+            }
+        )
+    return results
+
+
+def _per_query(inputs: Mapping[str, Path], name: str, folder: str) -> dict[str, dict[str, float]] | None:
+    path = inputs.get(f"evaluate:{name}")
+    if path is None:
+        return None
+    return dict(json.loads((path / folder / "per_query.json").read_text("utf-8")))
+
+
+def _sparsity(index: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Of the first set."""
+    if not index:
+        return None
+    first = next(iter(index.values()))
+    return {
+        "dead_dimensions": first["dead_dimensions"],
+        "documents_histogram": first["documents_histogram"],
+        "document_frequencies": first["document_frequencies"],
+    }
+
+
+def _example(recipe: Recipe, inputs: Mapping[str, Path], final: str) -> dict[str, Any] | None:
+    if "index" not in inputs or recipe.evaluate is None:
+        return None
+    from vtkit.data.collections import load_retrieval
+    from vtkit.stages.index_corpus import set_folders
+
+    name, folder = next(iter(set_folders(recipe).items()))
+    query = recipe.report.example_query
+    if query is None:
+        query = load_retrieval(name, recipe.evaluate.split).queries[0].text
+    return explain_results(
+        str(inputs[final] / "model"),
+        inputs["index"] / folder,
+        query,
+        depth=EXAMPLE_RESULTS,
+        query_length=recipe.index.query_length,
+    )

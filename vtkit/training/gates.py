@@ -1,0 +1,74 @@
+"""Collapse gates: a run whose vectors carry no information any more is stopped, with what was seen and what to change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from vtkit.errors import CollapseError
+
+DEAD_DIMENSIONS = 1.0
+"""Fewer active dimensions than this, on average, is a dead encoder."""
+
+DENSE_SHARE = 0.9
+"""More than this share of the vocabulary active, on average, is a dense encoder."""
+
+PATIENCE = 10
+"""Batches in a row that must show the same collapse: single batches may."""
+
+
+@dataclass
+class CollapseGate:
+    """Watches the vectors of a training run; call it with every batch."""
+
+    vocabulary: int
+    ramp_ends: int
+    """Step at which the penalties are at full strength: until then dense vectors are no collapse."""
+    _seen: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, step: int, queries: Tensor, documents: Tensor, scores: Tensor, loss: Tensor) -> None:
+        """Check one batch.
+
+        Args:
+            step: optimiser step, for the message and the ramp.
+            queries: term weights, (queries, vocabulary).
+            documents: term weights, (documents, vocabulary).
+            scores: (queries, documents).
+            loss: scalar.
+
+        Raises:
+            CollapseError: NaN or infinity at once; dead, dense or constant vectors after ``PATIENCE`` batches.
+        """
+        if not bool(torch.isfinite(loss)):
+            raise CollapseError(
+                f"fine-tuning step {step}: the loss is {loss.item()}. Lower finetune.learning_rate or finetune.scale."
+            )
+        for side, vectors in (("query", queries), ("document", documents)):
+            active = float((vectors.detach() > 0).sum(dim=1).float().mean())
+            self._count(
+                f"dead {side}",
+                active < DEAD_DIMENSIONS,
+                f"fine-tuning step {step}: {side} vectors are dead ({active:.1f} active dimensions on average over "
+                f"{PATIENCE} batches). Lower finetune.{side}_flops, lengthen finetune.ramp, or raise "
+                "calibrate.target_activation.",
+            )
+            self._count(
+                f"dense {side}",
+                step > self.ramp_ends and active > DENSE_SHARE * self.vocabulary,
+                f"fine-tuning step {step}: {side} vectors are dense ({active:.0f} of {self.vocabulary} dimensions "
+                f"active after the ramp). Raise finetune.{side}_flops or lower calibrate.target_activation.",
+            )
+        spread = float((scores.detach().amax(dim=1) - scores.detach().amin(dim=1)).abs().max())
+        self._count(
+            "constant scores",
+            spread < 1e-6,
+            f"fine-tuning step {step}: every document of the batch gets the same score. Lower "
+            "finetune.learning_rate and the penalties, or raise calibrate.target_activation.",
+        )
+
+    def _count(self, name: str, seen: bool, message: str) -> None:
+        self._seen[name] = self._seen.get(name, 0) + 1 if seen else 0
+        if self._seen[name] >= PATIENCE:
+            raise CollapseError(message)

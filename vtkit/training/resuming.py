@@ -1,0 +1,127 @@
+"""What both training stages share: settings of the library trainers, and checkpoints that survive a kill at any moment.
+
+A killed run must end in the numbers of an undisturbed one. So the order of the training texts is fixed
+before training starts (a run of ``steps`` batches, read in sequence), everything random inside a batch is
+seeded by its place in that order, and a checkpoint counts only once it is marked complete.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.utils import logging as transformers_logging
+
+from vtkit import console
+
+COMPLETE = "vtkit-complete"
+CURVE_POINTS_EVERY = 10
+
+
+def fixed_order(items: int, wanted: int, seed: int) -> np.ndarray:
+    """``wanted`` indices below ``items``: shuffled passes over all of them, one after the other."""
+    passes = -(-wanted // items)
+    return np.concatenate(
+        [np.random.default_rng([seed, epoch]).permutation(items) for epoch in range(passes)]
+    )[:wanted]  # fmt: skip
+
+
+def trainer_settings(folder: Path, *, steps: int, seed: int, checkpoint_every: int) -> dict[str, Any]:
+    """Settings both library trainers take, whatever they train."""
+    cuda = torch.cuda.is_available()
+    return {
+        "output_dir": str(folder),
+        "max_steps": steps,
+        "seed": seed,
+        "data_seed": seed,
+        "use_cpu": not cuda,
+        "bf16": bf16_is_fast(),
+        "save_strategy": "steps",
+        "save_steps": checkpoint_every,
+        "save_total_limit": 2,
+        # a checkpoint falls on a point of the curve, so that a continued run draws the same curve
+        "logging_steps": CURVE_POINTS_EVERY if checkpoint_every % CURVE_POINTS_EVERY == 0 else checkpoint_every,
+        "report_to": [],
+        "disable_tqdm": True,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": cuda,
+        "remove_unused_columns": False,
+        "average_tokens_across_devices": False,
+    }
+
+
+def bf16_is_fast() -> bool:
+    """Whether this machine multiplies bf16 matrices in hardware."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported()
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def last_complete_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written to its end; what is half-written or damaged is removed."""
+    complete = []
+    for checkpoint in folder.glob("checkpoint-*"):
+        if (checkpoint / COMPLETE).is_file():
+            complete.append(checkpoint)
+        else:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+    return max(complete, key=lambda checkpoint: int(checkpoint.name.rsplit("-", 1)[1]), default=None)
+
+
+def train(trainer: Any, folder: Path) -> list[dict[str, float]]:
+    """Train to the end, from the last complete checkpoint where there is one; returns the log history."""
+    checkpoint = last_complete_checkpoint(folder)
+    if checkpoint is not None:
+        console.say(f"  continuing from step {checkpoint.name.rsplit('-', 1)[1]}")
+    trainer.remove_callback(PrinterCallback)
+    level = transformers_logging.get_verbosity()
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
+    finally:
+        transformers_logging.set_verbosity(level)
+        if shown:
+            transformers_logging.enable_progress_bar()
+    return list(trainer.state.log_history)
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]
+    """vtkit's progress display over a library trainer, and the mark on complete checkpoints."""
+
+    def __init__(self, bar: console.Bar) -> None:
+        self.bar = bar
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.bar.advance(state.global_step)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.bar.advance()
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
+    ) -> None:
+        if logs and "loss" in logs:
+            self.bar.advance(0, f"loss {float(logs['loss']):.3f}")
+            console.note(f"step {state.global_step}  {logs}")
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+
+
+def curve(history: list[dict[str, float]], *names: str) -> dict[str, list[float]]:
+    """Training curves out of a trainer's log history: ``steps`` and one list for each name."""
+    points = [entry for entry in history if "loss" in entry]
+    return {
+        "steps": [entry["step"] for entry in points],
+        **{name: [entry.get(name, 0.0) for entry in points] for name in names},
+    }

@@ -1,0 +1,419 @@
+"""Tokenizers that are there already: read from a hub id, a folder or a file, and made ready to be an encoder's.
+
+Whatever the form on disk (``tokenizer.json``, ``vocab.txt``, ``vocab.json`` with ``merges.txt``, a SentencePiece
+``.model``), the result is one plain fast tokenizer that knows its special roles, adds ``cls ... sep`` around a
+text, and saves as a ``tokenizer.json`` folder which ``AutoTokenizer`` loads identically. The classes by which
+transformers rebuilds tokenizers (``BertTokenizer`` and the like) are passed over on purpose: they replace the
+normalizer found in the file, and from a lone ``vocab.txt`` they build a tokenizer that knows five tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from vtkit import console
+from vtkit.errors import DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Role = Literal["pad", "unk", "cls", "sep", "mask"]
+
+ROLES: tuple[Role, ...] = ("pad", "unk", "cls", "sep", "mask")
+"""What a special token is for. A beginning-of-text token plays ``cls`` and an end-of-text token ``sep``."""
+
+NAMES_OF_ROLE: dict[Role, tuple[str, ...]] = {
+    "pad": ("pad_token",),
+    "unk": ("unk_token",),
+    "cls": ("cls_token", "bos_token"),
+    "sep": ("sep_token", "eos_token"),
+    "mask": ("mask_token",),
+}
+"""Keys of ``tokenizer_config.json`` that name the token of a role, the first preferred."""
+
+SPELLINGS: dict[Role, tuple[str, ...]] = {
+    "pad": ("[PAD]", "<pad>", "<|pad|>", "<|padding|>"),
+    "unk": ("[UNK]", "<unk>", "<|unk|>"),
+    "cls": ("[CLS]", "<s>", "<|startoftext|>", "<|endoftext|>"),
+    "sep": ("[SEP]", "</s>", "<|endoftext|>"),
+    "mask": ("[MASK]", "<mask>", "<|mask|>"),
+}
+"""How the token of a role is usually spelled, for tokenizers whose configuration does not say."""
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "*.model",
+)
+"""Files of a hub repository a tokenizer can be built from; nothing else of it is fetched."""
+
+PROBE_TEXTS = ("the year 2024 in a test", "2024년 한국어 시험", "日本語と中文", "тест اختبار परीक्षण ทดสอบ")
+"""A tokenizer that reads all of these as unknown has lost its vocabulary."""
+
+UNREACHABLE_SHARE = 0.01
+"""Accents are not stripped where more than this share of the tokens could never be matched afterwards."""
+
+
+def load_tokenizer(name: str, *, require_roles: bool = True) -> PreTrainedTokenizerFast:
+    """The tokenizer called ``name``, ready to be an encoder's.
+
+    Args:
+        name: a folder, a file (``tokenizer.json``, ``vocab.txt`` or a SentencePiece ``.model``), or a hub id,
+            which is looked for in the local cache and fetched only where downloads are allowed.
+        require_roles: whether pad, mask, cls and sep tokens must be there. Without them a tokenizer can be
+            looked at and aligned, but no masked-language model can be trained with it.
+
+    Returns:
+        A fast tokenizer without truncation or padding, with ``input_ids`` and ``attention_mask`` as its
+        outputs (the inputs that every encoder family takes).
+
+    Raises:
+        DataError: nothing usable under that name, a damaged file, or no token for a role that is needed.
+    """
+    path = Path(name)
+    if path.is_dir():
+        folder, where = path, f"the folder {name}"
+    elif path.is_file():
+        return _from_file(path, {}, require_roles)
+    elif path.is_absolute() or name.startswith((".", "~")):
+        raise DataError(f"No tokenizer at {name}: there is neither a folder nor a file of that name.")
+    else:
+        folder, where = _from_hub(name), f"the hub repository {name}"
+    settings = _settings(folder)
+    for candidate in ("tokenizer.json", "vocab.txt", "vocab.json"):
+        if (folder / candidate).is_file():
+            return _from_file(folder / candidate, settings, require_roles)
+    sentencepiece = sorted(folder.glob("*.model"))
+    if len(sentencepiece) == 1:
+        return _from_file(sentencepiece[0], settings, require_roles)
+    found = f"several SentencePiece models ({', '.join(p.name for p in sentencepiece)})" if sentencepiece else "none"
+    raise DataError(
+        f"No tokenizer in {where}: it should hold a tokenizer.json, a vocab.txt, a vocab.json with merges.txt, or "
+        f"one SentencePiece .model file, but there is {found}. Name the file itself if it is called otherwise."
+    )
+
+
+def special_roles(tokenizer: PreTrainedTokenizerFast) -> dict[Role, int]:
+    """The id of the token that plays each role; roles that no token plays are absent."""
+    roles: dict[Role, int] = {}
+    for role in ROLES:
+        for name in NAMES_OF_ROLE[role]:
+            token = getattr(tokenizer, name, None)
+            if token is not None:
+                roles[role] = int(tokenizer.convert_tokens_to_ids(token))
+                break
+    return roles
+
+
+def roles_by_id(tokenizer: PreTrainedTokenizerFast) -> dict[int, Role]:
+    """Every id that plays a role, also where two ids share one: ``[CLS]`` and ``<s>`` both begin a text."""
+    roles: dict[int, Role] = {}
+    for role in ROLES:
+        for name in NAMES_OF_ROLE[role]:
+            token = getattr(tokenizer, name, None)
+            if token is not None:
+                roles.setdefault(int(tokenizer.convert_tokens_to_ids(token)), role)
+    return roles
+
+
+def with_casing(tokenizer: PreTrainedTokenizerFast, casing: Literal["keep", "lowercase"]) -> PreTrainedTokenizerFast:
+    """``tokenizer`` itself for ``keep``; for ``lowercase`` a copy that folds text to lower case before all else.
+
+    Only case changes: accents stay, and nothing is decomposed, so Hangul syllables stay syllables. The step is
+    part of the saved ``tokenizer.json`` and therefore holds wherever the tokenizer is loaded.
+    """
+    if casing == "keep":
+        return tokenizer
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    steps = [normalizers.Lowercase()]
+    if backend.normalizer is not None:
+        steps.append(backend.normalizer)
+    backend.normalizer = normalizers.Sequence(steps)
+    return _wrapped(backend, {name: str(token) for name, token in _named_tokens(tokenizer).items()})
+
+
+def wrap(backend: Tokenizer, roles: Mapping[Role, str], where: str, *, require_roles: bool = True) -> Any:
+    """A fast tokenizer around ``backend`` whose special tokens are ``roles``, with ``cls ... sep`` around texts.
+
+    Raises:
+        DataError: a role that is needed has no token (``where`` says whose).
+    """
+    missing = [role for role in ("pad", "mask", "cls", "sep") if role not in roles]
+    if missing and require_roles:
+        raise DataError(
+            f"The tokenizer {where} has no {' and no '.join(missing)} token, and an encoder cannot be trained without. "
+            "Put a tokenizer_config.json beside it that names "
+            + ", ".join(f'"{NAMES_OF_ROLE[role][0]}": "{SPELLINGS[role][0]}"' for role in missing)  # type: ignore[index]
+            + " (tokens that do not exist yet are added at the end of the vocabulary), or choose another tokenizer."
+        )
+    backend.no_truncation()
+    backend.no_padding()
+    named = {NAMES_OF_ROLE[role][0]: token for role, token in roles.items()}
+    tokenizer = _wrapped(backend, named)
+    if "cls" in roles and "sep" in roles:
+        first, last = (tokenizer.convert_tokens_to_ids(roles[role]) for role in ("cls", "sep"))
+        ids = tokenizer.backend_tokenizer.encode("a").ids
+        if len(ids) < 3 or ids[0] != first or ids[-1] != last:
+            cls, sep = roles["cls"], roles["sep"]
+            tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+                single=f"{_quoted(cls)} $A {_quoted(sep)}",
+                pair=f"{_quoted(cls)} $A {_quoted(sep)} $B:1 {_quoted(sep)}:1",
+                special_tokens=[(cls, first), (sep, last)],
+            )
+    return tokenizer
+
+
+def _quoted(token: str) -> str:
+    """A token as the template language takes it: as it is, since it is looked up whole and may not hold spaces."""
+    if any(character.isspace() for character in token):
+        raise DataError(f"The special token {token!r} holds white space, which the tokenizers library cannot add.")
+    return token
+
+
+def _wrapped(backend: Tokenizer, named: Mapping[str, str]) -> PreTrainedTokenizerFast:
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", "attention_mask"],
+        **named,
+    )
+
+
+def _named_tokens(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
+    names = [name for role in ROLES for name in NAMES_OF_ROLE[role]]
+    return {name: str(getattr(tokenizer, name)) for name in names if getattr(tokenizer, name, None) is not None}
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+    from vtkit.data.hub import fetch
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise DataError(f"No tokenizer {name}: it is neither a folder, a file nor a hub id.") from error
+    return fetch(name, TOKENIZER_FILES, "model")
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """``tokenizer_config.json`` with what ``special_tokens_map.json`` adds; empty where neither is there."""
+    settings: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        path = folder / name
+        if path.is_file():
+            settings.update({key: value for key, value in _read_json(path).items() if value is not None})
+    return settings
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not valid JSON ({error}). Fetch it again.") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} should hold a JSON object, not a {type(content).__name__}.")
+    return content
+
+
+def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> PreTrainedTokenizerFast:
+    if path.suffix == ".model":
+        backend, size = _from_sentencepiece(path)
+    elif path.name == "vocab.json":
+        backend, size = _from_byte_level_files(path)
+    elif path.suffix == ".json":
+        backend, size = _from_tokenizer_json(path, settings)
+    elif path.suffix == ".txt":
+        backend, size = _from_vocab_txt(path, settings)
+    else:
+        raise DataError(f"{path} is no tokenizer file: name a tokenizer.json, a vocab.txt or a SentencePiece .model.")
+    roles = _roles(backend, settings)
+    for role, token in roles.items():
+        if backend.token_to_id(token) is None:
+            console.warn(f"{path}: the {role} token {token} is not in the vocabulary and is added at its end.")
+            size += 1
+    tokenizer = wrap(backend, roles, str(path), require_roles=require_roles)
+    _check(tokenizer, size, path)
+    return tokenizer
+
+
+def _roles(backend: Tokenizer, settings: Mapping[str, Any]) -> dict[Role, str]:
+    """The token of each role: as the settings name it, else as it is usually spelled."""
+    roles: dict[Role, str] = {}
+    for role in ROLES:
+        named = [_content(settings[name]) for name in NAMES_OF_ROLE[role] if name in settings]
+        there = [token for token in (*named, *SPELLINGS[role]) if backend.token_to_id(token) is not None]
+        if role == "cls" and there and "cls_token" not in settings and backend.token_to_id("[CLS]") is not None:
+            there.insert(0, "[CLS]")
+        if there or named:
+            roles[role] = (there or named)[0]
+    return roles
+
+
+def _content(token: Any) -> str:
+    return str(token["content"]) if isinstance(token, dict) else str(token)
+
+
+def _from_tokenizer_json(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, int]:
+    content = _read_json(path)
+    try:
+        backend = Tokenizer.from_str(json.dumps(content))
+    except Exception as error:  # the library raises bare Exception for whatever it cannot read
+        raise DataError(f"{path} is not a tokenizer.json that the tokenizers library can read: {error}") from error
+    vocabulary = content.get("model", {}).get("vocab", {})
+    tokens = {entry[0] for entry in vocabulary} if isinstance(vocabulary, list) else set(vocabulary)
+    normalizer = content.get("normalizer") or {}
+    if normalizer.get("type") == "BertNormalizer":
+        # As in transformers, the configuration has the last word about casing.
+        backend.normalizer = normalizers.BertNormalizer(
+            clean_text=normalizer["clean_text"],
+            handle_chinese_chars=settings.get("tokenize_chinese_chars", normalizer["handle_chinese_chars"]),
+            strip_accents=settings.get("strip_accents", normalizer["strip_accents"]),
+            lowercase=settings.get("do_lower_case", normalizer["lowercase"]),
+        )
+    return backend, len(tokens | {added["content"] for added in content.get("added_tokens", [])})
+
+
+def _from_vocab_txt(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, int]:
+    """A BERT WordPiece tokenizer from its list of tokens, one a line."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: byte {error.start} cannot be read.") from error
+    tokens = [line.removesuffix("\r") for line in lines]
+    if tokens and not tokens[-1]:
+        tokens.pop()
+    vocabulary: dict[str, int] = {}
+    for number, token in enumerate(tokens):
+        if token in vocabulary:
+            what = f"the token {token!r}" if token else "an empty line"
+            raise DataError(f"{path}: {what} is on line {vocabulary[token] + 1} and again on line {number + 1}.")
+        vocabulary[token] = number
+    if len(vocabulary) < 2 or not any(spelling in vocabulary for spelling in SPELLINGS["unk"]):
+        raise DataError(f"{path} is no BERT vocabulary: it should list one token a line, [UNK] among them.")
+    lowercase = settings.get("do_lower_case")
+    if lowercase is None:
+        lowercase = not any(_is_cased(token) for token in tokens)
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token=next(t for t in SPELLINGS["unk"] if t in vocabulary)))
+    backend.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        strip_accents=_strips_accents(tokens, settings.get("strip_accents"), bool(lowercase), path),
+        lowercase=bool(lowercase),
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    return backend, len(tokens)
+
+
+def _is_cased(token: str) -> bool:
+    """Whether a token can only be matched by text in upper case; bracketed special tokens do not count."""
+    return token.lower() != token and not (token.startswith(("[", "<")) and token.endswith(("]", ">")))
+
+
+def _strips_accents(tokens: Iterable[str], asked: bool | None, lowercase: bool, path: Path) -> bool:
+    """Whether accents may be stripped: as asked, else with lower-casing as in BERT, and never to the loss of tokens.
+
+    Stripping decomposes the text first, which takes Hangul syllables apart into letters that a vocabulary of
+    syllables does not hold, and Japanese and Indic characters into something else.
+    """
+    if not (lowercase if asked is None else asked):
+        return False
+    tokens = list(tokens)
+    lost = sum(_without_accents(token) != token for token in tokens)
+    if lost <= UNREACHABLE_SHARE * len(tokens):
+        return True
+    console.warn(f"{path}: accents are kept, since {lost} of the {len(tokens)} tokens could not be matched without.")
+    return False
+
+
+def _without_accents(text: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
+
+
+def _from_byte_level_files(path: Path) -> tuple[Tokenizer, int]:
+    merges = path.with_name("merges.txt")
+    if not merges.is_file():
+        raise DataError(f"{path} needs a merges.txt beside it.")
+    try:
+        backend = Tokenizer(models.BPE.from_file(str(path), str(merges)))
+    except Exception as error:  # the library raises bare Exception for whatever it cannot read
+        raise DataError(f"{path} and {merges.name} cannot be read as a byte-level BPE vocabulary: {error}") from error
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    return backend, len(_read_json(path))
+
+
+def _from_sentencepiece(path: Path) -> tuple[Tokenizer, int]:
+    """A SentencePiece model (unigram or BPE), with its own text normalisation."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto()
+    try:
+        proto.ParseFromString(path.read_bytes())
+    except Exception as error:  # protobuf's DecodeError, whose home differs between its versions
+        raise DataError(f"{path} is not a SentencePiece model: {error}") from error
+    pieces = [(piece.piece, float(piece.score)) for piece in proto.pieces]
+    if not pieces:
+        raise DataError(f"{path} is a SentencePiece model without pieces.")
+    kinds = {"unknown": 2, "control": 3, "byte": 6}
+    ids = {piece: number for number, (piece, _) in enumerate(pieces)}
+    unknown = next((n for n, piece in enumerate(proto.pieces) if piece.type == kinds["unknown"]), None)
+    byte_fallback = bool(proto.trainer_spec.byte_fallback)
+    if proto.trainer_spec.model_type == 1:
+        backend = Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=byte_fallback))
+    elif proto.trainer_spec.model_type == 2:
+        merges = _merges(ids, dict(pieces))
+        unknown_token = pieces[unknown][0] if unknown is not None else None
+        backend = Tokenizer(
+            models.BPE(ids, merges, unk_token=unknown_token, fuse_unk=True, byte_fallback=byte_fallback)
+        )
+    else:
+        raise DataError(f"{path} is a SentencePiece model of words or characters; unigram and BPE models can be read.")
+    steps: list[Any] = []
+    if proto.normalizer_spec.precompiled_charsmap:
+        steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
+    if proto.normalizer_spec.remove_extra_whitespaces:
+        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    if steps:
+        backend.normalizer = normalizers.Sequence(steps)
+    scheme = "first" if proto.normalizer_spec.add_dummy_prefix else "never"
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme, split=True)
+    backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=scheme)
+    specials = [piece.piece for piece in proto.pieces if piece.type in (kinds["unknown"], kinds["control"])]
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in specials])
+    return backend, len(pieces)
+
+
+def _merges(ids: Mapping[str, int], scores: Mapping[str, float]) -> list[tuple[str, str]]:
+    """The merges a SentencePiece BPE model stands for: every way a piece splits in two pieces, best score first."""
+    merges = []
+    for piece in ids:
+        for cut in range(1, len(piece)):
+            left, right = piece[:cut], piece[cut:]
+            if left in ids and right in ids:
+                merges.append((-scores[piece], ids[left], ids[right], left, right))
+    return [(left, right) for *_, left, right in sorted(merges)]
+
+
+def _check(tokenizer: PreTrainedTokenizerFast, size: int, path: Path) -> None:
+    """Refuse a tokenizer that lost part of its vocabulary, or all of its meaning, on the way from the file."""
+    if len(tokenizer) != size:
+        raise DataError(f"{path} lists {size} tokens, but the tokenizer built from it has {len(tokenizer)}.")
+    unknown = special_roles(tokenizer).get("unk")
+    backend = tokenizer.backend_tokenizer
+    read = [backend.encode(text, add_special_tokens=False).ids for text in PROBE_TEXTS]
+    if all(token == unknown for ids in read for token in ids):
+        raise DataError(f"{path}: every word of every probe text is unknown to this tokenizer. Is the file complete?")
