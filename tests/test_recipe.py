@@ -68,15 +68,16 @@ def multiline(value: Any, quote: str) -> str:
     """A value in the forms that may reach over several lines; up to two quotes may stand before the closing three."""
     if isinstance(value, list):
         ends = [", # entry ]\n\n", " # ] entry\n,\n"]
-        return (
-            "[  # list\n" + "".join(f"  {multiline(entry, quote)}{ends[i % 2]}" for i, entry in enumerate(value)) + "]"
-        )
-    if isinstance(value, str) and quote == "'" and "'''" not in value:
+        entries = [f"  {multiline(entry, quote)}{ends[number % 2]}" for number, entry in enumerate(value)]
+        return f"[  # list\n{''.join(entries)}]"
+    if not isinstance(value, str):
+        return toml_value(value)
+    if quote == "'" and "'''" not in value:
         return f"'''\n{value}'''"
-    if isinstance(value, str):
-        escaped = toml_value(value)[1:-1].replace("\\n", "\n")
-        return f'"""{escaped if '"""' in value else escaped.replace(chr(92) + chr(34), chr(34))}"""'
-    return toml_value(value)
+    escaped = toml_value(value)[1:-1].replace(r"\n", "\n")
+    if '"""' not in value:
+        escaped = escaped.replace(r"\"", '"')
+    return f'"""{escaped}"""'
 
 
 @st.composite
@@ -96,8 +97,8 @@ def documents(draw: st.DrawFn) -> str:
             inner = ", ".join(entry(2) for _ in range(draw(st.integers(0, 3))))
             return f"{key()}{space}={space}{{{inner}}}"
         name = f"{key()}{space}.{space}{key()}" if form == "dotted" else key()
-        value = draw(values)
-        return f"{name}{space}={space}{multiline(value, draw(st.sampled_from(QUOTES))) if form == 'multiline' else toml_value(value)}"
+        value, quote = draw(values), draw(st.sampled_from(QUOTES))
+        return f"{name}{space}={space}{multiline(value, quote) if form == 'multiline' else toml_value(value)}"
 
     for _ in range(draw(st.integers(0, 3))):
         for _ in range(draw(st.integers(0, 3))):
@@ -144,6 +145,12 @@ def test_lines_of_a_file_checkable_by_eye() -> None:
         ("b", "e f", "h"): 8,
         ("b", "e f", "h", "i"): 8,
     }
+
+
+def test_quotes_before_the_closing_ones_belong_to_the_text() -> None:
+    text = 'a = """x"""""\nb = \'\'\'x\'\'\'\'\'\nc = """"""\nd = 1'
+    assert tomllib.loads(text) == {"a": 'x""', "b": "x''", "c": "", "d": 1}
+    assert key_lines(text) == {("a",): 1, ("b",): 2, ("c",): 3, ("d",): 4}
 
 
 @given(values)

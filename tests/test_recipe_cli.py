@@ -109,15 +109,11 @@ def test_what_cannot_be_had_is_reported_with_bad_measures(vtkit: Run, recipe: Pa
     (recipe.parent / "vocab.txt").unlink()
     result = vtkit("recipe", "check", "small.toml", "--set", 'evaluate.measures=["nDCGG@10"]')
     assert result.returncode == 2
-    assert (
-        result.stderr.splitlines()[:3]
-        == [
-            "error: small.toml names what cannot be had here:",
-            f"  line 8   vocabulary.tokenizer: {recipe.parent}/vocab.txt does not exist.",
-            "               --set vocabulary.tokenizer=FOLDER",
-        ]
-        or "  line 8  vocabulary.tokenizer" in result.stderr
-    )
+    assert [line.strip() for line in result.stderr.splitlines()[:3]] == [
+        "error: small.toml names what cannot be had here:",
+        f"line 8  vocabulary.tokenizer: {recipe.parent}/vocab.txt does not exist.",
+        "--set vocabulary.tokenizer=FOLDER",
+    ]
     assert "'nDCGG@10': no such measure" in result.stderr
     assert "Traceback" not in result.stderr
 

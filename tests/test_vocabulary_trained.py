@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -24,9 +25,12 @@ ALGORITHMS = ["wordpiece", "bpe", "unigram"]
 FAMILIES = {"wordpiece": "wordpiece", "bpe": "byte-level", "unigram": "sentencepiece"}
 
 
-def section(algorithm: str = "wordpiece", size: int = 400, **settings: object) -> TrainedVocabulary:
+SIZES = {"wordpiece": 400, "bpe": 400, "unigram": 200}
+
+
+def section(algorithm: str = "wordpiece", size: int | None = None, **settings: object) -> TrainedVocabulary:
     return TrainedVocabulary.model_validate(
-        {"kind": "trained", "corpus": ("text",), "algorithm": algorithm, "size": size, **settings}
+        {"kind": "trained", "corpus": ("text",), "algorithm": algorithm, "size": size or SIZES[algorithm], **settings}
     )
 
 
@@ -47,7 +51,7 @@ def real_texts(shared: Path, name: str, count: int) -> Iterator[str]:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_vocabulary_has_the_wanted_size_and_roles(algorithm: str, tmp_path: Path) -> None:
     tokenizer = train_vocabulary(iter(made_up_texts()), section(algorithm))
-    assert len(tokenizer) == 400
+    assert len(tokenizer) == SIZES[algorithm]
     assert tokens(tokenizer)[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     assert special_roles(tokenizer) == {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
     assert token_family(tokenizer) == FAMILIES[algorithm]
@@ -103,23 +107,24 @@ def test_the_first_word_is_the_same_token_as_later_ones(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_scripts_are_kept_apart_on_request(algorithm: str) -> None:
-    japanese = ["私は東京タワーのレストランで食べた", "東京のラーメンを食べたい2024年", "ABCテレビは大阪で見られる"] * 50
-    tokenizer = train_vocabulary(japanese, section(algorithm, 330 if algorithm == "bpe" else 120, split="scripts"))
-    text = "東京タワーの2024年ABC"
-    pieces = [piece for piece, _ in tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)]
-    assert len(pieces) == len(["東京", "タワー", "の", "2024", "年", "ABC"])
-    if algorithm == "wordpiece":
-        assert pieces == ["東京", "タワー", "の", "2024", "年", "ABC"]
-        assert tokenizer.tokenize("東京の") == ["東京", "の"]
-    words = section(algorithm, 330 if algorithm == "bpe" else 120)
-    whole = train_vocabulary(japanese, words).backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)
-    assert len(whole) == 1
+def test_scripts_are_kept_apart_on_request(shared: Path, algorithm: str) -> None:
+    japanese = list(real_texts(shared, "jglue-sentences-ja.txt.gz", 4000))
+    text, parts = "食パンの2024年ABCテレビ", ["食", "パン", "の", "2024", "年", "ABC", "テレビ"]
+    apart = train_vocabulary(japanese, section(algorithm, 2500, split="scripts"))
+    pieces = [piece for piece, _ in apart.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+    assert len(pieces) == len(parts)
+    if algorithm != "bpe":  # whose pieces are spelled in bytes
+        assert pieces == parts
+    surfaces = [surface for surface, _ in surface_and_start(apart)]
+    assert "テーブル" in surfaces
+    assert not any("テ" in surface and "の" in surface for surface in surfaces)
+    together = train_vocabulary(japanese, section(algorithm, 2500))
+    assert len(together.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)) == 1
 
 
 def test_marks_stay_with_their_letters() -> None:
     hindi = ["विद्यालय में पढ़ाई", "किताब और पानी"] * 60
-    tokenizer = train_vocabulary(hindi, section("bpe", 330))
+    tokenizer = train_vocabulary(hindi, section("bpe", 290))
     assert [len(tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(word)) for word in hindi[1].split()] == [1] * 3
 
 
@@ -128,8 +133,9 @@ def test_lower_casing_is_inside_the_tokenizer_and_keeps_accents(algorithm: str) 
     tokenizer = train_vocabulary(made_up_texts(), section(algorithm), CasingSection(input="lowercase"))
     assert tokenizer("ÜN Kato 학교")["input_ids"] == tokenizer("ün kato 학교")["input_ids"]
     assert tokenizer("ün")["input_ids"] != tokenizer("un")["input_ids"]
-    assert tokenizer("학교")["input_ids"] == tokenizer("학교")["input_ids"]  # composed and decomposed
-    assert not any(surface != surface.lower() for surface, _ in surface_and_start(tokenizer))
+    assert tokenizer(unicodedata.normalize("NFD", "학교"))["input_ids"] == tokenizer("학교")["input_ids"]
+    learned = [surface for surface, _ in surface_and_start(tokenizer) if len(surface) > 1]  # bytes keep their capitals
+    assert learned == [surface.lower() for surface in learned]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_right
+from contextlib import suppress
 from typing import Any
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -30,10 +31,8 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
     in the last two, stands where it is first mentioned. Tables inside lists are not entered.
     """
     walker = _Walker(text)
-    try:
+    with suppress(_Lost, RecursionError):  # the lines found before are of use all the same
         walker.walk()
-    except (_Lost, RecursionError):
-        pass  # the lines found so far are of use; a wrong guess about the rest would not be
     return walker.lines
 
 

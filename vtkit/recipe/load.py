@@ -10,7 +10,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -24,6 +24,7 @@ from vtkit.recipe.lines import key_lines, one_value
 from vtkit.recipe.problems import Fault, Place, Problem, faults_in, plain, refusal, shown_value, unknown_setting
 from vtkit.recipe.sections import Named, Recipe, SourceSection, find_mark, is_local, named_things
 from vtkit.recipe.tables import choices, field_called, tables_in, tags_of, takes_text
+from vtkit.recipe.write import resolved_toml as resolved_toml  # the way back, for those who load
 
 PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".json")
 """A name with one of these endings is a path, whether it exists or not."""
@@ -219,7 +220,7 @@ class _Reader:
             self.problems.append(Problem(place(line), "", what))
             return _Table({})
         lines = key_lines(text)
-        own = _tree(data, (), lambda key: place(_line_of(key, lines)))
+        own = _tree(data, (), lambda key: place(lines.get(key, 1)))
         merged = _Table({})
         for base, stands in self._bases(own.entries.pop("extends", None)):
             base_shown = os.path.normpath(os.path.join(os.path.dirname(shown or self.shown), os.path.expanduser(base)))
@@ -355,17 +356,13 @@ def _syntax_problem(message: str, text: str) -> tuple[int, str]:
     return number, f"not valid TOML: {what}{f': {plain(source[:80])}' if source else '.'}"
 
 
-def _tree(data: dict[str, Any], above: tuple[str, ...], place: Any) -> _Table:
-    """Read TOML as a tree; ``place`` gives the place of a key path."""
+def _tree(data: dict[str, Any], above: tuple[str, ...], place: Callable[[tuple[str, ...]], Place]) -> _Table:
+    """TOML, as it was read, as a tree; ``place`` tells where a key path was written."""
     entries: dict[str, _Node] = {}
     for name, value in data.items():
         key = (*above, name)
         entries[name] = _tree(value, key, place) if isinstance(value, dict) else _Value(value, place(key))
     return _Table(entries, place(above))
-
-
-def _line_of(key: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> int:
-    return lines.get(key, 1)
 
 
 def _merged(

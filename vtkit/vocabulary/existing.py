@@ -389,7 +389,7 @@ def _from_sentencepiece(path: Path) -> tuple[Tokenizer, int]:
         steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
     if steps:
         backend.normalizer = normalizers.Sequence(steps)
-    scheme = "first" if proto.normalizer_spec.add_dummy_prefix else "never"
+    scheme = "always" if proto.normalizer_spec.add_dummy_prefix else "never"
     backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme, split=True)
     backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=scheme)
     specials = [piece.piece for piece in proto.pieces if piece.type in (kinds["unknown"], kinds["control"])]
