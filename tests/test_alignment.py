@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from vtkit.errors import DataError
 from vtkit.vocabulary.alignment import (
     FILLER,
@@ -83,7 +83,7 @@ def test_bytes_that_are_no_character_match_the_same_bytes_only() -> None:
     assert matches(byte_level("¢"), wordpiece("¢")).keys() == {*ROLES.values()}
     assert matches(byte_level("Â¢"), wordpiece("¢"))["¢"] == ("Â¢", "symbol")
     assert matches(byte_level("¢"), byte_level("¢"))["¢"] == ("¢", "exact")
-    assert ("", False) == surface_and_start(byte_level("¢"))[-1]
+    assert surface_and_start(byte_level("¢"))[-1] == ("", False)
 
 
 def test_word_starts_and_continuations_are_told_apart() -> None:
@@ -129,7 +129,9 @@ def test_fillers_never_match_except_in_raw_mode() -> None:
 
 
 def test_fuzzy_ignores_case_and_mark_where_nothing_better_is_there() -> None:
-    found = matches(byte_level("ĠSchool", "Ġschool", "bell", "StraÃŁe"), wordpiece("School", "BELL", "STRASSE"), "fuzzy")
+    found = matches(
+        byte_level("ĠSchool", "Ġschool", "bell", "StraÃŁe"), wordpiece("School", "BELL", "STRASSE"), "fuzzy"
+    )
     assert found["School"] == ("ĠSchool", "exact")
     assert found["BELL"] == ("bell", "fuzzy")
     assert found["STRASSE"] == ("StraÃŁe", "fuzzy")

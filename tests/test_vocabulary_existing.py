@@ -1,4 +1,4 @@
-"""Reading tokenizers: every form on disk gives the whole vocabulary, its roles, and a folder AutoTokenizer agrees with."""
+"""Reading tokenizers: every form on disk gives the whole vocabulary, its roles, and what AutoTokenizer agrees with."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, BertConfig
 
+from tokenizers import Tokenizer, models, pre_tokenizers
 from vtkit.errors import DataError
 from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing
 
@@ -60,7 +60,16 @@ def test_a_real_vocabulary_is_read_whole_and_loads_identically_without_vtkit(
 
 def test_kobigbird_is_cased_and_keeps_hangul_whole(shared: Path) -> None:
     tokenizer = load_tokenizer(str(shared / "vocab" / "kobigbird"))
-    assert tokenizer.tokenize("나는 학교에서 Apple 전쟁을") == ["나", "##는", "학교", "##에서", "App", "##le", "전쟁", "##을"]
+    assert tokenizer.tokenize("나는 학교에서 Apple 전쟁을") == [
+        "나",
+        "##는",
+        "학교",
+        "##에서",
+        "App",
+        "##le",
+        "전쟁",
+        "##을",
+    ]
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased/vocab.txt", "bert-base-uncased/tokenizer.json"])

@@ -110,7 +110,8 @@ def test_the_first_word_is_the_same_token_as_later_ones(algorithm: str) -> None:
 def test_scripts_are_kept_apart_on_request(shared: Path, algorithm: str) -> None:
     japanese = list(real_texts(shared, "jglue-sentences-ja.txt.gz", 4000))
     text, parts = "食パンの2024年ABCテレビ", ["食", "パン", "の", "2024", "年", "ABC", "テレビ"]
-    apart = train_vocabulary(japanese, section(algorithm, 2500, split="scripts"))
+    size = 2200 if algorithm == "unigram" else 2500
+    apart = train_vocabulary(japanese, section(algorithm, size, split="scripts"))
     pieces = [piece for piece, _ in apart.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)]
     assert len(pieces) == len(parts)
     if algorithm != "bpe":  # whose pieces are spelled in bytes
@@ -118,14 +119,16 @@ def test_scripts_are_kept_apart_on_request(shared: Path, algorithm: str) -> None
     surfaces = [surface for surface, _ in surface_and_start(apart)]
     assert "テーブル" in surfaces
     assert not any("テ" in surface and "の" in surface for surface in surfaces)
-    together = train_vocabulary(japanese, section(algorithm, 2500))
+    together = train_vocabulary(japanese, section(algorithm, size))
     assert len(together.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)) == 1
 
 
 def test_marks_stay_with_their_letters() -> None:
     hindi = ["विद्यालय में पढ़ाई", "किताब और पानी"] * 60
     tokenizer = train_vocabulary(hindi, section("bpe", 290))
-    assert [len(tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(word)) for word in hindi[1].split()] == [1] * 3
+    assert [len(tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(word)) for word in hindi[1].split()] == [
+        1
+    ] * 3
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

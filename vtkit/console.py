@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 T = TypeVar("T")
-_terminal = Console(stderr=True, highlight=False, soft_wrap=True)
+_terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _log_file: TextIO | None = None
 _bars: Progress | None = None
 

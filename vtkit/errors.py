@@ -26,4 +26,6 @@ class MissingExtra(VtkitError):
     """An optional dependency that is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package}, which is not installed. Install it with: pip install 'vtkit[{extra}]'")
+        super().__init__(
+            f"{purpose} needs {package}, which is not installed. Install it with: pip install 'vtkit[{extra}]'"
+        )

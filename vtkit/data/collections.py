@@ -57,6 +57,15 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     return load_miracl(folder, languages[0], split)
 
 
+def default_split(name: str) -> str:
+    """The judgements a collection is judged on where the recipe does not say: MIRACL's "dev", "test" of all others."""
+    if is_collection(name):
+        return "dev" if name.startswith("miracl:") else "test"
+    from vtkit.data.miracl import languages_in
+
+    return "dev" if languages_in(name) else "test"
+
+
 def hub_repositories(name: str) -> list[tuple[str, RepositoryKind]]:
     """Id and kind of the hub's repositories that a named collection lies in; none for a folder.
 

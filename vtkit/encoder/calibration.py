@@ -8,7 +8,7 @@ of the logits on probe texts, checked on probe texts that took no part in findin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -50,8 +50,7 @@ class Calibration:
 
 def activation_rates(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> ActivationRates:
     """Shares of logits above zero, by both definitions."""
-    histograms = _LogitHistograms(encoder, texts, max_length)
-    return ActivationRates(histograms.share_above(0.0, "token"), histograms.share_above(0.0, "pooled"))
+    return _LogitHistograms(encoder, texts, max_length).rates()
 
 
 def calibrate(
@@ -74,11 +73,11 @@ def calibrate(
     """
     solving, checking = list(texts[0::2]), list(texts[1::2])
     histograms = _LogitHistograms(encoder, solving, max_length)
-    before = ActivationRates(histograms.share_above(0.0, "token"), histograms.share_above(0.0, "pooled"))
+    before = histograms.rates()
     shift = histograms.quantile(1.0 - target, definition)
     decoder = mlm_head(encoder[0].auto_model).decoder
     with torch.no_grad():
-        decoder.bias -= shift
+        decoder.bias.sub_(shift)
     after = activation_rates(encoder, solving, max_length)
     held_out = activation_rates(encoder, checking, max_length)
     reached = getattr(held_out, definition)
@@ -99,33 +98,33 @@ class _LogitHistograms:
         decoder = mlm_head(encoder[0].auto_model).decoder
         self._weight, self._bias = decoder.weight.detach(), decoder.bias.detach()
         lowest, highest = torch.inf, -torch.inf
-        for _, logits in self._blocks():
+        for logits in self._blocks():
             lowest, highest = min(lowest, float(logits.min())), max(highest, float(logits.max()))
         if not (torch.isfinite(torch.tensor([lowest, highest])).all()):
             raise CollapseError("calibration: the model's logits are not finite (NaN or infinite weights).")
         self._lowest, self._width = lowest, max(highest - lowest, 1e-6) / BINS
-        self._above = {"token": 0, "pooled": 0}
-        self._counts = {name: torch.zeros(BINS + 1, dtype=torch.int64) for name in self._above}
-        self._positive = dict.fromkeys(self._above, 0)
-        for _, logits in self._blocks():
+        self._counts = {name: torch.zeros(BINS + 1, dtype=torch.int64) for name in ("token", "pooled")}
+        self._positive = dict.fromkeys(self._counts, 0)
+        for logits in self._blocks():
             self._count("token", logits)
-            pooled = torch.stack([part.amax(dim=0) for part in logits.split(self._lengths)])
+            pooled = torch.stack([part.amax(dim=0) for part in torch.split(logits, self._lengths)])
             self._count("pooled", pooled)
 
-    def _blocks(self) -> list[tuple[int, torch.Tensor]] | object:
+    def _blocks(self) -> Iterator[torch.Tensor]:
+        """The logits of all tokens, (tokens, block) for one block of the vocabulary after the other."""
         size = max(64, LOGITS_A_BLOCK // max(len(self._hidden), 1))
         for start in range(0, self._weight.shape[0], size):
             block = slice(start, start + size)
-            yield start, self._hidden @ self._weight[block].t() + self._bias[block]
+            yield self._hidden @ self._weight[block].t() + self._bias[block]
 
     def _count(self, name: str, logits: torch.Tensor) -> None:
         bins = ((logits - self._lowest) / self._width).to(torch.int64).clamp_(0, BINS)
         self._counts[name] += torch.bincount(bins.flatten().cpu(), minlength=BINS + 1)
         self._positive[name] += int((logits > 0).sum())
 
-    def share_above(self, value: float, name: str) -> float:
-        assert value == 0.0
-        return self._positive[name] / int(self._counts[name].sum())
+    def rates(self) -> ActivationRates:
+        """Shares of the logits above zero, by both definitions."""
+        return ActivationRates(*(self._positive[name] / int(self._counts[name].sum()) for name in ("token", "pooled")))
 
     def quantile(self, share: float, name: str) -> float:
         """The logit that ``share`` of all logits lie below, to the width of a bin."""
@@ -134,9 +133,7 @@ class _LogitHistograms:
         return self._lowest + (position + 1) * self._width
 
 
-def _hidden_states(
-    encoder: SparseEncoder, texts: Sequence[str], max_length: int
-) -> tuple[torch.Tensor, list[int]]:
+def _hidden_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> tuple[torch.Tensor, list[int]]:
     """What the decoder projects at every token of ``texts``: (tokens, width), and the tokens of each text."""
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
     limit = min(max_length, encoder.max_seq_length or max_length)

@@ -1,4 +1,4 @@
-"""Sparse encoders on disk: loading any source, a new one from nothing, and saving what plain sentence-transformers loads."""
+"""Sparse encoders on disk: loading a source, making a new one, saving what plain sentence-transformers loads."""
 
 from __future__ import annotations
 

@@ -39,9 +39,7 @@ class _MaxOverPositions(torch.autograd.Function):
         some_padding = bool(padding.any())
         highest = torch.empty(batch, vocabulary, dtype=hidden.dtype, device=hidden.device)
         wants_gradient = any(ctx.needs_input_grad)
-        reached_at = (
-            torch.empty(batch, vocabulary, dtype=torch.int32, device=hidden.device) if wants_gradient else None
-        )
+        reached_at = torch.empty(batch, vocabulary, dtype=torch.int32, device=hidden.device) if wants_gradient else None
         block = max(64, BLOCK_BYTES // (max(batch * length, 1) * hidden.element_size()))
         for start in range(0, vocabulary, block):
             stop = min(start + block, vocabulary)
@@ -109,7 +107,7 @@ def term_weights(
         computation up to the order of summation.
     """
     if pooling == "max":
-        pooled = _MaxOverPositions.apply(hidden, mask, weight, bias)
+        pooled: Tensor = _MaxOverPositions.apply(hidden, mask, weight, bias)  # type: ignore[no-untyped-call]
         return _saturate(pooled, activation)
     block = max(64, BLOCK_BYTES // (hidden.shape[0] * hidden.shape[1] * hidden.element_size()))
     sums = [
@@ -179,7 +177,7 @@ def streaming(encoder: SparseEncoder) -> Iterator[SparseEncoder]:
 @contextmanager
 def without_decoder(decoder: nn.Linear) -> Iterator[None]:
     """While the block runs ``decoder`` hands its input on, so that a model's "logits" are its hidden states."""
-    decoder.forward = _identity  # type: ignore[method-assign]
+    decoder.forward = _identity  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

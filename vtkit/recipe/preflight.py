@@ -132,7 +132,9 @@ def _missing(thing: Named, recipe: Recipe, hub_reason: _HubReason) -> Iterator[_
 def _split_of(thing: Named, recipe: Recipe) -> str | None:
     """The judgements that the recipe uses of a collection."""
     section = recipe.finetune if thing.setting == "finetune.data" else recipe.evaluate
-    return section.split if section is not None and thing.what == "retrieval" else None
+    if section is None or thing.what != "retrieval":
+        return None
+    return section.split or collections.default_split(thing.value)
 
 
 def _split_missing(thing: Named, split: str, there: Sequence[str] | None) -> Iterator[_Missing]:

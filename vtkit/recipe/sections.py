@@ -209,8 +209,8 @@ class TransferSection(Section):
 class AdaptSection(Section):
     """[adapt]: masked-language-model training in the new vocabulary."""
 
-    corpus: Annotated[tuple[CorpusName, ...], Field(min_length=1)]
-    """Text of the language or domain searched in."""
+    corpus: tuple[CorpusName, ...] = ()
+    """Text of the language or domain searched in. Default: the fine-tuning documents, else the evaluation documents."""
 
     train: Literal["embeddings", "all"] = "embeddings"
     """``embeddings``: the transformer is frozen and only embeddings, decoder and its bias learn (the
@@ -254,7 +254,7 @@ class CalibrateSection(Section):
     """What is counted: (position, token) logits, or vocabulary dimensions after max-pooling."""
 
     corpus: tuple[CorpusName, ...] = ()
-    """Probe texts. Default: the adaptation corpus, else the fine-tuning documents."""
+    """Probe texts. Default: the adaptation corpus, else the fine-tuning or the evaluation documents."""
 
     texts: Annotated[int, Field(ge=8)] = 512
     """Probe texts drawn; half of them solve for the shift, the other half check it."""
@@ -337,8 +337,8 @@ class EvaluateSection(Section):
     sets: Annotated[tuple[RetrievalName, ...], Field(min_length=1)]
     """BEIR folders, MIRACL folders, or names such as "miracl:ko"."""
 
-    split: str = "test"
-    """Which judgements to use (``qrels/SPLIT.tsv``); MIRACL's public split is "dev"."""
+    split: str | None = None
+    """Which judgements to use (``qrels/SPLIT.tsv``). Default: "dev" of MIRACL, "test" of all others."""
 
     measures: Annotated[tuple[str, ...], Field(min_length=1)] = ("nDCG@10", "R@100", "RR@10")
     """ir_measures names."""
@@ -389,8 +389,9 @@ class Recipe(Section):
             raise ValueError("a scratch source has no embeddings to transfer: remove [transfer] or name a model")
         if self.source.scratch is None and self.transfer is None:
             raise ValueError("[transfer] is missing: say where the embeddings of new tokens come from")
-        if self.calibrate is not None and not self.calibrate.corpus and self.adapt is None and self.finetune is None:
-            raise ValueError("calibrate.corpus is missing, and there is no [adapt] or [finetune] to take texts from")
+        for name, section in (("adapt", self.adapt), ("calibrate", self.calibrate)):
+            if section is not None and not section.corpus and self.finetune is None and self.evaluate is None:
+                raise ValueError(f"{name}.corpus is missing, and no [finetune] or [evaluate] has documents to use")
         return self
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from vtkit.artifacts import CHECKPOINTS
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.recipe.sections import Recipe
-from vtkit.stages.texts import draw, read_texts
+from vtkit.stages.texts import adaptation_corpus, draw, read_texts
 from vtkit.training.mlm import adapt
-from vtkit.transfer.provenance import read_provenance
+from vtkit.transfer.provenance import read_new_ids
 
 
 def adapt_mlm(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
@@ -25,9 +25,10 @@ def adapt_mlm(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str
     section = recipe.adapt
     assert section is not None
     encoder = load_encoder(str(inputs["model"] / "model"))
-    texts = draw(read_texts(section.corpus, "train"), section.steps * section.batch_size, recipe.recipe.seed)
-    made = read_provenance(inputs["transfer"] / "provenance.parquet") if "transfer" in inputs else []
-    new_ids = np.asarray([origin.target_id for origin in made], dtype=np.int64)
+    texts = draw(read_texts(adaptation_corpus(recipe), recipe), section.steps * section.batch_size, recipe.recipe.seed)
+    new_ids = (
+        read_new_ids(inputs["transfer"] / "provenance.parquet") if "transfer" in inputs else np.empty(0, dtype=np.int64)
+    )
     curve = adapt(encoder, texts, new_ids, section, recipe.recipe.seed, out / CHECKPOINTS)
     save_encoder(encoder, out / "model")
     return {"texts": len(texts), "curve": curve}

@@ -20,7 +20,7 @@ def calibrate_head(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dic
     section = recipe.calibrate
     assert section is not None
     encoder = load_encoder(str(inputs["model"] / "model"))
-    texts = draw(read_texts(calibration_corpus(recipe), "train"), section.texts, recipe.recipe.seed)
+    texts = draw(read_texts(calibration_corpus(recipe), recipe), section.texts, recipe.recipe.seed)
     if len(texts) < FEWEST:
         raise DataError(
             f"calibration has {len(texts)} probe texts and needs at least {FEWEST}: name a longer calibrate.corpus"

@@ -21,6 +21,7 @@ from vtkit.search.exact import ExactIndex
 from vtkit.search.hybrid import sum_runs
 from vtkit.search.trec import Run, read_trec, to_run, write_trec
 from vtkit.stages.index_corpus import model_name, set_folders
+from vtkit.stages.texts import evaluation_split
 
 
 def evaluate_model(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
@@ -73,8 +74,8 @@ def evaluate_hybrid(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> di
     assert recipe.evaluate is not None
     facts = {}
     for folder, collection in _judged(recipe).items():
-        runs = [read_trec(inputs[role] / folder / "run.trec") for role in ("model", "bm25")]
-        run = sum_runs(*runs, depth=recipe.evaluate.depth)
+        model, bm25 = (read_trec(inputs[role] / folder / "run.trec") for role in ("model", "bm25"))
+        run = sum_runs(model, bm25, recipe.evaluate.depth)
         facts[folder] = _judge(recipe, collection, run, out / folder, tag="hybrid")
     return facts
 
@@ -83,7 +84,9 @@ def _judged(recipe: Recipe) -> dict[str, RetrievalSet]:
     """Folder name -> collection with the queries that are judged."""
     assert recipe.evaluate is not None
     return {
-        folder: load_retrieval(name, recipe.evaluate.split).sample(recipe.evaluate.max_queries, recipe.recipe.seed)
+        folder: load_retrieval(name, evaluation_split(recipe, name)).sample(
+            recipe.evaluate.max_queries, recipe.recipe.seed
+        )
         for name, folder in set_folders(recipe).items()
     }
 

@@ -15,6 +15,7 @@ from vtkit.encoder.encoding import encode
 from vtkit.measures.cost import active_dimensions
 from vtkit.recipe.sections import Recipe
 from vtkit.search.exact import ExactIndex
+from vtkit.stages.texts import evaluation_split
 
 HISTOGRAM_BINS = 24
 
@@ -28,7 +29,7 @@ def index_corpus(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[
     encoder = load_encoder(model_name(recipe, inputs))
     facts: dict[str, Any] = {}
     for name, folder in set_folders(recipe).items():
-        collection = load_retrieval(name, recipe.evaluate.split)
+        collection = load_retrieval(name, evaluation_split(recipe, name))
         vectors = encode(
             encoder,
             [document.contents for document in collection.documents],

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from vtkit.artifacts import Ingredients, Store, read_manifest
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Recipe, TransferSection, is_local, named_things
-from vtkit.stages.texts import bias_corpus, calibration_corpus
+from vtkit.stages.texts import adaptation_corpus, bias_corpus, calibration_corpus
 
 StageFunction = Callable[[Recipe, Mapping[str, Path], Path], dict[str, Any]]
 
@@ -75,6 +75,8 @@ class Decision:
     step: Step
     runs: bool
     reason: str
+    again: bool = False
+    """The user asked for it although its output may be there: checkpoints are thrown away too."""
 
 
 class Plan:
@@ -87,7 +89,12 @@ class Plan:
         self._add_evaluation(recipe)
 
     def _add(
-        self, name: str, recipe: Recipe, settings: Mapping[str, Any], inputs: Mapping[str, str], files: Mapping[str, str]
+        self,
+        name: str,
+        recipe: Recipe,
+        settings: Mapping[str, Any],
+        inputs: Mapping[str, str],
+        files: Mapping[str, str],
     ) -> str:
         step = name.rsplit("/", 1)[-1]
         _, version = _PLACES.get(step, _PLACES[step.split(":")[0]])
@@ -108,7 +115,7 @@ class Plan:
 
     def _add_models(self, recipe: Recipe, prefix: str) -> str:
         """The steps that make a model; returns the name of the last."""
-        sections = {"vocabulary": recipe.vocabulary, "casing": recipe.casing}
+        sections: dict[str, BaseModel] = {"vocabulary": recipe.vocabulary, "casing": recipe.casing}
         self._add(f"{prefix}vocabulary", recipe, _flat(sections), {}, self._files(sections))
         inputs = {"vocabulary": f"{prefix}vocabulary"}
         if recipe.source.recipe is not None:
@@ -127,21 +134,22 @@ class Plan:
 
         if recipe.adapt is not None:
             inputs = {"model": last} | ({"transfer": last} if recipe.transfer is not None else {})
-            sections = {"adapt": recipe.adapt}
-            last = self._add(f"{prefix}adapt", recipe, _flat(sections), inputs, self._files(sections))
+            files = self._named("adapt.corpus", adaptation_corpus(recipe))
+            last = self._add(f"{prefix}adapt", recipe, _flat({"adapt": recipe.adapt}), inputs, files)
         if recipe.calibrate is not None:
             files = self._named("calibrate.corpus", calibration_corpus(recipe))
-            last = self._add(f"{prefix}calibrate", recipe, _flat({"calibrate": recipe.calibrate}), {"model": last}, files)
+            last = self._add(
+                f"{prefix}calibrate", recipe, _flat({"calibrate": recipe.calibrate}), {"model": last}, files
+            )
         if recipe.finetune is not None:
-            sections = {"finetune": recipe.finetune}
-            settings = _flat(sections)
+            settings, files = _flat({"finetune": recipe.finetune}), self._files({"finetune": recipe.finetune})
             if recipe.finetune.hard_negatives:
                 settings["recipe.language"] = recipe.recipe.language
-            last = self._add(f"{prefix}finetune", recipe, settings, {"model": last}, self._files(sections))
+            last = self._add(f"{prefix}finetune", recipe, settings, {"model": last}, files)
         return last
 
     def _add_evaluation(self, recipe: Recipe) -> None:
-        reported = {name: name for name in ("vocabulary", "transfer", "adapt", "calibrate", "finetune") if name in self.steps}
+        reported: dict[str, str] = {name: name for name in ORDER if name in self.steps}
         if recipe.evaluate is not None:
             sets = self._named("evaluate.sets", recipe.evaluate.sets)
             documents = _flat({"index": recipe.index}) | {"evaluate.split": recipe.evaluate.split}
@@ -171,7 +179,10 @@ class Plan:
             final_index = f"index:{self.final_model}"
             if final_index in self.steps:
                 reported["index"] = final_index
-        settings = _flat({"report": recipe.report}) | {"recipe.name": recipe.recipe.name, "recipe.about": recipe.recipe.about}
+        settings = _flat({"report": recipe.report}) | {
+            "recipe.name": recipe.recipe.name,
+            "recipe.about": recipe.recipe.about,
+        }
         self._add("report", recipe, settings, reported, {})
 
     def _model_of(self, recipe: Recipe, name: str) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
@@ -212,12 +223,15 @@ class Plan:
             start: stage from which on everything is made again.
             force: stages that are made again.
         """
-        wanted = [step for step in self.steps.values() if until is None or ORDER.index(step.stage) <= ORDER.index(until)]
+        wanted = [
+            step for step in self.steps.values() if until is None or ORDER.index(step.stage) <= ORDER.index(until)
+        ]
         decisions = []
         for step in wanted:
             again = step.stage in force or (start is not None and ORDER.index(step.stage) >= ORDER.index(start))
             if again and "/" not in step.name:
-                decisions.append(Decision(step, True, f"asked for with --{'force' if step.stage in force else 'from'}"))
+                reason = f"asked for with --{'force' if step.stage in force else 'from'}"
+                decisions.append(Decision(step, True, reason, again=True))
                 continue
             if self.store.manifest(step.ingredients) is not None:
                 damage = self.store.damage(step.ingredients)

@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,9 @@ def run(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise VtkitError(f"cannot write to {folder}: {error.strerror or error}. Name another folder with --runs.") from error
+        raise VtkitError(
+            f"cannot write to {folder}: {error.strerror or error}. Name another folder with --runs."
+        ) from error
     with held(folder / ".lock", f"run {recipe.recipe.name}"), console.log_to(folder / LOG):
         console.note(f"vtkit run {recipe_path} {' '.join(overrides)}")
         plan = Plan(recipe, store)
@@ -106,11 +109,7 @@ def run(
                 function = step.function()
                 limit_threads(threads)
                 _seed(step.ingredients.seed)
-                store.build(
-                    step.ingredients,
-                    lambda out, function=function, step=step, inputs=inputs: function(step.recipe, inputs, out),
-                    afresh=decision.reason.startswith("asked for"),
-                )
+                store.build(step.ingredients, partial(function, step.recipe, inputs), afresh=decision.again)
                 console.say(f"  done in {time.monotonic() - started:.1f} s")
             steps[step.name] = store.folder(step.ingredients).name
             _record(folder, recipe, plan, steps)
@@ -187,15 +186,15 @@ def _previous(folder: Path) -> dict[str, str]:
 
 def _record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -> None:
     """What is done so far; steps of an earlier run of this name stay until they are replaced, for the reasons."""
+    done = _previous(folder) | dict(steps)
     facts = {
         "name": recipe.recipe.name,
         "language": recipe.recipe.language,
         "final_model": plan.final_model,
         "source": recipe.source.model or plan.steps["transfer"].inputs.get("source"),
         "query_length": recipe.index.query_length,
-        "steps": _previous(folder) | dict(steps),
+        "steps": {name: output for name, output in done.items() if name in plan.steps},
     }
-    facts["steps"] = {name: output for name, output in facts["steps"].items() if name in plan.steps}
     write_atomically(folder / RUN_FACTS, json.dumps(facts, indent=1))
 
 

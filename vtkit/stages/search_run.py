@@ -22,9 +22,7 @@ from vtkit.stages.run import open_run
 TOKENS_SHOWN = 12
 
 
-def explain_results(
-    model: str, index: Path, query: str, *, depth: int, query_length: int
-) -> dict[str, Any]:
+def explain_results(model: str, index: Path, query: str, *, depth: int, query_length: int) -> dict[str, Any]:
     """The best ``depth`` documents for ``query`` and, for each, the tokens whose products sum to its score.
 
     Args:
@@ -98,9 +96,7 @@ def explain_document(model: str, index: Path, query: str, document_id: str, *, q
     }
 
 
-def _contributions(
-    postings: ExactIndex, query: sparse.csr_matrix, document: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _contributions(postings: ExactIndex, query: sparse.csr_matrix, document: int) -> tuple[np.ndarray, np.ndarray]:
     """Terms that query and document share and the products of their weights."""
     terms, products = [], []
     for term, weight in zip(query.indices.tolist(), query.data.tolist(), strict=True):

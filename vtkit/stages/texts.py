@@ -5,38 +5,52 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
-from vtkit.data.collections import load_retrieval
+from vtkit.data.collections import default_split, load_retrieval
 from vtkit.data.text import read_corpora
 from vtkit.recipe.sections import Recipe, is_local
 
 
-def calibration_corpus(recipe: Recipe) -> tuple[str, ...]:
-    """Probe texts: calibrate.corpus, else the adaptation corpus, else the fine-tuning documents."""
-    if recipe.calibrate is not None and recipe.calibrate.corpus:
-        return recipe.calibrate.corpus
-    if recipe.adapt is not None:
-        return recipe.adapt.corpus
-    return (recipe.finetune.data,) if recipe.finetune is not None else ()
-
-
-def bias_corpus(recipe: Recipe) -> tuple[str, ...]:
-    """Texts for the target prior: transfer.bias.corpus, else adaptation, else fine-tuning, else evaluation documents."""
-    if recipe.transfer is not None and recipe.transfer.bias.corpus:
-        return recipe.transfer.bias.corpus
-    if recipe.adapt is not None:
+def adaptation_corpus(recipe: Recipe) -> tuple[str, ...]:
+    """adapt.corpus, else the fine-tuning documents, else the evaluation documents."""
+    if recipe.adapt is not None and recipe.adapt.corpus:
         return recipe.adapt.corpus
     if recipe.finetune is not None:
         return (recipe.finetune.data,)
     return recipe.evaluate.sets if recipe.evaluate is not None else ()
 
 
-def read_texts(names: Iterable[str], split: str) -> Iterator[str]:
-    """Texts of corpora (paths) and of the documents of public collections (names); ``split`` is for the latter."""
+def calibration_corpus(recipe: Recipe) -> tuple[str, ...]:
+    """Probe texts: calibrate.corpus, else what adaptation reads."""
+    if recipe.calibrate is not None and recipe.calibrate.corpus:
+        return recipe.calibrate.corpus
+    return adaptation_corpus(recipe)
+
+
+def bias_corpus(recipe: Recipe) -> tuple[str, ...]:
+    """Texts for the target prior: transfer.bias.corpus, else what adaptation reads."""
+    if recipe.transfer is not None and recipe.transfer.bias.corpus:
+        return recipe.transfer.bias.corpus
+    return adaptation_corpus(recipe)
+
+
+def read_texts(names: Iterable[str], recipe: Recipe) -> Iterator[str]:
+    """Texts of corpora (paths) and of the documents of public collections (names)."""
     for name in names:
         if is_local(name):
             yield from read_corpora([name])
         else:
+            training = recipe.finetune is not None and name == recipe.finetune.data
+            split = (
+                recipe.finetune.split if training and recipe.finetune is not None else evaluation_split(recipe, name)
+            )
             yield from (document.contents for document in load_retrieval(name, split).documents)
+
+
+def evaluation_split(recipe: Recipe, name: str) -> str:
+    """The judgements that a collection is judged on."""
+    if recipe.evaluate is not None and recipe.evaluate.split is not None:
+        return recipe.evaluate.split
+    return default_split(name)
 
 
 def draw(texts: Iterable[str], most: int, seed: int) -> list[str]:

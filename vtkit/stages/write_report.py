@@ -10,11 +10,12 @@ from typing import Any
 
 from vtkit.artifacts import facts_of, read_manifest, versions
 from vtkit.measures.significance import paired_randomization
-from vtkit.recipe.write import resolved_toml
 from vtkit.recipe.sections import Recipe
+from vtkit.recipe.write import resolved_toml
 from vtkit.report.model_card import model_card
 from vtkit.report.page import html_page, markdown_page
 from vtkit.stages.search_run import explain_results
+from vtkit.stages.texts import evaluation_split
 
 MODELS = ("source", "transfer", "adapt", "calibrate", "finetune")
 EXAMPLE_RESULTS = 5
@@ -57,10 +58,7 @@ def collect(recipe: Recipe, inputs: Mapping[str, Path]) -> dict[str, Any]:
         "seconds": {name: manifest.get("seconds", 0.0) for name, manifest in manifests.items() if name != "index"},
         "results": _results(recipe, inputs, facts, final),
         "vocabulary": (
-            {
-                name: transfer[name]
-                for name in ("source_size", "target_size", "overlap", "overlap_share", "methods")
-            }
+            {name: transfer[name] for name in ("source_size", "target_size", "overlap", "overlap_share", "methods")}
             if transfer is not None and "overlap" in transfer
             else None
         ),
@@ -157,7 +155,7 @@ def _example(recipe: Recipe, inputs: Mapping[str, Path], final: str) -> dict[str
     name, folder = next(iter(set_folders(recipe).items()))
     query = recipe.report.example_query
     if query is None:
-        query = load_retrieval(name, recipe.evaluate.split).queries[0].text
+        query = load_retrieval(name, evaluation_split(recipe, name)).queries[0].text
     return explain_results(
         str(inputs[final] / "model"),
         inputs["index"] / folder,

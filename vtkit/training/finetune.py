@@ -108,9 +108,7 @@ def finetune(
     )
 
 
-def training_batches(
-    data: RetrievalSet, section: FinetuneSection, language: str, seed: int
-) -> list[list[Example]]:
+def training_batches(data: RetrievalSet, section: FinetuneSection, language: str, seed: int) -> list[list[Example]]:
     """The batches of a whole run, in order; no batch has a document that is relevant to another of its queries.
 
     A document relevant to two queries of one batch would be a negative of one of them although it is
@@ -157,7 +155,8 @@ def training_batches(
         epoch += 1
         if len(waiting) >= 4 * len(pairs) and not batches:
             raise DataError(
-                f"finetune.data: no {section.batch_size} queries have documents of their own. Lower finetune.batch_size."
+                f"finetune.data: no {section.batch_size} queries have documents of their own. "
+                "Lower finetune.batch_size."
             )
     return batches
 

@@ -1,4 +1,4 @@
-"""Collapse gates: a run whose vectors carry no information any more is stopped, with what was seen and what to change."""
+"""Collapse gates: a run whose vectors carry no information any more is stopped, with what was seen."""
 
 from __future__ import annotations
 

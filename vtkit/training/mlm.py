@@ -81,9 +81,7 @@ def adapt(
         parameter.requires_grad_(section.train == "all" or id(parameter) in learning)
 
     arguments = TrainingArguments(
-        **trainer_settings(
-            folder, steps=section.steps, seed=seed, checkpoint_every=section.checkpoint_every
-        ),
+        **trainer_settings(folder, steps=section.steps, seed=seed, checkpoint_every=section.checkpoint_every),
         per_device_train_batch_size=1,
         learning_rate=section.learning_rate,
         weight_decay=section.weight_decay,
@@ -105,7 +103,9 @@ def adapt(
     return losses
 
 
-def _similar_lengths_together(order: np.ndarray, lengths: Sequence[int], batch_size: int, seed: int) -> list[np.ndarray]:
+def _similar_lengths_together(
+    order: np.ndarray, lengths: Sequence[int], batch_size: int, seed: int
+) -> list[np.ndarray]:
     """Batches of ``order``: sorted by length inside windows of 32 batches, the batches then shuffled back."""
     batches: list[np.ndarray] = []
     window = 32 * batch_size
@@ -160,10 +160,10 @@ class _MaskedTrainer(Trainer):  # type: ignore[misc]
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> Tensor:
         decoder = mlm_head(self.model).decoder
         with without_decoder(decoder):
-            hidden = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+            hidden: Tensor = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
         labels = inputs["labels"]
         predicted = labels != IGNORED
         if not bool(predicted.any()):
-            return hidden.sum() * 0.0
+            return torch.zeros((), requires_grad=True)
         logits = nn.functional.linear(hidden[predicted], decoder.weight, decoder.bias)
         return nn.functional.cross_entropy(logits.float(), labels[predicted])

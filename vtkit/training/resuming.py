@@ -57,7 +57,7 @@ def trainer_settings(folder: Path, *, steps: int, seed: int, checkpoint_every: i
 def bf16_is_fast() -> bool:
     """Whether this machine multiplies bf16 matrices in hardware."""
     if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

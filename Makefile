@@ -1,0 +1,41 @@
+# make demo: a virtual environment, vtkit in it, and the quickstart recipe.
+# make test: the environment with the test extras, and the whole test suite.
+
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint benchmarks clean
+
+demo: $(VENV)/.installed
+	$(BIN)/vtkit run recipes/quickstart.toml
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest
+
+benchmarks: $(VENV)/.installed-test
+	$(BIN)/python tests/benchmarks/sparse_head.py
+	$(BIN)/python tests/benchmarks/exact_search.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vtkit needs Python 3.11 or later: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+# torch comes first and pinned: a plain "torch" would bring gigabytes of CUDA packages to a machine without a GPU.
+$(VENV)/.torch: $(VENV)/bin/python constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.torch pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.torch pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs build *.egg-info

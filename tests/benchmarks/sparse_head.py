@@ -1,0 +1,136 @@
+"""The streaming sparse head against sentence-transformers' own path: time of a training step, peak memory, gradients.
+
+Both run in this process on the same model and batch: a small encoder with random weights whose decoder bias makes a
+realistic share of dimensions active. Memory is read from child processes, one for each path, because peak
+memory only ever grows.
+
+    python tests/benchmarks/sparse_head.py [--vocabulary 30522] [--batch 8] [--length 128] [--repeats 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sparse_encoder.modules import SpladePooling
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+from tokenizers import Tokenizer, models
+from vtkit.encoder.sparse_head import streaming
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+BIAS = -2.0
+
+
+def build(vocabulary: int) -> SparseEncoder:
+    """A 6-layer, 384-wide encoder over a made-up vocabulary, dropout off so that both paths see one function."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=384,
+        num_hidden_layers=6,
+        num_attention_heads=6,
+        intermediate_size=1536,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        initializer_range=0.03,
+    )
+    model = BertForMaskedLM(config)
+    with torch.no_grad():
+        model.cls.predictions.bias.fill_(BIAS)
+    tokens = {token: i for i, token in enumerate([*SPECIAL, *(f"t{i}" for i in range(vocabulary - len(SPECIAL)))])}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(tokens, unk_token="[UNK]")),
+        pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        transformer = Transformer(folder, transformer_task="fill-mask")
+    return SparseEncoder(modules=[transformer, SpladePooling("max")], device="cpu").train()
+
+
+def step(encoder: SparseEncoder, features: dict[str, torch.Tensor]) -> tuple[float, torch.Tensor]:
+    """Seconds of one forward and backward pass, and the term weights."""
+    encoder.zero_grad(set_to_none=True)
+    start = time.perf_counter()
+    weights = encoder(dict(features))["sentence_embedding"]
+    loss = (weights @ weights.t()).mean() + weights.mean(dim=0).square().sum()
+    loss.backward()
+    return time.perf_counter() - start, weights.detach()
+
+
+def measure(arguments: argparse.Namespace, path: str) -> dict[str, object]:
+    encoder = build(arguments.vocabulary)
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(5, arguments.vocabulary, (arguments.batch, arguments.length), generator=generator)
+    features = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with streaming(encoder) if path == "vtkit" else nullcontext():
+        step(encoder, features)
+        seconds = [step(encoder, features)[0] for _ in range(arguments.repeats)]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"median_s": statistics.median(seconds), "worst_s": max(seconds), "extra_mib": (peak - before) / 1024}
+
+
+def gradients_agree(arguments: argparse.Namespace) -> tuple[float, float, float]:
+    """Largest difference of term weights and of gradients (relative to each tensor's largest), and mean active dims."""
+    encoder = build(arguments.vocabulary)
+    ids = torch.randint(5, arguments.vocabulary, (4, 32), generator=torch.Generator().manual_seed(1))
+    features = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    _, plain = step(encoder, features)
+    expected = {name: p.grad.clone() for name, p in encoder.named_parameters() if p.grad is not None}
+    largest = max(float(gradient.abs().max()) for gradient in expected.values())
+    with streaming(encoder):
+        _, streamed = step(encoder, features)
+    worst = max(
+        float((p.grad - expected[name]).abs().max()) for name, p in encoder.named_parameters() if name in expected
+    )
+    return float((plain - streamed).abs().max()), worst / largest, float((plain > 0).sum(dim=1).float().mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vocabulary", type=int, default=30_522)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--path", choices=["vtkit", "library"], help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.path:
+        print(json.dumps(measure(arguments, arguments.path)))
+        return
+    results = {}
+    for path in ("library", "vtkit"):
+        command = [sys.executable, str(Path(__file__).resolve()), "--path", path]
+        for name in ("vocabulary", "batch", "length", "repeats"):
+            command += [f"--{name}", str(getattr(arguments, name))]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        results[path] = json.loads(done.stdout.splitlines()[-1])
+    values, gradients, active = gradients_agree(arguments)
+    library, ours = results["library"], results["vtkit"]
+    ratio = library["median_s"] / ours["median_s"]
+    memory = ours["extra_mib"] / library["extra_mib"]
+    print(
+        f"training step, {arguments.batch} x {arguments.length} tokens, {arguments.vocabulary} terms, "
+        f"{active:.0f} active dimensions: vtkit {ours['median_s']:.2f} s (worst {ours['worst_s']:.2f}), "
+        f"sentence-transformers {library['median_s']:.2f} s (worst {library['worst_s']:.2f}), {ratio:.1f} times faster; "
+        f"peak memory of the steps {ours['extra_mib']:.0f} against {library['extra_mib']:.0f} MiB ({memory:.0%}); "
+        f"largest difference {values:.1e} in weights, {gradients:.1e} in gradients"
+    )
+    print(json.dumps({"benchmark": "sparse_head", "ratio": ratio, "memory_share": memory, **results}))
+
+
+if __name__ == "__main__":
+    main()

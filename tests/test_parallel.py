@@ -1,0 +1,194 @@
+"""Translation probabilities: equal to IBM model 1 written out with dictionaries, and sensible on Korean."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+from test_alignment import wordpiece
+
+from vtkit.errors import DataError
+from vtkit.transfer import parallel
+from vtkit.transfer.parallel import (
+    Bitext,
+    Ragged,
+    parallel_mixture,
+    read_bitext,
+    strongest,
+    translation_mixture,
+    translation_probabilities,
+)
+from vtkit.vocabulary.alignment import align, tokens
+from vtkit.vocabulary.existing import load_tokenizer
+
+Pairs = list[tuple[list[int], list[int]]]
+EMPTY = -1
+
+
+def bitext(pairs: Pairs) -> Bitext:
+    sides = []
+    for side in (0, 1):
+        starts = np.concatenate([[0], np.cumsum([len(pair[side]) for pair in pairs])]).astype(np.int64)
+        sides.append(Ragged(np.array([n for pair in pairs for n in pair[side]], dtype=np.int32), starts))
+    return Bitext(*sides)
+
+
+def ibm_model_1(pairs: Pairs, iterations: int) -> dict[int, dict[int, float]]:
+    """p(source | target) word by word, with dictionaries, from the textbook."""
+    p: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(lambda: 1.0))
+    for _ in range(iterations):
+        counts: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        for source, target in pairs:
+            for s in source:
+                total = sum(p[t][s] for t in [EMPTY, *target])
+                for t in [EMPTY, *target]:
+                    counts[t][s] += p[t][s] / total
+        p = defaultdict(dict)
+        for t, row in counts.items():
+            p[t] = defaultdict(float, {s: count / sum(row.values()) for s, count in row.items()})
+    return p
+
+
+ids = st.lists(st.integers(0, 5), min_size=1, max_size=5)
+
+
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=8), st.integers(1, 6))
+def test_probabilities_equal_the_model_written_out(pairs: Pairs, iterations: int) -> None:
+    found = translation_probabilities(bitext(pairs), 6, 6, iterations).toarray()
+    expected = np.zeros((6, 6))
+    for target, row in ibm_model_1(pairs, iterations).items():
+        for source, probability in row.items():
+            if target != EMPTY:
+                expected[target, source] = probability
+    assert np.allclose(found, expected, atol=1e-12)
+
+
+def test_the_first_round_by_hand() -> None:
+    # One pair, source (0, 1), target (0, 1): each source token is shared by two target tokens and the empty word,
+    # a third each, so every target token is translated by both with one half.
+    once = translation_probabilities(bitext([([0, 1], [0, 1])]), 2, 2, 1).toarray()
+    assert np.allclose(once, 0.5)
+
+
+def test_a_second_context_tells_translations_apart() -> None:
+    # "house" and "book" share "the": the classic example.
+    the, house, book = 0, 1, 2
+    pairs = [([the, house], [0, 1]), ([the, book], [0, 2]), ([book], [2])]
+    found = translation_probabilities(bitext(pairs), 3, 3, 30).toarray()
+    assert found[0, the] > 0.95
+    assert found[1, house] > 0.95
+    assert found[2, book] > 0.95
+
+
+def test_a_table_in_small_steps_is_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(5)
+    pairs = [(draw.integers(0, 30, 6).tolist(), draw.integers(0, 40, 5).tolist()) for _ in range(50)]
+    whole = translation_probabilities(bitext(pairs), 30, 40, 4)
+    monkeypatch.setattr(parallel, "KEYS_AT_ONCE", 70)
+    assert np.array_equal(translation_probabilities(bitext(pairs), 30, 40, 4).toarray(), whole.toarray())
+    monkeypatch.setattr(parallel, "LARGEST_TABLE", 200)
+    cut = translation_probabilities(bitext(pairs), 30, 40, 4)
+    assert 0 < cut.nnz <= 200
+    read = next(n for n in range(1, 51) if translation_probabilities(bitext(pairs[:n]), 30, 40, 4).nnz == cut.nnz)
+    assert np.array_equal(cut.toarray(), translation_probabilities(bitext(pairs[:read]), 30, 40, 4).toarray())
+
+
+def test_only_strong_translations_stay_and_are_renormalised() -> None:
+    table = csr_matrix(
+        np.array(
+            [
+                [0.6, 0.3, 0.08, 0.02],  # 0.02 is below the threshold
+                [0.04, 0.03, 0.01, 0.0],  # nothing reaches it: half of the best and more
+                [0.0, 0.0, 0.0, 0.0],
+                [0.25, 0.25, 0.25, 0.25],
+            ]
+        )
+    )
+    kept = strongest(table, 0.05, most=3).toarray()
+    assert np.allclose(kept[0], np.array([0.6, 0.3, 0.08, 0]) / 0.98)
+    assert np.allclose(kept[1], [4 / 7, 3 / 7, 0, 0])
+    assert not kept[2].any()
+    assert np.allclose(kept[3], [1 / 3, 1 / 3, 1 / 3, 0])
+
+
+def test_special_and_unknown_tokens_are_no_evidence() -> None:
+    source, target = wordpiece("school", "the"), wordpiece("학교", "##는")
+    read = read_bitext(source, target, [("the zebra school", "학교는"), ("zebra", "학교"), ("[MASK] the", "고래 학교")])
+    assert len(read) == 2
+    known = tokens(source)
+    assert [known[n] for n in read.source.ids] == ["the", "school", "the"]
+    assert [tokens(target)[n] for n in read.target.ids] == ["학교", "##는", "학교"]
+
+
+def test_long_texts_are_cut_and_every_pair_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "PAIRS_AT_ONCE", 2)
+    tokenizer = wordpiece("a", "b")
+    read = read_bitext(tokenizer, tokenizer, [("a " * 500, "b"), ("b", "a"), ("b a", "a b a")])
+    assert np.diff(read.source.starts).tolist() == [parallel.LONGEST_TEXT, 1, 2]
+    assert np.diff(read.target.starts).tolist() == [1, 1, 3]
+
+
+def test_each_new_token_is_translated_composed_or_averaged_and_counted() -> None:
+    source = wordpiece("school", "war", "the", "##s", "7")
+    target = wordpiece("학교", "전쟁", "##는", "학교는", "##전쟁는", "고래", "7", "[unused0]", "학고래교")
+    pairs = [("school", "학교"), ("war", "전쟁"), ("the school", "학교는 학교"), ("the war", "전쟁는")] * 3
+    alignment = align(source, target)
+    mixture = translation_mixture(pairs, source, target, alignment, len(source) + 3, 20, 0.2)
+    of = dict(zip(tokens(target), mixture.method_names, strict=True))
+    assert of["7"] == of["[PAD]"] == "overlap"
+    assert of["학교"] == of["전쟁"] == of["##는"] == of["학교는"] == "parallel"
+    assert of["##전쟁는"] == "pieces"
+    # 고래 is nowhere; of 학고래교 no piece is known
+    assert of["고래"] == of["[unused0]"] == of["학고래교"] == "mean"
+    assert mixture.counts() == {"overlap": 6, "parallel": 4, "pieces": 1, "mean": 3}
+    assert mixture.weights.shape == (len(target), len(source) + 3)
+    rows = dict(zip(tokens(target), mixture.weights.toarray(), strict=True))
+    assert tokens(source)[int(rows["학교"].argmax())] == "school"
+    assert np.allclose(rows["##전쟁는"], (rows["전쟁"] + rows["##는"]) / 2)
+
+
+def test_pieces_prefer_the_kind_that_belongs_there() -> None:
+    pieces = {("ab", True): 1, ("ab", False): 2, ("c", True): 3, ("abc", False): 4}
+    assert parallel._cut("abc", True, pieces, 3) == ([1, 3], 3)
+    assert parallel._cut("abc", False, pieces, 3) == ([4], 3)
+    assert parallel._cut("xabab", True, pieces, 3) == ([2, 2], 4)
+    assert parallel._cut("", True, pieces, 3) == ([], 0)
+
+
+def test_parallel_text_without_a_known_token_is_refused() -> None:
+    source, target = wordpiece("school"), wordpiece("학교")
+    with pytest.raises(DataError, match="no pair with a known token"):
+        translation_mixture([("zebra", "고래")], source, target, align(source, target), len(source))
+
+
+def test_korean_words_find_their_translations(shared: Path) -> None:
+    source = load_tokenizer(str(shared / "models" / "minilm-splade-en"))
+    target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
+    files = [
+        shared / "data" / "parallel" / f"{name}.tsv.gz"
+        for name in ("dict-wiktionary-en-ko", "news-en-ko", "tatoeba-anki-en-ko")
+    ]
+    alignment = align(source, target)
+    mixture = parallel_mixture(files, source, target, alignment, len(source))
+    known = tokens(source)
+    for word, translation in {
+        "학교": "school",
+        "전쟁": "war",
+        "대통령": "president",
+        "물": "water",
+        "고양이": "cat",
+        "경제": "economy",
+    }.items():
+        first, _ = mixture.sources(target.convert_tokens_to_ids(word))[0]
+        assert known[first] == translation
+    counts = mixture.counts()
+    assert counts["parallel"] > 15_000
+    assert counts["overlap"] == len(alignment.overlap_ids)
+    again = parallel_mixture(files, source, target, alignment, len(source))
+    assert again.weights.data.tobytes() == mixture.weights.data.tobytes()
+    assert again.weights.indices.tobytes() == mixture.weights.indices.tobytes()
