@@ -160,7 +160,8 @@ class Store:
                 self._digests = json.loads((self.root / "digests.json").read_text("utf-8"))
             except (OSError, ValueError):
                 self._digests = {}
-        assert self._digests is not None
+            if not isinstance(self._digests, dict):
+                self._digests = {}
         known = self._digests.get(path)
         if known is not None and known[0] == stamp:
             return str(known[1])

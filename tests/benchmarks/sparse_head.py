@@ -125,7 +125,7 @@ def main() -> None:
     print(
         f"training step, {arguments.batch} x {arguments.length} tokens, {arguments.vocabulary} terms, "
         f"{active:.0f} active dimensions: vtkit {ours['median_s']:.2f} s (worst {ours['worst_s']:.2f}), "
-        f"sentence-transformers {library['median_s']:.2f} s (worst {library['worst_s']:.2f}), {ratio:.1f} times faster; "
+        f"sentence-transformers {library['median_s']:.2f} s (worst {library['worst_s']:.2f}), ratio {ratio:.1f}; "
         f"peak memory of the steps {ours['extra_mib']:.0f} against {library['extra_mib']:.0f} MiB ({memory:.0%}); "
         f"largest difference {values:.1e} in weights, {gradients:.1e} in gradients"
     )

@@ -6,6 +6,7 @@ The network is never touched unless the user allowed downloads.
 from __future__ import annotations
 
 import os
+import queue
 import threading
 import urllib.error
 import urllib.request
@@ -41,10 +42,13 @@ def reachable(timeout_s: float = 1.5) -> bool:
     """Whether the hub answers within ``timeout_s`` seconds; False, without asking, where downloads are not allowed."""
     if not downloads_allowed():
         return False
-    answered = threading.Event()
+    answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
     # In a thread, because looking up a host name cannot be given a time limit.
-    threading.Thread(target=_ask, args=(answered, timeout_s), daemon=True).start()
-    return answered.wait(timeout_s)
+    threading.Thread(target=lambda: answers.put(_answers(timeout_s)), daemon=True).start()
+    try:
+        return answers.get(timeout=timeout_s)
+    except queue.Empty:
+        return False
 
 
 def fetch(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind = "dataset") -> Path:
@@ -76,13 +80,13 @@ def fetch(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind = "da
         ) from error
 
 
-def _ask(answered: threading.Event, timeout_s: float) -> None:
+def _answers(timeout_s: float) -> bool:
     from huggingface_hub import constants
 
     try:
         with urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=timeout_s):
-            answered.set()
+            return True
     except urllib.error.HTTPError:
-        answered.set()  # an answer, if an unfriendly one
+        return True  # an answer, if an unfriendly one
     except (OSError, ValueError):
-        pass
+        return False

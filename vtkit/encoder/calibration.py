@@ -98,9 +98,11 @@ class _LogitHistograms:
         decoder = mlm_head(encoder[0].auto_model).decoder
         self._weight, self._bias = decoder.weight.detach(), decoder.bias.detach()
         lowest, highest = torch.inf, -torch.inf
+        finite = True
         for logits in self._blocks():
+            finite = finite and bool(torch.isfinite(logits).all())
             lowest, highest = min(lowest, float(logits.min())), max(highest, float(logits.max()))
-        if not (torch.isfinite(torch.tensor([lowest, highest])).all()):
+        if not finite:
             raise CollapseError("calibration: the model's logits are not finite (NaN or infinite weights).")
         self._lowest, self._width = lowest, max(highest - lowest, 1e-6) / BINS
         self._counts = {name: torch.zeros(BINS + 1, dtype=torch.int64) for name in ("token", "pooled")}

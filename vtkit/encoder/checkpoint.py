@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SpladePooling
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ARCHITECTURES = {"bert": "bert", "distilbert": "distilbert", "roberta": "roberta", "modernbert": "modernbert"}
+
+UNLOADABLE = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
+"""What the libraries raise over folders that hold no model or a damaged one."""
 
 
 def load_encoder(name: str, device: str = "cpu") -> SparseEncoder:
@@ -46,7 +50,7 @@ def load_encoder(name: str, device: str = "cpu") -> SparseEncoder:
                     local_files_only=not downloads_allowed(),
                     model_kwargs={"dtype": torch.float32},
                 )
-            except (OSError, ValueError) as error:
+            except UNLOADABLE as error:
                 raise DataError(f"{name} cannot be loaded as a sparse encoder: {_first_line(error)}") from error
             kinds = [type(module).__name__ for module in encoder]
             if len(kinds) != 2 or not isinstance(encoder[1], SpladePooling):
@@ -66,6 +70,9 @@ def load_encoder(name: str, device: str = "cpu") -> SparseEncoder:
             )
             encoder = SparseEncoder(modules=[transformer, SpladePooling("max")], device=device)
     mlm_head(encoder[0].auto_model)
+    # The library takes all position embeddings for positions; RoBERTa's kin leave the first few unused.
+    longest = max_input_length(encoder[0].auto_model, encoder.tokenizer)
+    encoder.max_seq_length = min(encoder.max_seq_length or longest, longest)
     return encoder.eval()
 
 
@@ -193,7 +200,10 @@ def _has_modules(name: str) -> bool:
             raise DataError(f"source model {name} cannot be had from the hub: {_first_line(error)}") from error
     if not modules.is_file():
         return False
-    return any("sparse_encoder" in module.get("type", "") for module in json.loads(modules.read_text("utf-8")))
+    try:
+        return any("sparse_encoder" in module["type"] for module in json.loads(modules.read_text("utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"source model {name}: its modules.json is damaged ({error!r}). Fetch the model again.") from error
 
 
 def _refuse_missing_head(name: str) -> None:
@@ -202,7 +212,7 @@ def _refuse_missing_head(name: str) -> None:
         model, info = AutoModelForMaskedLM.from_pretrained(
             name, output_loading_info=True, local_files_only=not downloads_allowed(), dtype=torch.float32
         )
-    except (OSError, ValueError, KeyError) as error:
+    except UNLOADABLE as error:
         raise DataError(
             f"source model {name} cannot be loaded as a masked language model: {_first_line(error)}"
         ) from error

@@ -30,15 +30,19 @@ def encode(
         encoder: a SparseEncoder of a Transformer and a SpladePooling.
         texts: n texts; the empty text is encoded like any other.
         max_length: tokens a text is cut at, special tokens included.
-        top_dimensions: keep only so many of the largest weights of each text.
+        top_dimensions: keep only so many of the largest weights of each text. An encoder that has a limit of its
+            own (``max_active_dims``) keeps to it in any case.
         description: words for the progress display.
 
     Returns:
         (n, vocabulary) float32, rows in the order of ``texts``, indices sorted.
     """
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
-    device = model.device
+    device, shape = model.device, (len(texts), model.config.vocab_size)
+    if not texts:  # the tokenizer cannot take an empty list
+        return sparse.csr_matrix(shape, dtype=np.float32)
     limit = min(max_length, encoder.max_seq_length or max_length)
+    kept = min(top_dimensions or model.config.vocab_size, encoder.max_active_dims or model.config.vocab_size)
     token_ids = tokenizer(list(texts), truncation=True, max_length=limit, add_special_tokens=True)["input_ids"]
     order = sorted(range(len(texts)), key=lambda i: (-len(token_ids[i]), i))
     rows: list[np.ndarray] = []
@@ -56,17 +60,14 @@ def encode(
             )
             features = {name: tensor.to(device) for name, tensor in padded.items()}
             weights = encoder(features)["sentence_embedding"].float()
-            if top_dimensions is not None and top_dimensions < weights.shape[1]:
-                smallest_kept = weights.topk(top_dimensions, dim=1).values[:, -1:]
-                weights = torch.where(weights >= smallest_kept, weights, 0.0)
+            if kept < weights.shape[1]:
+                largest, places = weights.topk(kept, dim=1)
+                weights = torch.zeros_like(weights).scatter_(1, places, largest)
             found = weights.nonzero()
             rows.append(np.asarray(batch, dtype=np.int64)[found[:, 0].cpu().numpy()])
             columns.append(found[:, 1].to(torch.int32).cpu().numpy())
             values.append(weights[found[:, 0], found[:, 1]].cpu().numpy())
             bar.advance(len(batch))
-    shape = (len(texts), model.config.vocab_size)
-    if not texts:
-        return sparse.csr_matrix(shape, dtype=np.float32)
     matrix = sparse.csr_matrix(
         (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape, dtype=np.float32
     )

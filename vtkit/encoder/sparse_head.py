@@ -11,6 +11,7 @@ encoding) and leaves the encoder as it found it, so that what is saved is always
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,9 @@ from vtkit.encoder.families import mlm_head
 
 BLOCK_BYTES = 32 * 2**20
 """Logits of one vocabulary block are kept below this: small enough to stay near the processor's cache."""
+
+
+warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
 
 
 class _MaxOverPositions(torch.autograd.Function):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -115,12 +116,12 @@ class Plan:
 
     def _add_models(self, recipe: Recipe, prefix: str) -> str:
         """The steps that make a model; returns the name of the last."""
-        sections: dict[str, BaseModel] = {"vocabulary": recipe.vocabulary, "casing": recipe.casing}
-        self._add(f"{prefix}vocabulary", recipe, _flat(sections), {}, self._files(sections))
         inputs = {"vocabulary": f"{prefix}vocabulary"}
         if recipe.source.recipe is not None:
             other = load_recipe(Path(recipe.source.recipe)).recipe
             inputs["source"] = self._add_models(other, prefix=f"{prefix}{other.recipe.name}/")
+        sections: dict[str, BaseModel] = {"vocabulary": recipe.vocabulary, "casing": recipe.casing}
+        self._add(f"{prefix}vocabulary", recipe, _flat(sections), {}, self._files(sections))
         settings = _flat({"source": recipe.source})
         files = self._files({"source": recipe.source})
         settings.pop("source.recipe", None)
@@ -196,7 +197,10 @@ class Plan:
     def _files(self, sections: Mapping[str, BaseModel], only: Mapping[str, Any] | None = None) -> dict[str, str]:
         found: dict[str, str] = {}
         for prefix, section in sections.items():
-            for number, named in enumerate(named_things(section, f"{prefix}.")):
+            seen: Counter[str] = Counter()
+            for named in named_things(section, f"{prefix}."):
+                number = seen[named.setting]
+                seen[named.setting] += 1
                 if named.what != "recipe" and is_local(named.value) and (only is None or named.setting in only):
                     found[f"{named.setting}[{number}]"] = self.store.digest(named.value)
         return found
@@ -223,11 +227,8 @@ class Plan:
             start: stage from which on everything is made again.
             force: stages that are made again.
         """
-        wanted = [
-            step for step in self.steps.values() if until is None or ORDER.index(step.stage) <= ORDER.index(until)
-        ]
         decisions = []
-        for step in wanted:
+        for step in self._until(until):
             again = step.stage in force or (start is not None and ORDER.index(step.stage) >= ORDER.index(start))
             if again and "/" not in step.name:
                 reason = f"asked for with --{'force' if step.stage in force else 'from'}"
@@ -246,6 +247,18 @@ class Plan:
             decisions.append(Decision(step, True, self._why(step, previous.get(step.name))))
         return decisions
 
+    def _until(self, last: str | None) -> list[Step]:
+        """The recipe's own steps up to the stage ``last``, and whatever steps of a source recipe these need."""
+        if last is None:
+            return list(self.steps.values())
+        wanted: set[str] = set()
+        for step in reversed(self.steps.values()):
+            if "/" not in step.name and ORDER.index(step.stage) <= ORDER.index(last):
+                wanted.add(step.name)
+            if step.name in wanted:
+                wanted.update(step.inputs.values())
+        return [step for step in self.steps.values() if step.name in wanted]
+
     def _why(self, step: Step, before: str | None) -> str:
         partial = self.store.root / ".partial" / self.store.folder(step.ingredients).name / "checkpoints"
         if partial.is_dir() and any(partial.iterdir()):
@@ -263,9 +276,11 @@ class Plan:
         files, now = manifest["files"], step.ingredients.files
         changed = sorted({name.split("[")[0] for name in files.keys() | now.keys() if files.get(name) != now.get(name)})
         changes += [f"the files of {name} changed" for name in changed]
-        for role, key in step.ingredients.inputs.items():
-            if manifest["inputs"].get(role) != key:
-                changes.append(f"{step.inputs[role]} changed")
+        before_inputs, inputs = manifest["inputs"], step.ingredients.inputs
+        for role, key in inputs.items():
+            if before_inputs.get(role) != key:
+                changes.append(f"{step.inputs[role]} {'changed' if role in before_inputs else 'is new'}")
+        changes += [f"{role} is gone" for role in before_inputs if role not in inputs]
         if manifest["stage_version"] != step.ingredients.version:
             changes.append("the stage itself changed")
         return "; ".join(changes) or "not made yet"

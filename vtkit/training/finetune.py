@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ from vtkit.recipe.sections import FinetuneSection
 from vtkit.training.gates import CollapseGate
 from vtkit.training.losses import ContrastiveWithFlops
 from vtkit.training.resuming import Progress, curve, train, trainer_settings
+
+FRUITLESS_PASSES = 20
+"""Passes over the pairs, each in another order, after which it is given up to find a full batch."""
 
 HARD_NEGATIVES_FROM = 50
 """Hard negatives are drawn from this many of the best BM25 results that are not judged relevant."""
@@ -59,7 +63,7 @@ def finetune(
         ``query_dimensions``, ``document_dimensions`` (mean active dimensions).
 
     Raises:
-        DataError: fewer pairs than one batch needs.
+        DataError: too few pairs for one batch, or too few whose documents are not relevant to each other's queries.
         CollapseError: a collapse gate stopped the run.
     """
     batches = training_batches(data, section, language, seed)
@@ -129,36 +133,50 @@ def training_batches(data: RetrievalSet, section: FinetuneSection, language: str
 
     batches: list[list[Example]] = []
     waiting: list[tuple[int, int]] = []
-    epoch = 0
+    epoch = fruitless = 0
     while len(batches) < steps:
         shuffled = np.random.default_rng([seed, epoch]).permutation(len(pairs))
-        stream = waiting + [pairs[i] for i in shuffled]
-        waiting = []
-        while stream and len(batches) < steps:
-            batch, rest, documents, wanted = [], [], set[int](), set[int]()
-            for position, (query, document) in enumerate(stream):
-                if document in wanted or relevant[query] & documents:
-                    rest.append((query, document))
-                    continue
-                batch.append((query, document))
-                documents.add(document)
-                wanted |= relevant[query]
-                if len(batch) == section.batch_size:
-                    rest.extend(stream[position + 1 :])
-                    break
+        stream = deque(waiting + [pairs[i] for i in shuffled])
+        made = len(batches)
+        while len(batches) < steps:
+            batch, wanted = _next_batch(stream, relevant, section.batch_size)
             if len(batch) < section.batch_size:
-                waiting = batch + rest
+                stream.extendleft(reversed(batch))
                 break
-            stream = rest
             draw = np.random.default_rng([seed, 2, len(batches)])
             batches.append([_example(pair, wanted, candidates, section.hard_negatives, draw) for pair in batch])
         epoch += 1
-        if len(waiting) >= 4 * len(pairs) and not batches:
+        if len(batches) > made:
+            fruitless, waiting = 0, list(stream)[: len(pairs)]
+            continue
+        # The pair that waited longest fits into no full batch: let the next pass begin with others.
+        fruitless, waiting = fruitless + 1, []
+        if fruitless == FRUITLESS_PASSES:
             raise DataError(
                 f"finetune.data: no {section.batch_size} queries have documents of their own. "
                 "Lower finetune.batch_size."
             )
     return batches
+
+
+def _next_batch(
+    stream: deque[tuple[int, int]], relevant: Sequence[set[int]], size: int
+) -> tuple[list[tuple[int, int]], set[int]]:
+    """The first ``size`` pairs of ``stream`` that can stand in one batch, taken out of it; and all documents that are
+    relevant to their queries. Fewer where the stream holds no more."""
+    batch: list[tuple[int, int]] = []
+    passed: list[tuple[int, int]] = []
+    documents, wanted = set[int](), set[int]()
+    while stream and len(batch) < size:
+        query, document = stream.popleft()
+        if document in wanted or relevant[query] & documents:
+            passed.append((query, document))
+            continue
+        batch.append((query, document))
+        documents.add(document)
+        wanted |= relevant[query]
+    stream.extendleft(reversed(passed))
+    return batch, wanted
 
 
 def _example(
@@ -203,7 +221,13 @@ def _in_sequence(dataset: Dataset, **settings: Any) -> DefaultBatchSampler:
 
 
 class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
-    """The library's trainer; its log carries the active dimensions beside the loss."""
+    """The library's trainer; its log carries the active dimensions beside the loss, and no model card is drafted."""
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """vtkit's report stage writes the card."""
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """None: the library's model card shows examples of the training texts, and vtkit writes a card of its own."""
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:

@@ -29,7 +29,7 @@ def masking_probabilities(weights: Tensor, maskable: Tensor, mask_rate: float) -
     wanted = mask_rate * maskable.sum(dim=1, keepdim=True).to(weights.dtype)
     probabilities = torch.zeros_like(omega)
     free = omega > 0
-    for _ in range(8):
+    while True:
         room = wanted - torch.where(free, 0.0, probabilities).sum(dim=1, keepdim=True)
         scale = room / torch.where(free, omega, 0.0).sum(dim=1, keepdim=True).clamp_min(1e-12)
         probabilities = torch.where(free, scale * omega, probabilities)

@@ -97,10 +97,7 @@ def adapt(
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     model.eval()
-    losses = curve(history, "loss")
-    if losses["loss"] and not np.isfinite(losses["loss"]).all():
-        raise CollapseError("adaptation: the loss is not finite. Lower adapt.learning_rate.")
-    return losses
+    return curve(history, "loss")
 
 
 def _similar_lengths_together(
@@ -166,4 +163,9 @@ class _MaskedTrainer(Trainer):  # type: ignore[misc]
         if not bool(predicted.any()):
             return torch.zeros((), requires_grad=True)
         logits = nn.functional.linear(hidden[predicted], decoder.weight, decoder.bias)
-        return nn.functional.cross_entropy(logits.float(), labels[predicted])
+        loss = nn.functional.cross_entropy(logits.float(), labels[predicted])
+        if not bool(torch.isfinite(loss)):
+            raise CollapseError(
+                f"adaptation step {self.state.global_step}: the loss is {loss.item()}. Lower adapt.learning_rate."
+            )
+        return loss

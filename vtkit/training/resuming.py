@@ -33,6 +33,8 @@ def fixed_order(items: int, wanted: int, seed: int) -> np.ndarray:
 def trainer_settings(folder: Path, *, steps: int, seed: int, checkpoint_every: int) -> dict[str, Any]:
     """Settings both library trainers take, whatever they train."""
     cuda = torch.cuda.is_available()
+    # a checkpoint falls on a point of the curve, so that a continued run draws the same curve
+    point_every = CURVE_POINTS_EVERY if checkpoint_every % CURVE_POINTS_EVERY == 0 else checkpoint_every
     return {
         "output_dir": str(folder),
         "max_steps": steps,
@@ -43,8 +45,7 @@ def trainer_settings(folder: Path, *, steps: int, seed: int, checkpoint_every: i
         "save_strategy": "steps",
         "save_steps": checkpoint_every,
         "save_total_limit": 2,
-        # a checkpoint falls on a point of the curve, so that a continued run draws the same curve
-        "logging_steps": CURVE_POINTS_EVERY if checkpoint_every % CURVE_POINTS_EVERY == 0 else checkpoint_every,
+        "logging_steps": min(point_every, steps),
         "report_to": [],
         "disable_tqdm": True,
         "dataloader_num_workers": 0,

@@ -43,17 +43,23 @@ def graft(
         every token keeps the position vector it had.
 
     Raises:
-        DataError: rows, bias and tokenizer differ in size, or a value is not finite.
+        DataError: rows, bias and tokenizer differ in size, a value is not finite, or the source cannot be rebuilt.
     """
     head = mlm_head(source)
     size = len(tokenizer)
-    if rows.shape != (size, head.embeddings.weight.shape[1]) or bias.shape != (size,):
-        raise DataError(
-            f"the new vocabulary has {size} tokens of width {head.embeddings.weight.shape[1]}, but there are "
-            f"{tuple(rows.shape)} embedding rows and {tuple(bias.shape)} biases"
-        )
-    if not bool(torch.isfinite(rows).all()) or not bool(torch.isfinite(bias).all()):
-        raise DataError("the new embedding rows or biases are not finite (NaN or infinite): check the bridge")
+    output_rows = rows if output_rows is None else output_rows
+    wanted = (
+        ("embedding rows", rows, (size, head.embeddings.weight.shape[1])),
+        ("decoder rows", output_rows, (size, head.decoder.weight.shape[1])),
+        ("biases", bias, (size,)),
+    )
+    for what, values, shape in wanted:
+        if values.shape != shape:
+            raise DataError(
+                f"the new vocabulary of {size} tokens needs {what} of the shape {shape}, not {tuple(values.shape)}"
+            )
+        if not bool(torch.isfinite(values).all()):
+            raise DataError(f"the new {what} are not finite (NaN or infinite): check the bridge")
 
     config = copy.deepcopy(source.config)
     old_padding = config.pad_token_id
@@ -88,7 +94,7 @@ def graft(
         new_head.embeddings.weight.copy_(rows)
         new_head.decoder.bias.copy_(bias)
         if not new_head.tied:
-            new_head.decoder.weight.copy_(rows if output_rows is None else output_rows)
+            new_head.decoder.weight.copy_(output_rows)
     return target.eval()
 
 

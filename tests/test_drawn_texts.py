@@ -1,0 +1,81 @@
+"""Which texts a stage reads, and drawing some of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtkit.errors import DataError
+from vtkit.recipe.sections import Recipe
+from vtkit.stages.texts import bias_corpus, calibration_corpus, draw, read_texts
+
+
+@given(st.lists(st.text()), st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_what_is_drawn_is_there_in_the_order_it_came(texts: list[str], most: int, seed: int) -> None:
+    numbered = [f"{n} {text}" for n, text in enumerate(texts)]
+    drawn = draw(iter(numbered), most, seed)
+    assert len(drawn) == min(most, len(texts))
+    assert drawn == [text for text in numbered if text in set(drawn)]
+    assert drawn == draw(numbered, most, seed)
+
+
+def test_each_text_is_equally_likely() -> None:
+    texts = [str(n) for n in range(12)]
+    counts = Counter(text for seed in range(6000) for text in draw(texts, 4, seed))
+    assert counts.total() == 24_000
+    # 2000 expected for each, standard deviation 37
+    assert max(abs(counts[text] - 2000) for text in texts) < 4 * 37
+
+
+def test_the_seed_decides() -> None:
+    texts = [str(n) for n in range(100)]
+    assert draw(texts, 10, 1) != draw(texts, 10, 2)
+
+
+def test_equal_texts_are_drawn_as_often_as_they_occur() -> None:
+    assert draw(["same"] * 5, 3, 0) == ["same"] * 3
+
+
+def recipe(**sections: object) -> Recipe:
+    return Recipe.model_validate(
+        {
+            "recipe": {"name": "r"},
+            "source": {"model": "/m"},
+            "vocabulary": {"kind": "existing", "tokenizer": "/t"},
+            "transfer": {"method": "mean"},
+            **sections,
+        }
+    )
+
+
+def test_texts_come_from_the_first_section_that_names_some() -> None:
+    adapt, finetune = {"corpus": ("/adapt",)}, {"data": "/finetune"}
+    evaluate = {"sets": ("/evaluate",)}
+    named = recipe(
+        adapt=adapt,
+        finetune=finetune,
+        calibrate={"corpus": ("/probe",)},
+        transfer={"method": "mean", "bias": {"corpus": ("/prior",)}},
+    )
+    assert (calibration_corpus(named), bias_corpus(named)) == (("/probe",), ("/prior",))
+    from_adapt = recipe(adapt=adapt, finetune=finetune, calibrate={})
+    assert calibration_corpus(from_adapt) == bias_corpus(from_adapt) == ("/adapt",)
+    from_finetune = recipe(finetune=finetune, calibrate={}, evaluate=evaluate)
+    assert calibration_corpus(from_finetune) == bias_corpus(from_finetune) == ("/finetune",)
+    assert bias_corpus(recipe(evaluate=evaluate)) == ("/evaluate",)
+    assert bias_corpus(recipe()) == ()
+
+
+def test_corpora_are_read_one_after_the_other(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("first\n\nsecond\n", "utf-8")
+    lines = [{"_id": "1", "title": "Title", "text": "text"}, {"_id": "2", "text": "zweiter ß"}]
+    (tmp_path / "b.jsonl").write_text("\n".join(json.dumps(line) for line in lines), "utf-8")
+    names = [str(tmp_path / "a.txt"), str(tmp_path / "b.jsonl")]
+    assert list(read_texts(names, "train")) == ["first", "second", "Title text", "zweiter ß"]
+    with pytest.raises(DataError):
+        list(read_texts([str(tmp_path / "missing.txt")], "train"))

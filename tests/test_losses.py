@@ -1,0 +1,154 @@
+"""What fine-tuning minimises, by hand and against torch; and the gates that stop a collapsed run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import encoder, texts
+from torch import Tensor
+
+from vtkit.encoder.encoding import encode
+from vtkit.errors import CollapseError
+from vtkit.training.gates import PATIENCE, CollapseGate
+from vtkit.training.losses import ContrastiveWithFlops, info_nce
+from vtkit.training.regularizers import flops, quadratic_ramp
+
+
+def vectors(rows: int, columns: int, seed: int) -> Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).relu()
+
+
+def test_info_nce_of_two_queries_and_a_hard_negative_by_hand() -> None:
+    queries = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+    documents = torch.tensor([[2.0, 0.0], [1.0, 1.0], [0.0, 1.0]])  # scores 2 1 0 | 0 2 2
+    first = -math.log(math.e**2 / (math.e**2 + math.e + 1))
+    second = -math.log(math.e**2 / (1 + 2 * math.e**2))
+    assert info_nce(queries, documents).item() == pytest.approx((first + second) / 2)
+
+
+def test_info_nce_of_equal_scores_is_the_logarithm_of_the_number_of_documents() -> None:
+    assert info_nce(torch.zeros(3, 5), torch.ones(7, 5)).item() == pytest.approx(math.log(7))
+
+
+@given(st.integers(1, 6), st.integers(0, 6), st.floats(0.05, 5.0), st.integers(0, 100))
+def test_info_nce_is_its_definition_with_torch(n: int, extra: int, scale: float, seed: int) -> None:
+    queries, documents = vectors(n, 8, seed), vectors(n + extra, 8, seed + 1)
+    shares = torch.softmax(scale * torch.einsum("qv,dv->qd", queries, documents), dim=1)
+    assert info_nce(queries, documents, scale).item() == pytest.approx(-shares.diagonal().log().mean().item())
+
+
+@given(st.permutations(range(4)), st.integers(0, 100))
+def test_info_nce_does_not_mind_the_order_of_hard_negatives(order: list[int], seed: int) -> None:
+    queries, documents = vectors(3, 8, seed), vectors(7, 8, seed + 1)
+    moved = torch.cat([documents[:3], documents[3:][order]])
+    assert info_nce(queries, moved).item() == pytest.approx(info_nce(queries, documents).item())
+
+
+def test_flops_by_hand() -> None:
+    assert flops(torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])).item() == 5.0  # means 2, 0, 1
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 100), st.floats(0.1, 10))
+def test_flops_is_the_score_of_the_mean_text_with_itself(rows: int, columns: int, seed: int, factor: float) -> None:
+    weights = vectors(rows, columns, seed)
+    pairs = (weights @ weights.t()).mean()  # over all ordered pairs of texts
+    assert flops(weights).item() == pytest.approx(pairs.item())
+    assert flops(factor * weights).item() == pytest.approx(factor**2 * flops(weights).item())
+
+
+def test_the_ramp_is_quadratic_and_stays_at_full_strength() -> None:
+    assert [quadratic_ramp(step, 4) for step in (0, 1, 2, 4, 5, 100)] == [0.0, 1 / 16, 1 / 4, 1.0, 1.0, 1.0]
+    assert quadratic_ramp(0, 0) == 0.0
+    assert quadratic_ramp(1, 0) == 1.0
+
+
+def loss_of(model: object, step: int = 3, gate: CollapseGate | None = None) -> ContrastiveWithFlops:
+    return ContrastiveWithFlops(
+        model,  # type: ignore[arg-type]
+        step=lambda: step,
+        ramp_steps=6,
+        query_flops=0.5,
+        document_flops=0.25,
+        scale=0.1,
+        gate=gate or CollapseGate(120, ramp_ends=6),
+    )
+
+
+def test_the_whole_loss_is_that_of_the_vectors_sentence_transformers_gives(tmp_path: Path) -> None:
+    model = encoder(tmp_path)
+    columns = [texts(11, seed=1, words=(1, 3)), texts(11, seed=2, words=(1, 25)), texts(11, seed=3)]
+    features = [model.tokenizer(column, padding=True, return_tensors="pt") for column in columns]
+    loss = loss_of(model)
+    parts = loss([dict(entry) for entry in features])
+    queries, documents, negatives = (torch.from_numpy(encode(model, column, 48).toarray()) for column in columns)
+    both = torch.cat([documents, negatives])
+    assert parts["contrastive"].item() == pytest.approx(info_nce(queries, both, 0.1).item(), rel=1e-4)
+    assert parts["query_flops"].item() == pytest.approx(0.25 * 0.5 * flops(queries).item(), rel=1e-4)
+    assert parts["document_flops"].item() == pytest.approx(0.25 * 0.25 * flops(both).item(), rel=1e-4)
+    active = loss.take_active_dimensions()
+    assert active["query_dimensions"] == pytest.approx((queries > 0).sum(dim=1).float().mean().item(), abs=0.01)
+    assert active["document_dimensions"] == pytest.approx((both > 0).sum(dim=1).float().mean().item(), abs=0.01)
+    assert loss.take_active_dimensions() == {}
+
+
+HEALTHY = torch.eye(4, 20) + torch.eye(4, 20).roll(1, dims=1)
+LOSS = torch.tensor(1.0)
+
+
+def feed(gate: CollapseGate, batches: int, queries: Tensor, documents: Tensor, step: int = 100) -> None:
+    for _ in range(batches):
+        gate(step, queries, documents, queries @ documents.t(), LOSS)
+
+
+def test_a_healthy_run_passes_all_gates() -> None:
+    feed(CollapseGate(20, ramp_ends=10), 5 * PATIENCE, HEALTHY, HEALTHY)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_not_finite_stops_the_run_at_once(value: float) -> None:
+    with pytest.raises(CollapseError, match=r"step 7: the loss is .*finetune\.learning_rate"):
+        CollapseGate(20, 10)(7, HEALTHY, HEALTHY, HEALTHY @ HEALTHY.t(), torch.tensor(value))
+
+
+COLLAPSES = {
+    "query vectors are dead": (torch.zeros(4, 20), HEALTHY),
+    "document vectors are dead": (HEALTHY, torch.zeros(4, 20)),
+    "query vectors are dense": (torch.ones(4, 20) + HEALTHY, HEALTHY),
+    "document vectors are dense": (HEALTHY, torch.ones(4, 20) + HEALTHY),
+    "every document of the batch gets the same score": (HEALTHY, HEALTHY[:1].expand(4, 20)),
+}
+
+
+@pytest.mark.parametrize("message", COLLAPSES)
+def test_a_collapse_stops_the_run_after_some_batches_in_a_row(message: str) -> None:
+    gate = CollapseGate(20, ramp_ends=10)
+    feed(gate, PATIENCE - 1, *COLLAPSES[message])
+    with pytest.raises(CollapseError, match=message):
+        feed(gate, 1, *COLLAPSES[message])
+
+
+@pytest.mark.parametrize("message", COLLAPSES)
+def test_a_good_batch_in_between_makes_the_gate_count_anew(message: str) -> None:
+    gate = CollapseGate(20, ramp_ends=10)
+    for _ in range(3):
+        feed(gate, PATIENCE - 1, *COLLAPSES[message])
+        feed(gate, 1, HEALTHY, HEALTHY)
+
+
+def test_dense_vectors_are_no_collapse_before_the_ramp_has_ended() -> None:
+    dense = torch.ones(4, 20) + HEALTHY
+    gate = CollapseGate(20, ramp_ends=10)
+    feed(gate, 3 * PATIENCE, dense, dense, step=10)
+    with pytest.raises(CollapseError, match="dense"):
+        feed(gate, PATIENCE, dense, dense, step=11)
+
+
+def test_the_messages_say_which_settings_to_change() -> None:
+    for message, named in (("query vectors are dead", "finetune.query_flops"), ("document vectors are dense", "Raise")):
+        with pytest.raises(CollapseError, match=named):
+            feed(CollapseGate(20, 10), PATIENCE, *COLLAPSES[message])

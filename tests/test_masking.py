@@ -1,0 +1,136 @@
+"""Overlap-aware masking: the rate that is asked for, whatever the weights, and who is masked how often."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtkit.training.masking import IGNORED, mask_tokens, masking_probabilities
+
+WEIGHTS = st.lists(st.floats(2**-7, 2**7, width=32), min_size=1, max_size=40)
+
+
+@given(WEIGHTS, st.floats(0.01, 0.99), st.data())
+def test_the_expected_share_of_masked_positions_is_the_mask_rate(
+    weights: list[float], rate: float, data: st.DataObject
+) -> None:
+    maskable = torch.tensor(data.draw(st.lists(st.booleans(), min_size=len(weights), max_size=len(weights))))
+    found = masking_probabilities(torch.tensor([weights]), maskable[None], rate)[0]
+    assert found.sum().item() == pytest.approx(rate * maskable.sum().item(), rel=1e-4)
+    assert not found[~maskable].any()
+    assert found.min() >= 0
+    assert found.max() <= 1
+
+
+@given(WEIGHTS, st.floats(0.01, 0.99))
+def test_below_one_probabilities_are_proportional_to_the_weights(weights: list[float], rate: float) -> None:
+    omega = torch.tensor([weights])
+    found = masking_probabilities(omega, torch.ones_like(omega, dtype=torch.bool), rate)[0]
+    free = found < 1
+    ratios = found[free] / omega[0, free]
+    torch.testing.assert_close(ratios, ratios[:1].expand_as(ratios), rtol=1e-4, atol=0)
+    # what is clipped would have had more than one by that proportion
+    assert not free.any() or bool((omega[0, ~free] * ratios[0] >= 1 - 1e-4).all())
+
+
+def test_each_text_keeps_the_rate_by_itself() -> None:
+    weights = torch.tensor([[1.0, 1.0, 2.0, 2.0], [2.0, 2.0, 2.0, 1.0]])
+    maskable = torch.tensor([[True, True, True, True], [True, True, False, False]])
+    found = masking_probabilities(weights, maskable, 0.3)
+    torch.testing.assert_close(found, torch.tensor([[0.2, 0.2, 0.4, 0.4], [0.3, 0.3, 0.0, 0.0]]))
+
+
+def test_what_the_clip_takes_is_spread_over_the_others() -> None:
+    found = masking_probabilities(torch.tensor([[10.0, 1.0, 1.0, 1.0]]), torch.ones(1, 4, dtype=torch.bool), 0.5)
+    torch.testing.assert_close(found, torch.tensor([[1.0, 1 / 3, 1 / 3, 1 / 3]]))
+
+
+def test_the_rate_is_kept_however_many_weights_are_clipped_one_after_the_other() -> None:
+    weights = 2.0 ** torch.arange(40, dtype=torch.float64)[None]
+    found = masking_probabilities(weights, torch.ones(1, 40, dtype=torch.bool), 0.9)
+    assert found.sum().item() == pytest.approx(36.0)
+
+
+def test_a_text_without_maskable_positions_has_none_masked() -> None:
+    found = masking_probabilities(torch.ones(2, 3), torch.tensor([[False] * 3, [True] * 3]), 0.4)
+    torch.testing.assert_close(found, torch.tensor([[0.0] * 3, [0.4] * 3]))
+
+
+SPECIAL = torch.tensor([0, 1, 2, 3, 4])
+VOCABULARY, MASK = 50, 4
+
+
+def masked(
+    seed: int = 0, texts: int = 4000, weight: float = 2.0, rate: float = 0.3
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Texts [CLS] + 12 tokens (the upper half of the vocabulary is new) + [SEP], padded with two; and their masking."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(5, VOCABULARY, (texts, 16), generator=generator)
+    ids[:, 0], ids[:, 13], ids[:, 14:] = 2, 3, 0
+    attention = (torch.arange(16) < 14).long().expand(texts, 16)
+    weights = torch.ones(VOCABULARY)
+    weights[VOCABULARY // 2 :] = weight
+    inputs, labels = mask_tokens(ids, attention, weights, SPECIAL, MASK, rate, generator)
+    return ids, attention, inputs, labels
+
+
+def test_special_tokens_and_padding_are_never_masked_and_never_put_in() -> None:
+    ids, attention, inputs, labels = masked()
+    untouchable = torch.isin(ids, SPECIAL) | (attention == 0)
+    assert torch.equal(inputs[untouchable], ids[untouchable])
+    assert (labels[untouchable] == IGNORED).all()
+    changed = inputs != ids
+    put_in = inputs[changed & (inputs != MASK)]
+    assert len(put_in) > 0
+    assert not torch.isin(put_in, SPECIAL).any()
+
+
+def test_padding_is_left_alone_even_where_it_looks_like_a_token() -> None:
+    ids = torch.full((200, 6), 9)
+    attention = torch.tensor([1, 1, 1, 0, 0, 0]).expand(200, 6)
+    generator = torch.Generator().manual_seed(1)
+    inputs, labels = mask_tokens(ids, attention, torch.ones(VOCABULARY), SPECIAL, MASK, 0.9, generator)
+    assert (inputs[:, 3:] == 9).all()
+    assert (labels[:, 3:] == IGNORED).all()
+    assert (labels[:, :3] != IGNORED).float().mean().item() == pytest.approx(0.9, abs=0.05)
+
+
+def test_labels_are_the_tokens_that_stood_there() -> None:
+    ids, _, inputs, labels = masked()
+    chosen = labels != IGNORED
+    assert torch.equal(labels[chosen], ids[chosen])
+    assert torch.equal(inputs[~chosen], ids[~chosen])
+
+
+def test_of_the_chosen_tokens_80_percent_are_masked_10_random_and_10_stay() -> None:
+    ids, _, inputs, labels = masked(texts=6000)
+    chosen = labels != IGNORED
+    was, became = ids[chosen], inputs[chosen]
+    assert (became == MASK).float().mean().item() == pytest.approx(0.8, abs=0.01)
+    # one random token in 45 is the token itself
+    assert (became == was).float().mean().item() == pytest.approx(0.1 + 0.1 / 45, abs=0.01)
+    put_in = became[(became != MASK) & (became != was)]
+    assert torch.bincount(put_in, minlength=VOCABULARY)[5:].min() > 0
+
+
+@pytest.mark.parametrize("weight", [0.5, 1.0, 2.0, 3.0])
+def test_new_tokens_are_masked_as_many_times_as_often_as_their_weight_says(weight: float) -> None:
+    ids, attention, _, labels = masked(weight=weight, rate=0.2, texts=20000)
+    chosen = labels != IGNORED
+    real = (attention == 1) & ~torch.isin(ids, SPECIAL)
+    new, old = real & (ids >= VOCABULARY // 2), real & (ids < VOCABULARY // 2)
+    both = new.any(dim=1) & old.any(dim=1)
+    # within a text the ratio is exact; compare texts with as many new tokens as old ones
+    even = both & (new.sum(dim=1) == old.sum(dim=1))
+    ratio = chosen[even][new[even]].float().mean() / chosen[even][old[even]].float().mean()
+    assert ratio.item() == pytest.approx(weight, rel=0.08)
+    assert chosen[real].float().mean().item() == pytest.approx(0.2, abs=0.005)
+
+
+def test_the_same_generator_state_gives_the_same_masks() -> None:
+    first, second, other = masked(7), masked(7), masked(8)
+    assert torch.equal(first[2], second[2])
+    assert torch.equal(first[3], second[3])
+    assert not torch.equal(first[2], other[2])

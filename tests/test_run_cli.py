@@ -1,0 +1,334 @@
+"""The main job through the command line, on real text: run, rerun, kill, search, explain, and what users get wrong.
+
+The encoders are tiny (one layer, 32 wide) and learn nothing worth quoting; what is tested is that every stage does
+its work, that nothing is repeated, and that a killed run ends in the numbers of an undisturbed one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).resolve().parents[1] / "recipes" / "quickstart_data"
+SETTINGS = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "COLUMNS": "200"}
+
+ENGLISH = f"""
+[recipe]
+name = "english"
+language = "en"
+[source.scratch]
+layers = 1
+hidden = 32
+heads = 2
+feed_forward = 64
+max_length = 64
+[vocabulary]
+kind = "trained"
+corpus = ["{DATA}/elements-en"]
+size = 700
+[casing]
+input = "lowercase"
+[adapt]
+corpus = ["{DATA}/elements-en"]
+train = "all"
+steps = 20
+batch_size = 8
+max_length = 32
+learning_rate = 1e-3
+[calibrate]
+target_activation = 0.1
+texts = 32
+"""
+
+KOREAN = f"""
+[recipe]
+name = "korean"
+language = "ko"
+[source]
+recipe = "english.toml"
+[vocabulary]
+kind = "trained"
+corpus = ["{DATA}/elements-ko"]
+size = 900
+[transfer]
+method = "parallel"
+parallel = ["{DATA}/parallel-en-ko.tsv"]
+[adapt]
+corpus = ["{DATA}/elements-ko"]
+steps = 20
+batch_size = 8
+max_length = 32
+checkpoint_every = 5
+[calibrate]
+target_activation = 0.1
+texts = 32
+[finetune]
+data = "{DATA}/elements-ko"
+steps = 20
+batch_size = 8
+hard_negatives = 1
+document_length = 32
+learning_rate = 1e-3
+checkpoint_every = 5
+[index]
+document_length = 32
+[evaluate]
+sets = ["{DATA}/elements-ko"]
+max_queries = 60
+"""
+
+
+def vtkit(folder: Path, *arguments: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
+    """The command line as a user calls it, in ``folder``."""
+    done = subprocess.run(
+        [sys.executable, "-m", "vtkit.cli", *arguments],
+        cwd=folder,
+        env={**os.environ, **SETTINGS},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    if check is not None:
+        assert done.returncode == check, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def write_recipes(folder: Path) -> None:
+    (folder / "english.toml").write_text(ENGLISH, encoding="utf-8")
+    (folder / "korean.toml").write_text(KOREAN, encoding="utf-8")
+
+
+def numbers(folder: Path) -> dict[str, object]:
+    """What a run found, without times and versions."""
+    report = json.loads((folder / "runs" / "korean" / "report.json").read_text("utf-8"))
+    return {name: report[name] for name in ("results", "vocabulary", "curves", "calibration", "sparsity", "neighbours")}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the recipe ran to its end undisturbed."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_recipes(folder)
+    vtkit(folder, "run", "korean.toml")
+    return folder
+
+
+def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
+    run = finished / "runs" / "korean"
+    assert {path.name for path in run.iterdir()} >= {
+        "model", "index", "trec", "report.md", "report.html", "report.json", "recipe.resolved.toml", "versions.json",
+        "run.log",
+    }  # fmt: skip
+    judged = {path.stem for path in (run / "trec" / "elements-ko").iterdir()}
+    assert judged == {"source", "transfer", "adapt", "calibrate", "finetune", "bm25", "hybrid"}
+    report = json.loads((run / "report.json").read_text("utf-8"))
+    (result,) = report["results"]
+    assert result["queries"] == 60
+    assert result["documents"] == 575
+    by_model = {row["model"]: row["measures"] for row in result["rows"]}
+    assert by_model["BM25"]["nDCG@10"] > 0.3
+    assert all(0 <= value <= 1 for row in by_model.values() for value in row.values())
+    assert sum(report["vocabulary"]["methods"].values()) == report["vocabulary"]["target_size"]
+    assert len(report["curves"]["finetune"]["loss"]) == 4
+
+
+def test_the_run_file_gives_the_reported_measures(finished: Path) -> None:
+    import ir_measures
+
+    run = list(ir_measures.read_trec_run(str(finished / "runs/korean/trec/elements-ko/finetune.trec")))
+    judged = {result.query_id for result in run}
+    qrels = [
+        ir_measures.Qrel(*line.split("\t")[:2], int(line.split("\t")[2]))
+        for line in (DATA / "elements-ko/qrels/test.tsv").read_text("utf-8").splitlines()[1:]
+        if line.split("\t")[0] in judged
+    ]
+    expected = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)[ir_measures.nDCG @ 10]
+    report = json.loads((finished / "runs/korean/report.json").read_text("utf-8"))
+    (row,) = [row for row in report["results"][0]["rows"] if row["model"] == "finetune"]
+    assert len(judged) == 60
+    assert row["measures"]["nDCG@10"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_second_run_does_nothing(finished: Path) -> None:
+    again = vtkit(finished, "run", "korean.toml")
+    plan = [line for line in again.stderr.splitlines() if ": done" in line]
+    assert len(plan) == 21
+    assert " run: " not in again.stderr
+
+
+def test_a_changed_setting_runs_only_what_depends_on_it_and_says_why(finished: Path) -> None:
+    plan = vtkit(finished, "run", "korean.toml", "--set", "finetune.learning_rate=2e-3", "--dry-run").stderr
+    reasons = dict(line.split(maxsplit=1) for line in plan.splitlines() if ": " in line)
+    assert reasons["finetune"] == "run: finetune.learning_rate 0.001 -> 0.002"
+    assert reasons["calibrate"] == "skip: done"
+    assert reasons["evaluate:adapt"] == "skip: done"
+    assert reasons["index:finetune"] == "run: finetune changed"
+    assert reasons["evaluate:bm25"] == "skip: done"
+
+
+def test_the_saved_model_needs_no_vtkit(finished: Path) -> None:
+    script = (
+        "import sys, json; sys.modules['vtkit'] = None\n"
+        "from sentence_transformers import SparseEncoder\n"
+        "encoder = SparseEncoder(sys.argv[1], device='cpu')\n"
+        "print(json.dumps(encoder.encode(['금의 원자 번호는 79이다.']).to_dense()[0].tolist()))"
+    )
+    model = finished / "runs" / "korean" / "model"
+    plain = subprocess.run(
+        [sys.executable, "-c", script, str(model)],
+        capture_output=True, text=True, check=True, env={**os.environ, **SETTINGS}, cwd=finished,
+    )  # fmt: skip
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.encoding import encode
+
+    ours = encode(load_encoder(str(model)), ["금의 원자 번호는 79이다."], 64).toarray()[0]
+    assert (ours > 0).any()
+    assert json.loads(plain.stdout.splitlines()[-1]) == pytest.approx(ours.tolist(), abs=1e-5)
+
+
+def test_search_and_explain_agree_on_the_score_and_its_tokens(finished: Path) -> None:
+    found = json.loads(vtkit(finished, "search", "runs/korean", "금의 녹는점", "--json", "-k", "3").stdout)
+    best = found["results"][0]
+    why = json.loads(vtkit(finished, "explain", "runs/korean", "금의 녹는점", best["id"], "--json").stdout)
+    assert why["score"] == pytest.approx(best["score"], rel=1e-4)
+    assert why["rank"] == 1
+    assert sum(product for *_, product in why["tokens"]) == pytest.approx(why["score"], rel=1e-4)
+    assert why["tokens"][0][0] == best["tokens"][0][0]
+    words = vtkit(finished, "search", "runs/korean", "금의 녹는점", "-k", "2", "--model", "transfer").stdout
+    assert "query tokens:" in words
+    missing = vtkit(finished, "explain", "runs/korean", "금", "nothing-like-it", check=1)
+    assert "no document 'nothing-like-it'" in missing.stderr
+    assert "no index of 'best'" in vtkit(finished, "search", "runs/korean", "금", "--model", "best", check=1).stderr
+    assert "is no run" in vtkit(finished, "search", "runs", "금", check=1).stderr
+
+
+MOMENTS = (
+    "transfer-*",
+    "adapt-*/checkpoints/checkpoint-10/vtkit-complete",
+    "calibrate-*",
+    "finetune-*/checkpoints/checkpoint-5/optimizer.pt",
+    "evaluate-finetune-*",
+)
+
+
+def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_path: Path) -> None:
+    write_recipes(tmp_path)
+    partial = tmp_path / "runs" / "artifacts" / ".partial"
+    vtkit(tmp_path, "run", "korean.toml", "--until", "vocabulary")
+    for moment in MOMENTS:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "vtkit.cli", "run", "korean.toml"],
+            cwd=tmp_path,
+            env={**os.environ, **SETTINGS},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 300
+        while not list(partial.glob(moment)):
+            assert run.poll() is None, f"the run ended before {moment} was seen"
+            assert time.monotonic() < deadline, f"{moment} never appeared"
+            time.sleep(0.002)
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run").stderr
+    assert "skip: done" in plan
+    vtkit(tmp_path, "run", "korean.toml")
+    assert numbers(tmp_path) == numbers(finished)
+
+
+def test_a_damaged_output_is_found_and_made_again(finished: Path, tmp_path: Path) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    (weights,) = (copy / "runs" / "artifacts").glob("finetune-*/model/model.safetensors")
+    raw = bytearray(weights.read_bytes())
+    raw[-1] ^= 1
+    weights.unlink()  # the published model is a hard link to the same file
+    weights.write_bytes(raw)
+    plan = vtkit(copy, "run", "korean.toml", "--dry-run").stderr
+    assert "finetune" in plan
+    assert "its output is damaged: model/model.safetensors was changed or damaged" in plan
+    vtkit(copy, "run", "korean.toml", "--until", "finetune")
+    assert "damaged" not in vtkit(copy, "run", "korean.toml", "--dry-run").stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "message"),
+    [
+        (["finetune.data=nowhere"], 2, "nowhere"),
+        (["finetune.bacth_size=8"], 2, "Did you mean 'batch_size'?"),
+        (["finetune.batch_size=many"], 2, "finetune.batch_size"),
+        (["source.model=plain"], 1, "no trained masked-language-model head"),
+        (["vocabulary.kind=existing", "vocabulary.tokenizer=nomask"], 1, "mask"),
+        (["adapt.corpus=[\"empty.txt\"]"], 1, "empty.txt"),
+        (["adapt.corpus=[\"latin1.txt\"]"], 1, "latin1.txt"),
+        (["evaluate.sets=[\"twice\"]"], 1, "twice"),
+        (["evaluate.sets=[\"absent\"]"], 1, "absent"),
+        (["evaluate.measures=[\"nDCG@ten\"]"], 2, "nDCG@ten"),
+    ],
+)  # fmt: skip
+def test_what_users_get_wrong_is_one_message(bad_input: Path, settings: list[str], code: int, message: str) -> None:
+    before = sorted(path.name for path in (bad_input / "runs" / "artifacts").glob("*-*"))
+    arguments = [argument for setting in settings for argument in ("--set", setting)]
+    done = vtkit(bad_input, "run", "korean.toml", *arguments, check=code)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, done.stderr
+    assert message in done.stderr
+    after = [path for path in (bad_input / "runs" / "artifacts").glob("*-*") if path.name not in before]
+    assert all((path / "manifest.json").is_file() for path in after), "something is half-written"
+
+
+@pytest.fixture(scope="module")
+def bad_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recipe with its source ready, and things beside it that cannot be used."""
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    folder = tmp_path_factory.mktemp("bad")
+    write_recipes(folder)
+    vtkit(folder, "run", "korean.toml", "--until", "vocabulary")
+    tokens = {token: i for i, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"])}
+
+    def tokenizer(**roles: str) -> PreTrainedTokenizerFast:
+        backend = Tokenizer(models.WordPiece(tokens, unk_token="[UNK]"))
+        backend.pre_tokenizer = pre_tokenizers.Whitespace()
+        return PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
+
+    roles = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    BertModel(
+        BertConfig(
+            vocab_size=len(tokens), hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8
+        )
+    ).save_pretrained(folder / "plain")
+    tokenizer(**roles, mask_token="[MASK]").save_pretrained(folder / "plain")
+    del tokens["[MASK]"]
+    tokens.update({token: i for i, token in enumerate(tokens)})
+    tokenizer(**roles).save_pretrained(folder / "nomask")
+    (folder / "empty.txt").write_text("\n\n", encoding="utf-8")
+    (folder / "latin1.txt").write_bytes("caf\xe9 au lait\n".encode("latin-1"))
+    for name, documents, judged in (("twice", ["d1", "d1"], "d1"), ("absent", ["d1", "d2"], "d3")):
+        (folder / name / "qrels").mkdir(parents=True)
+        lines = [json.dumps({"_id": document, "text": "금"}, ensure_ascii=False) for document in documents]
+        (folder / name / "corpus.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        (folder / name / "queries.jsonl").write_text('{"_id": "q1", "text": "gold"}\n', encoding="utf-8")
+        (folder / name / "qrels" / "test.tsv").write_text(f"q1\t{judged}\t1\n", encoding="utf-8")
+    return folder
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_message(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    done = vtkit(finished, "run", "korean.toml", "--runs", str(tmp_path / "file" / "runs"), check=1)
+    assert "cannot write to" in done.stderr
+    assert "--runs" in done.stderr
+    unknown = vtkit(finished, "run", "korean.toml", "--until", "train", check=2)
+    assert "There is no such stage" in unknown.stderr or "no such stage" in unknown.stderr

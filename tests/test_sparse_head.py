@@ -1,0 +1,230 @@
+"""The sparse head: the same numbers and gradients as its definition, written out; and encoding with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.modules import SpladePooling
+from tiny import encoder, texts, weights
+from torch import Tensor
+
+from vtkit.encoder import encoding, sparse_head
+from vtkit.encoder.encoding import encode
+from vtkit.encoder.sparse_head import streaming, term_weights, without_decoder
+
+SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(1, 8), st.integers(1, 300))
+"""Texts, positions, width, vocabulary; vocabularies reach across several blocks of 64 terms."""
+
+COMBINATIONS = [(pooling, activation) for pooling in ("max", "sum") for activation in ("relu", "log1p_relu")]
+
+
+def dense(hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, pooling: str, activation: str) -> Tensor:
+    """The definition with all logits in memory, (batch, length, vocabulary)."""
+    saturated = torch.log1p(torch.relu(hidden @ weight.t() + bias))
+    if activation == "log1p_relu":
+        saturated = torch.log1p(saturated)
+    saturated = saturated * mask.unsqueeze(-1)
+    return saturated.sum(dim=1) if pooling == "sum" else saturated.max(dim=1).values
+
+
+def problem(shape: tuple[int, int, int, int], seed: int, offset: float = 0.0) -> tuple[Tensor, ...]:
+    """Random hidden states, mask (the first position is always a token), decoder rows and bias, in float64."""
+    batch, length, width, vocabulary = shape
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(batch, length, width, generator=generator, dtype=torch.float64)
+    mask = (torch.rand(batch, length, generator=generator) < 0.7).long()
+    mask[:, 0] = 1
+    weight = torch.randn(vocabulary, width, generator=generator, dtype=torch.float64)
+    bias = torch.randn(vocabulary, generator=generator, dtype=torch.float64) + offset
+    return hidden, mask, weight, bias
+
+
+def with_gradients(function: object, arguments: tuple[Tensor, ...], *names: str) -> list[Tensor]:
+    """The weights and, of their randomly weighted sum, the gradients by hidden states, decoder rows and bias."""
+    hidden, mask, weight, bias = (
+        tensor.clone().requires_grad_(tensor.is_floating_point()) for tensor in arguments
+    )
+    found = function(hidden, mask, weight, bias, *names)  # type: ignore[operator]
+    factors = torch.randn(found.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    (found * factors).sum().backward()
+    return [found.detach(), hidden.grad, weight.grad, bias.grad]  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(("pooling", "activation"), COMBINATIONS)
+@given(shape=SHAPES, seed=st.integers(0, 1000))
+def test_values_and_gradients_are_those_of_the_definition(
+    pooling: str, activation: str, shape: tuple[int, int, int, int], seed: int
+) -> None:
+    arguments = problem(shape, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse_head, "BLOCK_BYTES", 1)  # blocks of 64 terms, the smallest there are
+        ours = with_gradients(term_weights, arguments, pooling, activation)
+    for found, wanted in zip(ours, with_gradients(dense, arguments, pooling, activation), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("vocabulary", [63, 64, 65, 128, 129])
+def test_the_borders_of_blocks_leave_no_trace(vocabulary: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = problem((3, 5, 4, vocabulary), seed=vocabulary)
+    whole = with_gradients(term_weights, arguments)
+    monkeypatch.setattr(sparse_head, "BLOCK_BYTES", 1)
+    for found, wanted in zip(with_gradients(term_weights, arguments), whole, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("pooling", "activation"), COMBINATIONS)
+def test_padding_never_wins(pooling: str, activation: str) -> None:
+    hidden, _, weight, bias = problem((2, 6, 4, 30), seed=1)
+    mask = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0]])
+    loud = torch.where(mask.bool().unsqueeze(-1), hidden, 1000.0)
+    quiet = torch.where(mask.bool().unsqueeze(-1), hidden, 0.0)
+    assert torch.equal(
+        term_weights(loud, mask, weight, bias, pooling, activation),
+        term_weights(quiet, mask, weight, bias, pooling, activation),
+    )
+    hidden_gradient = with_gradients(term_weights, (loud, mask, weight, bias), pooling, activation)[1]
+    assert not hidden_gradient[~mask.bool()].any()
+
+
+def test_where_nothing_is_positive_weights_and_gradients_are_zero() -> None:
+    for found in with_gradients(term_weights, problem((2, 3, 4, 70), seed=2, offset=-1000.0)):
+        assert not found.any()
+
+
+def test_a_text_of_padding_only_has_no_terms() -> None:
+    hidden, _, weight, bias = problem((1, 3, 4, 20), seed=3, offset=5.0)
+    assert not term_weights(hidden, torch.zeros(1, 3, dtype=torch.long), weight, bias).any()
+
+
+def test_a_frozen_transformer_gets_no_gradient_and_costs_the_decoder_none() -> None:
+    hidden, mask, weight, bias = problem((2, 3, 4, 70), seed=4)
+    wanted = with_gradients(term_weights, (hidden, mask, weight, bias))
+    weight.requires_grad_(True)
+    found = term_weights(hidden, mask, weight, bias)
+    factors = torch.randn(found.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    (found * factors).sum().backward()
+    torch.testing.assert_close(weight.grad, wanted[2])
+
+
+def test_two_positions_and_three_terms_by_hand() -> None:
+    hidden = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]], requires_grad=True)
+    weight = torch.tensor([[3.0, 1.0], [-1.0, -1.0], [0.0, 2.0]])  # logits 3 2 | -1 -2 | 0 4
+    bias = torch.tensor([0.0, 0.5, -1.0], requires_grad=True)  #        3 2 | -.5 -1.5 | -1 3
+    found = term_weights(hidden, torch.ones(1, 2), weight, bias)
+    assert found.tolist() == [pytest.approx([np.log(4), 0.0, np.log(4)])]
+    found.sum().backward()
+    # each winning position gets its decoder row over (1 + logit)
+    assert hidden.grad is not None
+    assert bias.grad is not None
+    assert hidden.grad.flatten().tolist() == pytest.approx([3 / 4, 1 / 4, 0.0, 2 / 4])
+    assert bias.grad.tolist() == pytest.approx([1 / 4, 0.0, 1 / 4])
+
+
+def test_streaming_leaves_the_encoder_as_it_found_it(tmp_path: Path) -> None:
+    model = encoder(tmp_path)
+    pooling, decoder, before = model[1], model[0].auto_model.get_output_embeddings(), weights(model)
+    with streaming(model) as inside:
+        assert inside is model
+        assert type(model[1]) is not SpladePooling
+    with pytest.raises(RuntimeError, match="on purpose"), streaming(model):
+        raise RuntimeError("on purpose")
+    assert model[1] is pooling
+    assert "forward" not in vars(decoder)
+    assert [name for name, _ in model.named_modules() if "Streaming" in type(_).__name__] == []
+    assert weights(model).keys() == before.keys()
+    hidden = torch.randn(2, 32)
+    assert torch.equal(decoder(hidden), torch.nn.functional.linear(hidden, decoder.weight, decoder.bias))
+
+
+def test_without_its_decoder_a_model_gives_what_the_decoder_would_project(tmp_path: Path) -> None:
+    model = encoder(tmp_path)[0].auto_model
+    decoder, ids = model.get_output_embeddings(), torch.tensor([[2, 60, 61, 3]])
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits
+        with without_decoder(decoder):
+            hidden = model(input_ids=ids).logits
+    assert hidden.shape == (1, 4, 32)
+    torch.testing.assert_close(decoder(hidden), logits)
+
+
+TEXTS = [*texts(9, seed=5), "", "  spaced \t out ", "Ünknown 字", " ".join(["river stone"] * 60), "river"]
+
+
+@pytest.mark.parametrize("architecture", ["bert", "distilbert", "roberta", "modernbert"])
+def test_encoding_gives_what_sentence_transformers_gives(architecture: str, tmp_path: Path) -> None:
+    model = encoder(tmp_path, architecture)
+    found = encode(model, TEXTS, max_length=1000)
+    wanted = model.encode(TEXTS, convert_to_sparse_tensor=False).numpy()
+    assert found.shape == wanted.shape
+    assert found.dtype == np.float32
+    assert found.has_sorted_indices
+    np.testing.assert_allclose(found.toarray(), wanted, atol=1e-5)
+    assert 0.3 * wanted.size < found.nnz < 0.98 * wanted.size
+
+
+@pytest.mark.parametrize(("pooling", "activation"), COMBINATIONS)
+def test_encoding_keeps_to_the_pooling_of_the_encoder(pooling: str, activation: str, tmp_path: Path) -> None:
+    model = encoder(tmp_path, pooling=pooling, activation=activation)
+    wanted = model.encode(TEXTS, convert_to_sparse_tensor=False).numpy()
+    np.testing.assert_allclose(encode(model, TEXTS, 1000).toarray(), wanted, atol=1e-5)
+
+
+def test_rows_are_in_the_order_of_the_texts_however_they_are_batched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = encoder(tmp_path)
+    together = encode(model, TEXTS, 48).toarray()
+    monkeypatch.setattr(encoding, "TOKENS_A_BATCH", 1)  # every text alone
+    np.testing.assert_allclose(encode(model, TEXTS, 48).toarray(), together, atol=1e-5)
+    for number, text in enumerate(TEXTS):
+        np.testing.assert_allclose(encode(model, [text], 48).toarray()[0], together[number], atol=1e-5)
+
+
+def test_no_texts_make_a_matrix_without_rows(tmp_path: Path) -> None:
+    model = encoder(tmp_path)
+    assert encode(model, [], 48).shape == (0, model[0].auto_model.config.vocab_size)
+
+
+def test_texts_are_cut_at_the_length_that_is_asked_for(tmp_path: Path) -> None:
+    model = encoder(tmp_path)
+    long = encode(model, ["river stone willow amber"], 4).toarray()
+    np.testing.assert_allclose(long, encode(model, ["river stone"], 4).toarray(), atol=1e-6)
+    assert not np.allclose(long, encode(model, ["river stone willow amber"], 48).toarray())
+
+
+def test_the_largest_weights_are_kept_and_no_more_of_them_even_on_ties(tmp_path: Path) -> None:
+    model = encoder(tmp_path)
+    whole = encode(model, TEXTS, 48).toarray()
+    cut = encode(model, TEXTS, 48, top_dimensions=5).toarray()
+    for kept, everything in zip(cut, whole, strict=True):
+        np.testing.assert_allclose(np.sort(kept)[-5:], np.sort(everything)[-5:], atol=1e-6)
+        assert np.count_nonzero(kept) == 5
+    np.testing.assert_allclose(cut, np.where(cut > 0, whole, 0.0), atol=1e-6)
+    # tokens that one row was mixed for, as of the method "mean", have equal weights in every text
+    with torch.no_grad():
+        decoder = model[0].auto_model.get_output_embeddings()
+        decoder.weight[60:] = decoder.weight[60]
+        decoder.bias[:60], decoder.bias[60:] = -50.0, 10.0
+    assert np.diff(encode(model, TEXTS, 48, top_dimensions=5).indptr).tolist() == [5] * len(TEXTS)
+
+
+def test_the_encoders_own_limit_of_dimensions_holds(tmp_path: Path) -> None:
+    model = encoder(tmp_path)
+    model.max_active_dims = 7
+    found = encode(model, TEXTS, 48)
+    np.testing.assert_allclose(
+        found.toarray(), model.encode(TEXTS, convert_to_sparse_tensor=False).numpy(), atol=1e-5
+    )
+    assert np.diff(found.indptr).max() == 7
+    assert np.diff(encode(model, TEXTS, 48, top_dimensions=3).indptr).max() == 3
+
+
+def test_encoding_puts_the_encoder_into_evaluation_mode(tmp_path: Path) -> None:
+    model: SparseEncoder = encoder(tmp_path, dropout=0.5).train()
+    assert np.array_equal(encode(model, TEXTS, 48).toarray(), encode(model, TEXTS, 48).toarray())

@@ -1,0 +1,98 @@
+"""Encoders, texts and collections small enough to be made anew by every test."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SparseEncoder
+from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
+
+from tokenizers import Tokenizer, models, pre_tokenizers
+from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.encoder.checkpoint import assemble, scratch_model
+from vtkit.recipe.sections import Scratch
+from vtkit.vocabulary.existing import Role, wrap
+
+ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+WORDS = ["apple", "amber", "anchor", "basin", "birch", "bridge", "canyon", "cedar", "clover", "copper", "delta", "desert", "dune", "ember", "falcon", "fern", "fjord", "forest", "garden", "glacier", "granite", "harbor", "heron", "hollow", "island", "ivory", "jasmine", "juniper", "kernel", "lagoon", "lantern", "maple", "marsh", "meadow", "mirror", "nectar", "oak", "olive", "orchard", "otter", "pebble", "pine", "plateau", "prairie", "quarry", "raven", "reef", "river", "saffron", "sparrow", "spruce", "stone", "summit", "thistle", "timber", "tundra", "valley", "violet", "walnut", "willow", "winter", "yarrow", "zephyr"]
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TOKENS = (*ROLES.values(), *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS)
+"""The vocabulary in its usual order: special tokens, letters, words; ``[PAD]`` is 0."""
+
+ARCHITECTURES = ("bert", "distilbert", "roberta", "modernbert")
+
+
+def tokenizer(tokens: tuple[str, ...] = TOKENS) -> PreTrainedTokenizerFast:
+    """A WordPiece tokenizer with ``tokens`` as its vocabulary, in this order."""
+    backend = Tokenizer(models.WordPiece({token: n for n, token in enumerate(tokens)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return wrap(backend, ROLES, "of the test")
+
+
+def shuffled(seed: int, pad: int | None = None) -> tuple[str, ...]:
+    """The tokens in another order, ``[PAD]`` at ``pad`` where that is given."""
+    order = list(TOKENS)
+    random.Random(seed).shuffle(order)
+    if pad is not None:
+        order.remove("[PAD]")
+        order.insert(pad, "[PAD]")
+    return tuple(order)
+
+
+def model(
+    architecture: str = "bert",
+    tokens: tuple[str, ...] = TOKENS,
+    *,
+    tied: bool = True,
+    seed: int = 0,
+    max_length: int = 48,
+    dropout: float = 0.1,
+) -> PreTrainedModel:
+    """A masked language model of two layers whose weights are random and large enough to tell tokens apart."""
+    torch.manual_seed(seed)
+    shape: dict[str, Any] = {"architecture": architecture, "dropout": dropout, "max_length": max_length}
+    section = Scratch(layers=2, hidden=32, heads=2, feed_forward=48, **shape)
+    made = scratch_model(section, tokenizer(tokens))
+    if not tied:
+        made.config.tie_word_embeddings = False
+        made = AutoModelForMaskedLM.from_config(made.config)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.dim() == 2:
+                parameter.normal_(0.0, 0.25)
+        made.get_output_embeddings().bias.normal_(0.0, 0.5)
+    return made.eval()
+
+
+def encoder(folder: Path, architecture: str = "bert", **settings: Any) -> SparseEncoder:
+    """A sparse encoder over :func:`model`; ``folder`` is where it is written on the way."""
+    pooling, activation = settings.pop("pooling", "max"), settings.pop("activation", "relu")
+    tokens = settings.get("tokens", TOKENS)
+    return assemble(model(architecture, **settings), tokenizer(tokens), folder / "assembled", pooling, activation)
+
+
+def texts(count: int, seed: int = 0, words: tuple[int, int] = (3, 20)) -> list[str]:
+    """Sentences of random words."""
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(*words))) for _ in range(count)]
+
+
+def collection(count: int, seed: int = 0) -> RetrievalSet:
+    """``count`` documents, each with one query made of words of its own."""
+    draw = random.Random(seed)
+    documents = [Document(f"d{n}", "", text) for n, text in enumerate(texts(count, seed, (6, 10)))]
+    queries = [Query(f"q{n}", " ".join(draw.sample(documents[n].text.split(), 3))) for n in range(count)]
+    return RetrievalSet("tiny", documents, queries, {f"q{n}": {f"d{n}": 1} for n in range(count)})
+
+
+def weights(encoder: SparseEncoder) -> dict[str, torch.Tensor]:
+    """A copy of every weight."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in encoder[0].auto_model.state_dict().items()}
+
+
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    """Whether two sets of weights are equal bit for bit."""
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
