@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from vtkit.errors import DataError
 from vtkit.vocabulary.alignment import (
     FILLER,

@@ -290,9 +290,8 @@ def test_what_users_get_wrong_is_one_message(bad_input: Path, settings: list[str
 @pytest.fixture(scope="module")
 def bad_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recipe with its source ready, and things beside it that cannot be used."""
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
     from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
     folder = tmp_path_factory.mktemp("bad")
     write_recipes(folder)

@@ -47,9 +47,7 @@ def problem(shape: tuple[int, int, int, int], seed: int, offset: float = 0.0) ->
 
 def with_gradients(function: object, arguments: tuple[Tensor, ...], *names: str) -> list[Tensor]:
     """The weights and, of their randomly weighted sum, the gradients by hidden states, decoder rows and bias."""
-    hidden, mask, weight, bias = (
-        tensor.clone().requires_grad_(tensor.is_floating_point()) for tensor in arguments
-    )
+    hidden, mask, weight, bias = (tensor.clone().requires_grad_(tensor.is_floating_point()) for tensor in arguments)
     found = function(hidden, mask, weight, bias, *names)  # type: ignore[operator]
     factors = torch.randn(found.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     (found * factors).sum().backward()
@@ -218,9 +216,7 @@ def test_the_encoders_own_limit_of_dimensions_holds(tmp_path: Path) -> None:
     model = encoder(tmp_path)
     model.max_active_dims = 7
     found = encode(model, TEXTS, 48)
-    np.testing.assert_allclose(
-        found.toarray(), model.encode(TEXTS, convert_to_sparse_tensor=False).numpy(), atol=1e-5
-    )
+    np.testing.assert_allclose(found.toarray(), model.encode(TEXTS, convert_to_sparse_tensor=False).numpy(), atol=1e-5)
     assert np.diff(found.indptr).max() == 7
     assert np.diff(encode(model, TEXTS, 48, top_dimensions=3).indptr).max() == 3
 

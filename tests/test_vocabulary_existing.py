@@ -8,9 +8,9 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, BertConfig
 
-from tokenizers import Tokenizer, models, pre_tokenizers
 from vtkit.errors import DataError
 from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing
 

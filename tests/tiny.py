@@ -2,22 +2,92 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
 from sentence_transformers import SparseEncoder
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from tokenizers import Tokenizer, models, pre_tokenizers
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import assemble, scratch_model
 from vtkit.recipe.sections import Scratch
+from vtkit.training.resuming import Progress
 from vtkit.vocabulary.existing import Role, wrap
 
+# Only on the processor do two runs agree bit for bit.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-WORDS = ["apple", "amber", "anchor", "basin", "birch", "bridge", "canyon", "cedar", "clover", "copper", "delta", "desert", "dune", "ember", "falcon", "fern", "fjord", "forest", "garden", "glacier", "granite", "harbor", "heron", "hollow", "island", "ivory", "jasmine", "juniper", "kernel", "lagoon", "lantern", "maple", "marsh", "meadow", "mirror", "nectar", "oak", "olive", "orchard", "otter", "pebble", "pine", "plateau", "prairie", "quarry", "raven", "reef", "river", "saffron", "sparrow", "spruce", "stone", "summit", "thistle", "timber", "tundra", "valley", "violet", "walnut", "willow", "winter", "yarrow", "zephyr"]
+WORDS = [
+    "apple",
+    "amber",
+    "anchor",
+    "basin",
+    "birch",
+    "bridge",
+    "canyon",
+    "cedar",
+    "clover",
+    "copper",
+    "delta",
+    "desert",
+    "dune",
+    "ember",
+    "falcon",
+    "fern",
+    "fjord",
+    "forest",
+    "garden",
+    "glacier",
+    "granite",
+    "harbor",
+    "heron",
+    "hollow",
+    "island",
+    "ivory",
+    "jasmine",
+    "juniper",
+    "kernel",
+    "lagoon",
+    "lantern",
+    "maple",
+    "marsh",
+    "meadow",
+    "mirror",
+    "nectar",
+    "oak",
+    "olive",
+    "orchard",
+    "otter",
+    "pebble",
+    "pine",
+    "plateau",
+    "prairie",
+    "quarry",
+    "raven",
+    "reef",
+    "river",
+    "saffron",
+    "sparrow",
+    "spruce",
+    "stone",
+    "summit",
+    "thistle",
+    "timber",
+    "tundra",
+    "valley",
+    "violet",
+    "walnut",
+    "willow",
+    "winter",
+    "yarrow",
+    "zephyr",
+]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = (*ROLES.values(), *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS)
 """The vocabulary in its usual order: special tokens, letters, words; ``[PAD]`` is 0."""
@@ -86,6 +156,28 @@ def collection(count: int, seed: int = 0) -> RetrievalSet:
     documents = [Document(f"d{n}", "", text) for n, text in enumerate(texts(count, seed, (6, 10)))]
     queries = [Query(f"q{n}", " ".join(draw.sample(documents[n].text.split(), 3))) for n in range(count)]
     return RetrievalSet("tiny", documents, queries, {f"q{n}": {f"d{n}": 1} for n in range(count)})
+
+
+def interrupted_at(step: int) -> type[Progress]:
+    """vtkit's training callback, but with Ctrl-C pressed at the end of ``step``."""
+
+    class Interrupted(Progress):
+        def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+            super().on_step_end(args, state, control, **rest)
+            if state.global_step == step:
+                raise KeyboardInterrupt
+
+    return Interrupted
+
+
+def leave_half_a_checkpoint(folder: Path, step: int) -> None:
+    """What a kill in the middle of saving leaves: a newer checkpoint with half its files, one of them cut short."""
+    newest = max(folder.glob("checkpoint-*"), key=lambda checkpoint: int(checkpoint.name.rsplit("-", 1)[1]))
+    half = folder / f"checkpoint-{step}"
+    shutil.copytree(newest, half)
+    (half / "vtkit-complete").unlink()
+    (half / "trainer_state.json").unlink()
+    (half / "optimizer.pt").write_bytes(b"half")
 
 
 def weights(encoder: SparseEncoder) -> dict[str, torch.Tensor]:

@@ -159,10 +159,12 @@ def run_recipe(
         raise
     if dry_run:
         return
-    report = folder / "report.md"
+    if until is not None and until != "report":
+        console.say(f"stopped after {until}, as asked. The same command without --until goes on.")
+        return
     _show_results(folder)
-    if report.is_file():
-        console.say(f"report: {folder / 'report.html'}")
+    for page in sorted(folder.glob("report.*"), key=lambda path: path.suffix != ".html")[:1]:
+        console.say(f"report: {page}")
     if (folder / "index").is_dir():
         console.say(f'search it: vtkit search {folder} "your query"')
 

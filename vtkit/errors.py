@@ -20,12 +20,3 @@ class DataError(VtkitError):
 
 class CollapseError(VtkitError):
     """A training or calibration run whose vectors carry no information any more (a gate stopped it)."""
-
-
-class MissingExtra(VtkitError):
-    """An optional dependency that is not installed."""
-
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(
-            f"{purpose} needs {package}, which is not installed. Install it with: pip install 'vtkit[{extra}]'"
-        )

@@ -31,6 +31,11 @@ UNLOADABLE = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
 """What the libraries raise over folders that hold no model or a damaged one."""
 
 
+def fastest_device() -> str:
+    """Where encoding runs: the GPU where torch has one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def load_encoder(name: str, device: str = "cpu") -> SparseEncoder:
     """A sparse encoder from a hub id or a folder, in float32, ready to encode.
 
@@ -203,7 +208,9 @@ def _has_modules(name: str) -> bool:
     try:
         return any("sparse_encoder" in module["type"] for module in json.loads(modules.read_text("utf-8")))
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"source model {name}: its modules.json is damaged ({error!r}). Fetch the model again.") from error
+        raise DataError(
+            f"source model {name}: its modules.json is damaged ({error!r}). Fetch the model again."
+        ) from error
 
 
 def _refuse_missing_head(name: str) -> None:

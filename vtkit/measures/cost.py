@@ -16,24 +16,24 @@ def active_dimensions(vectors: sp.csr_matrix) -> float:
     return float(np.count_nonzero(vectors.data)) / vectors.shape[0] if vectors.shape[0] else 0.0
 
 
-def flops(queries: sp.csr_matrix, documents: sp.csr_matrix) -> float:
+def flops(query_shares: npt.NDArray[np.float64], document_shares: npt.NDArray[np.float64]) -> float:
     """Σ_j p_q(j)·p_d(j), the terms that a random query and a random document are expected to share.
 
     p(j) is the share of vectors with a non-zero weight at j. This is the FLOPS measure that SPLADE's papers
     report (multiplications to score one document), not the penalty of the same name that trains it.
 
     Args:
-        queries, documents: (texts, vocabulary), of one vocabulary.
+        query_shares, document_shares: p(j) of both sides, (vocabulary,); see :func:`activation_shares`.
 
     Raises:
         ValueError: the vocabularies differ.
     """
-    if queries.shape[1] != documents.shape[1]:
-        raise ValueError(f"queries have {queries.shape[1]} dimensions, documents {documents.shape[1]}")
-    return float(_shares(queries) @ _shares(documents))
+    if query_shares.shape != document_shares.shape:
+        raise ValueError(f"queries have {len(query_shares)} dimensions, documents {len(document_shares)}")
+    return float(query_shares @ document_shares)
 
 
-def _shares(vectors: sp.csr_matrix) -> npt.NDArray[np.float64]:
+def activation_shares(vectors: sp.csr_matrix) -> npt.NDArray[np.float64]:
     """Share of the vectors that are non-zero at each dimension, (vocabulary,)."""
     active = np.bincount(vectors.indices[vectors.data != 0], minlength=vectors.shape[1]).astype(np.float64)
     return active / float(max(vectors.shape[0], 1))

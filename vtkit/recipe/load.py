@@ -26,7 +26,7 @@ from vtkit.recipe.sections import Named, Recipe, SourceSection, find_mark, is_lo
 from vtkit.recipe.tables import choices, field_called, tables_in, tags_of, takes_text
 from vtkit.recipe.write import resolved_toml as resolved_toml  # the way back, for those who load
 
-PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".json")
+PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".model", ".json")
 """A name with one of these endings is a path, whether it exists or not."""
 
 _ALWAYS_PATHS = ("corpus", "pairs", "recipe")

@@ -91,8 +91,10 @@ steps = 1000""")
     if corpus or train:
         parts.append("""\
 [calibrate]
-# The decoder bias is shifted until this share of activations is positive.
-target_activation = 0.35""")
+# The decoder bias is shifted until this share of each text's vocabulary dimensions is positive. The papers train
+# for 100,000 steps and start from a third of all logits; a short run starts from less.
+target_activation = 0.01
+definition = "pooled\"""")
     parts.append(
         f"""\
 [finetune]

@@ -28,7 +28,7 @@ _MODEL_FILES = ("config.json", "modules.json")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "*.model", "vocab.json", "tokenizer_config.json")
 
 
-_CORPUS_FILE = re.compile(r"\.(txt|jsonl|tsv)(\.gz|\.zst)?$", re.IGNORECASE)
+_CORPUS_FILE = re.compile(r"\.(txt|jsonl|tsv)(\.gz)?$", re.IGNORECASE)
 _PUBLIC_SPLITS = {"miracl": ("dev", "train"), "webfaq": ("test", "train")}
 """Judgements that public collections have; MIRACL's others are not published."""
 
@@ -157,7 +157,7 @@ def _splits_in(folder: Path) -> list[str]:
     found: set[str] = set()
     for place, pattern in patterns or [(folder / "qrels", r"(.+)\.tsv")]:
         names = [entry.name for entry in place.iterdir()] if place.is_dir() else []
-        found |= {match[1] for name in names if (match := re.fullmatch(rf"{pattern}(?:\.gz|\.zst)?", name))}
+        found |= {match[1] for name in names if (match := re.fullmatch(rf"{pattern}(?:\.gz)?", name))}
     return sorted(found)
 
 

@@ -389,9 +389,16 @@ class Recipe(Section):
             raise ValueError("a scratch source has no embeddings to transfer: remove [transfer] or name a model")
         if self.source.scratch is None and self.transfer is None:
             raise ValueError("[transfer] is missing: say where the embeddings of new tokens come from")
-        for name, section in (("adapt", self.adapt), ("calibrate", self.calibrate)):
-            if section is not None and not section.corpus and self.finetune is None and self.evaluate is None:
-                raise ValueError(f"{name}.corpus is missing, and no [finetune] or [evaluate] has documents to use")
+        has_documents = self.finetune is not None or self.evaluate is not None
+        adapts_on_text = self.adapt is not None and bool(self.adapt.corpus)
+        if self.adapt is not None and not adapts_on_text and not has_documents:
+            raise ValueError("adapt.corpus is missing, and no [finetune] or [evaluate] has documents to use")
+        readers = [("calibrate.corpus", self.calibrate.corpus)] if self.calibrate is not None else []
+        if self.transfer is not None and self.transfer.bias.method == "zscore":
+            readers.append(("transfer.bias.corpus", self.transfer.bias.corpus))
+        for name, corpus in readers:
+            if not corpus and not adapts_on_text and not has_documents:
+                raise ValueError(f"{name} is missing, and no [adapt], [finetune] or [evaluate] has texts to use")
         return self
 
 

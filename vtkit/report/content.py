@@ -18,8 +18,8 @@ ROW_ORIGINS = {
     "overlap": ("overlap", "the row of the same token in the source vocabulary"),
     "parallel": ("parallel text", "source rows mixed by translation probabilities"),
     "sembridge": ("embedder", "source rows mixed by similarity in an embedder's space"),
-    "pieces": ("pieces", "mean of the pieces the source tokenizer cuts the token into"),
-    "subtoken": ("pieces", "mean of the pieces the source tokenizer cuts the token into"),
+    "pieces": ("pieces", "mean of the shorter target tokens with evidence that the token is made of"),
+    "subtoken": ("subtokens", "mean of the pieces the source tokenizer cuts the token into"),
     "mean": ("mean", "mean of all source rows: nothing better was known"),
     "random": ("random", "random numbers"),
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.encoder.calibration import calibrate
-from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.checkpoint import fastest_device, load_encoder, save_encoder
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.texts import calibration_corpus, draw, read_texts
@@ -19,7 +19,7 @@ def calibrate_head(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dic
     """Fill ``out/model`` with the encoder of ``inputs["model"]``, its decoder bias shifted."""
     section = recipe.calibrate
     assert section is not None
-    encoder = load_encoder(str(inputs["model"] / "model"))
+    encoder = load_encoder(str(inputs["model"] / "model"), fastest_device())
     texts = draw(read_texts(calibration_corpus(recipe), recipe), section.texts, recipe.recipe.seed)
     if len(texts) < FEWEST:
         raise DataError(

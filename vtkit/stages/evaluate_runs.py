@@ -11,17 +11,17 @@ import numpy as np
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.checkpoint import fastest_device, load_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.measures.cost import active_dimensions
+from vtkit.measures.cost import activation_shares, active_dimensions, flops
 from vtkit.measures.effectiveness import evaluate, per_query
 from vtkit.recipe.sections import Recipe
 from vtkit.search.bm25 import Bm25
 from vtkit.search.exact import ExactIndex
 from vtkit.search.hybrid import sum_runs
 from vtkit.search.trec import Run, read_trec, to_run, write_trec
-from vtkit.stages.index_corpus import model_name, set_folders
-from vtkit.stages.texts import evaluation_split
+from vtkit.stages.index_corpus import model_name
+from vtkit.stages.texts import evaluation_split, set_folders
 
 
 def evaluate_model(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def evaluate_model(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dic
     Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; returns measures, dimensions and FLOPS by set.
     """
     assert recipe.evaluate is not None
-    encoder = load_encoder(model_name(recipe, inputs))
+    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     facts: dict[str, Any] = {}
     for folder, collection in _judged(recipe).items():
         queries = encode(
@@ -44,12 +44,11 @@ def evaluate_model(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dic
         run = to_run(
             [query.id for query in collection.queries], [document.id for document in collection.documents], ids, scores
         )
-        query_shares = np.bincount(queries.indices, minlength=queries.shape[1]) / max(queries.shape[0], 1)
         document_shares = np.diff(index.starts) / max(index.document_count, 1)
         facts[folder] = _judge(recipe, collection, run, out / folder, tag=_tag(inputs)) | {
             "query_dimensions": active_dimensions(queries),
             "document_dimensions": len(index.documents) / max(index.document_count, 1),
-            "flops": float(query_shares @ document_shares),
+            "flops": flops(activation_shares(queries), document_shares),
             "tied_scores": _tied(scores),
         }
     return facts
@@ -94,7 +93,7 @@ def _judged(recipe: Recipe) -> dict[str, RetrievalSet]:
 def _judge(recipe: Recipe, collection: RetrievalSet, run: Run, folder: Path, tag: str) -> dict[str, Any]:
     assert recipe.evaluate is not None
     folder.mkdir(parents=True)
-    write_trec(run, folder / "run.trec", f"{recipe.recipe.name}-{tag}")
+    write_trec(run, folder / "run.trec", f"vtkit-{tag}")
     judged = {query.id for query in collection.queries}
     qrels = {query: documents for query, documents in collection.qrels.items() if query in judged}
     details = per_query(run, qrels, recipe.evaluate.measures)
@@ -114,4 +113,5 @@ def _tied(scores: np.ndarray, depth: int = 10) -> float:
 
 
 def _tag(inputs: Mapping[str, Path]) -> str:
-    return inputs["model"].name.split("-")[0] if "model" in inputs else "source"
+    """``finetune`` for the index output ``index-finetune-0123…``."""
+    return inputs["index"].name.removeprefix("index-").rsplit("-", 1)[0]

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from vtkit.data.collections import load_retrieval
-from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.checkpoint import fastest_device, load_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.measures.cost import active_dimensions
 from vtkit.recipe.sections import Recipe
 from vtkit.search.exact import ExactIndex
-from vtkit.stages.texts import evaluation_split
+from vtkit.stages.texts import evaluation_split, set_folders
 
 HISTOGRAM_BINS = 24
 
@@ -26,7 +26,7 @@ def index_corpus(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[
     The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input.
     """
     assert recipe.evaluate is not None
-    encoder = load_encoder(model_name(recipe, inputs))
+    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     facts: dict[str, Any] = {}
     for name, folder in set_folders(recipe).items():
         collection = load_retrieval(name, evaluation_split(recipe, name))
@@ -62,21 +62,6 @@ def model_name(recipe: Recipe, inputs: Mapping[str, Path]) -> str:
         return str(inputs["model"] / "model")
     assert recipe.source.model is not None
     return recipe.source.model
-
-
-def set_folders(recipe: Recipe) -> dict[str, str]:
-    """Evaluation set -> a folder name of its own: the last part of its path, or its name without colons."""
-    assert recipe.evaluate is not None
-    folders: dict[str, str] = {}
-    for name in recipe.evaluate.sets:
-        plain = Path(name).name.replace(":", "-")
-        number = 2
-        folder = plain
-        while folder in folders.values():
-            folder = f"{plain}-{number}"
-            number += 1
-        folders[name] = folder
-    return folders
 
 
 def _shares(index: ExactIndex) -> dict[str, float]:

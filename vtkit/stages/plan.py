@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from vtkit.artifacts import Ingredients, Store, read_manifest
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Recipe, TransferSection, is_local, named_things
-from vtkit.stages.texts import adaptation_corpus, bias_corpus, calibration_corpus
+from vtkit.recipe.write import resolved_toml
+from vtkit.stages.texts import adaptation_corpus, bias_corpus, calibration_corpus, set_folders
 
 StageFunction = Callable[[Recipe, Mapping[str, Path], Path], dict[str, Any]]
 
@@ -150,12 +151,12 @@ class Plan:
         return last
 
     def _add_evaluation(self, recipe: Recipe) -> None:
-        reported: dict[str, str] = {name: name for name in ORDER if name in self.steps}
         if recipe.evaluate is not None:
             sets = self._named("evaluate.sets", recipe.evaluate.sets)
-            documents = _flat({"index": recipe.index}) | {"evaluate.split": recipe.evaluate.split}
+            folders = {"evaluate.folders": list(set_folders(recipe).values()), "evaluate.split": recipe.evaluate.split}
+            documents = _flat({"index": recipe.index}) | folders
             # which models are judged, and whether BM25 is, changes no model's own numbers
-            judged = _flat({"evaluate": recipe.evaluate}) | {"index.query_length": recipe.index.query_length}
+            judged = _flat({"evaluate": recipe.evaluate}) | {"index.query_length": recipe.index.query_length} | folders
             for name in ("evaluate.models", "evaluate.bm25"):
                 judged.pop(name)
             for name in recipe.evaluate.models:
@@ -166,25 +167,16 @@ class Plan:
                 model, files, settings = self._model_of(recipe, name)
                 self._add(f"index:{name}", recipe, documents | settings, model, sets | files)
                 inputs = {"index": f"index:{name}"} | model
-                reported[f"evaluate:{name}"] = self._add(
-                    f"evaluate:{name}", recipe, judged | settings, inputs, sets | files
-                )
+                self._add(f"evaluate:{name}", recipe, judged | settings, inputs, sets | files)
             if recipe.evaluate.bm25:
                 language = {"recipe.language": recipe.recipe.language}
-                reported["evaluate:bm25"] = self._add("evaluate:bm25", recipe, judged | language, {}, sets)
+                self._add("evaluate:bm25", recipe, judged | language, {}, sets)
                 final = f"evaluate:{self.final_model}"
                 if final in self.steps:
-                    reported["evaluate:hybrid"] = self._add(
-                        "evaluate:hybrid", recipe, judged, {"bm25": "evaluate:bm25", "model": final}, sets
-                    )
-            final_index = f"index:{self.final_model}"
-            if final_index in self.steps:
-                reported["index"] = final_index
-        settings = _flat({"report": recipe.report}) | {
-            "recipe.name": recipe.recipe.name,
-            "recipe.about": recipe.recipe.about,
-        }
-        self._add("report", recipe, settings, reported, {})
+                    inputs = {"bm25": "evaluate:bm25", "model": final}
+                    self._add("evaluate:hybrid", recipe, judged, inputs, sets)
+        # the report quotes the whole recipe and what every step found and cost
+        self._add("report", recipe, {"recipe": resolved_toml(recipe)}, {name: name for name in self.steps}, {})
 
     def _model_of(self, recipe: Recipe, name: str) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
         """Inputs, files and settings by which a step gets hold of the model called ``name``."""
@@ -269,7 +261,9 @@ class Plan:
         changes = []
         old, new = manifest["settings"], dict(step.ingredients.settings)
         for name in sorted(old.keys() | new.keys()):
-            if _plain(old.get(name)) != _plain(new.get(name)):
+            if name == "recipe" and old.get(name) != new.get(name):
+                changes.append("the recipe changed")
+            elif _plain(old.get(name)) != _plain(new.get(name)):
                 changes.append(f"{name} {_shown(old.get(name))} -> {_shown(new.get(name))}")
         if manifest["seed"] != step.ingredients.seed:
             changes.append(f"seed {manifest['seed']} -> {step.ingredients.seed}")

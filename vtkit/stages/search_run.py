@@ -13,7 +13,7 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 
 from vtkit.artifacts import facts_of
-from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.checkpoint import fastest_device, load_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.errors import VtkitError
 from vtkit.search.exact import ExactIndex
@@ -136,7 +136,7 @@ def _document_called(path: Path, name: str) -> tuple[int, dict[str, str]]:
 
 @lru_cache(maxsize=2)
 def _encoder(model: str) -> SparseEncoder:
-    return load_encoder(model)
+    return load_encoder(model, fastest_device())
 
 
 def search_run(folder: Path, query: str, *, top: int, model: str | None, collection: str | None) -> dict[str, Any]:

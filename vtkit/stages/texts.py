@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from vtkit.data.collections import default_split, load_retrieval
+from vtkit.data.miracl import languages_in
 from vtkit.data.text import read_corpora
 from vtkit.recipe.sections import Recipe, is_local
 
@@ -34,9 +36,9 @@ def bias_corpus(recipe: Recipe) -> tuple[str, ...]:
 
 
 def read_texts(names: Iterable[str], recipe: Recipe) -> Iterator[str]:
-    """Texts of corpora (paths) and of the documents of public collections (names)."""
+    """Texts of corpora (files and BEIR folders) and of the documents of MIRACL folders and public collections."""
     for name in names:
-        if is_local(name):
+        if is_local(name) and not languages_in(name):
             yield from read_corpora([name])
         else:
             training = recipe.finetune is not None and name == recipe.finetune.data
@@ -51,6 +53,20 @@ def evaluation_split(recipe: Recipe, name: str) -> str:
     if recipe.evaluate is not None and recipe.evaluate.split is not None:
         return recipe.evaluate.split
     return default_split(name)
+
+
+def set_folders(recipe: Recipe) -> dict[str, str]:
+    """Evaluation set -> a folder name of its own: the last part of its path, or its name without colons."""
+    folders: dict[str, str] = {}
+    for name in recipe.evaluate.sets if recipe.evaluate is not None else ():
+        plain = Path(name).name.replace(":", "-")
+        number = 2
+        folder = plain
+        while folder in folders.values():
+            folder = f"{plain}-{number}"
+            number += 1
+        folders[name] = folder
+    return folders
 
 
 def draw(texts: Iterable[str], most: int, seed: int) -> list[str]:

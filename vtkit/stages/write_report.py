@@ -15,7 +15,7 @@ from vtkit.recipe.write import resolved_toml
 from vtkit.report.model_card import model_card
 from vtkit.report.page import html_page, markdown_page
 from vtkit.stages.search_run import explain_results
-from vtkit.stages.texts import evaluation_split
+from vtkit.stages.texts import evaluation_split, set_folders
 
 MODELS = ("source", "transfer", "adapt", "calibrate", "finetune")
 EXAMPLE_RESULTS = 5
@@ -24,7 +24,7 @@ EXAMPLE_RESULTS = 5
 def write_report(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Write ``report.md``, ``report.json`` and ``report.html`` as asked for, the model card, and ``data.json``.
 
-    ``inputs`` are the outputs of the other steps by their names; the final index plays the role ``index``.
+    ``inputs`` are the outputs of all other steps by their names.
     """
     report = collect(recipe, inputs)
     data = json.dumps(report, indent=1, ensure_ascii=False)
@@ -55,7 +55,7 @@ def collect(recipe: Recipe, inputs: Mapping[str, Path]) -> dict[str, Any]:
         "demonstration": recipe.recipe.name.startswith("quickstart"),
         "recipe_toml": resolved_toml(recipe),
         "versions": versions(),
-        "seconds": {name: manifest.get("seconds", 0.0) for name, manifest in manifests.items() if name != "index"},
+        "seconds": {name: manifest.get("seconds", 0.0) for name, manifest in manifests.items()},
         "results": _results(recipe, inputs, facts, final),
         "vocabulary": (
             {name: transfer[name] for name in ("source_size", "target_size", "overlap", "overlap_share", "methods")}
@@ -75,7 +75,7 @@ def collect(recipe: Recipe, inputs: Mapping[str, Path]) -> dict[str, Any]:
             if calibration is not None
             else None
         ),
-        "sparsity": _sparsity(facts.get("index")),
+        "sparsity": _sparsity(facts.get(f"index:{final}")),
         "neighbours": transfer.get("neighbours", []) if transfer is not None else [],
         "example": _example(recipe, inputs, final),
     }
@@ -147,10 +147,10 @@ def _sparsity(index: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _example(recipe: Recipe, inputs: Mapping[str, Path], final: str) -> dict[str, Any] | None:
-    if "index" not in inputs or recipe.evaluate is None:
+    index = inputs.get(f"index:{final}")
+    if index is None or recipe.evaluate is None:
         return None
     from vtkit.data.collections import load_retrieval
-    from vtkit.stages.index_corpus import set_folders
 
     name, folder = next(iter(set_folders(recipe).items()))
     query = recipe.report.example_query
@@ -158,7 +158,7 @@ def _example(recipe: Recipe, inputs: Mapping[str, Path], final: str) -> dict[str
         query = load_retrieval(name, evaluation_split(recipe, name)).queries[0].text
     return explain_results(
         str(inputs[final] / "model"),
-        inputs["index"] / folder,
+        index / folder,
         query,
         depth=EXAMPLE_RESULTS,
         query_length=recipe.index.query_length,

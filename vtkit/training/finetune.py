@@ -224,9 +224,6 @@ class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
     """The library's trainer; its log carries the active dimensions beside the loss, and no model card is drafted."""
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """vtkit's report stage writes the card."""
-
-    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """None: the library's model card shows examples of the training texts, and vtkit writes a card of its own."""
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:

@@ -88,7 +88,7 @@ class ContrastiveWithFlops(nn.Module):
         lengths = features["attention_mask"].sum(dim=1)
         order = torch.argsort(lengths, stable=True)
         groups = []
-        for rows in order.split(TEXTS_A_GROUP):
+        for rows in torch.split(order, TEXTS_A_GROUP):
             longest = int(lengths[rows[-1]])
             group = {name: tensor[rows, :longest] for name, tensor in features.items()}
             groups.append(self.model(group)["sentence_embedding"].float())

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
 from vtkit import console
 from vtkit.errors import DataError
 from vtkit.recipe.sections import CasingSection, TrainedVocabulary

@@ -1,0 +1,203 @@
+"""Masked-language-model adaptation: it learns, leaves frozen weights alone, repeats, and survives interruptions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SparseEncoder
+from tiny import ARCHITECTURES, TOKENS, encoder, interrupted_at, leave_half_a_checkpoint, same, texts, weights
+
+from vtkit.encoder.families import mlm_head
+from vtkit.errors import CollapseError, DataError
+from vtkit.recipe.sections import AdaptSection
+from vtkit.training import mlm
+from vtkit.training.mlm import adapt
+from vtkit.training.resuming import COMPLETE, curve, fixed_order, last_complete_checkpoint, trainer_settings
+
+TEXTS = texts(80, seed=11)
+NEW = np.arange(60, 90)
+
+
+def section(**settings: Any) -> AdaptSection:
+    return AdaptSection(
+        **{
+            "corpus": ("unused",),
+            "steps": 23,
+            "batch_size": 4,
+            "max_length": 24,
+            "learning_rate": 5e-3,
+            "checkpoint_every": 10,
+            **settings,
+        }
+    )
+
+
+def trained(folder: Path, seed: int = 5, **settings: Any) -> tuple[SparseEncoder, dict[str, list[float]]]:
+    """An encoder adapted with checkpoints in ``folder/checkpoints``, and its curve."""
+    ours = encoder(folder)
+    return ours, adapt(ours, TEXTS, NEW, section(**settings), seed, folder / "checkpoints")
+
+
+@pytest.mark.parametrize("train", ["embeddings", "all"])
+def test_the_loss_falls(train: str, tmp_path: Path) -> None:
+    ours, found = trained(tmp_path, train=train, steps=80, learning_rate=2e-2, checkpoint_every=40)
+    assert found["steps"] == [10, 20, 30, 40, 50, 60, 70, 80]
+    assert found["loss"][-1] < 0.8 * found["loss"][0]
+    assert not ours[0].auto_model.training
+    assert all(parameter.requires_grad for parameter in ours[0].auto_model.parameters())
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("tied", [True, False])
+def test_with_a_frozen_transformer_only_embeddings_decoder_and_bias_change(
+    architecture: str, tied: bool, tmp_path: Path
+) -> None:
+    ours = encoder(tmp_path, architecture, tied=tied)
+    before = {name: tensor.detach().clone() for name, tensor in ours[0].auto_model.named_parameters()}
+    adapt(ours, TEXTS, NEW, section(steps=4), 1, tmp_path / "checkpoints")
+    head = mlm_head(ours[0].auto_model)
+    learning = {id(head.embeddings.weight), id(head.decoder.weight), id(head.decoder.bias)}
+    assert len(learning) == (2 if tied else 3)
+    for name, parameter in ours[0].auto_model.named_parameters():
+        changed = not torch.equal(parameter, before[name])
+        assert changed == (id(parameter) in learning), name
+
+
+def test_with_everything_learning_the_transformer_changes_too(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    before = weights(ours)
+    adapt(ours, TEXTS, NEW, section(steps=4, train="all"), 1, tmp_path / "checkpoints")
+    after = weights(ours)
+    layers = [name for name in before if "encoder.layer" in name]
+    # the bias of the keys shifts all scores of a softmax alike and has no gradient but rounding
+    assert all(not torch.equal(before[name], after[name]) for name in layers if "key.bias" not in name)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
+    first, first_curve = trained(tmp_path / "a")
+    second, second_curve = trained(tmp_path / "b")
+    other, _ = trained(tmp_path / "c", seed=6)
+    assert same(weights(first), weights(second))
+    assert first_curve == second_curve
+    assert not same(weights(first), weights(other))
+
+
+@pytest.mark.parametrize("train", ["embeddings", "all"])
+def test_an_interrupted_run_ends_in_the_weights_and_the_curve_of_an_undisturbed_one(
+    train: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, wanted_curve = trained(tmp_path / "undisturbed", train=train)
+    for step in (17, 22):  # the second try goes on from the first one's checkpoint, and is interrupted later
+        monkeypatch.setattr(mlm, "Progress", interrupted_at(step))
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "again", train=train)
+        leave_half_a_checkpoint(tmp_path / "again" / "checkpoints", step)
+    monkeypatch.undo()
+    found, found_curve = trained(tmp_path / "again", train=train)
+    assert found_curve == wanted_curve
+    assert same(weights(found), weights(wanted))
+
+
+def test_a_run_interrupted_after_its_last_step_is_not_trained_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, wanted_curve = trained(tmp_path)
+    assert last_complete_checkpoint(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-23"
+    monkeypatch.setattr(mlm, "Progress", interrupted_at(24))  # no step is made
+    found, found_curve = trained(tmp_path)
+    assert found_curve == wanted_curve
+    assert same(weights(found), weights(wanted))
+
+
+def test_how_often_checkpoints_are_written_changes_no_weight(tmp_path: Path) -> None:
+    first, _ = trained(tmp_path / "a", checkpoint_every=4)
+    second, _ = trained(tmp_path / "b", checkpoint_every=1000)
+    assert same(weights(first), weights(second))
+
+
+def test_a_short_run_has_a_curve_too(tmp_path: Path) -> None:
+    _, found = trained(tmp_path, steps=3)
+    assert found["steps"] == [3]
+    assert found["loss"][0] > 0
+
+
+def test_the_first_loss_is_the_cross_entropy_of_the_masked_positions(tmp_path: Path) -> None:
+    ours = encoder(tmp_path, dropout=0.0)
+    batches = mlm._Batches(
+        ours.tokenizer(TEXTS[:4])["input_ids"], [np.arange(4)], torch.ones(len(TOKENS)), torch.arange(5), 4, 0, 0.5, 9
+    )
+    batch = batches[0]
+    assert all(torch.equal(batch[name], batches[0][name]) for name in batch)
+    reference = ours[0].auto_model(**batch).loss.item()  # the library's own, over all logits
+    trainer = object.__new__(mlm._MaskedTrainer)
+    trainer.model = ours[0].auto_model
+    assert trainer.compute_loss(ours[0].auto_model, batch).item() == pytest.approx(reference, rel=1e-5)
+
+
+def test_batches_in_which_nothing_is_masked_are_passed_over(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    before = weights(ours)
+    assert adapt(ours, TEXTS, NEW, section(mask_rate=1e-9), 1, tmp_path / "checkpoints")["loss"] == [0.0, 0.0]
+    assert same(weights(ours), before)
+
+
+def test_weights_that_are_not_finite_stop_the_run_at_once(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    with torch.no_grad():
+        mlm_head(ours[0].auto_model).decoder.bias[70] = torch.nan
+    with pytest.raises(CollapseError, match=r"adaptation step 0: the loss is nan\. Lower adapt\.learning_rate"):
+        adapt(ours, TEXTS, NEW, section(), 1, tmp_path / "checkpoints")
+
+
+def test_texts_that_are_all_too_short_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"adapt\.corpus: none of its 2 texts has 4 tokens"):
+        adapt(encoder(tmp_path), ["river", ""], NEW, section(), 1, tmp_path / "checkpoints")
+
+
+def test_checkpoints_without_the_mark_are_removed_and_the_newest_complete_one_is_found(tmp_path: Path) -> None:
+    assert last_complete_checkpoint(tmp_path) is None
+    for step, complete in ((9, True), (10, True), (100, False)):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        if complete:
+            (tmp_path / f"checkpoint-{step}" / COMPLETE).touch()
+    assert last_complete_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
+    assert not (tmp_path / "checkpoint-100").exists()
+
+
+def test_the_order_of_texts_goes_through_all_of_them_before_any_comes_again() -> None:
+    order = fixed_order(7, 24, seed=3)
+    assert len(order) == 24
+    for start in (0, 7, 14):
+        assert sorted(order[start : start + 7]) == list(range(7))
+    assert not np.array_equal(order[:7], order[7:14])
+    assert np.array_equal(order, fixed_order(7, 24, seed=3))
+    assert not np.array_equal(order, fixed_order(7, 24, seed=4))
+
+
+def test_every_text_of_the_order_is_in_exactly_one_batch() -> None:
+    order, lengths = fixed_order(200, 150, seed=1), [n % 40 for n in range(200)]
+    batches = mlm._similar_lengths_together(order, lengths, 4, seed=1)
+    assert sorted(np.concatenate(batches)) == sorted(order)
+    assert [len(batch) for batch in batches].count(4) == 37
+
+    def padding(groups: list[np.ndarray]) -> int:
+        return sum(max(lengths[i] for i in group) - lengths[n] for group in groups for n in group)
+
+    assert padding(batches) < 0.2 * padding(np.array_split(order, 38))
+
+
+@pytest.mark.parametrize(("steps", "checkpoint_every"), [(100, 20), (100, 7), (3, 20), (15, 10), (5, 5)])
+def test_checkpoints_fall_on_points_of_the_curve(steps: int, checkpoint_every: int, tmp_path: Path) -> None:
+    settings = trainer_settings(tmp_path, steps=steps, seed=1, checkpoint_every=checkpoint_every)
+    if checkpoint_every <= steps:
+        assert settings["save_steps"] % settings["logging_steps"] == 0
+    assert settings["logging_steps"] <= steps
+
+
+def test_a_curve_is_read_from_the_log_without_its_last_line() -> None:
+    history = [{"step": 10, "loss": 2.0, "x": 1.0}, {"step": 20, "loss": 1.0}, {"step": 20, "train_loss": 1.5}]
+    assert curve(history, "loss", "x") == {"steps": [10, 20], "loss": [2.0, 1.0], "x": [1.0, 0.0]}
