@@ -110,7 +110,9 @@ def assemble(
 def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     """A masked language model of ``section``'s architecture with random weights over ``tokenizer``'s vocabulary.
 
-    The weights come from torch's global generator: seed it before.
+    The linear map inside its head starts as the identity instead of noise: with tied embeddings each token's own
+    logit is then the largest from the first step, so that a new sparse encoder begins as a lexical matcher. The other
+    weights come from torch's global generator: seed it before.
     """
     roles = {
         "pad_token_id": tokenizer.pad_token_id,
@@ -153,7 +155,12 @@ def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast) -> PreTr
             if section.architecture == "roberta":
                 shape["type_vocab_size"] = 1
     config = AutoConfig.for_model(ARCHITECTURES[section.architecture], **common, **shape)
-    return AutoModelForMaskedLM.from_config(config)
+    model = AutoModelForMaskedLM.from_config(config)
+    heads = ("cls.predictions.transform.dense", "lm_head.dense", "vocab_transform", "head.dense")
+    for name, module in model.named_modules():
+        if name in heads:
+            torch.nn.init.eye_(module.weight)
+    return model
 
 
 def save_encoder(encoder: SparseEncoder, folder: Path) -> None:

@@ -100,10 +100,7 @@ def _results(
                 first = recipe.evaluate.measures[0] if recipe.evaluate is not None else ""
                 own = _per_query(inputs, name, folder)
                 assert own is not None
-                p_value = paired_randomization(
-                    {query: values[first] for query, values in own.items()},
-                    {query: values[first] for query, values in baseline.items()},
-                )
+                p_value = paired_randomization(own[first], baseline[first])
             rows.append(
                 {
                     "model": {"bm25": "BM25", "hybrid": f"{final} + BM25"}.get(name, name),
@@ -128,6 +125,7 @@ def _results(
 
 
 def _per_query(inputs: Mapping[str, Path], name: str, folder: str) -> dict[str, dict[str, float]] | None:
+    """Measure -> query -> value of one evaluated step; None where it was not evaluated."""
     path = inputs.get(f"evaluate:{name}")
     if path is None:
         return None
