@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SparseEncoder
-from tiny import ARCHITECTURES, TOKENS, encoder, model, shuffled, texts, tokenizer
+from tiny import ARCHITECTURES, TOKENS, model, shuffled, texts, tokenizer
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
-from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
+from vtkit.encoder.checkpoint import assemble, load_encoder, max_input_length, save_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.encoder.families import mlm_head
+from vtkit.encoder.families import POSITIONS_COUNT_FROM_PADDING, mlm_head
 from vtkit.errors import DataError
 from vtkit.transfer.graft import graft
 
 TEXTS = [*texts(6), "", "Ünknown 字 river", " ".join(["willow"] * 60)]
 
 
-def moved(source: PreTrainedModel, tokens: tuple[str, ...]) -> tuple[PreTrainedModel, Tensor]:
-    """``source`` (over ``TOKENS``) grafted onto the same tokens in the order ``tokens``, and that order."""
+def moved(
+    source: PreTrainedModel, tokens: tuple[str, ...], old: tuple[str, ...] = TOKENS
+) -> tuple[PreTrainedModel, Tensor]:
+    """``source`` (over ``old``) grafted onto the same tokens in the order ``tokens``, and that order."""
     head = mlm_head(source)
-    order = torch.tensor([TOKENS.index(token) for token in tokens])
+    order = torch.tensor([old.index(token) for token in tokens])
     output_rows = None if head.tied else head.decoder.weight.detach()[order]
     rows, bias = head.embeddings.weight.detach()[order], head.decoder.bias.detach()[order]
     return graft(source, tokenizer(tokens), rows, bias, output_rows), order
@@ -112,11 +110,7 @@ def test_robertas_logits_stay_when_the_padding_id_moves(old: int, new: int, tmp_
     tokens = shuffled(seed=4, pad=old)
     source = model("roberta", tokens)
     target_tokens = shuffled(seed=5, pad=new)
-    order = torch.tensor([tokens.index(token) for token in target_tokens])
-    head = mlm_head(source)
-    target = graft(
-        source, tokenizer(target_tokens), head.embeddings.weight.detach()[order], head.decoder.bias.detach()[order]
-    )
+    target, order = moved(source, target_tokens, tokens)
     for ours, theirs in zip(logits(target, target_tokens), logits(source, tokens), strict=True):
         torch.testing.assert_close(ours, theirs[:, order], rtol=1e-4, atol=1e-5)
     assert target.config.max_position_embeddings == 48 + new + 1
@@ -129,6 +123,36 @@ def test_robertas_logits_stay_when_the_padding_id_moves(old: int, new: int, tmp_
         encode(assemble(source, tokenizer(tokens), tmp_path / "source"), TEXTS, 1000).toarray()[:, order],
         atol=1e-5,
     )
+
+
+@pytest.mark.parametrize("kind", [*sorted(POSITIONS_COUNT_FROM_PADDING), "electra"])
+def test_robertas_kin_and_electra_keep_their_logits_too(kind: str) -> None:
+    old, new = shuffled(4, pad=1), shuffled(5, pad=0)
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
+    roles = {"pad_token_id": 1, "bos_token_id": old.index("[CLS]"), "eos_token_id": old.index("[SEP]")}
+    special: dict[str, dict[str, object]] = {
+        "electra": {"embedding_size": 16},
+        "longformer": {"attention_window": [8]},
+        "xmod": {"languages": ["xx"], "default_language": "xx"},
+    }
+    config = AutoConfig.for_model(
+        kind,
+        vocab_size=len(old),
+        max_position_embeddings=50,
+        type_vocab_size=1,
+        **shape,
+        **roles,
+        **special.get(kind, {}),
+    )
+    torch.manual_seed(0)
+    source = AutoModelForMaskedLM.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in source.parameters():
+            parameter.normal_(0.0, 0.1)
+    target, order = moved(source, new, old)
+    for ours, theirs in zip(logits(target, new), logits(source, old), strict=True):
+        torch.testing.assert_close(ours, theirs[:, order], rtol=1e-4, atol=1e-5)
+    assert max_input_length(target, tokenizer(new)) == (50 if kind == "electra" else 48)
 
 
 def test_rows_that_do_not_fit_or_are_not_finite_are_refused() -> None:
@@ -158,101 +182,3 @@ def test_a_head_without_bias_is_refused() -> None:
     bare = AutoModelForMaskedLM.from_config(source.config)
     with pytest.raises(DataError, match=r"head without bias.*decoder_bias"):
         graft(bare, tokenizer(), torch.zeros(len(TOKENS), 32), torch.zeros(len(TOKENS)))
-
-
-@pytest.mark.parametrize("architecture", ["bert", "roberta"])
-def test_any_masked_language_model_is_a_source_and_long_texts_are_cut_where_it_ends(
-    architecture: str, tmp_path: Path
-) -> None:
-    model(architecture, shuffled(6, pad=5)).save_pretrained(tmp_path)
-    tokenizer(shuffled(6, pad=5)).save_pretrained(str(tmp_path))
-    source = load_encoder(str(tmp_path))
-    assert source.max_seq_length == 48
-    assert (source[1].pooling_strategy, source[1].activation_function) == ("max", "relu")
-    assert encode(source, [" ".join(["river"] * 300)], 1000).nnz > 0
-
-
-def test_a_source_without_masked_language_model_head_is_refused_by_what_it_lacks(tmp_path: Path) -> None:
-    model().base_model.save_pretrained(tmp_path)
-    tokenizer().save_pretrained(str(tmp_path))
-    with pytest.raises(DataError, match=r"no trained masked-language-model head: its weights lack cls\.predictions"):
-        load_encoder(str(tmp_path))
-
-
-def test_a_causal_model_is_refused(tmp_path: Path) -> None:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    GPT2LMHeadModel(GPT2Config(vocab_size=120, n_embd=32, n_layer=1, n_head=2)).save_pretrained(tmp_path)
-    tokenizer().save_pretrained(str(tmp_path))
-    with pytest.raises(DataError, match="cannot be loaded as a masked language model"):
-        load_encoder(str(tmp_path))
-
-
-def test_folders_that_hold_no_model_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere: there is no such folder"):
-        load_encoder(str(tmp_path / "nowhere"))
-    with pytest.raises(DataError, match=r"neither config\.json nor modules\.json"):
-        load_encoder(str(tmp_path))
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(DataError, match="cannot be loaded as a masked language model"):
-        load_encoder(str(tmp_path))
-    (tmp_path / "modules.json").write_text("[{")
-    with pytest.raises(DataError, match=r"modules\.json is damaged"):
-        load_encoder(str(tmp_path))
-
-
-@pytest.mark.parametrize("bare", [True, False])
-def test_a_damaged_weight_file_is_an_error_of_one_line(bare: bool, tmp_path: Path) -> None:
-    save_encoder(encoder(tmp_path), tmp_path / "model")
-    if bare:
-        (tmp_path / "model" / "modules.json").unlink()
-    with (tmp_path / "model" / "model.safetensors").open("r+b") as file:
-        file.truncate(1000)
-    with pytest.raises(DataError, match="cannot be loaded") as caught:
-        load_encoder(str(tmp_path / "model"))
-    assert "\n" not in str(caught.value)
-
-
-def test_a_sparse_encoder_of_other_modules_is_refused_by_what_it_is_made_of(tmp_path: Path) -> None:
-    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
-
-    table = SparseStaticEmbedding(tokenizer=tokenizer(), weight=torch.ones(len(TOKENS)))
-    SparseEncoder(modules=[table], device="cpu").save(str(tmp_path / "model"), create_model_card=False)
-    with pytest.raises(DataError, match=r"is made of SparseStaticEmbedding; vtkit moves encoders made of"):
-        load_encoder(str(tmp_path / "model"))
-
-
-def test_saving_inside_the_streaming_block_is_refused(tmp_path: Path) -> None:
-    from vtkit.encoder.sparse_head import streaming
-
-    ours = encoder(tmp_path)
-    with streaming(ours), pytest.raises(TypeError, match="after the streaming block"):
-        save_encoder(ours, tmp_path / "model")
-
-
-PLAIN = """
-import sys
-sys.modules["vtkit"] = None  # any import of it fails, as where it is not installed
-import numpy
-from sentence_transformers import SparseEncoder
-folder, texts, out = sys.argv[1], sys.argv[2].split("|"), sys.argv[3]
-found = SparseEncoder(folder, device="cpu").encode(texts, convert_to_sparse_tensor=False).numpy()
-numpy.save(out, found)
-"""
-
-
-def test_where_vtkit_is_not_installed_the_model_gives_the_same_vectors(tmp_path: Path) -> None:
-    ours = encoder(tmp_path, "modernbert", tokens=shuffled(7))
-    with torch.no_grad():
-        mlm_head(ours[0].auto_model).decoder.bias.sub_(0.3)  # as calibration does
-    save_encoder(ours, tmp_path / "model")
-    wanted = [text for text in TEXTS if text]
-    random.Random(1).shuffle(wanted)
-    subprocess.run(
-        [sys.executable, "-c", PLAIN, str(tmp_path / "model"), "|".join(wanted), str(tmp_path / "found.npy")],
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-    )
-    np.testing.assert_allclose(np.load(tmp_path / "found.npy"), encode(ours, wanted, 1000).toarray(), atol=1e-5)

@@ -132,13 +132,14 @@ def model(
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.dim() == 2:
-                parameter.normal_(0.0, 0.25)
-        made.get_output_embeddings().bias.normal_(0.0, 0.5)
+                parameter.normal_(0.0, 0.25 if len(parameter) == len(tokens) else 0.1)
+        made.get_output_embeddings().bias.normal_(-1.0, 0.5)
     return made.eval()
 
 
 def encoder(folder: Path, architecture: str = "bert", **settings: Any) -> SparseEncoder:
-    """A sparse encoder over :func:`model`; ``folder`` is where it is written on the way."""
+    """A sparse encoder over :func:`model`, computing on one thread; ``folder`` is where it is written on the way."""
+    torch.set_num_threads(1)
     pooling, activation = settings.pop("pooling", "max"), settings.pop("activation", "relu")
     tokens = settings.get("tokens", TOKENS)
     return assemble(model(architecture, **settings), tokenizer(tokens), folder / "assembled", pooling, activation)

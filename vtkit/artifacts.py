@@ -249,6 +249,8 @@ def publish(source: Path, target: Path) -> None:
         fresh.rename(target)
         shutil.rmtree(aside, ignore_errors=True)
     else:
+        if fresh.is_dir():  # a folder does not replace a file or a link by itself
+            target.unlink(missing_ok=True)
         fresh.replace(target)
 
 

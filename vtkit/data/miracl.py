@@ -84,6 +84,8 @@ def load_miracl(root: str | Path | None, language: str, split: str = "dev") -> R
 
 def languages_in(folder: str | Path) -> list[str]:
     """The languages whose MIRACL topics and judgements lie in ``folder``, sorted; none where it is another layout."""
+    if not Path(folder).is_dir():
+        return []
     names = (path.name for path in Path(folder).iterdir() if path.is_dir())
     return sorted(match.group(1) for name in names if (match := _FOLDER.fullmatch(name)))
 

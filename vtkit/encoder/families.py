@@ -14,7 +14,10 @@ from torch import nn
 
 from vtkit.errors import DataError
 
-POSITIONS_COUNT_FROM_PADDING = {"roberta", "xlm-roberta", "camembert", "xlm-roberta-xl", "roberta-prelayernorm"}
+POSITIONS_COUNT_FROM_PADDING = {
+    *("roberta", "xlm-roberta", "camembert", "xlm-roberta-xl", "roberta-prelayernorm"),
+    *("data2vec-text", "longformer", "xmod"),
+}
 """Model types whose first position id is ``pad_token_id + 1``."""
 
 

@@ -277,7 +277,8 @@ class Plan:
         changes += [f"{role} is gone" for role in before_inputs if role not in inputs]
         if manifest["stage_version"] != step.ingredients.version:
             changes.append("the stage itself changed")
-        return "; ".join(changes) or "not made yet"
+        # one step may play two roles: it is named once
+        return "; ".join(dict.fromkeys(changes)) or "not made yet"
 
 
 def _flat(sections: Mapping[str, BaseModel]) -> dict[str, Any]:

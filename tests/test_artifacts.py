@@ -1,0 +1,427 @@
+"""Stage outputs on disk: their keys, that they appear whole or not at all, and that damage is found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtkit.artifacts import (
+    CHECKPOINTS,
+    MANIFEST,
+    Ingredients,
+    Store,
+    facts_of,
+    held,
+    publish,
+    read_manifest,
+    write_atomically,
+)
+from vtkit.errors import VtkitError
+
+BASE = Ingredients(
+    stage="adapt",
+    version=1,
+    settings={"adapt.steps": 10, "adapt.corpus": ["(file)"], "adapt.train": None},
+    seed=42,
+    inputs={"model": "k1"},
+    files={"adapt.corpus[0]": "d1"},
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path / "artifacts")
+    made.prepare()
+    return made
+
+
+def two_files(folder: Path) -> dict[str, Any]:
+    """A stage that writes two files, one of them in a folder."""
+    (folder / "model").mkdir()
+    (folder / "model" / "weights").write_bytes(b"weights")
+    (folder / "table.tsv").write_text("a\tb\n")
+    return {"rows": 1}
+
+
+def never(folder: Path) -> dict[str, Any]:
+    raise AssertionError(f"{folder} was made again")
+
+
+def failing(folder: Path) -> dict[str, Any]:
+    two_files(folder)
+    raise RuntimeError("on purpose")
+
+
+# keys
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "another stage": {"stage": "transfer"},
+    "another version of the stage": {"version": 2},
+    "another value": {"settings": {**BASE.settings, "adapt.steps": 11}},
+    "a setting that is set now": {"settings": {**BASE.settings, "adapt.train": False}},
+    "one setting more": {"settings": {**BASE.settings, "adapt.new": None}},
+    "one setting less": {"settings": {"adapt.steps": 10, "adapt.corpus": ["(file)"]}},
+    "a number as text": {"settings": {**BASE.settings, "adapt.steps": "10"}},
+    "another seed": {"seed": 43},
+    "another input": {"inputs": {"model": "k2"}},
+    "the input in another role": {"inputs": {"source": "k1"}},
+    "another file": {"files": {"adapt.corpus[0]": "d2"}},
+    "the file elsewhere in the list": {"files": {"adapt.corpus[1]": "d1"}},
+    "no file": {"files": {}},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_key_changes_with_every_ingredient(change: str) -> None:
+    assert replace(BASE, **CHANGES[change]).key != BASE.key
+
+
+def test_different_changes_have_different_keys() -> None:
+    keys = [BASE.key, *(replace(BASE, **change).key for change in CHANGES.values())]
+    assert len(set(keys)) == len(keys)
+
+
+def test_the_key_depends_on_nothing_else() -> None:
+    shuffled = {name: BASE.settings[name] for name in reversed(BASE.settings)}
+    assert replace(BASE, settings=shuffled).key == BASE.key
+    assert replace(BASE, settings={**BASE.settings, "adapt.corpus": ("(file)",)}).key == BASE.key
+    again = subprocess.run(
+        [sys.executable, "-c", f"from vtkit.artifacts import Ingredients\nprint({BASE!r}.key)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+    )
+    assert again.stdout.strip() == BASE.key
+
+
+@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text())))
+def test_any_settings_of_a_recipe_have_a_key(settings: dict[str, Any]) -> None:
+    key = replace(BASE, settings=settings).key
+    assert len(key) == 64
+    assert key == replace(BASE, settings=dict(sorted(settings.items()))).key
+
+
+# building
+
+
+def test_an_output_is_made_once_and_says_what_it_was_made_from(store: Store) -> None:
+    folder = store.build(BASE, two_files, afresh=False)
+    assert folder == store.folder(BASE) == store.root / f"adapt-{BASE.key[:20]}"
+    assert (folder / "model" / "weights").read_bytes() == b"weights"
+    manifest = store.manifest(BASE)
+    assert manifest is not None
+    for name in ("stage", "seed", "key"):
+        assert manifest[name] == getattr(BASE, name)
+    assert (manifest["settings"], manifest["inputs"], manifest["files"]) == (BASE.settings, BASE.inputs, BASE.files)
+    assert manifest["facts"] == facts_of(folder) == {"rows": 1}
+    assert sorted(manifest["outputs"]) == ["model/weights", "table.tsv"]
+    assert manifest["versions"]["torch"]
+    assert store.damage(BASE) is None
+    assert store.build(BASE, never, afresh=False) == folder
+
+
+def test_a_stage_that_fails_leaves_nothing_at_the_final_place(store: Store) -> None:
+    with pytest.raises(RuntimeError, match="on purpose"):
+        store.build(BASE, failing, afresh=False)
+    assert not store.folder(BASE).exists()
+    assert store.manifest(BASE) is None
+    store.build(BASE, two_files, afresh=False)  # what the failed try left is gone
+    assert store.damage(BASE) is None
+
+
+def test_a_failed_remake_leaves_the_output_that_was_there(store: Store) -> None:
+    store.build(BASE, two_files, afresh=False)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        store.build(BASE, failing, afresh=True)
+    assert store.damage(BASE) is None
+    assert facts_of(store.folder(BASE)) == {"rows": 1}
+
+
+def test_an_output_that_is_asked_for_again_replaces_the_old_one_whole(store: Store) -> None:
+    store.build(BASE, two_files, afresh=False)
+
+    def other(folder: Path) -> dict[str, Any]:
+        (folder / "other").write_text("other")
+        return {"rows": 2}
+
+    folder = store.build(BASE, other, afresh=True)
+    assert sorted(path.name for path in folder.iterdir()) == [MANIFEST, "other"]
+    assert facts_of(folder) == {"rows": 2}
+    assert list((store.root / ".partial").iterdir()) == []
+
+
+def damage_byte(folder: Path) -> None:
+    (folder / "model" / "weights").write_bytes(b"weightz")
+
+
+def damage_length(folder: Path) -> None:
+    (folder / "table.tsv").write_text("a\tb\nmore\n")
+
+
+def damage_missing(folder: Path) -> None:
+    (folder / "table.tsv").unlink()
+
+
+def damage_manifest(folder: Path) -> None:
+    (folder / MANIFEST).unlink()
+
+
+def damage_half_manifest(folder: Path) -> None:
+    (folder / MANIFEST).write_text((folder / MANIFEST).read_text()[:100])
+
+
+def damage_other_json(folder: Path) -> None:
+    (folder / MANIFEST).write_text("[1]")
+
+
+DAMAGES = {
+    damage_byte: "model/weights was changed or damaged",
+    damage_length: "table.tsv was changed or damaged",
+    damage_missing: "table.tsv is missing",
+    damage_manifest: "its manifest is missing or unreadable",
+    damage_half_manifest: "its manifest is missing or unreadable",
+    damage_other_json: "its manifest is missing or unreadable",
+}
+
+
+@pytest.mark.parametrize("break_it", DAMAGES, ids=lambda function: function.__name__)
+def test_damage_is_found_and_put_right(break_it: Callable[[Path], None], store: Store) -> None:
+    folder = store.build(BASE, two_files, afresh=False)
+    break_it(folder)
+    assert store.damage(BASE) == DAMAGES[break_it]
+    assert store.build(BASE, two_files, afresh=False) == folder
+    assert store.damage(BASE) is None
+
+
+def test_checkpoints_outlive_a_failure_are_dropped_with_afresh_and_are_not_part_of_the_output(store: Store) -> None:
+    def trains(folder: Path) -> dict[str, Any]:
+        checkpoints = sorted(path.name for path in (folder / CHECKPOINTS).glob("*"))
+        (folder / CHECKPOINTS / f"step-{len(checkpoints)}").mkdir(parents=True)
+        (folder / "half").write_text("half")
+        if len(checkpoints) < 2:
+            raise RuntimeError(f"killed after {checkpoints}")
+        return {"from": checkpoints}
+
+    with pytest.raises(RuntimeError, match=r"killed after \[\]"):
+        store.build(BASE, trains, afresh=False)
+    with pytest.raises(RuntimeError, match=r"killed after \['step-0'\]"):
+        store.build(BASE, trains, afresh=False)
+    with pytest.raises(RuntimeError, match=r"killed after \[\]"):
+        store.build(BASE, trains, afresh=True)
+    with pytest.raises(RuntimeError, match=r"killed after \['step-0'\]"):
+        store.build(BASE, trains, afresh=False)
+    folder = store.build(BASE, trains, afresh=False)
+    assert facts_of(folder) == {"from": ["step-0", "step-1"]}
+    assert sorted(path.name for path in folder.iterdir()) == ["half", MANIFEST]
+
+
+def test_a_folder_without_manifest_is_no_finished_output(tmp_path: Path) -> None:
+    with pytest.raises(VtkitError, match="no finished stage output: its manifest is missing"):
+        facts_of(tmp_path)
+
+
+def test_a_store_that_cannot_be_written_to_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(VtkitError, match=r"cannot write to .*file/artifacts.*--runs"):
+        Store(tmp_path / "file" / "artifacts").prepare()
+
+
+# digests of the user's files
+
+
+def test_a_changed_file_has_another_digest_and_an_unchanged_one_is_not_read_again(store: Store, tmp_path: Path) -> None:
+    file, folder = tmp_path / "corpus.txt", tmp_path / "set"
+    file.write_text("one\n")
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "qrels" / "test.tsv").write_text("q\td\t1\n")
+    first = {path: store.digest(str(path)) for path in (file, folder)}
+    assert {path: Store(store.root).digest(str(path)) for path in first} == first
+
+    # remembered: the digest in the book is believed while names, sizes and times stay
+    book = store.root / "digests.json"
+    entries = json.loads(book.read_text())
+    book.write_text(json.dumps({name: [stamp, "remembered"] for name, (stamp, _) in entries.items()}))
+    assert Store(store.root).digest(str(file)) == "remembered"
+    assert Store(store.root).digest(str(folder)) == "remembered"
+
+    # same length, later time
+    file.write_text("two\n")
+    (folder / "qrels" / "test.tsv").write_text("q\td\t0\n")
+    for path in (file, folder / "qrels" / "test.tsv"):
+        os.utime(path, ns=(time.time_ns(), time.time_ns() + 10**9))
+    for path, before in first.items():
+        assert Store(store.root).digest(str(path)) not in (before, "remembered")
+
+    # back to the old contents, back to the old digest: contents count, not times
+    file.write_text("one\n")
+    assert Store(store.root).digest(str(file)) == first[file]
+    (folder / "new").touch()
+    assert Store(store.root).digest(str(folder)) != first[folder]
+
+
+@pytest.mark.parametrize("broken", ["", "{", "[]", '"text"'])
+def test_a_damaged_book_of_digests_is_written_anew(broken: str, store: Store, tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("one\n")
+    wanted = store.digest(str(tmp_path / "corpus.txt"))
+    (store.root / "digests.json").write_text(broken)
+    assert Store(store.root).digest(str(tmp_path / "corpus.txt")) == wanted
+    assert Store(store.root).digest(str(tmp_path / "corpus.txt")) == wanted
+
+
+def test_before_anything_is_written_digests_leave_no_store_behind(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("one\n")
+    Store(tmp_path / "runs" / "artifacts").digest(str(tmp_path / "corpus.txt"))
+    assert not (tmp_path / "runs").exists()
+
+
+# locks
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from vtkit.artifacts import held
+with held(Path(sys.argv[1]), "adapt"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def hold(lock: Path) -> subprocess.Popen[str]:
+    """Another process that holds ``lock`` until its input is closed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(lock)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+WAITER = """
+import sys
+from pathlib import Path
+from vtkit.artifacts import Ingredients, Store
+store = Store(Path(sys.argv[1]))
+def make(folder):
+    (folder / "by").write_text("the one who waited")
+    return {}
+store.build(Ingredients("adapt", 1, {}, 1, {}), make, afresh=False)
+print((store.folder(Ingredients("adapt", 1, {}, 1, {})) / "by").read_text())
+"""
+
+
+def test_a_second_process_says_who_holds_the_output_waits_and_uses_its_work(store: Store) -> None:
+    wanted = Ingredients("adapt", 1, {}, 1, {})
+
+    def slow(folder: Path) -> dict[str, Any]:
+        nonlocal waiter
+        waiter = subprocess.Popen(
+            [sys.executable, "-c", WAITER, str(store.root)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[1],
+        )
+        assert waiter.stderr is not None
+        said.append(waiter.stderr.readline())  # it says so as soon as it finds the lock taken
+        assert waiter.poll() is None
+        (folder / "by").write_text("the one who was first")
+        return {}
+
+    said: list[str] = []
+    waiter: Any = None
+    store.build(wanted, slow, afresh=False)
+    output, _ = waiter.communicate(timeout=60)
+    assert output.strip() == "the one who was first"
+    assert said[0].startswith(f"adapt is being made by process {os.getpid()} on ")
+    assert said[0].strip().endswith("waiting for it")
+
+
+def test_a_killed_process_holds_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    process = hold(tmp_path / "x.lock")
+    process.kill()
+    process.wait()
+    with held(tmp_path / "x.lock", "adapt"):
+        assert capfd.readouterr().err == ""
+
+
+def test_a_lock_is_let_go_when_the_block_fails(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="on purpose"), held(tmp_path / "x.lock", "adapt"):
+            raise RuntimeError("on purpose")
+    process = hold(tmp_path / "x.lock")
+    process.communicate("")
+    assert process.returncode == 0
+
+
+# single files and folders
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    write_atomically(path, "old")
+    write_atomically(path, "neu ß")
+    assert path.read_text("utf-8") == "neu ß"
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "\ud800")
+    assert path.read_text("utf-8") == "neu ß"
+    assert read_manifest(tmp_path) is None
+
+
+def test_publishing_replaces_what_stood_there(tmp_path: Path) -> None:
+    source = tmp_path / "output"
+    (source / "inner").mkdir(parents=True)
+    (source / "inner" / "file").write_text("new")
+    (source / "table").write_text("table")
+    target = tmp_path / "run" / "model"
+    target.mkdir(parents=True)
+    (target / "left over").touch()
+    for _ in range(2):
+        publish(source, target)
+        assert sorted(str(path.relative_to(target)) for path in target.rglob("*")) == ["inner", "inner/file", "table"]
+    publish(source / "table", tmp_path / "run" / "report.md")
+    publish(source / "inner" / "file", tmp_path / "run" / "report.md")
+    assert (tmp_path / "run" / "report.md").read_text() == "new"
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["model", "report.md"]
+
+
+def test_publishing_over_a_link_or_another_kind_leaves_what_was_linked(tmp_path: Path) -> None:
+    folder, file = tmp_path / "folder", tmp_path / "file"
+    folder.mkdir()
+    (folder / "inside").write_text("inside")
+    file.write_text("file")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    target = tmp_path / "target"
+    target.symlink_to(elsewhere)
+    publish(folder, target)
+    assert not target.is_symlink()
+    assert (target / "inside").read_text() == "inside"
+    assert list(elsewhere.iterdir()) == []
+    publish(file, target)
+    assert target.read_text() == "file"
+    publish(folder, target)
+    assert (target / "inside").read_text() == "inside"
+
+
+def test_a_published_file_that_is_replaced_leaves_the_output_as_it_was(store: Store, tmp_path: Path) -> None:
+    folder = store.build(BASE, two_files, afresh=False)
+    publish(folder / "model", tmp_path / "model")
+    write_atomically(tmp_path / "model" / "weights", "other")
+    assert store.damage(BASE) is None

@@ -1,0 +1,149 @@
+"""Encoders on disk: what can be a source and what is refused, new encoders, and models where vtkit is not installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SparseEncoder
+from tiny import ARCHITECTURES, TOKENS, encoder, model, shuffled, texts, tokenizer
+
+from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder, scratch_model
+from vtkit.encoder.encoding import encode
+from vtkit.encoder.families import mlm_head
+from vtkit.errors import DataError
+from vtkit.recipe.sections import Scratch
+
+TEXTS = [*texts(6), "", "Ünknown 字 river", " ".join(["willow"] * 60)]
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
+def test_any_masked_language_model_is_a_source_and_long_texts_are_cut_where_it_ends(
+    architecture: str, tmp_path: Path
+) -> None:
+    model(architecture, shuffled(6, pad=5)).save_pretrained(tmp_path)
+    tokenizer(shuffled(6, pad=5)).save_pretrained(str(tmp_path))
+    source = load_encoder(str(tmp_path))
+    assert source.max_seq_length == 48
+    assert (source[1].pooling_strategy, source[1].activation_function) == ("max", "relu")
+    assert encode(source, [" ".join(["river"] * 300)], 1000).nnz > 0
+
+
+def test_a_source_without_masked_language_model_head_is_refused_by_what_it_lacks(tmp_path: Path) -> None:
+    model().base_model.save_pretrained(tmp_path)
+    tokenizer().save_pretrained(str(tmp_path))
+    with pytest.raises(DataError, match=r"no trained masked-language-model head: its weights lack cls\.predictions"):
+        load_encoder(str(tmp_path))
+
+
+def test_a_causal_model_is_refused(tmp_path: Path) -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    GPT2LMHeadModel(GPT2Config(vocab_size=120, n_embd=32, n_layer=1, n_head=2)).save_pretrained(tmp_path)
+    tokenizer().save_pretrained(str(tmp_path))
+    with pytest.raises(DataError, match="cannot be loaded as a masked language model"):
+        load_encoder(str(tmp_path))
+
+
+def test_folders_that_hold_no_model_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere: there is no such folder"):
+        load_encoder(str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match=r"neither config\.json nor modules\.json"):
+        load_encoder(str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(DataError, match="cannot be loaded as a masked language model"):
+        load_encoder(str(tmp_path))
+    (tmp_path / "modules.json").write_text("[{")
+    with pytest.raises(DataError, match=r"modules\.json is damaged"):
+        load_encoder(str(tmp_path))
+
+
+@pytest.mark.parametrize("bare", [True, False])
+def test_a_damaged_weight_file_is_an_error_of_one_line(bare: bool, tmp_path: Path) -> None:
+    save_encoder(encoder(tmp_path), tmp_path / "model")
+    if bare:
+        (tmp_path / "model" / "modules.json").unlink()
+    with (tmp_path / "model" / "model.safetensors").open("r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(DataError, match="cannot be loaded") as caught:
+        load_encoder(str(tmp_path / "model"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_sparse_encoder_of_other_modules_is_refused_by_what_it_is_made_of(tmp_path: Path) -> None:
+    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+    table = SparseStaticEmbedding(tokenizer=tokenizer(), weight=torch.ones(len(TOKENS)))
+    SparseEncoder(modules=[table], device="cpu").save(str(tmp_path / "model"), create_model_card=False)
+    with pytest.raises(DataError, match=r"is made of SparseStaticEmbedding; vtkit moves encoders made of"):
+        load_encoder(str(tmp_path / "model"))
+
+
+def test_saving_inside_the_streaming_block_is_refused(tmp_path: Path) -> None:
+    from vtkit.encoder.sparse_head import streaming
+
+    ours = encoder(tmp_path)
+    with streaming(ours), pytest.raises(TypeError, match="after the streaming block"):
+        save_encoder(ours, tmp_path / "model")
+
+
+PLAIN = """
+import sys
+sys.modules["vtkit"] = None  # any import of it fails, as where it is not installed
+import numpy
+from sentence_transformers import SparseEncoder
+folder, texts, out = sys.argv[1], sys.argv[2].split("|"), sys.argv[3]
+found = SparseEncoder(folder, device="cpu").encode(texts, convert_to_sparse_tensor=False).numpy()
+numpy.save(out, found)
+"""
+
+
+def test_where_vtkit_is_not_installed_the_model_gives_the_same_vectors(tmp_path: Path) -> None:
+    ours = encoder(tmp_path, "modernbert", tokens=shuffled(7))
+    with torch.no_grad():
+        mlm_head(ours[0].auto_model).decoder.bias.sub_(0.3)  # as calibration does
+    save_encoder(ours, tmp_path / "model")
+    wanted = [text for text in TEXTS if text]
+    subprocess.run(
+        [sys.executable, "-c", PLAIN, str(tmp_path / "model"), "|".join(wanted), str(tmp_path / "found.npy")],
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+    )
+    np.testing.assert_allclose(np.load(tmp_path / "found.npy"), encode(ours, wanted, 1000).toarray(), atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_new_encoder_has_the_shape_that_is_asked_for_and_repeats_with_the_seed(architecture: str) -> None:
+    section = Scratch(architecture=architecture, layers=3, hidden=24, heads=2, feed_forward=40, max_length=30)  # type: ignore[arg-type]
+    made = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        made.append(scratch_model(section, tokenizer(shuffled(8))))
+    first, again, other = (network.state_dict() for network in made)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+    head = mlm_head(made[0])
+    assert head.tied
+    assert head.embeddings.weight.shape == (len(TOKENS), 24)
+    assert made[0].config.num_hidden_layers == 3
+    assert made[0].config.pad_token_id == shuffled(8).index("[PAD]")
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_new_encoder_begins_as_a_lexical_matcher(architecture: str, tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    section = Scratch(architecture=architecture, layers=2, hidden=96, heads=2, feed_forward=96, max_length=40)  # type: ignore[arg-type]
+    ours = assemble(scratch_model(section, tokenizer()), tokenizer(), tmp_path)
+    assert ours.max_seq_length == 40
+    ids = ours.tokenizer(TEXTS[0], return_tensors="pt")
+    with torch.no_grad():
+        logits = ours[0].auto_model(**ids).logits[0]
+    share = (logits.argmax(dim=1) == ids["input_ids"][0]).float().mean()
+    assert share > 0.7

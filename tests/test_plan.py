@@ -1,0 +1,434 @@
+"""The table of stages: what each output depends on, what must run, and the reason that is given for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vtkit.artifacts import Store
+from vtkit.recipe.load import load_recipe
+from vtkit.stages.plan import ORDER, Decision, Plan
+
+RECIPE = """
+[recipe]
+name = "tiny"
+language = "ko"
+[source]
+model = "source-model"
+[vocabulary]
+kind = "existing"
+tokenizer = "tokenizer"
+[transfer]
+method = "sembridge"
+embedder = "embedder"
+[adapt]
+corpus = ["corpus.txt", "more.txt"]
+steps = 10
+[calibrate]
+[finetune]
+data = "pairs"
+[evaluate]
+sets = ["first-set", "second-set"]
+"""
+
+STEPS = [
+    "vocabulary",
+    "transfer",
+    "adapt",
+    "calibrate",
+    "finetune",
+    *(f"{stage}:{model}" for model in ("source", "transfer", "adapt", "calibrate", "finetune")
+      for stage in ("index", "evaluate")),
+    "evaluate:bm25",
+    "evaluate:hybrid",
+    "report",
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the recipe and the files it names; a plan reads their bytes and nothing else of them."""
+    for name in ("source-model", "tokenizer", "embedder", "pairs", "first-set", "second-set"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "content").write_text(name)
+    for name in ("corpus.txt", "more.txt", "dictionary.tsv"):
+        (tmp_path / name).write_text(f"{name}\n")
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    monkeypatch.chdir(tmp_path)  # names in overrides are relative to the current folder
+    return tmp_path
+
+
+def plan(folder: Path, *overrides: str, name: str = "recipe.toml") -> Plan:
+    """The plan of the recipe under ``overrides``, over the store in ``folder/runs``."""
+    store = Store(folder / "runs" / "artifacts")
+    store.prepare()
+    return Plan(load_recipe(folder / name, overrides).recipe, store)
+
+
+def keys(made: Plan) -> dict[str, str]:
+    return {name: step.ingredients.key for name, step in made.steps.items()}
+
+
+def changed(folder: Path, *overrides: str, before: tuple[str, ...] = ()) -> list[str]:
+    """Steps whose output is another one, beside the report (which quotes the recipe)."""
+    old, new = keys(plan(folder, *before)), keys(plan(folder, *overrides))
+    return [name for name in new if old.get(name) != new[name] and name != "report"]
+
+
+def make(made: Plan, *names: str) -> dict[str, str]:
+    """Outputs for these steps (all by default) in the store, and step -> folder, as a run records them."""
+
+    def content(out: Path) -> dict[str, Any]:
+        (out / "content").write_text("made")
+        return {}
+
+    return {
+        name: made.store.build(made.steps[name].ingredients, content, afresh=False).name for name in names or made.steps
+    }
+
+
+def reasons(decisions: list[Decision]) -> dict[str, str]:
+    """Step -> reason, for the steps that run."""
+    return {decision.step.name: decision.reason for decision in decisions if decision.runs}
+
+
+def downstream(*names: str) -> list[str]:
+    """The steps from the first of ``names`` on that use its model."""
+    first = STEPS.index(names[0])
+    models = [name for name in STEPS[:5] if STEPS.index(name) >= first]
+    judged = [f"{stage}:{model}" for model in models if model != "vocabulary" for stage in ("index", "evaluate")]
+    return [*models, *judged, "evaluate:hybrid"]
+
+
+# what there is
+
+
+def test_the_steps_come_in_the_order_they_run_each_after_its_inputs(folder: Path) -> None:
+    made = plan(folder)
+    assert list(made.steps) == STEPS
+    seen: set[str] = set()
+    for step in made.steps.values():
+        assert set(step.inputs.values()) <= seen, step.name
+        assert step.stage in ORDER
+        seen.add(step.name)
+    assert made.final_model == "finetune"
+    assert made.steps["report"].inputs.keys() == set(STEPS) - {"report"}
+
+
+def test_every_stage_can_be_imported(folder: Path) -> None:
+    for step in plan(folder).steps.values():
+        assert callable(step.function())
+
+
+def test_what_has_no_section_is_no_step(folder: Path) -> None:
+    made = plan(folder, "adapt=none", "finetune=none", "calibrate.corpus=['more.txt']", "evaluate.bm25=false")
+    judged = [f"{stage}:{model}" for model in ("source", "transfer", "calibrate") for stage in ("index", "evaluate")]
+    assert list(made.steps) == ["vocabulary", "transfer", "calibrate", *judged, "report"]
+    assert made.final_model == "calibrate"
+    assert made.steps["calibrate"].inputs == {"model": "transfer"}
+
+
+def test_a_scratch_encoder_has_no_source_to_be_judged(folder: Path) -> None:
+    made = plan(folder, "source.scratch.layers=1", "transfer=none")
+    assert "evaluate:source" not in made.steps
+    assert made.steps["transfer"].inputs == {"vocabulary": "vocabulary"}
+    assert made.steps["adapt"].inputs == {"model": "transfer"}
+
+
+# keys
+
+
+def test_the_same_recipe_has_the_same_keys_and_every_step_a_key_of_its_own(folder: Path) -> None:
+    first = keys(plan(folder))
+    assert keys(plan(folder)) == first
+    assert len(set(first.values())) == len(first)
+
+
+def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Path) -> None:
+    assert changed(folder, "transfer.alpha=2.0") == downstream("transfer")
+    assert changed(folder, "adapt.steps=11") == downstream("adapt")
+    assert changed(folder, "calibrate.target_activation=0.2") == downstream("calibrate")
+    assert changed(folder, "finetune.scale=2.0") == downstream("finetune")
+    evaluations = [name for name in STEPS if name.startswith("evaluate")]
+    assert changed(folder, "evaluate.depth=100") == evaluations
+    indexes = [name for name in STEPS if name.startswith(("index", "evaluate:")) and name != "evaluate:bm25"]
+    assert changed(folder, "index.document_length=64") == indexes
+    assert changed(folder, "report.formats=['md']") == []
+    assert changed(folder, "recipe.seed=1") == [name for name in STEPS if name != "report"]
+    assert changed(folder, "recipe.language=ja") == ["evaluate:bm25", "evaluate:hybrid"]
+
+
+def test_the_language_matters_to_fine_tuning_only_where_it_draws_hard_negatives(folder: Path) -> None:
+    negatives = "finetune.hard_negatives=1"
+    assert changed(folder, negatives, "recipe.language=ja", before=(negatives,)) == [
+        "finetune", "index:finetune", "evaluate:finetune", "evaluate:bm25", "evaluate:hybrid",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("override", ["adapt.checkpoint_every=7", "finetune.checkpoint_every=7", "recipe.about=new"])
+def test_what_changes_no_number_changes_no_key(override: str, folder: Path) -> None:
+    assert changed(folder, override) == []
+
+
+def test_settings_of_other_methods_change_no_key(folder: Path) -> None:
+    for override in ("transfer.parallel=['dictionary.tsv']", "transfer.iterations=3", "transfer.min_probability=0.2"):
+        assert changed(folder, override) == [], override
+    subtoken = "transfer.method=subtoken"
+    for override in ("transfer.alpha=2.0", "transfer.embedder=none", "transfer.iterations=3"):
+        assert changed(folder, subtoken, override, before=(subtoken,)) == [], override
+    parallel = ("transfer.method=parallel", "transfer.parallel=['dictionary.tsv']")
+    assert changed(folder, *parallel, "transfer.iterations=3", before=parallel) == downstream("transfer")
+    assert changed(folder, *parallel, "transfer.embedder=none", before=parallel) == []
+
+
+def test_a_bias_by_mixture_reads_no_corpus(folder: Path) -> None:
+    mixture = ("transfer.bias.method=mixture", "adapt=none", "finetune=none", "calibrate=none")
+    assert changed(folder, *mixture, "transfer.bias.corpus=['more.txt']", before=mixture) == []
+    zscore = mixture[1:]
+    assert "transfer" in changed(folder, *zscore, "transfer.bias.corpus=['more.txt']", before=zscore)
+
+
+def test_which_models_are_judged_changes_no_models_own_numbers(folder: Path) -> None:
+    before = keys(plan(folder))
+    after = keys(plan(folder, "evaluate.models=['calibrate', 'finetune']", "evaluate.bm25=false"))
+    assert set(before) - set(after) >= {"index:source", "evaluate:transfer", "evaluate:bm25", "evaluate:hybrid"}
+    assert all(after[name] == before[name] for name in after if name != "report")
+    assert after["report"] != before["report"]
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("tokenizer/content", "vocabulary"),
+        ("source-model/content", "transfer"),
+        ("embedder/content", "transfer"),
+        ("more.txt", "transfer"),  # the bias counts tokens on the adaptation corpus
+    ],
+)
+def test_a_changed_file_changes_the_stages_that_read_it(name: str, first: str, folder: Path) -> None:
+    before = keys(plan(folder))
+    (folder / name).write_text("something else\n")
+    after = keys(plan(folder))
+    found = [step for step in after if before[step] != after[step]]
+    source = ["index:source", "evaluate:source"] if name.startswith("source") else []
+    assert sorted(found) == sorted([*downstream(first), *source, "report"])
+
+
+def test_a_file_that_only_moved_changes_no_model(folder: Path) -> None:
+    (folder / "corpus.txt").rename(folder / "moved.txt")
+    (folder / "corpus.txt").write_text("corpus.txt\n")
+    assert changed(folder, "adapt.corpus=['moved.txt', 'more.txt']") == []
+    assert changed(folder, "adapt.corpus=['more.txt', 'corpus.txt']") == downstream("transfer")  # another order
+
+
+def test_two_recipes_that_agree_on_a_stage_share_its_output(folder: Path) -> None:
+    (folder / "other.toml").write_text(RECIPE.replace('name = "tiny"', 'name = "other"'))
+    first, second = keys(plan(folder)), keys(plan(folder, name="other.toml"))
+    assert [name for name in first if first[name] != second[name]] == ["report"]
+
+
+# decisions
+
+
+def test_nothing_is_made_yet(folder: Path) -> None:
+    decisions = plan(folder).decide({})
+    assert [decision.step.name for decision in decisions] == STEPS
+    assert set(reasons(decisions).values()) == {"not made yet"}
+    assert len(reasons(decisions)) == len(STEPS)
+
+
+def test_what_is_done_is_skipped(folder: Path) -> None:
+    previous = make(plan(folder))
+    decisions = plan(folder).decide(previous)
+    assert not any(decision.runs or decision.again for decision in decisions)
+    assert {decision.reason for decision in decisions} == {"done"}
+    assert reasons(plan(folder).decide({})) == {}  # whoever made it
+
+
+def test_the_reason_names_the_setting_its_old_value_and_its_new_one(folder: Path) -> None:
+    previous = make(plan(folder))
+    found = reasons(plan(folder, "transfer.alpha=2.0").decide(previous))
+    assert found["transfer"] == "transfer.alpha 4.0 -> 2.0"
+    assert found["adapt"] == "transfer changed"  # model and provenance, one step
+    assert found["finetune"] == "calibrate changed"
+    assert found["evaluate:adapt"] == "index:adapt changed; adapt changed"
+    assert "vocabulary" not in found
+    assert "evaluate:source" not in found
+    found = reasons(plan(folder, "transfer.method=mean", "transfer.bias.method=mixture").decide(previous))
+    assert found["transfer"] == (
+        "transfer.alpha 4.0 -> unset; transfer.bias.method zscore -> mixture; transfer.embedder ['(file)'] -> unset; "
+        "transfer.method sembridge -> mean; the files of transfer.bias.corpus changed; "
+        "the files of transfer.embedder changed"
+    )
+
+
+def test_the_reason_names_the_setting_whose_file_changed(folder: Path) -> None:
+    previous = make(plan(folder))
+    (folder / "more.txt").write_text("changed\n")
+    found = reasons(plan(folder).decide(previous))
+    assert found["transfer"] == "the files of transfer.bias.corpus changed"
+    assert found["adapt"] == "the files of adapt.corpus changed; transfer changed"
+    assert found["calibrate"] == "the files of calibrate.corpus changed; adapt changed"
+
+
+def test_the_reason_names_the_seed(folder: Path) -> None:
+    previous = make(plan(folder))
+    found = reasons(plan(folder, "recipe.seed=7").decide(previous))
+    assert found["vocabulary"] == "seed 42 -> 7"
+    assert found["transfer"] == "seed 42 -> 7; vocabulary changed"
+
+
+def test_the_reason_names_inputs_that_came_or_went(folder: Path) -> None:
+    previous = make(plan(folder, "evaluate.models=['finetune']"))
+    found = reasons(plan(folder, "evaluate.models=['adapt', 'finetune']").decide(previous))
+    assert found.keys() == {"index:adapt", "evaluate:adapt", "report"}
+    assert found["evaluate:adapt"] == "not made yet"
+    assert found["report"] == "the recipe changed; index:adapt is new; evaluate:adapt is new"
+    found = reasons(plan(folder, "evaluate.models=['finetune']", "evaluate.bm25=false").decide(previous))
+    assert found["report"] == "the recipe changed; evaluate:bm25 is gone; evaluate:hybrid is gone"
+
+
+def test_a_new_version_of_a_stage_is_a_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vtkit.stages import plan as planning
+
+    previous = make(plan(folder))
+    place, version = planning._PLACES["calibrate"]
+    monkeypatch.setitem(planning._PLACES, "calibrate", (place, version + 1))
+    assert reasons(plan(folder).decide(previous))["calibrate"] == "the stage itself changed"
+
+
+def test_a_damaged_output_is_made_again_and_says_what_is_wrong(folder: Path) -> None:
+    made = plan(folder)
+    previous = make(made)
+    (made.store.root / previous["adapt"] / "content").write_text("nade")
+    (made.store.root / previous["finetune"] / "manifest.json").unlink()
+    found = reasons(plan(folder).decide(previous))
+    assert found == {
+        "adapt": "its output is damaged: content was changed or damaged",
+        "finetune": "its output is damaged: its manifest is missing",
+    }
+
+
+def test_an_interrupted_stage_goes_on_from_its_checkpoint(folder: Path) -> None:
+    made = plan(folder)
+    folder_of_adapt = made.store.folder(made.steps["adapt"].ingredients).name
+    checkpoints = made.store.root / ".partial" / folder_of_adapt / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    assert reasons(plan(folder).decide({}))["adapt"] == "not made yet"
+    (checkpoints / "checkpoint-10").mkdir()
+    assert reasons(plan(folder).decide({}))["adapt"] == "was interrupted, continues from its checkpoint"
+    again = {decision.step.name: decision for decision in plan(folder).decide({}, start="adapt")}["adapt"]
+    assert (again.reason, again.again) == ("asked for with --from", True)
+
+
+def test_from_a_stage_on_everything_is_made_again(folder: Path) -> None:
+    previous = make(plan(folder))
+    decisions = plan(folder).decide(previous, start="calibrate")
+    found = reasons(decisions)
+    assert set(found.values()) == {"asked for with --from"}
+    assert list(found) == [name for name in STEPS if name not in ("vocabulary", "transfer", "adapt")]
+    assert all(decision.again == decision.runs for decision in decisions)
+
+
+def test_forcing_a_stage_makes_that_one_again(folder: Path) -> None:
+    previous = make(plan(folder))
+    found = reasons(plan(folder).decide(previous, force=("adapt", "index")))
+    assert list(found) == ["adapt", *(name for name in STEPS if name.startswith("index"))]
+    assert set(found.values()) == {"asked for with --force"}
+
+
+@pytest.mark.parametrize("last", ORDER)
+def test_until_a_stage_nothing_later_is_planned(last: str, folder: Path) -> None:
+    decided = [decision.step for decision in plan(folder).decide({}, until=last)]
+    assert {step.stage for step in decided} == set(ORDER[: ORDER.index(last) + 1])
+    assert [step.name for step in decided] == [name for name in STEPS if name in {step.name for step in decided}]
+
+
+# a recipe whose source is another recipe
+
+
+ENGLISH = """
+[recipe]
+name = "english"
+[source.scratch]
+layers = 1
+[vocabulary]
+kind = "trained"
+corpus = ["corpus.txt"]
+[adapt]
+corpus = ["corpus.txt"]
+[finetune]
+data = "pairs"
+[evaluate]
+sets = ["first-set"]
+"""
+
+
+@pytest.fixture
+def chained(folder: Path) -> Path:
+    """The folder with a second recipe that is the source of the first."""
+    (folder / "english.toml").write_text(ENGLISH)
+    (folder / "recipe.toml").write_text(RECIPE.replace('model = "source-model"', 'recipe = "english.toml"'))
+    return folder
+
+
+THEIRS = ["english/vocabulary", "english/transfer", "english/adapt", "english/finetune"]
+
+
+def test_the_steps_of_a_source_recipe_come_first_and_are_not_judged_there(chained: Path) -> None:
+    made = plan(chained)
+    assert list(made.steps) == [*THEIRS, *STEPS]
+    assert made.steps["transfer"].inputs == {"vocabulary": "vocabulary", "source": "english/finetune"}
+    assert made.steps["index:source"].inputs == {"model": "english/finetune"}
+    assert [made.steps[name].recipe.recipe.name for name in ("english/adapt", "adapt")] == ["english", "tiny"]
+    assert made.steps["english/finetune"].stage == "finetune"
+
+
+def test_a_source_recipe_shares_its_outputs_with_its_own_run(chained: Path) -> None:
+    theirs, ours = keys(plan(chained, name="english.toml")), keys(plan(chained))
+    assert {name: ours[f"english/{name}"] for name in ("vocabulary", "transfer", "adapt", "finetune")} == {
+        name: theirs[name] for name in ("vocabulary", "transfer", "adapt", "finetune")
+    }
+
+
+def test_a_change_in_the_source_recipe_reaches_the_recipe(chained: Path) -> None:
+    previous = make(plan(chained))
+    (chained / "english.toml").write_text(ENGLISH.replace("layers = 1", "layers = 2"))
+    found = reasons(plan(chained).decide(previous))
+    assert found["english/transfer"] == "source.scratch.layers 1 -> 2"
+    assert found["transfer"] == "english/finetune changed"
+    assert "english/vocabulary" not in found
+    assert "vocabulary" not in found
+
+
+@pytest.mark.parametrize(
+    ("last", "theirs"), [("vocabulary", []), ("transfer", THEIRS), ("adapt", THEIRS), ("report", THEIRS)]
+)
+def test_until_a_stage_the_source_recipe_runs_as_far_as_it_is_needed(
+    last: str, theirs: list[str], chained: Path
+) -> None:
+    decided = [decision.step.name for decision in plan(chained).decide({}, until=last)]
+    assert [name for name in decided if name.startswith("english/")] == theirs
+    ours = [name for name in STEPS if ORDER.index(name.split(":")[0]) <= ORDER.index(last)]
+    assert [name for name in decided if not name.startswith("english/")] == ours
+
+
+def test_from_and_force_mean_the_recipes_own_stages(chained: Path) -> None:
+    previous = make(plan(chained))
+    for arguments in ({"start": "vocabulary"}, {"force": tuple(ORDER)}):
+        found = reasons(plan(chained).decide(previous, **arguments))  # type: ignore[arg-type]
+        assert list(found) == STEPS
+
+
+def test_manifests_hold_no_key_twice_and_read_back(folder: Path) -> None:
+    made = plan(folder)
+    make(made, "transfer")
+    stored = json.loads((made.store.folder(made.steps["transfer"].ingredients) / "manifest.json").read_text())
+    assert stored["settings"]["transfer.embedder"] == ["(file)"]
+    assert str(folder) not in json.dumps(stored["settings"])
+    assert stored["files"].keys() == {
+        "source.model[0]", "transfer.embedder[0]", "transfer.bias.corpus[0]", "transfer.bias.corpus[1]",
+    }  # fmt: skip
