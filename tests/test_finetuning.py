@@ -58,8 +58,7 @@ def test_no_document_of_a_batch_is_relevant_to_a_query_it_is_a_negative_of(
     wanted = section(batch_size=batch_size, steps=steps, hard_negatives=hard_negatives)
     try:
         batches = training_batches(data, wanted, "en", seed)
-    except DataError as error:
-        assert "batch" in str(error)
+    except DataError:  # these queries fill no batch
         return
     assert [len(batch) for batch in batches] == [batch_size] * steps
     for batch in batches:
