@@ -68,7 +68,7 @@ def test_texts_come_from_the_first_section_that_names_some() -> None:
     from_finetune = recipe(finetune=finetune, calibrate={}, evaluate=evaluate)
     assert calibration_corpus(from_finetune) == bias_corpus(from_finetune) == ("/finetune",)
     assert bias_corpus(recipe(evaluate=evaluate)) == ("/evaluate",)
-    assert bias_corpus(recipe()) == ()
+    assert bias_corpus(recipe(transfer={"method": "mean", "bias": {"method": "mixture"}})) == ()
 
 
 def test_corpora_are_read_one_after_the_other(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numba
 import torch
 from sentence_transformers import SparseEncoder
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -140,6 +141,7 @@ def model(
 def encoder(folder: Path, architecture: str = "bert", **settings: Any) -> SparseEncoder:
     """A sparse encoder over :func:`model`, computing on one thread; ``folder`` is where it is written on the way."""
     torch.set_num_threads(1)
+    numba.set_num_threads(1)  # its thread pool is torch's: what BM25 runs on, torch runs on afterwards
     pooling, activation = settings.pop("pooling", "max"), settings.pop("activation", "relu")
     tokens = settings.get("tokens", TOKENS)
     return assemble(model(architecture, **settings), tokenizer(tokens), folder / "assembled", pooling, activation)

@@ -8,6 +8,7 @@ of the logits on probe texts, checked on probe texts that took no part in findin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
@@ -50,7 +51,7 @@ class Calibration:
 
 def activation_rates(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> ActivationRates:
     """Shares of logits above zero, by both definitions."""
-    return _LogitHistograms(encoder, texts, max_length).rates()
+    return _Logits(encoder, texts, max_length).rates()
 
 
 def calibrate(
@@ -71,15 +72,13 @@ def calibrate(
     Raises:
         CollapseError: the logits are not finite, or held-out texts miss the target by more than half of it.
     """
-    solving, checking = list(texts[0::2]), list(texts[1::2])
-    histograms = _LogitHistograms(encoder, solving, max_length)
-    before = histograms.rates()
-    shift = histograms.quantile(1.0 - target, definition)
-    decoder = mlm_head(encoder[0].auto_model).decoder
+    solving = _Logits(encoder, texts[0::2], max_length)
+    before = solving.rates()
+    shift = solving.quantile(1.0 - target, definition)
     with torch.no_grad():
-        decoder.bias.sub_(shift)
-    after = activation_rates(encoder, solving, max_length)
-    held_out = activation_rates(encoder, checking, max_length)
+        mlm_head(encoder[0].auto_model).decoder.bias.sub_(shift)
+    after = solving.rates()
+    held_out = activation_rates(encoder, texts[1::2], max_length)
     reached = getattr(held_out, definition)
     if abs(reached - target) > 0.5 * target:
         raise CollapseError(
@@ -90,49 +89,49 @@ def calibrate(
     return Calibration(shift, target, definition, before, after, held_out)
 
 
-class _LogitHistograms:
-    """Histograms of the token-level and of the max-pooled logits of some texts, over one range."""
+class _Logits:
+    """The logits of some texts under the decoder as it is now, never all of them at once."""
 
     def __init__(self, encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> None:
         self._hidden, self._lengths = _hidden_states(encoder, texts, max_length)
-        decoder = mlm_head(encoder[0].auto_model).decoder
-        self._weight, self._bias = decoder.weight.detach(), decoder.bias.detach()
-        lowest, highest = torch.inf, -torch.inf
-        finite = True
-        for logits in self._blocks():
-            finite = finite and bool(torch.isfinite(logits).all())
-            lowest, highest = min(lowest, float(logits.min())), max(highest, float(logits.max()))
-        if not finite:
-            raise CollapseError("calibration: the model's logits are not finite (NaN or infinite weights).")
-        self._lowest, self._width = lowest, max(highest - lowest, 1e-6) / BINS
-        self._counts = {name: torch.zeros(BINS + 1, dtype=torch.int64) for name in ("token", "pooled")}
-        self._positive = dict.fromkeys(self._counts, 0)
-        for logits in self._blocks():
-            self._count("token", logits)
-            pooled = torch.stack([part.amax(dim=0) for part in torch.split(logits, self._lengths)])
-            self._count("pooled", pooled)
-
-    def _blocks(self) -> Iterator[torch.Tensor]:
-        """The logits of all tokens, (tokens, block) for one block of the vocabulary after the other."""
-        size = max(64, LOGITS_A_BLOCK // max(len(self._hidden), 1))
-        for start in range(0, self._weight.shape[0], size):
-            block = slice(start, start + size)
-            yield self._hidden @ self._weight[block].t() + self._bias[block]
-
-    def _count(self, name: str, logits: torch.Tensor) -> None:
-        bins = ((logits - self._lowest) / self._width).to(torch.int64).clamp_(0, BINS)
-        self._counts[name] += torch.bincount(bins.flatten().cpu(), minlength=BINS + 1)
-        self._positive[name] += int((logits > 0).sum())
+        self._decoder = mlm_head(encoder[0].auto_model).decoder
 
     def rates(self) -> ActivationRates:
         """Shares of the logits above zero, by both definitions."""
-        return ActivationRates(*(self._positive[name] / int(self._counts[name].sum()) for name in ("token", "pooled")))
+        tokens = pooled = 0
+        for logits in self._blocks():
+            tokens += int((logits > 0).sum())
+            pooled += int((self._pool(logits) > 0).sum())
+        vocabulary = self._decoder.out_features
+        return ActivationRates(tokens / (len(self._hidden) * vocabulary), pooled / (len(self._lengths) * vocabulary))
 
-    def quantile(self, share: float, name: str) -> float:
-        """The logit that ``share`` of all logits lie below, to the width of a bin."""
-        below = self._counts[name].cumsum(0).double() / int(self._counts[name].sum())
+    def quantile(self, share: float, definition: str) -> float:
+        """The logit that ``share`` of all (pooled) logits lie below, to the width of a histogram bin."""
+        lowest, highest = math.inf, -math.inf
+        for logits in self._blocks():
+            ends = float(logits.min()), float(logits.max())
+            if not all(math.isfinite(end) for end in ends):  # NaN is lost in a comparison
+                raise CollapseError("calibration: the model's logits are not finite (NaN or infinite weights).")
+            lowest, highest = min(lowest, ends[0]), max(highest, ends[1])
+        counts = torch.zeros(BINS, dtype=torch.float64)
+        for logits in self._blocks():
+            values = logits if definition == "token" else self._pool(logits)
+            counts += torch.histc(values, BINS, lowest, highest).cpu()
+        below = counts.cumsum(0) / counts.sum()
         position = int(torch.searchsorted(below, share))
-        return self._lowest + (position + 1) * self._width
+        return lowest + (position + 1) * (highest - lowest) / BINS
+
+    def _blocks(self) -> Iterator[torch.Tensor]:
+        """The logits of all tokens, (tokens, block) for one block of the vocabulary after the other."""
+        weight, bias = self._decoder.weight.detach(), self._decoder.bias.detach()
+        size = max(64, LOGITS_A_BLOCK // max(len(self._hidden), 1))
+        for start in range(0, weight.shape[0], size):
+            block = slice(start, start + size)
+            yield torch.addmm(bias[block], self._hidden, weight[block].t())
+
+    def _pool(self, logits: torch.Tensor) -> torch.Tensor:
+        """The maximum over each text's tokens, (texts, block)."""
+        return torch.stack([part.amax(dim=0) for part in torch.split(logits, self._lengths)])
 
 
 def _hidden_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> tuple[torch.Tensor, list[int]]:
