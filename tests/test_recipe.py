@@ -425,7 +425,6 @@ learning_rate = inf
         'line 6 transfer.method: must be "parallel", "sembridge", "subtoken", "mean" or "random", not "meen". '
         "Did you mean 'mean'?",
         'line 9 transfer.bias.method: must be "zscore" or "mixture", not 3.',
-        "line 11 adapt.corpus: is missing: text of the language or domain searched in.",
         "line 12 adapt.steps: must be a whole number, not 1.5.",
         "line 13 adapt.mask_rate: must be less than 1, not 1.",
         'line 16 evaluate.sets: must be a list: ["folder"], not "folder".',
@@ -647,7 +646,7 @@ def test_what_is_there_passes(tmp_path: Path, hub_cache: Path) -> None:
         write(hub_cache, f"models--{name}", "{}")
     collection(tmp_path / "judged", "test")
     stem = "miracl-v1.0-ko"
-    write(tmp_path, f"miracl/{stem}/qrels/qrels.{stem}-test.tsv", "")
+    write(tmp_path, f"miracl/{stem}/qrels/qrels.{stem}-dev.tsv", "")
     path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged", "miracl"]\n')
     preflight(load_recipe(path).recipe, path=path)
 

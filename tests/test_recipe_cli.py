@@ -100,7 +100,6 @@ def test_a_bad_recipe_is_one_message_and_exit_code_2(vtkit: Run, recipe: Path) -
         "error: small.toml cannot be run:",
         '  --set 1  transfer.method: must be "parallel", "sembridge", "subtoken", "mean" or "random", not "meen". '
         "Did you mean 'mean'?",
-        "  --set 2  adapt.corpus: is missing: text of the language or domain searched in.",
         "  --set 2  adapt.steps: must be at least 1, not 0.",
     ]
 
@@ -231,7 +230,9 @@ def test_a_recipe_that_is_not_there_leaves_with_2(vtkit: Run, recipe: Path) -> N
 
 
 def test_an_interrupt_leaves_with_130_and_one_line(tmp_path: Path) -> None:
-    code = "from vtkit import cli\n@cli.app.command()\ndef wait():\n    import time\n    print('on', flush=True)\n"
+    # a test run in the background may have been told to ignore interrupts, and hands that on
+    code = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from vtkit import cli\n@cli.app.command()\ndef wait():\n    import time\n    print('on', flush=True)\n"
     code += "    time.sleep(60)\ncli.main()\n"
     with subprocess.Popen(
         [sys.executable, "-c", code, "wait"],

@@ -393,12 +393,8 @@ class Recipe(Section):
         adapts_on_text = self.adapt is not None and bool(self.adapt.corpus)
         if self.adapt is not None and not adapts_on_text and not has_documents:
             raise ValueError("adapt.corpus is missing, and no [finetune] or [evaluate] has documents to use")
-        readers = [("calibrate.corpus", self.calibrate.corpus)] if self.calibrate is not None else []
-        if self.transfer is not None and self.transfer.bias.method == "zscore":
-            readers.append(("transfer.bias.corpus", self.transfer.bias.corpus))
-        for name, corpus in readers:
-            if not corpus and not adapts_on_text and not has_documents:
-                raise ValueError(f"{name} is missing, and no [adapt], [finetune] or [evaluate] has texts to use")
+        if self.calibrate is not None and not (self.calibrate.corpus or adapts_on_text or has_documents):
+            raise ValueError("calibrate.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use")
         return self
 
 

@@ -43,6 +43,11 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
 
     section = recipe.transfer
     assert section is not None
+    if section.bias.method == "zscore" and not bias_corpus(recipe):
+        raise DataError(
+            "transfer.bias.method zscore counts the target tokens on text, and the recipe names none. Give "
+            'transfer.bias.corpus, or set transfer.bias.method to "mixture".'
+        )
     source = load_encoder(str(inputs["source"] / "model") if "source" in inputs else str(recipe.source.model))
     head = mlm_head(source[0].auto_model)
     if head.decoder.bias is None:
