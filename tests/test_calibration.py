@@ -1,19 +1,37 @@
-"""Calibration: the share of positive activations that was asked for, counted by brute force."""
+"""Calibration: the share of positive activations that was asked for, counted by brute force; rescaling, shifting and
+folding against their definitions; and the table by hand."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
+from scipy import sparse
 from sentence_transformers import SparseEncoder
-from tiny import ARCHITECTURES, encoder, model, texts, tokenizer
+from tiny import ARCHITECTURES, LETTERS, TOKENS, encoder, model, texts, tokenizer
+from typer.testing import CliRunner
 
+from vtkit.cli import app
 from vtkit.encoder import calibration
-from vtkit.encoder.calibration import ActivationRates, activation_rates, calibrate
-from vtkit.encoder.checkpoint import assemble
+from vtkit.encoder.calibration import (
+    ActivationRates,
+    activation_rates,
+    calibrate,
+    probe_figures,
+    rescale_head,
+    score_spread,
+)
+from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
+from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.errors import CollapseError
+from vtkit.encoder.folding import fold_vectors, folding, mask_dimensions, masked_dimensions
+from vtkit.errors import CollapseError, DataError
+from vtkit.recipe.sections import CalibrateSection
+from vtkit.vocabulary.casing import fold_map
 
 TEXTS = [*texts(60, seed=3), ""]
 
@@ -118,3 +136,210 @@ def test_four_logits_and_their_quantile_by_eye(tmp_path: Path) -> None:
     found = calibrate(ours, TEXTS, 0.25, "token", 48)
     assert found.shift == pytest.approx(89.0, abs=0.02)  # the 30 biases 90 to 119 stay positive
     assert found.after == ActivationRates(0.25, 0.25)
+
+
+def logits(model: SparseEncoder, probe: list[str]) -> list[torch.Tensor]:
+    with torch.no_grad():
+        return [model[0].auto_model(**model.tokenizer(text, return_tensors="pt")).logits[0] for text in probe]
+
+
+def test_a_fixed_shift_is_a_constant_inside_the_activation(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    before = logits(ours, TEXTS[:6])
+    found = calibrate(ours, TEXTS, None, "token", 48, shift=0.75)
+    assert (found.shift, found.target, found.head_scale, found.fold) == (0.75, None, None, None)
+    weights = encode(ours, TEXTS[:6], 48).toarray()
+    for row, text in enumerate(before):  # log1p(relu(x - c)), the logit shift
+        np.testing.assert_allclose(weights[row], torch.log1p(torch.relu(text - 0.75)).amax(dim=0).numpy(), atol=1e-5)
+    assert found.done() == "bias lowered by 0.7500"
+
+
+def test_two_logits_and_their_shift_by_hand(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    decoder = mlm_head(ours[0].auto_model).decoder
+    with torch.no_grad():
+        decoder.weight.zero_()
+        decoder.bias.fill_(-1.0)
+        decoder.bias[[7, 8]] = torch.tensor([3.0, 1.5])
+    found = calibrate(ours, TEXTS, None, "token", 48, head_scale=2.0, shift=1.0)
+    # 3 / 2 - 1 = 0.5; 1.5 / 2 - 1 < 0
+    assert found.before == ActivationRates(2 / 120, 2 / 120)
+    assert found.after == found.held_out == ActivationRates(1 / 120, 1 / 120)
+    vector = encode(ours, ["river"], 48)
+    assert vector.indices.tolist() == [7]
+    assert vector.data[0] == pytest.approx(np.log(1.5))
+    assert found.probe["before"].document_dimensions == 2
+    assert found.probe["after"].query_dimensions == 1
+    assert found.probe["after"].tied == 1.0  # all vectors are the same
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_rescaling_divides_the_logits_and_leaves_the_input_embeddings(
+    architecture: str, tied: bool, tmp_path: Path
+) -> None:
+    ours = encoder(tmp_path, architecture, tied=tied)
+    before, table = logits(ours, TEXTS[:6]), mlm_head(ours[0].auto_model).embeddings.weight.detach().clone()
+    rates = activation_rates(ours, TEXTS, 48)
+    rescale_head(ours, 8.0)
+    head = mlm_head(ours[0].auto_model)
+    assert head.tied == tied
+    assert torch.equal(head.embeddings.weight, table)
+    for old, new in zip(before, logits(ours, TEXTS[:6]), strict=True):
+        assert torch.equal(new, old / 8)  # a power of two is exact
+    assert activation_rates(ours, TEXTS, 48) == rates
+    save_encoder(ours, tmp_path / "model")
+    loaded = load_encoder(str(tmp_path / "model"))
+    assert all(torch.equal(a, b) for a, b in zip(logits(loaded, TEXTS), logits(ours, TEXTS), strict=True))
+    rescale_head(ours, 1 / 3)
+    for old, new in zip(before, logits(ours, TEXTS[:6]), strict=True):
+        torch.testing.assert_close(new, old / 8 * 3)
+
+
+@pytest.mark.parametrize("kind", ["electra", "deberta-v2"])
+def test_other_families_are_rescaled_too(kind: str, tmp_path: Path) -> None:
+    from transformers import AutoConfig, AutoModelForMaskedLM
+
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        kind, vocab_size=len(TOKENS), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48,
+        max_position_embeddings=64, pad_token_id=0,
+    )  # fmt: skip
+    ours = assemble(AutoModelForMaskedLM.from_config(config).eval(), tokenizer(), tmp_path)
+    before = logits(ours, TEXTS[:4])
+    rescale_head(ours, 16.0)
+    assert all(torch.equal(new, old / 16) for old, new in zip(before, logits(ours, TEXTS[:4]), strict=True))
+
+
+def test_a_tied_head_without_its_own_norm_is_refused(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    ours[0].auto_model.cls.predictions.transform.LayerNorm = torch.nn.Identity()
+    with pytest.raises(DataError, match="no LayerNorm of its own directly before it"):
+        rescale_head(ours, 8.0)
+
+
+def test_masked_dimensions_stay_masked_and_do_not_disturb_the_target(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    masked = list(range(5, 45))
+    mask_dimensions(ours[0].auto_model, masked)
+    found = calibrate(ours, TEXTS, 0.2, "token", 48, head_scale=16.0)
+    assert found.after.token == pytest.approx(0.2, abs=2e-3)  # of all dimensions, masked ones included
+    assert torch.nonzero(masked_dimensions(ours[0].auto_model))[:, 0].tolist() == masked
+    assert not encode(ours, TEXTS, 48)[:, masked].nnz
+
+
+def test_combined_methods_are_their_steps_in_the_stated_order(tmp_path: Path) -> None:
+    together, apart = encoder(tmp_path / "a"), encoder(tmp_path / "b")
+    found = calibrate(together, TEXTS, None, "token", 48, head_scale=4.0, shift=0.1, fold="sum")
+    calibrate(apart, TEXTS, None, "token", 48, head_scale=4.0)
+    calibrate(apart, TEXTS, None, "token", 48, shift=0.1)
+    unfolded = encode(apart, TEXTS, 48)
+    assert torch.equal(bias(together), bias(apart))
+    assert folding(together) == "sum"
+    places = fold_map(tokenizer())
+    np.testing.assert_allclose(
+        encode(together, TEXTS, 48).toarray(), fold_vectors(unfolded, places, "sum").toarray(), atol=1e-6
+    )
+    assert len(set(places.tolist())) == len(TOKENS) - len(LETTERS)  # a and ##a
+    assert found.probe["after"].document_dimensions < unfolded[1::2].nnz / len(TEXTS[1::2])
+    assert found.done() == "logits divided by 4, bias lowered by 0.1000, twins folded by their sum"
+
+
+def test_beside_a_target_a_fixed_shift_changes_nothing_but_where_the_search_begins(tmp_path: Path) -> None:
+    alone, beside = encoder(tmp_path / "a"), encoder(tmp_path / "b")
+    first = calibrate(alone, TEXTS, 0.1, "pooled", 48)
+    second = calibrate(beside, TEXTS, 0.1, "pooled", 48, shift=2.0)
+    assert second.shift == pytest.approx(first.shift, abs=2e-3)
+    torch.testing.assert_close(bias(alone), bias(beside), atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_calibrated_model_is_saved_and_loaded_bit_for_bit(architecture: str, tmp_path: Path) -> None:
+    ours = encoder(tmp_path, architecture)
+    calibrate(ours, TEXTS, 0.05, "pooled", 48, head_scale=8.0, fold="max")
+    save_encoder(ours, tmp_path / "model")
+    loaded = load_encoder(str(tmp_path / "model"))
+    assert all(torch.equal(a, b) for a, b in zip(logits(loaded, TEXTS), logits(ours, TEXTS), strict=True))
+    assert (encode(loaded, TEXTS, 48) != encode(ours, TEXTS, 48)).nnz == 0
+
+
+def test_spread_and_ties_by_hand() -> None:
+    queries = sparse.csr_matrix([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
+    documents = sparse.csr_matrix([[9.0, 1.0], [1.0, 9.0], [3.0, 1.0], [5.0, 0.0]])
+    # its own text left out: query 0 scores 1, 3, 5; query 1: 1, 1, 0; query 2: 0, 0, 0; query 3: 10, 10, 4
+    spread, tied = score_spread(queries, documents)
+    wanted = [np.std([1, 3, 5]) / 3, np.std([1, 1, 0]) / (2 / 3), 0.0, np.std([10, 10, 4]) / 8]
+    assert spread == pytest.approx(np.mean(wanted))
+    assert tied == pytest.approx(np.mean([0, 2 / 3, 1, 2 / 3]))
+    assert score_spread(queries[:2], documents[:2]) == (0.0, 0.0)
+
+
+def test_only_the_best_ten_scores_are_looked_at_for_ties() -> None:
+    scores = [*range(20, 10, -1), *[1] * 20]
+    documents = sparse.csr_matrix(np.array([0, *scores], dtype=float)[:, None])
+    queries = sparse.csr_matrix(np.array([1, *[0] * 30], dtype=float)[:, None])
+    _, tied = score_spread(queries, documents)
+    assert tied == pytest.approx(30 / 31)  # the other thirty queries are empty, and tied throughout
+
+
+def test_the_table_counts_what_the_encoder_gives(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    probe = texts(12, seed=9, words=(20, 30))
+    found = probe_figures(ours, [*probe, probe[0]], 40)  # a text that occurs twice would tie with itself
+    documents, queries = encode(ours, probe, 40), encode(ours, probe, 16)
+    assert found.document_dimensions == documents.nnz / 12
+    assert found.query_dimensions == queries.nnz / 12
+    assert found.pooled == pytest.approx(documents.nnz / (12 * len(TOKENS)))
+    assert found.token == activation_rates(ours, [*probe, probe[0]], 40).token
+    assert (found.spread, found.tied) == score_spread(queries, documents)
+    assert 0 < found.spread < 1
+    assert found.tied < 0.2
+
+
+def test_the_target_is_the_default_only_where_nothing_else_is_asked_for() -> None:
+    assert CalibrateSection().target_activation == 0.35
+    assert CalibrateSection(texts=64).target_activation == 0.35
+    assert CalibrateSection(shift=5.0).target_activation is None
+    assert CalibrateSection(head_scale=8.0).target_activation is None
+    assert CalibrateSection(fold="max").target_activation is None
+    assert CalibrateSection(shift=5.0, target_activation=0.3).target_activation == 0.3
+    with pytest.raises(ValidationError):
+        CalibrateSection(head_scale=0.0)
+
+
+def test_the_command_prints_the_table_and_writes_the_model(tmp_path: Path) -> None:
+    save_encoder(encoder(tmp_path), tmp_path / "model")
+    (tmp_path / "texts.txt").write_text("\n".join(texts(40, seed=2)), encoding="utf-8")
+    common = ["calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "texts.txt"), "--target", "0.1"]
+    runner = CliRunner()
+    shown = runner.invoke(app, [*common, "--definition", "pooled", "--head-scale", "8", "--fold", "max"])
+    assert shown.exit_code == 0, shown.exception
+    first, _, head, *rows = shown.stdout.splitlines()
+    assert first.startswith("logits divided by 8, bias lowered by ")
+    assert head.split() == ["before", "after"]
+    assert [row.split("  ")[0] for row in rows] == [name for name, _, _ in calibration.ROWS]
+    written = runner.invoke(app, [*common, "--out", str(tmp_path / "new"), "--json"])
+    assert written.exit_code == 0, written.exception
+    facts = json.loads(written.stdout)
+    assert facts["held_out"]["token"] == pytest.approx(0.1, abs=0.03)
+    assert set(facts["probe"]) == {"before", "after"}
+    torch.testing.assert_close(
+        bias(load_encoder(str(tmp_path / "new"))), bias(load_encoder(str(tmp_path / "model"))) - facts["shift"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "1.5"], "--target is a share between 0 and 1, not 1.5"),
+        (["--head-scale", "-2"], "--head-scale must be above 0, not -2"),
+        ([], "has 3 probe texts and needs at least 8"),
+    ],
+)
+def test_the_command_refuses_what_cannot_be_done(arguments: list[str], message: str, tmp_path: Path) -> None:
+    save_encoder(encoder(tmp_path), tmp_path / "model")
+    (tmp_path / "texts.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    result = CliRunner().invoke(
+        app, ["calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "texts.txt"), *arguments]
+    )
+    assert message in str(result.exception)

@@ -10,14 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
 from tiny import ARCHITECTURES, TOKENS, encoder, model, shuffled, texts, tokenizer
 
-from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder, scratch_model
+from vtkit.encoder.checkpoint import WholeEncoder, assemble, load_encoder, save_encoder, scratch_model
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Scratch
+from vtkit.transfer.graft import graft_encoder
+from vtkit.transfer.mixture import METHODS, Mixture
 
 TEXTS = [*texts(6), "", "Ünknown 字 river", " ".join(["willow"] * 60)]
 
@@ -76,8 +81,6 @@ def test_a_damaged_weight_file_is_an_error_of_one_line(bare: bool, tmp_path: Pat
 
 
 def test_a_sparse_encoder_of_other_modules_is_refused_by_what_it_is_made_of(tmp_path: Path) -> None:
-    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
-
     table = SparseStaticEmbedding(tokenizer=tokenizer(), weight=torch.ones(len(TOKENS)))
     SparseEncoder(modules=[table], device="cpu").save(str(tmp_path / "model"), create_model_card=False)
     with pytest.raises(DataError, match=r"is made of SparseStaticEmbedding; vtkit moves encoders made of"):
@@ -147,3 +150,125 @@ def test_a_new_encoder_begins_as_a_lexical_matcher(architecture: str, tmp_path: 
         logits = ours[0].auto_model(**ids).logits[0]
     share = (logits.argmax(dim=1) == ids["input_ids"][0]).float().mean()
     assert share > 0.7
+
+
+PROMPTS = {"query": "river ", "document": "oak "}
+
+
+def routed(folder: Path, query: str) -> tuple[Path, Router]:
+    """An encoder whose queries go through a table, a model of their own or the documents', as the library writes it."""
+    document = encoder(folder / "document", activation="log1p_relu")
+    other = encoder(folder / "query", seed=1, activation="log1p_relu")
+    ways = {
+        "table": [SparseStaticEmbedding(tokenizer(), torch.linspace(0.1, 2.0, len(TOKENS)), frozen=True)],
+        "model": [other[0], other[1]],
+        "same": [document[0], document[1]],
+    }
+    router = Router.for_query_document(ways[query], [document[0], document[1]], default_route="document")
+    plain = SparseEncoder(modules=[router], device="cpu", prompts=PROMPTS, max_active_dims=30)
+    plain.save(str(folder / "model"), create_model_card=False)
+    return folder / "model", router
+
+
+@pytest.mark.parametrize("query", ["table", "model", "same"])
+def test_an_asymmetric_encoder_is_loaded_saved_and_encodes_both_sides_as_the_library_does(
+    query: str, tmp_path: Path
+) -> None:
+    folder, _ = routed(tmp_path, query)
+    ours = load_encoder(str(folder))
+    assert isinstance(ours, WholeEncoder)
+    assert (ours.query_side is None) == (query == "same")
+    save_encoder(ours, tmp_path / "again")
+    for path in (folder, tmp_path / "again"):
+        plain = SparseEncoder(str(path), device="cpu")
+        assert plain.prompts == PROMPTS
+        assert plain.max_active_dims == 30
+        for side, library in (("query", plain.encode_query), ("document", plain.encode_document)):
+            wanted = library(TEXTS, convert_to_sparse_tensor=False).numpy()
+            found = encode_side(ours, TEXTS, side, 1000).toarray()  # type: ignore[arg-type]
+            np.testing.assert_allclose(found, wanted, atol=1e-5, err_msg=side)
+            assert (wanted > 0).sum(axis=1).max() <= 30
+
+
+def mixed(tokens: tuple[str, ...], seed: int = 3) -> Mixture:
+    """Every token of ``tokens`` is its source token, but words are two source tokens each."""
+    draw = np.random.default_rng(seed)
+    weights = np.zeros((len(tokens), len(TOKENS)), dtype=np.float32)
+    methods = np.zeros(len(tokens), dtype=np.int8)
+    for row, token in enumerate(tokens):
+        weights[row, TOKENS.index(token)] = 1.0
+        if token.isalpha() and len(token) > 1:
+            weights[row] /= 2
+            weights[row, draw.integers(5, len(TOKENS))] += 0.5
+            methods[row] = METHODS.index("subtoken")
+    return Mixture(csr_matrix(weights), methods)
+
+
+@pytest.mark.parametrize("query", ["table", "model"])
+def test_a_transfer_moves_both_sides_of_an_asymmetric_encoder(query: str, tmp_path: Path) -> None:
+    folder, _ = routed(tmp_path, query)
+    source = load_encoder(str(folder))
+    assert isinstance(source, WholeEncoder)
+    tokens = shuffled(9)
+    mixture = mixed(tokens)
+    made = graft_encoder(source, tokenizer(tokens), mixture, mixture.bias, tmp_path / "work")
+    save_encoder(made, tmp_path / "moved")
+    plain = SparseEncoder(str(tmp_path / "moved"), device="cpu")
+    assert (plain.prompts, plain.max_active_dims) == (PROMPTS, 30)
+    router = plain[0]
+    assert router.default_route == "document"
+    assert [module.activation_function for module in router.sub_modules["document"][1:]] == ["log1p_relu"]
+    weights = mixture.weights.toarray()
+    for name, module in (("document", source[0]), ("query", source.query_side[0])):  # type: ignore[index]
+        new = router.sub_modules[name][0]
+        if isinstance(module, SparseStaticEmbedding):
+            np.testing.assert_allclose(new.weight.detach(), weights @ module.weight.detach().numpy(), rtol=1e-6)
+            assert new.frozen
+        else:
+            rows = weights @ mlm_head(module.auto_model).embeddings.weight.detach().numpy()
+            np.testing.assert_allclose(mlm_head(new.auto_model).embeddings.weight.detach(), rows, rtol=1e-5, atol=1e-6)
+    for side, library in (("query", plain.encode_query), ("document", plain.encode_document)):
+        wanted = library(TEXTS, convert_to_sparse_tensor=False).numpy()
+        np.testing.assert_allclose(encode_side(made, TEXTS, side, 1000).toarray(), wanted, atol=1e-5)  # type: ignore[arg-type]
+
+
+def test_a_static_query_table_and_a_filled_up_vocabulary_are_refused_together(tmp_path: Path) -> None:
+    source = load_encoder(str(routed(tmp_path, "table")[0]))
+    mixture = mixed(TOKENS)
+    with pytest.raises(DataError, match=r"static query table cannot follow.*Set transfer\.pad_to to 1"):
+        graft_encoder(source, tokenizer(), mixture, mixture.bias, tmp_path / "work", pad_to=64)
+
+
+def test_a_transfer_carries_settings_over(tmp_path: Path) -> None:
+    first = encoder(tmp_path / "first", pooling="sum", activation="log1p_relu")
+    first.prompts, first.default_prompt_name, first.max_active_dims = {"query": "a", "document": "b"}, "document", 17
+    first.similarity_fn_name, first.max_seq_length = "cosine", 20
+    save_encoder(first, tmp_path / "source")
+    source = load_encoder(str(tmp_path / "source"))
+    mixture = mixed(shuffled(2))
+    save_encoder(
+        graft_encoder(source, tokenizer(shuffled(2)), mixture, mixture.bias, tmp_path / "work", pad_to=8),
+        tmp_path / "model",
+    )
+    plain = SparseEncoder(str(tmp_path / "model"), device="cpu")
+    assert (plain[1].pooling_strategy, plain[1].activation_function) == ("sum", "log1p_relu")
+    assert (plain.prompts, plain.default_prompt_name) == ({"query": "a", "document": "b"}, "document")
+    assert (plain.max_active_dims, plain.similarity_fn_name, plain.max_seq_length) == (17, "cosine", 20)
+
+
+def test_a_router_of_other_ways_is_refused_by_what_they_are_made_of(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    table = SparseStaticEmbedding(tokenizer(), torch.ones(len(TOKENS)))
+    router = Router.for_query_document([ours[0], ours[1]], [table])
+    SparseEncoder(modules=[router], device="cpu").save(str(tmp_path / "model"), create_model_card=False)
+    with pytest.raises(
+        DataError, match="SparseStaticEmbedding for documents and Transformer, SpladePooling for queries"
+    ):
+        load_encoder(str(tmp_path / "model"))
+
+
+def test_a_damaged_router_is_an_error(tmp_path: Path) -> None:
+    folder, _ = routed(tmp_path, "model")
+    (folder / "router_config.json").write_text("{}")
+    with pytest.raises(DataError, match=r"router_config\.json is damaged"):
+        load_encoder(str(folder))

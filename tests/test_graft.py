@@ -10,11 +10,11 @@ import torch
 from sentence_transformers import SparseEncoder
 from tiny import ARCHITECTURES, TOKENS, model, shuffled, texts, tokenizer
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
+from transformers import AutoModelForMaskedLM, PreTrainedModel
 
-from vtkit.encoder.checkpoint import assemble, load_encoder, max_input_length, save_encoder
+from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.encoder.families import POSITIONS_COUNT_FROM_PADDING, mlm_head
+from vtkit.encoder.families import mlm_head
 from vtkit.errors import DataError
 from vtkit.transfer.graft import graft
 
@@ -125,36 +125,6 @@ def test_robertas_logits_stay_when_the_padding_id_moves(old: int, new: int, tmp_
     )
 
 
-@pytest.mark.parametrize("kind", [*sorted(POSITIONS_COUNT_FROM_PADDING), "electra"])
-def test_robertas_kin_and_electra_keep_their_logits_too(kind: str) -> None:
-    old, new = shuffled(4, pad=1), shuffled(5, pad=0)
-    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
-    roles = {"pad_token_id": 1, "bos_token_id": old.index("[CLS]"), "eos_token_id": old.index("[SEP]")}
-    special: dict[str, dict[str, object]] = {
-        "electra": {"embedding_size": 16},
-        "longformer": {"attention_window": [8]},
-        "xmod": {"languages": ["xx"], "default_language": "xx"},
-    }
-    config = AutoConfig.for_model(
-        kind,
-        vocab_size=len(old),
-        max_position_embeddings=50,
-        type_vocab_size=1,
-        **shape,
-        **roles,
-        **special.get(kind, {}),
-    )
-    torch.manual_seed(0)
-    source = AutoModelForMaskedLM.from_config(config).eval()
-    with torch.no_grad():
-        for parameter in source.parameters():
-            parameter.normal_(0.0, 0.1)
-    target, order = moved(source, new, old)
-    for ours, theirs in zip(logits(target, new), logits(source, old), strict=True):
-        torch.testing.assert_close(ours, theirs[:, order], rtol=1e-4, atol=1e-5)
-    assert max_input_length(target, tokenizer(new)) == (50 if kind == "electra" else 48)
-
-
 def test_rows_that_do_not_fit_or_are_not_finite_are_refused() -> None:
     source, target = model(tied=False), tokenizer(TOKENS)
     rows, bias = torch.zeros(len(TOKENS), 32), torch.zeros(len(TOKENS))
@@ -176,9 +146,46 @@ def test_rows_that_do_not_fit_or_are_not_finite_are_refused() -> None:
             graft(source, target, rows, broken_bias)
 
 
-def test_a_head_without_bias_is_refused() -> None:
-    source = model("modernbert")
-    source.config.decoder_bias = False
-    bare = AutoModelForMaskedLM.from_config(source.config)
-    with pytest.raises(DataError, match=r"head without bias.*decoder_bias"):
-        graft(bare, tokenizer(), torch.zeros(len(TOKENS), 32), torch.zeros(len(TOKENS)))
+def test_a_head_without_bias_is_given_one_that_changes_no_logit() -> None:
+    config = model("modernbert").config
+    config.decoder_bias = False
+    source = AutoModelForMaskedLM.from_config(config).eval()
+    wanted = logits(source, TOKENS)
+    tokens = shuffled(6)
+    order = torch.tensor([TOKENS.index(token) for token in tokens])
+    rows = source.get_input_embeddings().weight.detach()[order]
+    target = graft(source, tokenizer(tokens), rows, torch.zeros(len(TOKENS)))
+    assert target.config.decoder_bias
+    for ours, theirs in zip(logits(target, tokens), wanted, strict=True):
+        torch.testing.assert_close(ours, theirs[:, order], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("pad_to", [8, 64])
+def test_rows_filled_up_change_no_vector_and_are_never_active(
+    architecture: str, tied: bool, pad_to: int, tmp_path: Path
+) -> None:
+    source, tokens = model(architecture, tied=tied), shuffled(7)[:113]
+    if "[PAD]" not in tokens:
+        tokens = (*tokens[:-1], "[PAD]")
+    for role in ("[UNK]", "[CLS]", "[SEP]", "[MASK]"):
+        if role not in tokens:
+            tokens = (role, *tokens)
+    order = torch.tensor([TOKENS.index(token) for token in tokens])
+    head = mlm_head(source)
+    parts = (head.embeddings.weight.detach()[order], head.decoder.bias.detach()[order])
+    output_rows = None if tied else head.decoder.weight.detach()[order]
+    plain = graft(source, tokenizer(tokens), *parts, output_rows)
+    filled = graft(source, tokenizer(tokens), *parts, output_rows, pad_to=pad_to)
+    size = -(-len(tokens) // pad_to) * pad_to
+    assert filled.config.vocab_size == size > len(tokens)
+    assert mlm_head(filled).decoder.out_features == size
+    save_encoder(assemble(filled, tokenizer(tokens), tmp_path / "work"), tmp_path / "model")
+    found = SparseEncoder(str(tmp_path / "model"), device="cpu").encode(TEXTS, convert_to_sparse_tensor=False).numpy()
+    wanted = encode(assemble(plain, tokenizer(tokens), tmp_path / "plain"), TEXTS, 1000).toarray()
+    assert found.shape[1] == size
+    assert not found[:, len(tokens) :].any()
+    np.testing.assert_allclose(found[:, : len(tokens)], wanted, atol=1e-5)
+    again = load_encoder(str(tmp_path / "model"))
+    np.testing.assert_allclose(encode(again, TEXTS, 1000).toarray(), found, atol=1e-5)

@@ -18,13 +18,14 @@ FLOORS = [
     {"vocabulary", "search", "measures", "encoder"},
     {"transfer", "training", "analysis"},
     {"stages", "report"},
+    {"commands"},
     {"cli", "__main__"},
 ]
 """Lowest first: a module imports from its own floor and those below."""
 
 HEAVY = {"torch", "transformers", "sentence_transformers", "datasets", "numba", "scipy", "matplotlib", "entmax"}
-HEAVY |= {"tokenizers", "sentencepiece", "pandas", "pyarrow", "huggingface_hub"}
-LIGHT = ("errors", "console", "recipe", "artifacts", "data", "cli", "__main__", "stages.run", "stages.plan")
+HEAVY |= {"tokenizers", "sentencepiece", "pandas", "pyarrow", "huggingface_hub", "lingua"}
+LIGHT = ("errors", "console", "recipe", "artifacts", "data", "commands", "cli", "__main__", "stages.run", "stages.plan")
 """Modules that ``--help``, ``recipe check`` or ``--dry-run`` import: nothing heavy outside their functions."""
 
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))

@@ -17,6 +17,7 @@ from vtkit.transfer import parallel
 from vtkit.transfer.parallel import (
     Bitext,
     Ragged,
+    in_agreement,
     parallel_mixture,
     read_bitext,
     strongest,
@@ -133,37 +134,49 @@ def test_long_texts_are_cut_and_every_pair_keeps_its_place(monkeypatch: pytest.M
     assert np.diff(read.target.starts).tolist() == [1, 1, 3]
 
 
-def test_each_new_token_is_translated_composed_or_averaged_and_counted() -> None:
+def test_tokens_in_the_text_are_translated_and_the_others_left_without_weights() -> None:
     source = wordpiece("school", "war", "the", "##s", "7")
-    target = wordpiece("학교", "전쟁", "##는", "학교는", "##전쟁는", "고래", "7", "[unused0]", "학고래교")
+    target = wordpiece("학교", "전쟁", "##는", "학교는", "고래", "7", "[unused0]")
     pairs = [("school", "학교"), ("war", "전쟁"), ("the school", "학교는 학교"), ("the war", "전쟁는")] * 3
     alignment = align(source, target)
-    mixture = translation_mixture(pairs, source, target, alignment, len(source) + 3, 20, 0.2)
+    found = read_bitext(source, target, pairs)
+    mixture = translation_mixture(found, alignment, len(source) + 3, 20, min_probability=0.2)
     of = dict(zip(tokens(target), mixture.method_names, strict=True))
     assert of["7"] == of["[PAD]"] == "overlap"
     assert of["학교"] == of["전쟁"] == of["##는"] == of["학교는"] == "parallel"
-    assert of["##전쟁는"] == "pieces"
-    # 고래 is nowhere; of 학고래교 no piece is known
-    assert of["고래"] == of["[unused0]"] == of["학고래교"] == "mean"
-    assert mixture.counts() == {"overlap": 6, "parallel": 4, "pieces": 1, "mean": 3}
+    assert of["고래"] == of["[unused0]"] == "mean"
     assert mixture.weights.shape == (len(target), len(source) + 3)
     rows = dict(zip(tokens(target), mixture.weights.toarray(), strict=True))
     assert tokens(source)[int(rows["학교"].argmax())] == "school"
-    assert np.allclose(rows["##전쟁는"], (rows["전쟁"] + rows["##는"]) / 2)
 
 
-def test_pieces_prefer_the_kind_that_belongs_there() -> None:
-    pieces = {("ab", True): 1, ("ab", False): 2, ("c", True): 3, ("abc", False): 4}
-    assert parallel._cut("abc", True, pieces, 3) == ([1, 3], 3)
-    assert parallel._cut("abc", False, pieces, 3) == ([4], 3)
-    assert parallel._cut("xabab", True, pieces, 3) == ([2, 2], 4)
-    assert parallel._cut("", True, pieces, 3) == ([], 0)
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=8), st.sampled_from([0.5, 1.0, 2.0]))
+def test_agreement_weighs_by_the_other_direction(pairs: Pairs, exponent: float) -> None:
+    forward = translation_probabilities(bitext(pairs), 6, 6, 4)
+    turned = [(target, source) for source, target in pairs]
+    backward = translation_probabilities(bitext(turned), 6, 6, 4)
+    found = in_agreement(forward, backward, exponent).toarray()
+    wanted = forward.toarray() * backward.toarray().T ** exponent
+    sums = wanted.sum(axis=1, keepdims=True)
+    assert np.allclose(found, wanted / np.where(sums > 0, sums, 1.0))
+
+
+def test_without_agreement_a_rare_word_takes_what_stands_beside_it() -> None:
+    """ "고래" was seen once, in a sentence whose other word it cannot be told from; the other direction can tell."""
+    source, target = wordpiece("whale", "school"), wordpiece("고래", "학교")
+    pairs = [("school", "학교")] * 20 + [("whale school", "고래 학교")]
+    alignment = align(source, target)
+    weights = {}
+    for agreement in (0.0, 0.5):
+        mixture = translation_mixture(read_bitext(source, target, pairs), alignment, len(source), 2, agreement, 0.0)
+        weights[agreement] = mixture.weights.toarray()[tokens(target).index("고래"), tokens(source).index("whale")]
+    assert weights[0.5] > weights[0.0]
 
 
 def test_parallel_text_without_a_known_token_is_refused() -> None:
     source, target = wordpiece("school"), wordpiece("학교")
     with pytest.raises(DataError, match="no pair with a known token"):
-        translation_mixture([("zebra", "고래")], source, target, align(source, target), len(source))
+        read_bitext(source, target, [("zebra", "고래")])
 
 
 def test_korean_words_find_their_translations(shared: Path) -> None:

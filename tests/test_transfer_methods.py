@@ -1,9 +1,9 @@
-"""Mixtures and what is made of them: embeddings, biases, provenance; and the methods that need no parallel text."""
+"""Mixtures and what is made of them: embeddings, provenance, lists of methods; and the methods that need nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,12 +13,15 @@ from scipy.sparse import csr_matrix, random_array
 from test_alignment import byte_level, sentencepiece, wordpiece
 
 from vtkit.errors import DataError
-from vtkit.transfer.bias import count_tokens, log_frequency, zscore_bias
+from vtkit.recipe.sections import Method
+from vtkit.transfer.entmax import Sparsity
+from vtkit.transfer.in_order import in_order
 from vtkit.transfer.mean import mean_mixture
-from vtkit.transfer.mixture import METHODS, Mixture, Part, assemble
+from vtkit.transfer.mixture import METHODS, Mixture, Part, Rest, assemble, silenced, with_rest
+from vtkit.transfer.noise import multivariate_mixture, random_all_mixture, univariate_mixture
 from vtkit.transfer.provenance import origins, read_new_ids, read_provenance, sample_neighbours, write_provenance
 from vtkit.transfer.random import random_mixture
-from vtkit.transfer.sembridge import load_embedder, sembridge_mixture, similarity_mixture
+from vtkit.transfer.sembridge import sembridge_mixture, similarity_mixture
 from vtkit.transfer.subtoken import subtoken_mixture
 from vtkit.vocabulary.alignment import align, tokens
 from vtkit.vocabulary.existing import load_tokenizer
@@ -42,6 +45,8 @@ def test_overlapping_tokens_keep_their_row_and_bias_to_the_bit() -> None:
     for mixture in (
         mean_mixture(ALIGNMENT, ROWS),
         random_mixture(ALIGNMENT, ROWS),
+        univariate_mixture(ALIGNMENT, ROWS),
+        multivariate_mixture(ALIGNMENT, ROWS),
         subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS),
     ):
         known = ALIGNMENT.overlap_ids
@@ -66,6 +71,77 @@ def test_random_rows_are_noise_of_the_seed() -> None:
     assert abs(noise.mean()) < 0.001
     assert np.array_equal(noise, mixture.rows(matrix, seed=1)[alignment.new_ids])
     assert not np.array_equal(noise, mixture.rows(matrix, seed=2)[alignment.new_ids])
+
+
+def test_noise_has_the_moments_of_the_source() -> None:
+    draw = np.random.default_rng(6)
+    matrix = (draw.normal(size=(ROWS, 3)) * [0.1, 1, 4] + [5, 0, -2]).astype(np.float32)
+    alignment = align(SOURCE, wordpiece(*(f"word{n}" for n in range(4000))))
+    each = multivariate_mixture(alignment, ROWS).rows(matrix, seed=1)[alignment.new_ids]
+    assert each.mean(axis=0) == pytest.approx(matrix.mean(axis=0), abs=0.2)
+    assert each.std(axis=0) == pytest.approx(matrix.std(axis=0), rel=0.05)
+    whole = univariate_mixture(alignment, ROWS).rows(matrix, seed=1)[alignment.new_ids]
+    assert whole.mean(axis=0) == pytest.approx(np.full(3, matrix.mean()), abs=0.2)
+    assert whole.std(axis=0) == pytest.approx(np.full(3, matrix.std()), rel=0.05)
+    assert np.array_equal(whole, univariate_mixture(alignment, ROWS).rows(matrix, seed=1)[alignment.new_ids])
+    assert not np.array_equal(whole, univariate_mixture(alignment, ROWS).rows(matrix, seed=2)[alignment.new_ids])
+
+
+def test_random_all_keeps_no_row_of_the_source() -> None:
+    mixture = random_all_mixture(ALIGNMENT, ROWS)
+    assert mixture.counts() == {"random": len(TARGET)}
+    rows = mixture.rows(embeddings(width=400), seed=1)
+    assert np.allclose(rows.std(axis=1), 0.02, rtol=0.2)
+    assert np.allclose(mixture.bias(np.array([1.0, 3.0] * 8)), 2)
+
+
+def test_the_first_method_with_evidence_makes_the_row() -> None:
+    of, schools, warring = (np.array([target_id(token)]) for token in ("of", "schools", "warring"))
+    first = assemble(ALIGNMENT, ROWS, [Part("parallel", of, csr_matrix(([1.0], ([0], [5])), shape=(1, ROWS)))])
+    second = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
+    both = in_order([("parallel", first), ("subtoken", second)], rest="silent")
+    assert both.counts() == {"overlap": 7, "parallel": 1, "subtoken": 2, "silent": 2}
+    assert both.sources(of[0]) == first.sources(of[0])
+    assert both.sources(schools[0]) == second.sources(schools[0])
+    assert both.method_names[warring[0]] == "silent"  # the source has no pieces for it
+    turned = in_order([("subtoken", second), ("parallel", first)], rest="mean")
+    assert turned.counts() == {"overlap": 7, "parallel": 1, "subtoken": 2, "mean": 2}
+    noisy = in_order([("random", random_mixture(ALIGNMENT, ROWS)), ("subtoken", second)])
+    assert noisy.counts() == {"overlap": 7, "random": 5}
+    last = in_order([("subtoken", second), ("univariate", univariate_mixture(ALIGNMENT, ROWS))])
+    assert last.counts() == {"overlap": 7, "subtoken": 2, "univariate": 3}
+
+
+def test_a_list_of_one_method_is_that_method() -> None:
+    alone = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
+    listed = in_order([("subtoken", alone)])
+    assert np.array_equal(listed.methods, alone.methods)
+    assert (listed.weights != alone.weights).nnz == 0
+    with pytest.raises(ValueError, match="no method"):
+        in_order([])
+    with pytest.raises(ValueError, match="the methods before it"):
+        in_order([("subtoken", alone), ("mean", mean_mixture(ALIGNMENT, ROWS + 1))])
+
+
+def test_the_rest_of_a_method_can_be_chosen() -> None:
+    mixture = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
+    assert with_rest(mixture, "univariate").counts() == {"overlap": 7, "subtoken": 2, "univariate": 3}
+    quiet = silenced(mixture, np.array([target_id("[unused1]")]))
+    assert quiet.counts() == {"overlap": 7, "subtoken": 2, "mean": 2, "silent": 1}
+    assert with_rest(quiet, "random").counts() == {"overlap": 7, "subtoken": 2, "random": 2, "silent": 1}
+
+
+def test_silent_tokens_are_the_mean_with_a_bias_below_all_others() -> None:
+    ids = np.array([target_id("schools"), target_id("[unused1]")])
+    mixture = silenced(subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS), ids)
+    matrix, bias = embeddings(), embeddings()[:, 0]
+    assert np.allclose(mixture.rows(matrix)[ids], matrix.mean(axis=0))
+    assert mixture.sources(ids[0]) == []
+    assert np.allclose(mixture.bias(bias)[ids], bias.min() - 20)
+    others = np.setdiff1d(np.arange(len(TARGET)), ids)
+    assert np.array_equal(
+        mixture.bias(bias)[others], subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS).bias(bias)[others]
+    )
 
 
 def test_parts_are_brought_to_a_sum_of_one() -> None:
@@ -150,33 +226,6 @@ def test_every_family_marks_word_starts_in_its_own_way(source: Any) -> None:
     assert set(dict(mixture.sources(5))) <= {known.index("s"), known.index(start)}
 
 
-def test_zscore_bias_has_the_moments_of_the_source_and_the_order_of_the_prior() -> None:
-    draw = np.random.default_rng(8)
-    source, prior = draw.normal(-3, 2, 500), draw.gamma(2, size=300)
-    bias = zscore_bias(source, prior)
-    assert bias.dtype == np.float32
-    assert bias.mean() == pytest.approx(source.mean(), rel=1e-5)
-    assert bias.std() == pytest.approx(source.std(), rel=1e-5)
-    assert np.array_equal(np.argsort(bias), np.argsort(prior))
-    assert np.allclose(zscore_bias(source, np.ones(4)), source.mean())
-    assert np.allclose(zscore_bias(np.array([1.0, 3.0]), np.array([10.0, 30.0])), [1, 3])
-
-
-def test_log_frequency_is_a_smoothed_distribution() -> None:
-    prior = log_frequency(np.array([0, 1, 7]), smoothing=0.5)
-    assert np.exp(prior).sum() == pytest.approx(1)
-    assert np.exp(prior) == pytest.approx([0.5 / 9.5, 1.5 / 9.5, 7.5 / 9.5])
-
-
-def test_tokens_are_counted_as_a_stream_without_specials() -> None:
-    counts = count_tokens(SOURCE, iter(["school schools", "the 7"]))
-    named = {token: int(count) for token, count in zip(tokens(SOURCE), counts, strict=True) if count}
-    assert named == {"school": 2, "##s": 1, "the": 1, "7": 1}
-    assert count_tokens(SOURCE, iter(["the", "school"]), max_texts=1).sum() == 1
-    with pytest.raises(DataError, match="empty"):
-        count_tokens(SOURCE, iter(["", ""]))
-
-
 class LetterCounts:
     """An embedder whose vectors a person can work out: how often each letter occurs."""
 
@@ -185,7 +234,7 @@ class LetterCounts:
 
 
 def test_similar_texts_give_the_weights_of_similar_tokens() -> None:
-    mixture = similarity_mixture(LetterCounts(), SOURCE, TARGET, ALIGNMENT, ROWS, alpha=4.0)
+    mixture = similarity_mixture(LetterCounts(), SOURCE, TARGET, ALIGNMENT, ROWS, 4.0)
     known = tokens(SOURCE)
     assert known[mixture.sources(target_id("schools"))[0][0]] == "school"
     assert mixture.sources(target_id("##war")) == [(known.index("war"), 1.0)]
@@ -195,36 +244,44 @@ def test_similar_texts_give_the_weights_of_similar_tokens() -> None:
     assert specials.nnz == 0
 
 
-def test_sembridge_finds_synonyms_with_a_real_embedder(shared: Path) -> None:
+def test_the_number_of_similar_tokens_may_be_stated() -> None:
+    for keep, left in ((1, 1), (2, 2), (3, 2)):  # the third and the fourth are equally similar
+        mixture = similarity_mixture(LetterCounts(), SOURCE, TARGET, ALIGNMENT, ROWS, Sparsity(keep=keep))
+        assert len(mixture.sources(target_id("warring"))) == left
+
+
+def test_sembridge_finds_synonyms_with_a_real_embedder(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path))
     source = wordpiece("car", "school", "king", "##s", "wine")
     target = wordpiece("automobile", "pupil", "queen", "beer")
     alignment = align(source, target)
     embedder = str(shared / "models" / "all-MiniLM-L6-v2")
-    mixture = sembridge_mixture(embedder, source, target, alignment, len(source), 4.0)
-    found = [tokens(source)[mixture.sources(n)[0][0]] for n in alignment.new_ids]
-    assert found == ["car", "school", "king", "wine"]
-    assert mixture.counts() == {"overlap": 5, "sembridge": 4}
-
-
-def test_an_embedder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"transfer\.embedder = "):
-        load_embedder(str(tmp_path))
-    with pytest.raises(DataError, match="allow them with --download"):
-        load_embedder("nobody/no-such-embedder")
+    for pooling, prompt in (("model", ""), ("cls", "the word ")):
+        mixture = sembridge_mixture(embedder, source, target, alignment, len(source), 4.0, pooling, prompt)
+        found = [tokens(source)[mixture.sources(n)[0][0]] for n in alignment.new_ids]
+        assert found == ["car", "school", "king", "wine"]
+        assert mixture.counts() == {"overlap": 5, "sembridge": 4}
 
 
 def test_provenance_survives_writing_and_reading(tmp_path: Path) -> None:
     mixture = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
+    bias = np.arange(len(TARGET), dtype=np.float32)
     path = tmp_path / "provenance.parquet"
-    write_provenance(path, mixture, SOURCE, TARGET)
+    made = list(origins(mixture, bias, SOURCE, TARGET))
+    write_provenance(path, made)
     read = read_provenance(path)
-    assert read == list(origins(mixture, SOURCE, TARGET))
-    assert [origin.target_id for origin in read] == ALIGNMENT.new_ids.tolist() == read_new_ids(path).tolist()
+    for row, wanted in zip(read, made, strict=True):
+        assert row == wanted
+    assert [origin.target_id for origin in read] == list(range(len(TARGET)))
+    assert read_new_ids(path).tolist() == ALIGNMENT.new_ids.tolist()
     schools = next(origin for origin in read if origin.token == "schools")
     assert schools.method == "subtoken"
+    assert schools.bias == target_id("schools")
     assert dict(zip(schools.sources, schools.weights, strict=True)) == {"school": 0.5, "##s": 0.5}
     first = path.read_bytes()
-    write_provenance(path, mixture, SOURCE, TARGET)
+    write_provenance(path, made)
     assert path.read_bytes() == first
     path.write_bytes(b"no parquet")
     for read_it in (read_provenance, read_new_ids):
@@ -239,7 +296,8 @@ def test_sampled_neighbours_are_words_with_their_sources() -> None:
 
 
 def test_methods_fit_their_codes() -> None:
-    assert METHODS == ("overlap", "parallel", "pieces", "subtoken", "sembridge", "mean", "random")
+    assert set(get_args(Rest)) < set(METHODS)
+    assert set(get_args(Method)) - {"auto", "random_all"} < set(METHODS)
     codes = np.arange(len(METHODS), dtype=np.int8)
     assert Mixture(csr_matrix((len(METHODS), 2)), codes).method_names == list(METHODS)
 

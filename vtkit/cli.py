@@ -16,6 +16,17 @@ from typing import Annotated, Any
 import typer
 
 from vtkit import __version__, console
+from vtkit.commands.calibrate import calibrate
+from vtkit.commands.casing import casing
+from vtkit.commands.expand import expand
+from vtkit.commands.fragmentation import fragmentation
+from vtkit.commands.gap import gap
+from vtkit.commands.inspect_vocab import inspect_vocab
+from vtkit.commands.options import DownloadOption, JsonOption, RunArgument, allow_downloads
+from vtkit.commands.overlap import overlap
+from vtkit.commands.provenance import provenance
+from vtkit.commands.tokenizer import tokenizers
+from vtkit.commands.transfer import transfer
 from vtkit.errors import RecipeError, VtkitError
 
 INTERRUPTED = 130
@@ -32,6 +43,7 @@ app = typer.Typer(
 )
 recipes = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(recipes, name="recipe", help="Write recipes, check them, and show what is in them.")
+app.add_typer(tokenizers, name="tokenizer", help="Learn a vocabulary from corpora, or build that of a specification.")
 
 RecipeArgument = Annotated[Path, typer.Argument(metavar="RECIPE", help="The recipe, a TOML file.", show_default=False)]
 SetOption = Annotated[
@@ -43,9 +55,6 @@ SetOption = Annotated[
         "none drops a setting or a whole section. May be repeated.",
         show_default=False,
     ),
-]
-DownloadOption = Annotated[
-    bool, typer.Option("--download", help="Allow models and collections to be fetched from the Hugging Face hub.")
 ]
 
 
@@ -68,14 +77,6 @@ def main() -> None:
         raise
 
 
-def allow_downloads(allowed: bool) -> None:
-    """Let this process fetch from the hub, where the user said so."""
-    from vtkit.data.hub import DOWNLOAD_VARIABLE
-
-    if allowed:
-        os.environ[DOWNLOAD_VARIABLE] = "1"
-
-
 def _answer(help: str, metavar: str) -> Any:
     return typer.Option(help=help, metavar=metavar, show_default=False)
 
@@ -95,9 +96,6 @@ def _every_command(
     """What stands before the command."""
 
 
-RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Folder of a run, as `vtkit run` printed it.", show_default=False)
-]
 ModelOption = Annotated[
     str | None,
     typer.Option(
@@ -176,7 +174,7 @@ def search(
     top: Annotated[int, typer.Option("--top", "-k", min=1, help="Results.")] = 10,
     model: ModelOption = None,
     collection: SetNameOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Search a run's index, and show the tokens that made each score."""
     from vtkit.stages.search_run import search_run
@@ -187,8 +185,10 @@ def search(
         return
     typer.echo(f"query tokens: {_tokens(found['tokens'])}")
     for result in found["results"]:
-        typer.echo(f"\n{result['rank']:>3}  {result['score']:.3f}  {result['id']}  {_one_line(result['title'], 60)}")
-        typer.echo(f"     {_one_line(result['text'], 160)}")
+        typer.echo(
+            f"\n{result['rank']:>3}  {result['score']:.3f}  {result['id']}  {console.one_line(result['title'], 60)}"
+        )
+        typer.echo(f"     {console.one_line(result['text'], 160)}")
         typer.echo(f"     {_tokens(result['tokens'])}")
     if not found["results"]:
         typer.echo("nothing found: no document shares a term with the query")
@@ -201,7 +201,7 @@ def explain(
     document_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="Id of the document.", show_default=False)],
     model: ModelOption = None,
     collection: SetNameOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show why a document scores what it does for a query: each shared token with both weights and their product."""
     from vtkit.stages.search_run import explain_run
@@ -210,12 +210,12 @@ def explain(
     if as_json:
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
-    typer.echo(f"{found['id']}  {_one_line(found['title'], 60)}\n{_one_line(found['text'], 240)}")
+    typer.echo(f"{found['id']}  {console.one_line(found['title'], 60)}\n{console.one_line(found['text'], 240)}")
     place = f"rank {found['rank']}" if found["rank"] is not None else "not found: no shared term"
     typer.echo(f"score {found['score']:.4f}, {place}\n")
     typer.echo(f"{'query':>8} {'document':>9} {'product':>8}  token")
     for token, query_weight, document_weight, product in found["tokens"]:
-        typer.echo(f"{query_weight:8.3f} {document_weight:9.3f} {product:8.3f}  {_one_line(token, 60)}")
+        typer.echo(f"{query_weight:8.3f} {document_weight:9.3f} {product:8.3f}  {console.one_line(token, 60)}")
     typer.echo(f"\nquery tokens: {_tokens(found['query_tokens'])}")
 
 
@@ -244,7 +244,7 @@ def _show_results(folder: Path) -> None:
     if example is not None and example["results"]:
         console.say(f"example search: {example['query']}")
         for found in example["results"][:3]:
-            console.say(f"  {found['rank']}. {found['id']}  {_one_line(found['text'], 90)}")
+            console.say(f"  {found['rank']}. {found['id']}  {console.one_line(found['text'], 90)}")
             console.say(f"     {_tokens(found['tokens'][:6])}")
     if report["demonstration"]:
         console.say("This run is a demonstration on a small collection, not a result to quote.")
@@ -255,13 +255,7 @@ def _number(value: float | None) -> str:
 
 
 def _tokens(pairs: list[list[Any]]) -> str:
-    return "  ".join(f"{_one_line(str(token), 40)} {weight:.2f}" for token, weight in pairs)
-
-
-def _one_line(text: str, width: int) -> str:
-    """``text`` without line breaks and control characters, cut at ``width``: what a corpus holds is data."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in text)
-    return plain if len(plain) <= width else plain[: width - 1] + "…"
+    return "  ".join(f"{console.one_line(str(token), 40)} {weight:.2f}" for token, weight in pairs)
 
 
 @recipes.command("check")
@@ -406,6 +400,16 @@ def _ask_list(question: str, optional: bool = False) -> list[str]:
     answer = _ask(f"{question}, several with commas between", optional)
     return [entry.strip() for entry in answer.split(",") if entry.strip()]
 
+
+app.command("calibrate")(calibrate)
+app.command("casing")(casing)
+app.command("expand")(expand)
+app.command("fragmentation")(fragmentation)
+app.command("gap")(gap)
+app.command("inspect-vocab")(inspect_vocab)
+app.command("overlap")(overlap)
+app.command("provenance")(provenance)
+app.command("transfer")(transfer)
 
 if __name__ == "__main__":
     main()

@@ -134,3 +134,9 @@ def track(items: Sequence[T], description: str) -> Iterator[T]:
         for item in items:
             yield item
             bar.advance()
+
+
+def one_line(text: str, width: int) -> str:
+    """``text`` without line breaks and control characters, cut at ``width``: what a corpus holds is data."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
+    return plain if len(plain) <= width else plain[: width - 1] + "…"

@@ -1,7 +1,8 @@
 """Text files of the user's: opened whether compressed or not, read strictly as UTF-8, digested by content.
 
-A byte that is not UTF-8 is an error with its place, never a replacement character: silently damaged text
-would end up in a vocabulary or in an index without anyone noticing.
+A byte that is not UTF-8 is an error with its place; it becomes a replacement character only where that was asked for,
+and then with a warning: silently damaged text would end up in a vocabulary or in an index without anyone noticing.
+Lines are bounded, so that a file without line ends cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -11,23 +12,40 @@ import hashlib
 import io
 import json
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, cast
 
+from vtkit import console
 from vtkit.errors import DataError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 CORPUS_FORMS = (
     "a text file with a document a line (.txt), a .jsonl file with title and text, a .tsv file of parallel text "
-    "(its second column), each plain or .gz, or a folder with corpus.jsonl or corpus.jsonl.gz"
+    "(its second column), each plain, .gz or .zst, a folder with corpus.jsonl (or .gz, .zst), or "
+    "datasets:NAME:CONFIG:SPLIT:COLUMN"
 )
+
+Invalid = Literal["strict", "replace"]
+"""What becomes of bytes that are not UTF-8: an error, or replacement characters and a warning."""
+
+LONGEST_LINE = 64 * 2**20
+"""Bytes that a line may have where it cannot be cut (jsonl, tsv)."""
+
+LONGEST_TEXT = 2**20
+"""Bytes of a line of a text corpus that are read at a time; a longer line is cut at white space or punctuation."""
+
 _UNPAIRED = re.compile(r"\\u[dD][89a-fA-F]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def open_text(path: str | Path) -> TextIO:
-    """``path`` opened for reading as strict UTF-8; ``.gz`` is decompressed on the way.
+    """``path`` opened for reading as strict UTF-8; ``.gz`` and ``.zst`` are decompressed on the way.
 
     Prefer :func:`read_lines`, whose errors name the line.
 
@@ -37,47 +55,22 @@ def open_text(path: str | Path) -> TextIO:
     return io.TextIOWrapper(_open_bytes(Path(path)), encoding="utf-8", errors="strict", newline="\n")
 
 
-def read_lines(path: str | Path) -> Iterator[str]:
+def read_lines(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     """The lines of a text file, without their ends (``\\n`` or ``\\r\\n``) and without a byte order mark.
 
     Only ``\\n`` ends a line: characters such as U+2028 may stand inside one.
 
     Raises:
-        DataError: the file is missing, damaged, or not UTF-8 (with line number and byte position).
+        DataError: the file is missing, damaged, has a line of more than :data:`LONGEST_LINE` bytes, or is not UTF-8
+            (with the number of bad places, and line and byte of the first).
     """
-    path = Path(path)
-    offset = 0
-    with _open_bytes(path) as file:
-        number = 0
-        while True:
-            try:
-                line = file.readline()
-            except (EOFError, OSError, zlib.error) as error:
-                raise DataError(
-                    f"{path}: cannot be read past line {number} ({error}). The file is damaged or was not copied to "
-                    "its end; fetch it again."
-                ) from error
-            if not line:
-                return
-            number += 1
-            try:
-                text = line.removeprefix(_BYTE_ORDER_MARK).decode() if number == 1 else line.decode()
-            except UnicodeDecodeError as error:
-                skipped = len(_BYTE_ORDER_MARK) if number == 1 and line.startswith(_BYTE_ORDER_MARK) else 0
-                position = error.start + skipped
-                raise DataError(
-                    f"{path}: line {number} is not UTF-8: byte 0x{line[position]:02x} at position {position + 1} of "
-                    f"the line (byte {offset + position + 1} of the text). Convert the file to UTF-8, for example "
-                    "with: iconv -f ENCODING -t UTF-8"
-                ) from error
-            offset += len(line)
-            yield text.removesuffix("\n").removesuffix("\r")
+    return _decoded(Path(path), _byte_lines(Path(path)), invalid)
 
 
-def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Line number (from 1) and object of each line that is not blank; a line that is no JSON object comes as
     the sentence that says what is wrong with it, so that a caller can report all such lines together."""
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_lines(path, invalid), 1):
         if not line.strip():
             continue
         try:
@@ -98,33 +91,45 @@ def contents(title: str, text: str) -> str:
     return f"{title.strip()} {text.strip()}".strip()
 
 
-def read_corpus(spec: str | Path) -> Iterator[str]:
+def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     """The texts of one corpus, in the order of the file.
 
-    ``.txt`` a document a line (blank lines skipped); ``.jsonl`` the fields ``title`` and ``text`` joined; ``.tsv``
-    the second of two columns (the target side of parallel text); each also with ``.gz`` behind. A
-    folder: its ``corpus.jsonl`` or ``corpus.jsonl.gz``, else its ``docs-*.jsonl.gz`` (MIRACL).
+    ``.txt`` a document a line (blank lines skipped; a line of more than :data:`LONGEST_TEXT` bytes is cut into several
+    texts, at white space); ``.jsonl`` the fields ``title`` and ``text`` joined; ``.tsv`` the second of two columns
+    (the target side of parallel text); each also with ``.gz`` or ``.zst`` behind. A folder: its ``corpus.jsonl``
+    (or ``.gz``, ``.zst``), else its ``docs-*.jsonl.gz`` (MIRACL). ``datasets:NAME:CONFIG:SPLIT:COLUMN``: a column
+    of a dataset (see :func:`vtkit.data.streaming.read_column`).
+
+    Args:
+        spec: the corpus.
+        invalid: what becomes of bytes that are not UTF-8.
 
     Raises:
-        DataError: nothing is there, the form is unknown, a line is damaged, or there is no text at all.
+        DataError: nothing is there, the form is unknown, a line is damaged or binary, or there is no text at all.
     """
     path = Path(spec)
-    if not path.exists():
+    if str(spec).startswith("datasets:"):
+        from vtkit.data.streaming import read_column
+
+        texts = read_column(str(spec))
+    elif path.exists():
+        texts = _texts(path, invalid)
+    else:
         raise DataError(f"{path}: there is no such file or folder. A corpus is {CORPUS_FORMS}.")
     any_text = False
-    for text in _texts(path):
+    for text in texts:
         text = text.strip()
         if text:
             any_text = True
             yield text
     if not any_text:
-        raise DataError(f"{path}: holds no text. A corpus is {CORPUS_FORMS}.")
+        raise DataError(f"{spec}: holds no text. A corpus is {CORPUS_FORMS}.")
 
 
-def read_corpora(specs: Iterable[str | Path]) -> Iterator[str]:
+def read_corpora(specs: Iterable[str | Path], invalid: Invalid = "strict") -> Iterator[str]:
     """The texts of several corpora, one corpus after the other (see :func:`read_corpus`)."""
     for spec in specs:
-        yield from read_corpus(spec)
+        yield from read_corpus(spec, invalid)
 
 
 def digest(path: str | Path) -> str:
@@ -152,27 +157,36 @@ def digest(path: str | Path) -> str:
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """``folder/name``, plain or compressed, whichever is there first; None where neither is."""
-    for path in (folder / name, folder / f"{name}.gz"):
+    """``folder/name``, plain or compressed, whichever is there first; None where none is."""
+    for path in (folder / name, folder / f"{name}.gz", folder / f"{name}.zst"):
         if path.is_file():
             return path
     return None
 
 
-def _texts(path: Path) -> Iterator[str]:
+def shards_in(folder: Path) -> list[Path]:
+    """The ``docs-N.jsonl.gz`` files of a MIRACL corpus folder, in the order of their numbers."""
+    shards = [*folder.glob("docs-*.jsonl.gz"), *folder.glob("docs-*.jsonl")]
+    return sorted(shards, key=lambda shard: (len(shard.name), shard.name))
+
+
+def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
     if path.is_dir():
         corpus = find_file(path, "corpus.jsonl")
         shards = [corpus] if corpus else shards_in(path)
         if not shards:
-            raise DataError(f"{path}: holds neither corpus.jsonl nor corpus.jsonl.gz. A corpus is {CORPUS_FORMS}.")
+            raise DataError(
+                f"{path}: holds neither corpus.jsonl nor corpus.jsonl.gz. A corpus is {CORPUS_FORMS}. For a folder of "
+                f"parquet, json, csv, arrow or text files write datasets:{path}."
+            )
         for shard in shards:
-            yield from _jsonl_texts(shard)
+            yield from _jsonl_texts(shard, invalid)
         return
     match _form(path):
         case ".txt":
-            yield from read_lines(path)
+            yield from _decoded(path, _without_nul(path, _byte_lines(path, LONGEST_TEXT, cut=True)), invalid)
         case ".jsonl":
-            yield from _jsonl_texts(path)
+            yield from _jsonl_texts(path, invalid)
         case ".tsv":
             from vtkit.data.parallel import read_pairs
 
@@ -182,14 +196,8 @@ def _texts(path: Path) -> Iterator[str]:
             raise DataError(f"{path}: unknown form of corpus. A corpus is {CORPUS_FORMS}.")
 
 
-def shards_in(folder: Path) -> list[Path]:
-    """The ``docs-N.jsonl.gz`` files of a MIRACL corpus folder, in the order of their numbers."""
-    shards = [*folder.glob("docs-*.jsonl.gz"), *folder.glob("docs-*.jsonl")]
-    return sorted(shards, key=lambda shard: (len(shard.name), shard.name))
-
-
-def _jsonl_texts(path: Path) -> Iterator[str]:
-    for number, entry in read_jsonl(path):
+def _jsonl_texts(path: Path, invalid: Invalid) -> Iterator[str]:
+    for number, entry in read_jsonl(path, invalid):
         if isinstance(entry, str):
             raise DataError(f"{path}: line {number} {entry}.")
         title, text = entry.get("title") or "", entry.get("text")
@@ -198,9 +206,115 @@ def _jsonl_texts(path: Path) -> Iterator[str]:
         yield contents(title, text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of a file, or a piece of one, as bytes."""
+
+    number: int
+    column: int
+    """Bytes of the line before it."""
+
+    offset: int
+    """Bytes of the text before it."""
+
+    raw: bytes
+
+
+def _byte_lines(path: Path, longest: int = LONGEST_LINE, *, cut: bool = False) -> Iterator[_Line]:
+    """The lines of a file with their ends; one that is longer than ``longest`` bytes in pieces, or refused."""
+    number, column, offset, carry = 1, 0, 0, b""
+    with _open_bytes(path) as file:
+        while True:
+            try:
+                raw = carry + file.readline(longest - len(carry) + 1)
+            except (EOFError, OSError, zlib.error) as error:
+                raise DataError(
+                    f"{path}: cannot be read past line {number - 1} ({error}). The file is damaged or was not copied "
+                    "to its end; fetch it again."
+                ) from error
+            if not raw:
+                return
+            carry = b""
+            if not offset and raw.startswith(_BYTE_ORDER_MARK):
+                raw = raw.removeprefix(_BYTE_ORDER_MARK)
+                column = offset = len(_BYTE_ORDER_MARK)
+            if len(raw) > longest and not raw.endswith(b"\n"):
+                if not cut:
+                    raise DataError(
+                        f"{path}: line {number} is longer than {longest >> 20} MiB. Such a file holds one record a "
+                        "line; cut it into lines first."
+                    )
+                border = _border(raw)
+                if not border:
+                    raise DataError(
+                        f"{path}: line {number} has more than {longest >> 20} MiB without white space or punctuation, "
+                        "which is no text."
+                    )
+                raw, carry = raw[:border], raw[border:]
+            yield _Line(number, column, offset, raw)
+            offset += len(raw)
+            column = 0 if raw.endswith(b"\n") else column + len(raw)
+            number += raw.endswith(b"\n")
+
+
+def _border(raw: bytes) -> int:
+    """Where to cut a piece of a line: in front of its last white space, else behind its last punctuation; 0 where
+    there is neither."""
+    space = max(raw.rfind(byte) for byte in (b" ", b"\t", b"\r", b"\f"))
+    if space > 0:
+        return space
+    text = raw.decode("utf-8", "surrogateescape")
+    for place in range(len(text) - 1, 0, -1):
+        if not text[place].isalnum() and unicodedata.category(text[place])[0] in "PSZ":
+            return len(text[: place + 1].encode("utf-8", "surrogateescape"))
+    return 0
+
+
+def _without_nul(path: Path, lines: Iterable[_Line]) -> Iterator[_Line]:
+    for line in lines:
+        if b"\0" in line.raw:
+            raise DataError(
+                f"{path}: line {line.number} holds NUL bytes, so this is no UTF-8 text but a binary file, or text in "
+                "UTF-16 (convert it with: iconv -f UTF-16 -t UTF-8)."
+            )
+        yield line
+
+
+def _decoded(path: Path, lines: Iterable[_Line], invalid: Invalid) -> Iterator[str]:
+    """The text of ``lines``; after the first bad byte a strict reader goes on only to count the others."""
+    bad, first = 0, ""
+    for line in lines:
+        raw = line.raw
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            if not bad:
+                first = (
+                    f"byte 0x{raw[error.start]:02x} at position {line.column + error.start + 1} of the line (byte "
+                    f"{line.offset + error.start + 1} of the text)"
+                )
+                first = f"line {line.number} is not UTF-8: {first}"
+            text = raw.decode("utf-8", "replace")
+            bad += text.count("\ufffd") - raw.count("\ufffd".encode())
+        if not bad or invalid == "replace":
+            yield text.removesuffix("\n").removesuffix("\r")
+    if bad and invalid == "replace":
+        console.warn(f"{path}: {first}. {_times(bad)} replaced by U+FFFD.")
+    elif bad:
+        raise DataError(
+            f"{path}: {first}, the first of {bad} such places. Convert the file to UTF-8, for example with: "
+            "iconv -f ENCODING -t UTF-8"
+        )
+
+
+def _times(bad: int) -> str:
+    return f"{bad} such places were" if bad > 1 else "It was"
+
+
 def _form(path: Path) -> str:
     """The ending that says what is inside, without the one that says how it is compressed."""
-    return Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+    compressed = path.suffix.lower() in (".gz", ".zst")
+    return Path(path.stem).suffix.lower() if compressed else path.suffix.lower()
 
 
 def _open_bytes(path: Path) -> BinaryIO:
@@ -208,14 +322,58 @@ def _open_bytes(path: Path) -> BinaryIO:
         match path.suffix.lower():
             case ".gz":
                 return cast(BinaryIO, gzip.open(path, "rb"))
-            case ".zst" | ".bz2" | ".xz" | ".zip" | ".7z":
-                raise DataError(f"{path}: only gzip is read. Decompress the file, or compress it with gzip.")
+            case ".zst":
+                return cast(BinaryIO, io.BufferedReader(_Zstandard(path), buffer_size=2**17))
+            case ".bz2" | ".xz" | ".zip" | ".7z":
+                raise DataError(f"{path}: only gzip and zstandard are read. Decompress the file first.")
             case _:
                 return path.open("rb")
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file.") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be opened ({error.strerror or error}).") from error
+
+
+class _Zstandard(io.RawIOBase):
+    """A ``.zst`` file of any number of frames; one that ends inside a frame is an error, as it is with gzip."""
+
+    def __init__(self, path: Path) -> None:
+        import zstandard
+
+        self._frames = zstandard.ZstdDecompressor()
+        self._damage = zstandard.ZstdError
+        self._file = path.open("rb")
+        self._frame = self._frames.decompressobj()
+        self._begun = False
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        while not self._ready:
+            block = self._frame.unused_data if self._frame.eof else b""
+            if self._frame.eof:
+                self._frame, self._begun = self._frames.decompressobj(), False
+            block = block or self._file.read(2**14)
+            if not block:
+                if self._begun:
+                    raise EOFError("the compressed data end too early")
+                return 0
+            self._begun = True
+            try:
+                self._ready = memoryview(self._frame.decompress(block))
+            except self._damage as error:
+                raise OSError(str(error)) from error
+        view = memoryview(buffer).cast("B")
+        size = min(len(view), len(self._ready))
+        view[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
 
 
 def _file_digest(path: Path) -> str:

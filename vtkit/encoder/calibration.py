@@ -1,9 +1,10 @@
-"""Activation Potential Calibration: a shift of the decoder bias that sets the share of positive activations.
+"""Calibration: what can be done to a sparse head's logits without training, and what it does to the vectors.
 
-The vocabulary-transfer paper subtracts a constant c from the bias after masked-language-model training
-(b' <- b' - c) so that the ReLU of the sparse head meets a moderate share of positive logits. What share a
-given c brings differs widely between set-ups, so here the *share is asked for and c is found*: the quantile
-of the logits on probe texts, checked on probe texts that took no part in finding it.
+Activation Potential Calibration is the one that asks for a result. The vocabulary-transfer paper subtracts a constant
+c from the bias after masked-language-model training (b' <- b' - c) so that the ReLU of the sparse head meets a
+moderate share of positive logits. What share a given c brings differs widely between set-ups, so here the *share is
+asked for and c is found*: the quantile of the logits on probe texts, checked on probe texts that took no part in
+finding it. Beside it: a fixed c, a division of all logits by a constant, and folding, each alone or together.
 """
 
 from __future__ import annotations
@@ -12,15 +13,29 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+import numpy as np
 import torch
+from scipy import sparse
 from sentence_transformers import SparseEncoder
+from torch import Tensor, nn
 
+from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.folding import MASKED_BIAS, Fold, set_folding
 from vtkit.encoder.sparse_head import without_decoder
-from vtkit.errors import CollapseError
+from vtkit.errors import CollapseError, DataError
 
 BINS = 8192
 LOGITS_A_BLOCK = 8 * 2**20
+
+QUERY_TOKENS = 16
+"""A probe text's beginning of so many tokens, special tokens included, stands in for a query."""
+
+RANKS = 10
+"""Best scores of a query among which ties are counted."""
+
+SAME_SCORE = 1e-6
+"""Relative difference up to which two scores count as one."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +50,83 @@ class ActivationRates:
 
 
 @dataclass(frozen=True)
+class ProbeFigures:
+    """What an encoder makes of probe texts: one column of the table."""
+
+    token: float
+    """Share of (position, token) logits above zero."""
+
+    pooled: float
+    """Share of vocabulary dimensions active in a text's vector (folded, where the encoder's vectors are)."""
+
+    query_dimensions: float
+    """Active dimensions of the first :data:`QUERY_TOKENS` tokens of a text, mean."""
+
+    document_dimensions: float
+    """Active dimensions of a text, mean."""
+
+    spread: float
+    """Standard deviation of a query's scores over all other texts, divided by their mean; mean over queries."""
+
+    tied: float
+    """Share of a query's :data:`RANKS` best scores that another text has too; mean over queries."""
+
+
+ROWS = (
+    ("token activation rate", "token", "{:.3%}"),
+    ("pooled activation rate", "pooled", "{:.3%}"),
+    ("active dimensions, queries", "query_dimensions", "{:.1f}"),
+    ("active dimensions, documents", "document_dimensions", "{:.1f}"),
+    ("score spread", "spread", "{:.3f}"),
+    ("tied scores", "tied", "{:.2%}"),
+)
+"""The table's rows: what they are called, the figure, and its format."""
+
+
+@dataclass(frozen=True)
 class Calibration:
-    """What a calibration found; ``shift`` is the paper's c."""
+    """What a calibration did, and what it changed."""
 
     shift: float
-    target: float
+    """The paper's c: how much the decoder bias was lowered in all, in logits after ``head_scale``."""
+
+    target: float | None
+    """Share of activations that was asked for; None where none was."""
+
     definition: str
     before: ActivationRates
+    """On the texts that the shift was solved on, as ``after``."""
+
     after: ActivationRates
     held_out: ActivationRates
+    head_scale: float | None
+    """What all logits were divided by."""
+
+    fold: Fold | None
+    probe: dict[str, ProbeFigures]
+    """``before`` and ``after``, on the texts held out."""
 
     def facts(self) -> dict[str, object]:
         return asdict(self)
+
+    def table(self) -> list[tuple[str, str, str]]:
+        """The rows of the before/after table: name, before, after."""
+        before, after = self.probe["before"], self.probe["after"]
+        return [
+            (name, form.format(getattr(before, field)), form.format(getattr(after, field)))
+            for name, field, form in ROWS
+        ]
+
+    def done(self) -> str:
+        """What was done, in the order in which it was, in words."""
+        steps = [f"logits divided by {self.head_scale:g}"] if self.head_scale is not None else []
+        if self.target is not None or self.shift:
+            steps.append(f"bias {'lowered' if self.shift >= 0 else 'raised'} by {abs(self.shift):.4f}")
+        if self.target is not None:
+            steps[-1] += f" for a {self.definition} activation rate of {self.target:.2%}"
+        if self.fold is not None:
+            steps.append(f"twins folded by their {'maximum' if self.fold == 'max' else 'sum'}")
+        return ", ".join(steps)
 
 
 def activation_rates(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> ActivationRates:
@@ -55,38 +135,174 @@ def activation_rates(encoder: SparseEncoder, texts: Sequence[str], max_length: i
 
 
 def calibrate(
-    encoder: SparseEncoder, texts: Sequence[str], target: float, definition: str, max_length: int
+    encoder: SparseEncoder,
+    texts: Sequence[str],
+    target: float | None,
+    definition: str,
+    max_length: int,
+    *,
+    head_scale: float | None = None,
+    shift: float = 0.0,
+    fold: Fold | None = None,
 ) -> Calibration:
-    """Shift ``encoder``'s decoder bias in place so that ``target`` of the activations are positive.
+    """Rescale, shift and fold ``encoder``'s logits in place, in this order, and measure before and after.
 
-    Every logit moves by the same amount, so the share above zero after b <- b - c is the share above c
-    before: c is the (1 - target) quantile of the logits (of the pooled logits for ``definition="pooled"``).
+    1. ``head_scale`` k: x <- x / k (:func:`rescale_head`).
+    2. ``shift`` c: b <- b - c. The same as log(1 + ReLU(x - c)) in place of log(1 + ReLU(x)).
+    3. ``target``: a further shift after which that share of the activations is positive. Every logit moves by the same
+       amount, so the share above zero after b <- b - c is the share above c before: c is the (1 - target) quantile of
+       the logits (of the pooled logits for ``definition="pooled"``). It makes up for step 2 wholly.
+    4. ``fold``: the vectors that vtkit makes are folded (:mod:`vtkit.encoder.folding`). The share asked for in step 3
+       is that of the unfolded logits.
+
+    Masked dimensions stay masked; they count among the activations, as ones that are not positive.
 
     Args:
-        encoder: changed in place; only the decoder bias.
-        texts: probe texts; the even ones solve for c, the odd ones check it.
+        encoder: changed in place; only the decoder bias, for a rescaling the last normalisation before the decoder,
+            and for folding the configuration.
+        texts: probe texts; the even ones solve for the shift, the odd ones check it and fill the table.
         target: wanted share, between 0 and 1.
         definition: "token" or "pooled".
         max_length: tokens a text is cut at.
 
     Raises:
         CollapseError: the logits are not finite, or held-out texts miss the target by more than half of it.
+        DataError: the head cannot be rescaled.
     """
-    solving = _Logits(encoder, texts[0::2], max_length)
+    halves = texts[0::2], texts[1::2]
+    solving, checking = (_Logits(encoder, half, max_length) for half in halves)
     before = solving.rates()
-    shift = solving.quantile(1.0 - target, definition)
+    figures = {"before": probe_figures(encoder, halves[1], max_length, checking.rates().token)}
+    if head_scale is not None:
+        rescale_head(encoder, head_scale)
+        solving, checking = (_Logits(encoder, half, max_length) for half in halves)
+    _lower_bias(encoder, shift)
+    if target is not None:
+        found = solving.quantile(1.0 - target, definition)
+        _lower_bias(encoder, found)
+        shift += found
+    after, held_out = solving.rates(), checking.rates()
+    if target is not None:
+        reached = getattr(held_out, definition)
+        if abs(reached - target) > 0.5 * target:
+            raise CollapseError(
+                f"calibration to a {definition} activation rate of {target:.1%} reached {reached:.1%} on held-out "
+                "probe texts: the probe texts differ too much among themselves. Give more (calibrate.texts) or others "
+                "(calibrate.corpus)."
+            )
+    if fold is not None:
+        set_folding(encoder, fold)
+    figures["after"] = probe_figures(encoder, halves[1], max_length, held_out.token)
+    return Calibration(shift, target, definition, before, after, held_out, head_scale, fold, figures)
+
+
+def rescale_head(encoder: SparseEncoder, divisor: float) -> None:
+    """Divide all logits of ``encoder`` by ``divisor``, in place: W <- W / k, b <- b / k.
+
+    A decoder that is tied to the input embeddings cannot be divided without them. What it projects is divided
+    instead, by the weight and bias of the normalisation that stands directly before it: W (h / k) = (W / k) h. No
+    sign changes, so the activation rates stay and the weights shrink: log(1 + x / k). Masked dimensions stay as they
+    are. The division is exact where ``divisor`` is a power of two.
+
+    Raises:
+        DataError: the decoder is tied and no LayerNorm stands directly before it.
+    """
+    model = encoder[0].auto_model
+    head = mlm_head(model)
+    if head.tied:
+        norm = _norm_before_decoder(encoder)
+        scaled: list[Tensor] = [parameter for parameter in (norm.weight, norm.bias) if parameter is not None]
+    else:
+        scaled = [head.decoder.weight]
+    bias = head.decoder.bias
+    with torch.no_grad():
+        for parameter in scaled:
+            parameter.div_(divisor)
+        if bias is not None:
+            bias[bias >= MASKED_BIAS / 2] /= divisor
+
+
+def probe_figures(
+    encoder: SparseEncoder, texts: Sequence[str], max_length: int, token_rate: float | None = None
+) -> ProbeFigures:
+    """What ``encoder`` makes of ``texts``, without any queries or judgements.
+
+    The first :data:`QUERY_TOKENS` tokens of each text stand in for a query, and every *other* text is a document for
+    it. Its own text is left out because it would win always; texts that occur twice count once, because they would
+    tie. A query that no text answers has a spread of zero, and all its scores are tied.
+
+    Args:
+        token_rate: share of logits above zero, where it is known already.
+    """
+    distinct = list(dict.fromkeys(texts))
+    if token_rate is None:
+        token_rate = activation_rates(encoder, texts, max_length).token
+    documents = encode(encoder, distinct, max_length, description="encoding probe texts")
+    queries = encode(encoder, distinct, min(QUERY_TOKENS, max_length), description="encoding probe queries")
+    spread, tied = score_spread(queries, documents)
+    return ProbeFigures(
+        token=token_rate,
+        pooled=documents.nnz / max(documents.shape[0] * documents.shape[1], 1),
+        query_dimensions=queries.nnz / max(len(distinct), 1),
+        document_dimensions=documents.nnz / max(len(distinct), 1),
+        spread=spread,
+        tied=tied,
+    )
+
+
+def score_spread(queries: sparse.csr_matrix, documents: sparse.csr_matrix) -> tuple[float, float]:
+    """Spread and share of tied scores (:class:`ProbeFigures`) of the i-th query over all documents but the i-th.
+
+    Args:
+        queries: (n, vocabulary).
+        documents: (n, vocabulary).
+
+    Returns:
+        Both 0 for fewer than three texts, where there is nothing to compare.
+    """
+    count = queries.shape[0]
+    if count < 3:
+        return 0.0, 0.0
+    scores = np.asarray((queries.astype(np.float64) @ documents.astype(np.float64).T).todense())
+    others = scores[~np.eye(count, dtype=bool)].reshape(count, count - 1)
+    means = others.mean(axis=1)
+    spread = np.divide(others.std(axis=1), means, out=np.zeros(count), where=means > 0)
+    ranked = -np.sort(-others, axis=1)
+    same = ranked[:, :-1] - ranked[:, 1:] <= SAME_SCORE * ranked[:, :-1]
+    tied = np.zeros(ranked.shape, dtype=bool)
+    tied[:, :-1] |= same
+    tied[:, 1:] |= same
+    return float(spread.mean()), float(tied[:, :RANKS].mean())
+
+
+def _lower_bias(encoder: SparseEncoder, shift: float) -> None:
+    """b <- b - shift."""
     with torch.no_grad():
         mlm_head(encoder[0].auto_model).decoder.bias.sub_(shift)
-    after = solving.rates()
-    held_out = activation_rates(encoder, texts[1::2], max_length)
-    reached = getattr(held_out, definition)
-    if abs(reached - target) > 0.5 * target:
-        raise CollapseError(
-            f"calibration to a {definition} activation rate of {target:.1%} reached {reached:.1%} on held-out probe "
-            "texts: the probe texts differ too much among themselves. Give more (calibrate.texts) or others "
-            "(calibrate.corpus)."
+
+
+def _norm_before_decoder(encoder: SparseEncoder) -> nn.LayerNorm:
+    """The LayerNorm whose output the decoder projects, found by running one text."""
+    model = encoder[0].auto_model
+    decoder = mlm_head(model).decoder
+    made: list[tuple[nn.LayerNorm, Tensor]] = []
+    projected: list[Tensor] = []
+    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
+    hooks = [norm.register_forward_hook(lambda norm, _, out: made.append((norm, out))) for norm in norms]
+    hooks.append(decoder.register_forward_pre_hook(lambda _, given: projected.append(given[0])))
+    try:
+        with torch.no_grad():
+            model.eval()(**encoder.tokenizer(["a"], return_tensors="pt").to(model.device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    found = [norm for norm, out in made if projected and out is projected[0]]
+    if len(found) != 1 or sum(norm is found[0] for norm, _ in made) != 1:
+        raise DataError(
+            f"{type(model).__name__} has a decoder tied to its input embeddings and no LayerNorm of its own directly "
+            "before it, so its head cannot be rescaled without changing the embeddings: leave calibrate.head_scale out."
         )
-    return Calibration(shift, target, definition, before, after, held_out)
+    return found[0]
 
 
 class _Logits:
@@ -106,41 +322,48 @@ class _Logits:
         return ActivationRates(tokens / (len(self._hidden) * vocabulary), pooled / (len(self._lengths) * vocabulary))
 
     def quantile(self, share: float, definition: str) -> float:
-        """The logit that ``share`` of all (pooled) logits lie below, to the width of a histogram bin."""
+        """The logit that ``share`` of all (pooled) logits lie below, to the width of a histogram bin.
+
+        The bins cover the logits that are not masked; masked ones lie below all of them.
+        """
         lowest, highest = math.inf, -math.inf
         for logits in self._blocks():
-            ends = float(logits.min()), float(logits.max())
-            if not all(math.isfinite(end) for end in ends):  # NaN is lost in a comparison
-                raise CollapseError("calibration: the model's logits are not finite (NaN or infinite weights).")
-            lowest, highest = min(lowest, ends[0]), max(highest, ends[1])
+            usual = logits[:, logits[0] > MASKED_BIAS / 2]
+            if usual.numel():
+                lowest, highest = min(lowest, float(usual.min())), max(highest, float(usual.max()))
         counts = torch.zeros(BINS, dtype=torch.float64)
+        total = 0
         for logits in self._blocks():
             values = logits if definition == "token" else self._pool(logits)
+            total += values.numel()
             counts += torch.histc(values, BINS, lowest, highest).cpu()
-        below = counts.cumsum(0) / counts.sum()
-        position = int(torch.searchsorted(below, share))
+        below = (total - counts.sum() + counts.cumsum(0)) / total
+        position = min(int(torch.searchsorted(below, share)), BINS - 1)
         return lowest + (position + 1) * (highest - lowest) / BINS
 
-    def _blocks(self) -> Iterator[torch.Tensor]:
+    def _blocks(self) -> Iterator[Tensor]:
         """The logits of all tokens, (tokens, block) for one block of the vocabulary after the other."""
         weight, bias = self._decoder.weight.detach(), self._decoder.bias.detach()
         size = max(64, LOGITS_A_BLOCK // max(len(self._hidden), 1))
         for start in range(0, weight.shape[0], size):
             block = slice(start, start + size)
-            yield torch.addmm(bias[block], self._hidden, weight[block].t())
+            logits = torch.addmm(bias[block], self._hidden, weight[block].t())
+            if not all(math.isfinite(end) for end in torch.stack(torch.aminmax(logits)).tolist()):
+                raise CollapseError("calibration: the model's logits are not finite (NaN or infinite weights).")
+            yield logits
 
-    def _pool(self, logits: torch.Tensor) -> torch.Tensor:
+    def _pool(self, logits: Tensor) -> Tensor:
         """The maximum over each text's tokens, (texts, block)."""
         return torch.stack([part.amax(dim=0) for part in torch.split(logits, self._lengths)])
 
 
-def _hidden_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> tuple[torch.Tensor, list[int]]:
+def _hidden_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> tuple[Tensor, list[int]]:
     """What the decoder projects at every token of ``texts``: (tokens, width), and the tokens of each text."""
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
     limit = min(max_length, encoder.max_seq_length or max_length)
     token_ids = tokenizer(list(texts), truncation=True, max_length=limit)["input_ids"]
     order = sorted(range(len(texts)), key=lambda i: len(token_ids[i]))
-    pieces: dict[int, torch.Tensor] = {}
+    pieces: dict[int, Tensor] = {}
     encoder.eval()
     with without_decoder(mlm_head(model).decoder), torch.no_grad():
         for start in range(0, len(order), 16):

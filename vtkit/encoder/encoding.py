@@ -10,6 +10,7 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 
 from vtkit import console
+from vtkit.encoder.folding import fold_places, fold_weights, folding
 from vtkit.encoder.sparse_head import streaming
 
 TOKENS_A_BATCH = 2048
@@ -24,7 +25,7 @@ def encode(
     top_dimensions: int | None = None,
     description: str = "encoding",
 ) -> sparse.csr_matrix:
-    """Term weights of ``texts``, as ``encoder.encode`` gives them.
+    """Term weights of ``texts``, as ``encoder.encode`` gives them, folded where the model says so.
 
     Args:
         encoder: a SparseEncoder of a Transformer and a SpladePooling.
@@ -45,6 +46,8 @@ def encode(
     kept = min(top_dimensions or model.config.vocab_size, encoder.max_active_dims or model.config.vocab_size)
     token_ids = tokenizer(list(texts), truncation=True, max_length=limit, add_special_tokens=True)["input_ids"]
     order = sorted(range(len(texts)), key=lambda i: (-len(token_ids[i]), i))
+    fold = folding(encoder)
+    folded_to = None if fold is None else torch.tensor(fold_places(encoder), device=device)
     rows: list[np.ndarray] = []
     columns: list[np.ndarray] = []
     values: list[np.ndarray] = []
@@ -60,6 +63,8 @@ def encode(
             )
             features = {name: tensor.to(device) for name, tensor in padded.items()}
             weights = encoder(features)["sentence_embedding"].float()
+            if fold is not None and folded_to is not None:
+                weights = fold_weights(weights, folded_to, fold)
             if kept < weights.shape[1]:
                 largest, places = weights.topk(kept, dim=1)
                 weights = torch.zeros_like(weights).scatter_(1, places, largest)

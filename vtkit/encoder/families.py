@@ -1,24 +1,29 @@
 """Where an architecture keeps its embeddings, its masked-language-model head, and the head's bias.
 
-BERT, DistilBERT, RoBERTa, XLM-R, ModernBERT and ELECTRA differ in names only: transformers finds the input
-embeddings and the decoder for each, so that what is needed here is to check that they are what vtkit can work with,
-and to know what else depends on the vocabulary (position ids that count from the padding id).
+BERT, DistilBERT, RoBERTa, XLM-R, ModernBERT, ELECTRA, DeBERTa and MPNet differ in names only: transformers finds the
+input embeddings and the decoder for each, so that what is needed here is to check that they are what vtkit can work
+with, to bring the two layouts that are not into one that is, and to know what else depends on the vocabulary
+(position ids that count from the padding id).
 """
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from vtkit.errors import DataError
 
-POSITIONS_COUNT_FROM_PADDING = {
-    *("roberta", "xlm-roberta", "camembert", "xlm-roberta-xl", "roberta-prelayernorm"),
-    *("data2vec-text", "longformer", "xmod"),
-}
-"""Model types whose first position id is ``pad_token_id + 1``."""
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+FIXED_PADDING = {"mpnet": 1}
+"""Model types that count positions from a padding id written in their code, whatever their configuration says."""
+
+FAMILIES = "BERT, DistilBERT, RoBERTa, XLM-R, ModernBERT, ELECTRA's generator, DeBERTa, MPNet"
 
 
 @dataclass(frozen=True)
@@ -44,11 +49,14 @@ def mlm_head(model: Any) -> MlmHead:
     embeddings = model.get_input_embeddings()
     decoder = model.get_output_embeddings()
     name = type(model).__name__
+    if model.config.is_encoder_decoder:
+        raise DataError(f"{name} is an encoder with a decoder behind it. Name an encoder alone, such as {FAMILIES}.")
     if not isinstance(decoder, nn.Linear) or not isinstance(embeddings, nn.Embedding):
         raise DataError(
-            f"{name} has no masked-language-model head: looked for an output projection (get_output_embeddings) over "
-            f"the input embeddings' vocabulary and found {type(decoder).__name__}. Name an encoder with such a head, "
-            "one that AutoModelForMaskedLM loads: BERT, DistilBERT, RoBERTa, XLM-R, ModernBERT, ELECTRA's generator."
+            f"{name} has no masked-language-model head that vtkit can move: looked for an Embedding that reads tokens "
+            f"(get_input_embeddings) and found {type(embeddings).__name__}, and for a Linear that writes them "
+            f"(get_output_embeddings) and found {type(decoder).__name__}. Name an encoder with both, one that "
+            f"AutoModelForMaskedLM loads: {FAMILIES}."
         )
     if decoder.weight.shape[0] != embeddings.weight.shape[0]:
         raise DataError(
@@ -56,3 +64,66 @@ def mlm_head(model: Any) -> MlmHead:
             "vtkit moves encoders that read and write one vocabulary."
         )
     return MlmHead(embeddings, decoder, decoder.weight is embeddings.weight)
+
+
+def with_plain_head(model: PreTrainedModel) -> PreTrainedModel:
+    """``model`` with a decoder that is one linear map with a bias; the same logits.
+
+    A head whose configuration can say that it has a bias (ModernBERT's ``decoder_bias``) and has none is given one of
+    zeros, in place. DeBERTa's newer head multiplies with the input embeddings themselves; it is rebuilt in the older
+    layout, which names the same weights otherwise.
+
+    Raises:
+        DataError: a head without bias that cannot have one.
+    """
+    if model.config.model_type in ("deberta", "deberta-v2") and not model.config.legacy:
+        model = _with_older_deberta_head(model)
+    decoder = mlm_head(model).decoder
+    if decoder.bias is None:
+        if not hasattr(model.config, "decoder_bias"):
+            raise DataError(
+                f"{type(model).__name__} has a head without bias and no setting that gives it one. The bias carries "
+                f"the token priors and the calibration: name an encoder that has one, such as {FAMILIES}."
+            )
+        model.config.decoder_bias = True
+        decoder.bias = nn.Parameter(decoder.weight.new_zeros(decoder.out_features))
+    return model
+
+
+def position_offset(model: PreTrainedModel) -> int:
+    """How many position ids come before the first token's: the padding id + 1 for RoBERTa's kin, else 0.
+
+    The kin are known by a position table that leaves the padding id's row out.
+    """
+    table = _position_table(model)
+    return 0 if table is None or table.padding_idx is None else int(table.padding_idx) + 1
+
+
+def _position_table(model: PreTrainedModel) -> nn.Embedding | None:
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            return module
+    return None
+
+
+def _with_older_deberta_head(model: PreTrainedModel) -> PreTrainedModel:
+    from transformers import AutoModelForMaskedLM
+
+    config = copy.deepcopy(model.config)
+    config.legacy, config.tie_word_embeddings = True, True
+    rebuilt = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
+    places = {
+        "lm_predictions.lm_head.dense.": "cls.predictions.transform.dense.",
+        "lm_predictions.lm_head.LayerNorm.": "cls.predictions.transform.LayerNorm.",
+        "lm_predictions.lm_head.bias": "cls.predictions.bias",
+    }
+    state = {}
+    for name, tensor in model.state_dict().items():
+        old = next((old for old in places if name.startswith(old)), "")
+        state[places.get(old, "") + name.removeprefix(old)] = tensor
+    missing, unexpected = rebuilt.load_state_dict(state, strict=False)
+    lost = [name for name in missing if not name.startswith("cls.predictions.decoder.")] + unexpected
+    if lost:
+        raise DataError(f"{type(model).__name__} cannot be rebuilt from its configuration: {', '.join(lost[:5])}")
+    moved: PreTrainedModel = rebuilt.to(model.device).train(model.training)
+    return moved

@@ -15,24 +15,33 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from vtkit.recipe.lines import key_lines, one_value
 from vtkit.recipe.problems import Fault, Place, Problem, faults_in, plain, refusal, shown_value, unknown_setting
-from vtkit.recipe.sections import Named, Recipe, SourceSection, find_mark, is_local, named_things
+from vtkit.recipe.sections import (
+    Named,
+    Recipe,
+    SourceSection,
+    Specification,
+    find_mark,
+    local_path,
+    named_things,
+)
 from vtkit.recipe.tables import choices, field_called, tables_in, tags_of, takes_text
 from vtkit.recipe.write import resolved_toml as resolved_toml  # the way back, for those who load
 
-PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".model", ".json")
+PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".json")
 """A name with one of these endings is a path, whether it exists or not."""
 
-_ALWAYS_PATHS = ("corpus", "pairs", "recipe")
+_ALWAYS_PATHS = ("corpus", "pairs", "vectors", "recipe")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _ONE_OF: dict[type[BaseModel], tuple[str, ...]] = {SourceSection: ("model", "recipe", "scratch")}
 """Settings of which a table has only one: giving one replaces an inherited other one."""
+Settings = TypeVar("Settings", bound=BaseModel)
 _OVERRIDES = 1_000_000
 """Rank of --set among the files, whose ranks count up from 0: after all of them."""
 
@@ -73,6 +82,9 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, text: str | None =
     override changes ``vocabulary.kind``, inherited settings that the new kind does not have are dropped, and
     where it gives one of ``source.model``, ``source.recipe`` and ``source.scratch``, an inherited other one.
 
+    A tokenizer that is a ``.toml`` file is a specification: its [vocabulary] and [casing] take the place of the
+    recipe's ``kind = "existing"``, and settings of [vocabulary] beside ``tokenizer`` are laid over it.
+
     Names of files and folders become absolute paths. They are relative to the folder of the file that wrote
     them, those in overrides to the current folder (:func:`resolve_name` says what counts as a path).
 
@@ -93,23 +105,52 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, text: str | None =
         raise refusal(reader.shown, problems)
     told = {problem.setting for problem in problems}
     tree = _resolved(_without_dropped(_merged(tree, overlay, [Recipe])), [Recipe], problems)
-    data = _data(tree)
-    try:
-        recipe = Recipe.model_validate(data, strict=True)
-    except ValidationError as error:
-        faults = faults_in(error)
-        found = [_problem(fault, tree) for fault in [*faults, *_hidden_faults(data, faults)]]
-        raise refusal(reader.shown, [*problems, *(fault for fault in found if fault.setting not in told)]) from None
-    if problems:
-        raise refusal(reader.shown, problems)
-    places = {".".join(key): node.place.label for key, node in _nodes(tree) if node.place}
-    return LoadedRecipe(recipe, _absolute(path), reader.shown, tuple(reader.files), tuple(overrides), places)
+    tree = _with_specification(tree, reader)
+    recipe = _checked(Recipe, tree, problems, told, reader.shown)
+    return LoadedRecipe(recipe, _absolute(path), reader.shown, tuple(reader.files), tuple(overrides), _places(tree))
+
+
+@dataclass(frozen=True)
+class LoadedSpecification:
+    """A specification of a tokenizer and where its settings stand."""
+
+    specification: Specification
+
+    shown: str
+    """The file's name as the user gave it, for messages."""
+
+    places: Mapping[str, str]
+    """Where each setting was written, by dotted path."""
+
+
+def load_specification(path: Path, overrides: Sequence[str] = ()) -> LoadedSpecification:
+    """The specification of a tokenizer in the TOML file ``path``, with ``overrides`` laid over it.
+
+    It has the sections [vocabulary] (trained or expanded) and [casing], and is read as recipes are
+    (:func:`load_recipe`).
+
+    Raises:
+        RecipeError: everything that is wrong with it, with file, line and setting.
+    """
+    reader = _Reader(str(path))
+    tree = reader.read(Path(path))
+    incomplete = bool(reader.problems)
+    overlay = reader.overlay(overrides)
+    problems = reader.problems
+    if incomplete:
+        raise refusal(reader.shown, problems, _NOT_BUILT)
+    told = {problem.setting for problem in problems}
+    tree = _resolved(_without_dropped(_merged(tree, overlay, [Recipe])), [Recipe], problems)
+    tree = _specification_only(tree, problems)
+    specification = _checked(Specification, tree, problems, told, reader.shown, _NOT_BUILT)
+    return LoadedSpecification(specification, reader.shown, _places(tree))
 
 
 def resolve_name(value: str, what: str, folder: Path) -> str:
     """``value`` as an absolute path if it is the name of something local, otherwise as it is.
 
-    A corpus, parallel text and another recipe are always local. Anything else is where its name starts
+    A corpus, parallel text and another recipe are always local, but for the dataset of a corpus such as
+    ``datasets:NAME:CONFIG:SPLIT:COLUMN``. Anything else is where its name starts
     with ``./``, ``../``, ``/`` or ``~``, has one of :data:`PATH_ENDINGS`, or is there in ``folder``; and
     where it cannot be the id of a hub repository or the name of a collection, which have at most one slash
     and none.
@@ -119,6 +160,9 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
         what: its kind, as in :class:`vtkit.recipe.sections.Names`.
         folder: where relative paths start.
     """
+    if what == "corpus" and value.startswith("datasets:"):
+        name, colon, rest = value.removeprefix("datasets:").partition(":")
+        return f"datasets:{resolve_name(name, 'dataset', folder)}{colon}{rest}"
     path = _absolute(folder / os.path.expanduser(value))
     local = (
         what in _ALWAYS_PATHS
@@ -127,7 +171,7 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
         or value.lower().endswith(PATH_ENDINGS)
         or os.path.lexists(path)
         or (what == "retrieval" and "/" in value)
-        or (what in ("model", "tokenizer") and _HUB_ID.fullmatch(value) is None)
+        or (what in ("model", "tokenizer", "dataset") and _HUB_ID.fullmatch(value) is None)
     )
     return str(path) if local else value
 
@@ -135,20 +179,16 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
 def required_things(recipe: Recipe) -> Iterator[Named]:
     """What the recipe needs from outside: all it names, except in settings that its methods do not use."""
     transfer = recipe.transfer
-    unused = set()
-    if transfer is not None:
-        if transfer.method != "parallel":
-            unused.add("transfer.parallel")
-        if transfer.method != "sembridge":
-            unused.add("transfer.embedder")
-        if transfer.bias.method != "zscore":
-            unused.add("transfer.bias.corpus")
-    return (thing for thing in named_things(recipe) if thing.setting not in unused)
+    read = transfer.settings_read if transfer is not None else set()
+    return (
+        thing for thing in named_things(recipe) if not thing.setting.startswith("transfer.") or thing.setting in read
+    )
 
 
 def missing_things(recipe: Recipe) -> list[Named]:
     """The files and folders the recipe needs that do not exist; hub names are not looked at."""
-    return [thing for thing in required_things(recipe) if is_local(thing.value) and not os.path.exists(thing.value)]
+    required = ((thing, local_path(thing.value)) for thing in required_things(recipe))
+    return [thing for thing, path in required if path is not None and not os.path.exists(path)]
 
 
 @dataclass(frozen=True)
@@ -403,6 +443,75 @@ def _replaced(
             yield from (name for name in names if name not in above.entries)
 
 
+_NOT_BUILT = "cannot be built"
+_SPECIFIED = ("vocabulary", "casing")
+
+
+def _with_specification(tree: _Table, reader: _Reader) -> _Table:
+    """``tree`` with the sections of the specification that its tokenizer names, where it names one."""
+    own = tree.entries.get("vocabulary")
+    named = own.entries.get("tokenizer") if isinstance(own, _Table) else None
+    if not isinstance(own, _Table) or not isinstance(named, _Value):
+        return tree
+    if _value_of(own.entries.get("kind")) != "existing" or not str(named.value).lower().endswith(".toml"):
+        return tree
+    problems = reader.problems
+    path = Path(str(named.value))
+    before = len(problems)
+    specified = reader.read(path, None, os.path.relpath(path))
+    if len(problems) > before:
+        raise refusal(reader.shown, problems)
+    specified = _specification_only(_resolved(_without_dropped(specified), [Recipe], problems), problems)
+    beside = {name: node for name, node in own.entries.items() if name not in ("kind", "tokenizer")}
+    over = _Table({"vocabulary": replace(own, entries=beside)})
+    theirs, ours = (table.entries.get("casing", _Table({})) for table in (specified, tree))
+    if isinstance(theirs, _Table) and isinstance(ours, _Table) and "input" in ours.entries:
+        built, wanted = (_value_of(table.entries.get("input")) for table in (theirs, ours))
+        if wanted != (built or "keep"):
+            what = f"{plain(path.name)} is built with {shown_value(built or 'keep')}: change it there, or leave it out."
+            problems.append(Problem(ours.entries["input"].place, "casing.input", what))
+    rest = {name: node for name, node in tree.entries.items() if name != "vocabulary"}
+    return _merged(_merged(specified, _Table(rest, tree.place), [Recipe]), over, [Recipe])
+
+
+def _specification_only(tree: _Table, problems: list[Problem]) -> _Table:
+    """The sections of a specification; what else stands in it is a problem."""
+    what = "a specification has only the sections [vocabulary] and [casing]."
+    problems += [Problem(node.place, name, what) for name, node in tree.entries.items() if name not in _SPECIFIED]
+    vocabulary = tree.entries.get("vocabulary")
+    kind = vocabulary.entries.get("kind") if isinstance(vocabulary, _Table) else None
+    if _value_of(kind) == "existing" and kind is not None:
+        problems.append(Problem(kind.place, "vocabulary.kind", 'a specification says "trained" or "expanded".'))
+    return replace(tree, entries={name: node for name, node in tree.entries.items() if name in _SPECIFIED})
+
+
+def _checked(
+    model: type[Settings],
+    tree: _Table,
+    problems: list[Problem],
+    told: set[str],
+    shown: str,
+    verdict: str = "cannot be run",
+) -> Settings:
+    """The settings of ``tree``, if nothing is wrong with them; ``told`` are those of which it is said already."""
+    data = _data(tree)
+    try:
+        settings = model.model_validate(data, strict=True)
+    except ValidationError as error:
+        faults = faults_in(error)
+        found = [_problem(fault, tree) for fault in [*faults, *_hidden_faults(model, data, faults)]]
+        told = told | {problem.setting for problem in problems if problem.setting == "vocabulary.kind"}
+        news = (fault for fault in found if fault.setting not in told)
+        raise refusal(shown, [*problems, *news], verdict) from None
+    if problems:
+        raise refusal(shown, problems, verdict)
+    return settings
+
+
+def _places(tree: _Table) -> dict[str, str]:
+    return {".".join(key): node.place.label for key, node in _nodes(tree) if node.place}
+
+
 def _value_of(node: _Node | None) -> Any:
     return node.value if isinstance(node, _Value) else None
 
@@ -486,7 +595,7 @@ def _place_of(path: tuple[str, ...], tree: _Table) -> Place | None:
     return place
 
 
-def _hidden_faults(data: dict[str, Any], faults: list[Fault]) -> list[Fault]:
+def _hidden_faults(model: type[BaseModel], data: dict[str, Any], faults: list[Fault]) -> list[Fault]:
     """What pydantic did not get to: it checks settings against each other only where each is good by itself.
 
     So the bad ones are replaced by their defaults for a second look. Where one has no default, or may be a
@@ -502,7 +611,7 @@ def _hidden_faults(data: dict[str, Any], faults: list[Fault]) -> list[Fault]:
             table = table[part]
         table.pop(fault.path[-1], None)
     try:
-        Recipe.model_validate(repaired, strict=True)
+        model.model_validate(repaired, strict=True)
     except ValidationError as error:
         return [fault for fault in faults_in(error) if fault.kind == "value_error"]
     return []

@@ -21,14 +21,14 @@ from vtkit.data.text import CORPUS_FORMS, find_file, shards_in
 from vtkit.errors import DataError, RecipeError
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
-from vtkit.recipe.sections import Named, Recipe, is_local
+from vtkit.recipe.sections import Named, Recipe, Specification, local_path, named_things
 from vtkit.recipe.write import toml_value
 
 _MODEL_FILES = ("config.json", "modules.json")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "*.model", "vocab.json", "tokenizer_config.json")
 
 
-_CORPUS_FILE = re.compile(r"\.(txt|jsonl|tsv)(\.gz)?$", re.IGNORECASE)
+_CORPUS_FILE = re.compile(r"\.(txt|jsonl|tsv)(\.gz|\.zst)?$", re.IGNORECASE)
 _PUBLIC_SPLITS = {"miracl": ("dev", "train"), "webfaq": ("test", "train")}
 """Judgements that public collections have; MIRACL's others are not published."""
 
@@ -65,12 +65,40 @@ def preflight(recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = 
     raise RecipeError("\n".join([f"{plain(str(path))} names what cannot be had here:", *lines]))
 
 
+def preflight_specification(specification: Specification, *, path: Path, places: Mapping[str, str]) -> None:
+    """Nothing, if everything that ``specification`` names can be had; as :func:`preflight` of a recipe.
+
+    Raises:
+        RecipeError: everything that cannot be had.
+    """
+    required, hub_reason = list(named_things(specification)), _hub_reason()
+    missing = [found for thing in required for found in _missing(thing, None, hub_reason)]
+    if not missing:
+        return
+    lines = _lines(missing, required, places)
+    if any(found.on_hub for found in missing) and not hub.downloads_allowed():
+        lines.append("What is on the Hugging Face hub can be fetched there: add --download.")
+    raise RecipeError("\n".join([f"{plain(str(path))} names what cannot be had here:", *lines]))
+
+
 def _report(
     recipe: Recipe, places: Mapping[str, str], hub_reason: _HubReason, chain: tuple[str, ...]
 ) -> tuple[list[str], bool]:
     """The lines of the message, and whether any of it is about the hub."""
     required = list(required_things(recipe))
     missing = [found for thing in required for found in _missing(thing, recipe, hub_reason)]
+    lines = _lines(missing, required, places)
+    on_hub = any(found.on_hub for found in missing)
+    source = recipe.source.recipe
+    if source is not None and os.path.isfile(source):
+        inner, inner_on_hub = _source_report(source, hub_reason, chain)
+        lines += [f"  {plain(source)}, named by source.recipe:", *(f"  {line}" for line in inner)] if inner else []
+        on_hub = on_hub or inner_on_hub
+    return lines, on_hub
+
+
+def _lines(missing: list[_Missing], required: list[Named], places: Mapping[str, str]) -> list[str]:
+    """What is missing, setting by setting, and the ``--set`` that puts it right."""
     width = max((len(places.get(found.thing.setting, "")) + 2 for found in missing), default=0) if places else 0
     lines: list[str] = []
     for setting in dict.fromkeys(found.thing.setting for found in missing):
@@ -82,13 +110,7 @@ def _report(
         if renamed:
             remedies.append(_remedy([thing for thing in required if thing.setting == setting], renamed))
         lines += [f"  {' ' * width}    {remedy}" for remedy in dict.fromkeys(remedies)]
-    on_hub = any(found.on_hub for found in missing)
-    source = recipe.source.recipe
-    if source is not None and os.path.isfile(source):
-        inner, inner_on_hub = _source_report(source, hub_reason, chain)
-        lines += [f"  {plain(source)}, named by source.recipe:", *(f"  {line}" for line in inner)] if inner else []
-        on_hub = on_hub or inner_on_hub
-    return lines, on_hub
+    return lines
 
 
 def _source_report(source: str, hub_reason: _HubReason, chain: tuple[str, ...]) -> tuple[list[str], bool]:
@@ -101,11 +123,12 @@ def _source_report(source: str, hub_reason: _HubReason, chain: tuple[str, ...]) 
     return _report(loaded.recipe, loaded.places, hub_reason, (*chain, os.path.realpath(source)))
 
 
-def _missing(thing: Named, recipe: Recipe, hub_reason: _HubReason) -> Iterator[_Missing]:
+def _missing(thing: Named, recipe: Recipe | None, hub_reason: _HubReason) -> Iterator[_Missing]:
     """Why ``thing`` cannot be had, if it cannot."""
-    split = _split_of(thing, recipe)
-    if is_local(thing.value):
-        path = Path(thing.value)
+    split = _split_of(thing, recipe) if recipe is not None else None
+    place = local_path(thing.value)
+    if place is not None:
+        path = Path(place)
         why = _local_fault(thing, path)
         if why is not None:
             yield _Missing(thing, why)
@@ -124,7 +147,7 @@ def _missing(thing: Named, recipe: Recipe, hub_reason: _HubReason) -> Iterator[_
             continue
         reason = hub_reason()
         if reason is not None:
-            neither = "not" if thing.what == "retrieval" else "neither a folder nor"
+            neither = "not" if thing.what in ("retrieval", "corpus") else "neither a folder nor"
             name = thing.value if repository == thing.value else f"{thing.value}: {repository}"
             yield _Missing(thing, f"{name} is {neither} in the Hugging Face cache{reason}.", on_hub=True)
 
@@ -162,6 +185,8 @@ def _splits_in(folder: Path) -> list[str]:
 
 
 def _repositories(thing: Named) -> list[tuple[str, hub.RepositoryKind]]:
+    if thing.what == "corpus":
+        return [(thing.value.removeprefix("datasets:").partition(":")[0], "dataset")]
     if thing.what != "retrieval":
         return [(thing.value, "model")]
     if not collections.is_collection(thing.value):
@@ -188,8 +213,14 @@ def _local_fault(thing: Named, path: Path) -> str | None:
     if not os.access(path, os.R_OK):
         return f"{path} cannot be read: permission denied."
     match thing.what:
+        case "corpus" if thing.value.startswith("datasets:"):
+            return None if path.is_dir() else f"{path} is a file, not the folder of a dataset."
+        case "tokenizer" if path.suffix.lower() == ".toml":
+            return f"{path} is a specification. Build it first, with vtkit tokenizer build, and name its folder."
         case "pairs" if path.is_dir():
             return f"{path} is a folder, not a file of two tab-separated columns."
+        case "vectors" if path.is_dir():
+            return f"{path} is a folder, not a file of word vectors."
         case "corpus" if path.is_dir() and not (find_file(path, "corpus.jsonl") or shards_in(path)):
             return f"{path} holds no corpus.jsonl. A corpus is {CORPUS_FORMS}."
         case "corpus" if path.is_file() and not _CORPUS_FILE.search(path.name):
@@ -213,7 +244,7 @@ def _local_fault(thing: Named, path: Path) -> str | None:
 
 def _remedy(values: list[Named], gone: list[str]) -> str:
     """The --set that names something local for what is gone and keeps the rest of a list."""
-    kind = "FILE" if values[0].what in ("corpus", "pairs", "recipe") else "FOLDER"
+    kind = "FILE" if values[0].what in ("corpus", "pairs", "vectors", "recipe") else "FOLDER"
     entries = [kind if thing.value in gone else thing.value for thing in values]
     value = toml_value(entries) if values[0].listed else kind
     return f"--set {shlex.quote(f'{values[0].setting}={value}')}"

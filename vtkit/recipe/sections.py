@@ -21,11 +21,12 @@ class Names:
     """Marks a setting that names something outside the recipe.
 
     ``model`` and ``tokenizer`` are a hub id or a folder (for a tokenizer also a file), ``retrieval`` a
-    BEIR or MIRACL folder or the name of a public collection, ``corpus`` a text file, a jsonl file or a
-    BEIR folder, ``pairs`` a file of two tab-separated columns, ``recipe`` another recipe.
+    BEIR or MIRACL folder or the name of a public collection, ``corpus`` a text file, a jsonl file, a
+    BEIR folder or ``datasets:`` and a folder or hub id, ``pairs`` a file of two tab-separated columns,
+    ``vectors`` a file of static word vectors, ``recipe`` another recipe.
     """
 
-    what: Literal["model", "tokenizer", "retrieval", "corpus", "pairs", "recipe"]
+    what: Literal["model", "tokenizer", "retrieval", "corpus", "pairs", "vectors", "recipe"]
 
 
 ModelName = Annotated[str, Names("model")]
@@ -33,12 +34,15 @@ TokenizerName = Annotated[str, Names("tokenizer")]
 RetrievalName = Annotated[str, Names("retrieval")]
 CorpusName = Annotated[str, Names("corpus")]
 PairsName = Annotated[str, Names("pairs")]
+VectorsName = Annotated[str, Names("vectors")]
 RecipeName = Annotated[str, Names("recipe")]
 
+GateLevel = Literal["fail", "warn", "off"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
+TokenSpelling = Annotated[str, Field(pattern=r"^\S+$", max_length=64)]
 
 
 class Section(BaseModel):
@@ -120,7 +124,33 @@ class ExistingVocabulary(Section):
     kind: Literal["existing"]
 
     tokenizer: TokenizerName
-    """Hub id, folder, or file (tokenizer.json, vocab.txt or a SentencePiece .model)."""
+    """Hub id, folder, or file (tokenizer.json, vocab.txt or a SentencePiece .model); or a specification, a .toml
+    file with [vocabulary] and [casing] that says how to build it, whose settings those beside this one replace."""
+
+
+class SpecialTokens(Section):
+    """[vocabulary.special_tokens]: how a trained vocabulary spells the tokens of the roles, its first ids."""
+
+    pad: TokenSpelling = "[PAD]"
+    """Token, without white space, that fills texts up to the length of a batch."""
+
+    unk: TokenSpelling = "[UNK]"
+    """Token, without white space, that stands for what the vocabulary cannot write."""
+
+    cls: TokenSpelling = "[CLS]"
+    """Token, without white space, that begins a text."""
+
+    sep: TokenSpelling = "[SEP]"
+    """Token, without white space, that ends a text."""
+
+    mask: TokenSpelling = "[MASK]"
+    """Token, without white space, that hides others while a masked-language model is trained."""
+
+    @model_validator(mode="after")
+    def _all_different(self) -> SpecialTokens:
+        if len(set(self.model_dump().values())) < 5:
+            raise ValueError("special_tokens must be five different tokens")
+        return self
 
 
 class TrainedVocabulary(Section):
@@ -129,80 +159,324 @@ class TrainedVocabulary(Section):
     kind: Literal["trained"]
 
     corpus: Annotated[tuple[CorpusName, ...], Field(min_length=1)]
-    """Text to learn from: text files (plain or .gz), jsonl files, BEIR folders."""
+    """Text to learn from: text and jsonl files (plain, .gz or .zst), BEIR folders, or
+    ``datasets:NAME:CONFIG:SPLIT:COLUMN``, a column of a dataset of the hub or of a folder."""
 
     size: Annotated[int, Field(ge=100, le=300_000)] = 30_000
     """Tokens of the vocabulary, special tokens included."""
 
     algorithm: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
-    """WordPiece (``##`` continues a word), byte-level BPE (``Ġ`` starts one), or Unigram (``▁`` starts one)."""
+    """WordPiece (``##`` continues a word), BPE (byte-level, ``Ġ`` starts a word; see ``alphabet``), or Unigram
+    (``▁`` starts one)."""
 
-    split: Literal["words", "scripts"] = "words"
-    """Where a token can never reach across: white space and punctuation ("words"), and in addition the
-    borders between scripts, Hiragana, Katakana and Han apart ("scripts", for Japanese and mixed text)."""
+    alphabet: Literal["bytes", "characters"] = "bytes"
+    """What BPE starts from: the 256 bytes (no text is unknown), or the characters of the corpus (``▁`` starts a
+    word)."""
+
+    byte_fallback: bool = False
+    """Spell characters outside the alphabet in 256 byte tokens, ``<0x00>`` and so on, instead of the unknown token
+    (Unigram, and BPE over characters)."""
+
+    alphabet_limit: PositiveInt | None = None
+    """Most characters that the alphabet keeps, the most frequent ones. Default: as many as cover 99.95 % of the
+    corpus. Byte-level BPE has its 256 bytes."""
 
     min_frequency: PositiveInt = 2
     """A token must occur at least this often in the corpus (WordPiece and BPE)."""
 
+    unicode: Literal["NFKC", "NFC", "none"] = "NFKC"
+    """Unicode form that text is brought to. NFKC also makes ligatures, full-width letters and superscripts plain."""
 
-VocabularySection = Annotated[ExistingVocabulary | TrainedVocabulary, Field(discriminator="kind")]
+    strip_accents: bool = False
+    """Take accents off letters (the combining marks U+0300 to U+036F, so é becomes e and й becomes и); the signs of
+    other scripts, which belong to their letters, stay."""
+
+    clean: Literal["format", "bert", "none"] = "format"
+    """What is dropped. ``format``: control, format and private-use characters. ``bert``: what BERT drops, which are
+    these, U+FFFD and unassigned characters, form feeds too. ``none``: nothing."""
+
+    cjk_spacing: bool = False
+    """Each Han character is a word of its own, as in BERT."""
+
+    whitespace: Literal["collapse", "keep"] = "collapse"
+    """``collapse``: every run of white space counts as one space, and none at the ends of a text. ``keep``: white
+    space stays as it is, and runs of it are tokens (BPE, Unigram)."""
+
+    split: Literal["words", "scripts", "bert", "whitespace"] = "words"
+    """Where a token can never reach across. ``words``: white space, and every character that is no letter, mark or
+    digit is on its own. ``scripts``: the borders between scripts too, Hiragana, Katakana and Han apart (for Japanese
+    and mixed text). ``bert``: white space and punctuation. ``whitespace``: nothing but white space."""
+
+    split_digits: bool = False
+    """Each digit is a token of its own."""
+
+    special_tokens: SpecialTokens = SpecialTokens()
+
+    invalid_utf8: Literal["strict", "replace"] = "strict"
+    """What becomes of bytes in the corpus that are not UTF-8: an error with their number and the place of the first,
+    or U+FFFD and a warning."""
+
+    @model_validator(mode="after")
+    def _byte_fallback_has_its_algorithm(self) -> TrainedVocabulary:
+        if self.byte_fallback and self.algorithm == "wordpiece":
+            raise ValueError('vocabulary.byte_fallback needs algorithm = "unigram", or "bpe" over characters')
+        return self
+
+
+class ExpandedVocabulary(Section):
+    """[vocabulary] kind = "expanded": an existing vocabulary and the most frequent new tokens of a corpus (AdaLM)."""
+
+    kind: Literal["expanded"]
+
+    tokenizer: TokenizerName
+    """The tokenizer to expand, WordPiece or byte-level BPE: hub id, folder or file. Its ids stay as they are."""
+
+    corpus: Annotated[tuple[CorpusName, ...], Field(min_length=1)]
+    """Text of the domain: text files (plain or .gz), jsonl files, BEIR folders."""
+
+    increment: PositiveInt = 3000
+    """Tokens by which the wanted size grows from one step to the next."""
+
+    stop: Literal["exhausted", "entropy-gain", "first-gain"] = "exhausted"
+    """When to stop growing. ``exhausted``: the corpus has no further tokens. ``entropy-gain``: the unigram entropy
+    gained less than ``epsilon`` of itself. ``first-gain``: it gained less than ``epsilon`` of its first gain."""
+
+    epsilon: Share | None = None
+    """Threshold of ``entropy-gain`` (default 0.01) and of ``first-gain`` (default 0.1; the paper also has 0.05)."""
+
+    size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Largest size wanted, the tokens of ``tokenizer`` included. Default: only ``stop`` ends the growth."""
+
+    counting: Literal["paper", "code"] = "paper"
+    """What may be added, and what entropy counts. ``paper``: all but tokens made of digits and marks only. ``code``,
+    as the authors' script has it: only tokens that start a word, and not with a digit or mark; entropy counts the
+    special tokens around each text too (docs/expansion.md)."""
+
+    min_frequency: PositiveInt = 2
+    """A new token must occur at least this often in the corpus."""
+
+    @model_validator(mode="after")
+    def _epsilon_has_a_rule(self) -> ExpandedVocabulary:
+        if self.epsilon is not None and self.stop == "exhausted":
+            raise ValueError('epsilon belongs to stop = "entropy-gain" or "first-gain"; stop = "exhausted" has none')
+        return self
+
+
+VocabularySection = Annotated[ExistingVocabulary | TrainedVocabulary | ExpandedVocabulary, Field(discriminator="kind")]
 
 
 class CasingSection(Section):
-    """[casing]: what happens to upper case. Written into the saved tokenizer, so it holds wherever it is loaded."""
+    """[casing]: what happens to upper case, in texts and in vectors (docs/casing.md)."""
 
     input: Literal["keep", "lowercase"] = "keep"
-    """``lowercase`` folds the input to lower case, accents untouched; ``keep`` leaves the tokenizer as it is."""
+    """``lowercase`` folds the input to lower case, accents untouched; ``keep`` leaves the tokenizer as it is. Written
+    into the saved tokenizer, so it holds wherever it is loaded."""
+
+    output: Literal["all", "mask", "map", "fold"] = "all"
+    """``all``: cased tokens are dimensions like others. ``mask``: they are never active. ``map``: those without a
+    lower-case token beside them take its name, the others are masked. ``fold``: tokens equal up to case and word-start
+    mark share one dimension, in what vtkit encodes."""
+
+    fold: Literal["max", "sum"] = "max"
+    """What ``fold`` makes of the weights that come together."""
+
+    @model_validator(mode="after")
+    def _mapped_tokens_can_be_reached(self) -> CasingSection:
+        if self.output == "map" and self.input != "lowercase":
+            raise ValueError('output = "map" gives tokens lower-case names, and needs input = "lowercase"')
+        return self
 
 
 class BiasSection(Section):
     """[transfer.bias]: the decoder bias of the new vocabulary (plain resizing leaves it misaligned)."""
 
-    method: Literal["zscore", "mixture"] = "zscore"
-    """``zscore``: the smoothed log frequency of each target token, brought to the mean and deviation of
-    the source bias (Prior-Aware Distribution Alignment of the vocabulary-transfer paper, with corpus
-    frequencies for the target prior). ``mixture``: the source biases, mixed as the embeddings are."""
+    method: Literal["zscore", "mixture", "copy-overlap", "zero"] = "zscore"
+    """``zscore``: a prior over the target tokens, brought to the mean and deviation of the source bias
+    (Prior-Aware Distribution Alignment of the vocabulary-transfer paper). ``mixture``: the source biases, mixed
+    as the embeddings are. ``copy-overlap``: shared tokens keep their bias, new ones get the mean. ``zero``: none."""
+
+    model: ModelName | None = None
+    """``zscore``: the masked-language model that owns the target vocabulary; its bias is the prior. Default: the
+    smoothed log frequency of the target tokens in ``corpus``."""
 
     corpus: tuple[CorpusName, ...] = ()
     """Text in the target vocabulary's language to count frequencies on (``zscore``). Default: the
     adaptation corpus, else the fine-tuning documents, else the evaluation documents."""
 
 
+Method = Literal[
+    "auto",
+    "parallel",
+    "sembridge",
+    "semantic",
+    "subtoken",
+    "focus",
+    "ofa",
+    "wechsel",
+    "mean",
+    "random",
+    "random_all",
+    "univariate",
+    "multivariate",
+]
+
+
+_ENTMAX = {"alpha", "keep", "entropy"}
+_PARALLEL = {"parallel", "estimator", "iterations", "agreement", "min_probability"} | _ENTMAX
+_SEMBRIDGE = {"embedder", "pooling", "prompt"} | _ENTMAX
+_SETTINGS_OF_METHOD: dict[Method, set[str]] = {
+    "auto": _PARALLEL | _SEMBRIDGE,
+    "parallel": _PARALLEL,
+    "sembridge": _SEMBRIDGE,
+    "semantic": {"target_embeddings"} | _ENTMAX,
+    "subtoken": set[str](),
+    "focus": {"vectors", "corpus", "vector_size"} | _ENTMAX,
+    "ofa": {"vectors", "neighbours", "temperature", "rank"},
+    "wechsel": {"vectors", "source_vectors", "dictionary", "neighbours", "temperature"},
+    "mean": set[str](),
+    "random": set[str](),
+    "random_all": set[str](),
+    "univariate": set[str](),
+    "multivariate": set[str](),
+}
+
+
 class TransferSection(Section):
     """[transfer]: where the embeddings of new tokens come from. Settings of other methods may stay in the
     recipe; they are ignored, so that one --set changes the method."""
 
-    method: Literal["parallel", "sembridge", "subtoken", "mean", "random"]
-    """``parallel``: translation probabilities learned from parallel text. ``sembridge``: nearest source
-    tokens in the space of an embedder. ``subtoken``: mean of the source tokenizer's pieces. ``mean``:
-    mean of all source rows. ``random``: normal noise of the source's initialisation range (0.02)."""
+    method: Method | Annotated[tuple[Method, ...], Field(min_length=1)]
+    """``auto``: for each token the method that has the best evidence for it (docs/transfer.md). ``parallel``:
+    translation probabilities learned from parallel text. ``sembridge``: nearest source tokens in the space of an
+    embedder. ``semantic``: nearest shared tokens in the space of the model that owns the target vocabulary.
+    ``subtoken``: mean of the source tokenizer's pieces. ``focus``, ``ofa``, ``wechsel``: nearest tokens in spaces of
+    static word vectors. ``mean``: mean of all source rows. ``random``: normal noise of the source's initialisation
+    range (0.02); ``random_all``: the same for shared tokens too. ``univariate``, ``multivariate``: normal noise with
+    the moments of the source's entries, all together or each dimension's own. A list of methods: the first that has
+    evidence for a token makes its row."""
 
     overlap: Literal["exact+symbols", "exact", "fuzzy", "raw"] = "exact+symbols"
     """Which target tokens count as already known (docs/overlap.md)."""
 
     parallel: tuple[PairsName, ...] = ()
-    """``parallel``: files of two tab-separated columns, source language first; sentences, dictionaries, any mix."""
+    """``parallel``, ``auto``: files of two tab-separated columns, source language first; sentences, dictionaries,
+    any mix."""
+
+    estimator: Literal["ibm1", "cooccurrence"] = "ibm1"
+    """``parallel``: translation probabilities of IBM model 1, or nearest source tokens by the sentences in which
+    both occur (entmax with ``alpha``)."""
 
     iterations: PositiveInt = 8
     """``parallel``: rounds of expectation maximisation."""
+
+    agreement: NonNegativeFloat = 0.5
+    """``parallel``, IBM model 1: exponent of p(target | source), by which a translation must hold in both directions;
+    0 uses p(source | target) alone."""
 
     min_probability: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """``parallel``: translations less probable than this are dropped and the rest renormalised."""
 
     embedder: ModelName | None = None
-    """``sembridge``: hub id or folder of a sentence-transformers model that knows both languages."""
+    """``sembridge``, ``auto``: hub id or folder of a sentence-transformers or transformers model that knows both
+    languages."""
+
+    pooling: Literal["model", "mean", "cls", "last"] = "model"
+    """``sembridge``: how the embedder's hidden states become one vector; ``model``: as the model itself says."""
+
+    prompt: str = ""
+    """``sembridge``: text put before each token."""
 
     alpha: Annotated[float, Field(ge=1)] = 4.0
-    """``sembridge``: α of the entmax that turns similarities into weights; 2 is sparsemax, larger is sparser."""
+    """α of the entmax that turns similarities into weights (``sembridge``, ``semantic``, ``focus``, co-occurrence);
+    1 is softmax, 2 sparsemax, larger is sparser."""
+
+    keep: PositiveInt | None = None
+    """Choose α for each token so that about so many source tokens have weight, instead of one α for all."""
+
+    entropy: PositiveFloat | None = None
+    """Choose α for each token so that its weights have this entropy, in bits."""
+
+    target_embeddings: ModelName | None = None
+    """``semantic``: the masked-language model (or a folder with a static table) that owns the target vocabulary."""
+
+    vectors: VectorsName | None = None
+    """``focus``, ``ofa``, ``wechsel``: static word vectors of the target language (``ofa``: of both), word2vec text or
+    binary format. Default of ``focus``: trained on ``corpus``."""
+
+    source_vectors: VectorsName | None = None
+    """``wechsel``: static word vectors of the source language."""
+
+    dictionary: tuple[PairsName, ...] = ()
+    """``wechsel``: bilingual dictionary, two tab-separated columns, source language first."""
+
+    corpus: tuple[CorpusName, ...] = ()
+    """``focus``: text to train its vectors on. Default: the text of the bias, else of the adaptation stage."""
+
+    vector_size: PositiveInt = 100
+    """``focus``: width of the vectors it trains (the authors' code; the paper has 300)."""
+
+    neighbours: PositiveInt = 10
+    """``ofa``, ``wechsel``: nearest source tokens that are mixed."""
+
+    temperature: PositiveFloat = 0.1
+    """``ofa``, ``wechsel``: temperature of the softmax over the neighbours' similarities."""
+
+    rank: PositiveInt | None = None
+    """``ofa``: primitives that the source embeddings are factorised into. Default: full rank."""
+
+    rest: Literal["auto", "borrowed", "pieces", "mean", "random", "univariate", "multivariate", "silent"] = "auto"
+    """What tokens become that no method has evidence for. ``borrowed``: the row of a source word that stands for
+    nothing else, so that the token is kept apart from all others. ``pieces``: the mean of the target tokens their
+    text is made of, where there are any. ``silent``: never active. The others as under ``method``. ``auto``:
+    ``borrowed`` for ``parallel`` and ``auto``, what their authors do for the other methods."""
+
+    scope: Literal["full", "head-only"] = "full"
+    """``head-only``: the source's tokenizer and input embeddings stay, only the output vocabulary is replaced
+    (ESPLADE)."""
+
+    pad_to: Literal[1, 8, 64, 128] = 1
+    """Rows of the saved model are filled up to a multiple of this; 8 and 64 suit GPUs. Filled rows are never active."""
 
     bias: BiasSection = BiasSection()
 
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods in the order they are asked."""
+        return self.method if isinstance(self.method, tuple) else (self.method,)
+
+    @property
+    def settings_read(self) -> set[str]:
+        """Dotted paths of the settings that the methods and the bias read; the others have no effect. The corpora
+        that are counted and trained on are among them only where this section names them itself."""
+        names = {"method", "overlap", "rest", "scope", "pad_to", "bias.method"}
+        names = names.union(*(_SETTINGS_OF_METHOD[method] for method in self.methods))
+        if self.bias.method == "zscore":
+            names |= {"bias.model"} if self.bias.model is not None else {"bias.corpus"}
+        if self.vectors is not None:
+            names -= {"corpus", "vector_size"}
+        return {f"transfer.{name}" for name in names}
+
     @model_validator(mode="after")
-    def _method_has_its_bridge(self) -> TransferSection:
-        if self.method == "parallel" and not self.parallel:
-            raise ValueError("method parallel needs the setting parallel, a list of tab-separated files")
-        if self.method == "sembridge" and self.embedder is None:
-            raise ValueError("method sembridge needs the setting embedder, a sentence-transformers model")
+    def _methods_have_their_bridges(self) -> TransferSection:
+        needs = {
+            "parallel": ("parallel", "a list of tab-separated files"),
+            "sembridge": ("embedder", "a sentence-transformers model"),
+            "semantic": ("target_embeddings", "a masked-language model or a folder with a static table"),
+            "ofa": ("vectors", "static word vectors that cover both languages"),
+            "wechsel": ("vectors", "static word vectors of the target language"),
+        }
+        for method in self.methods:
+            setting, what = needs.get(method, ("", ""))
+            if setting and not getattr(self, setting):
+                raise ValueError(f"method {method} needs the setting {setting}, {what}")
+        if "wechsel" in self.methods and not (self.source_vectors and self.dictionary):
+            raise ValueError("method wechsel needs the settings source_vectors and dictionary too")
+        if len(set(self.methods)) < len(self.methods):
+            raise ValueError("a method is listed twice")
+        if len(self.methods) > 1 and not {"auto", "random_all"}.isdisjoint(self.methods):
+            raise ValueError("auto and random_all make every row, and cannot stand in a list of methods")
+        if self.keep is not None and self.entropy is not None:
+            raise ValueError("give keep or entropy, not both: each of them chooses α")
         return self
 
 
@@ -215,6 +489,18 @@ class AdaptSection(Section):
     train: Literal["embeddings", "all"] = "embeddings"
     """``embeddings``: the transformer is frozen and only embeddings, decoder and its bias learn (the
     vocabulary-transfer paper). ``all``: everything learns (AdaLM; a scratch source)."""
+
+    labels: Literal["tokens", "emlm"] | None = None
+    """What a masked position is to be predicted as. ``tokens``: the token that stood there. ``emlm``: the token of the
+    output vocabulary that overlaps the masked span first, for an encoder whose output vocabulary is not its input
+    vocabulary (``transfer.scope`` "head-only"; ESPLADE). Default: ``emlm`` there and ``tokens`` elsewhere."""
+
+    objective: Literal["mlm", "sap"] = "mlm"
+    """``mlm``: cross-entropy of masked tokens. ``sap``: the text's vector is brought to that of a frozen teacher with
+    the same output vocabulary (squared error on the dimensions where either is positive; MILCO)."""
+
+    teacher: ModelName | None = None
+    """``sap``: hub id or folder of a sparse encoder over the target's output vocabulary."""
 
     steps: PositiveInt = 1000
     """Optimiser steps."""
@@ -243,21 +529,81 @@ class AdaptSection(Section):
     checkpoint_every: PositiveInt = 200
     """Steps between checkpoints; a killed run goes on from the last."""
 
+    @model_validator(mode="after")
+    def _objective_has_its_teacher(self) -> AdaptSection:
+        if (self.objective == "sap") != (self.teacher is not None):
+            raise ValueError('objective "sap" and the setting teacher belong together: give both or neither')
+        if self.objective == "sap" and self.labels is not None:
+            raise ValueError('labels are for the objective "mlm": "sap" masks nothing')
+        return self
+
 
 class CalibrateSection(Section):
-    """[calibrate]: shift of the decoder bias so that a wanted share of activations is positive."""
+    """[calibrate]: what is done to the logits without training: rescaled, shifted, and folded, in this order
+    (docs/calibration.md)."""
 
-    target_activation: Share = 0.35
-    """Share of activations above zero after the shift. The shift is solved for on probe texts."""
+    target_activation: Share | None = None
+    """Share of activations above zero after the shift. The shift is solved for on probe texts. Default: 0.35, unless
+    ``head_scale``, ``shift`` or ``fold`` is given."""
 
     definition: Literal["token", "pooled"] = "token"
     """What is counted: (position, token) logits, or vocabulary dimensions after max-pooling."""
+
+    head_scale: PositiveFloat | None = None
+    """Divide all logits by this (8 or 16 for heads like ModernBERT's), before anything else."""
+
+    shift: float | None = None
+    """Lower the decoder bias by this much, the paper's c. With a ``target_activation`` it only moves where the search
+    begins."""
+
+    fold: Literal["max", "sum"] | None = None
+    """Let tokens equal up to case and word-start mark share one dimension, in what vtkit encodes."""
 
     corpus: tuple[CorpusName, ...] = ()
     """Probe texts. Default: the adaptation corpus, else the fine-tuning or the evaluation documents."""
 
     texts: Annotated[int, Field(ge=8)] = 512
-    """Probe texts drawn; half of them solve for the shift, the other half check it."""
+    """Probe texts drawn; half of them solve for the shift, the other half check it and fill the table."""
+
+    max_length: PositiveInt = 128
+    """Tokens a probe text is cut at."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _target_where_nothing_is_said(cls, values: Any) -> Any:
+        methods = ("target_activation", "head_scale", "shift", "fold")
+        if isinstance(values, dict) and all(values.get(name) is None for name in methods):
+            return {**values, "target_activation": 0.35}
+        return values
+
+
+class GatesSection(Section):
+    """[gates]: figures looked at after transfer and calibration (docs/gates.md). Where they are hopeless, ``fail``
+    stops the run and ``warn`` goes on; ``off`` does not look."""
+
+    overlap: GateLevel = "fail"
+    """Share of the target vocabulary that overlaps, against what pairs of vocabularies in these scripts have."""
+
+    identity: GateLevel = "fail"
+    """Shared tokens have their source rows bit for bit, and their bias where ``transfer.bias`` keeps it."""
+
+    neighbours: GateLevel = "fail"
+    """Where made rows lie among source rows; whether they can be told apart."""
+
+    activation: GateLevel = "fail"
+    """Share of positive activations on probe texts; NaN and infinity."""
+
+    dimensions: GateLevel = "fail"
+    """Active dimensions of probe texts: neither dead nor dense."""
+
+    ties: GateLevel = "fail"
+    """Share of probe queries' best scores that another text has too."""
+
+    unicode: GateLevel = "fail"
+    """[UNK] share of the target corpus, the scripts behind it, and what the normalizer loses."""
+
+    texts: Annotated[int, Field(ge=8)] = 64
+    """Probe texts."""
 
     max_length: PositiveInt = 128
     """Tokens a probe text is cut at."""
@@ -378,6 +724,7 @@ class Recipe(Section):
     transfer: TransferSection | None = None
     adapt: AdaptSection | None = None
     calibrate: CalibrateSection | None = None
+    gates: GatesSection = GatesSection()
     finetune: FinetuneSection | None = None
     index: IndexSection = IndexSection()
     evaluate: EvaluateSection | None = None
@@ -396,6 +743,13 @@ class Recipe(Section):
         if self.calibrate is not None and not (self.calibrate.corpus or adapts_on_text or has_documents):
             raise ValueError("calibrate.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use")
         return self
+
+
+class Specification(Section):
+    """How to build a tokenizer: a TOML file of its own, which a recipe names as its tokenizer."""
+
+    vocabulary: Annotated[TrainedVocabulary | ExpandedVocabulary, Field(discriminator="kind")]
+    casing: CasingSection = CasingSection()
 
 
 @dataclass(frozen=True)
@@ -445,6 +799,12 @@ def find_mark(metadata: list[Any], annotation: Any) -> Names | None:
     return None
 
 
+def local_path(value: str) -> str | None:
+    """The path that a named thing lies at (the loader makes every path absolute); None for a name of the hub."""
+    path = value.removeprefix("datasets:").partition(":")[0] if value.startswith("datasets:") else value
+    return path if Path(path).is_absolute() else None
+
+
 def is_local(value: str) -> bool:
-    """Whether a named thing is a path (the loader makes every path absolute) rather than a hub name."""
-    return Path(value).is_absolute()
+    """Whether a named thing is a path rather than a hub name."""
+    return local_path(value) is not None

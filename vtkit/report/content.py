@@ -320,6 +320,17 @@ def _training(report: Report) -> Section | None:
 COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-pooling"}
 """What the two definitions of activation count."""
 
+FOLDED = {"max": "with the largest of their weights", "sum": "with the sum of their weights"}
+"""What folding makes of the weights of twins."""
+
+PROBED = {
+    "query_dimensions": ("active dimensions of a text's beginning", whole),
+    "document_dimensions": ("active dimensions of a text", whole),
+    "spread": ("score spread, relative to the mean score", score),
+    "tied": ("tied among the best ten scores", share),
+}
+"""Figures of the probe texts: how they are called, and their form."""
+
 
 def _calibration(report: Report) -> Section | None:
     calibration = report.get("calibration")
@@ -327,20 +338,31 @@ def _calibration(report: Report) -> Section | None:
         return None
     # "activations" where the report does not say which of the two definitions was aimed at
     counted = COUNTED.get(calibration.get("definition", ""), "activations")
-    shift = calibration.get("shift")
-    moved = f"{'raised' if shift < 0 else 'lowered'} by {score(abs(shift))}" if is_number(shift) else "shifted"
-    aim = f"so that {share(calibration.get('target'))} of the {counted} are above zero"
-    said = f"The decoder bias of every token was {moved}, {aim}."
+    shift, target, scale = (calibration.get(name) for name in ("shift", "target", "head_scale"))
+    said = [f"All logits were divided by {score(scale)}."] if is_number(scale) else []
+    if target is not None or shift or not is_number(shift):
+        moved = f"{'raised' if shift < 0 else 'lowered'} by {score(abs(shift))}" if is_number(shift) else "shifted"
+        aim = "" if target is None else f", so that {share(target)} of the {counted} are above zero"
+        said.append(f"The decoder bias of every token was {moved}{aim}.")
+    if calibration.get("fold") in FOLDED:
+        said.append(f"Tokens equal up to case and word-start mark share one dimension, {FOLDED[calibration['fold']]}.")
     moments = {"before": "before", "after": "after", "held_out": "after, on texts held out"}
     rows = tuple(
         ((label,), (share(calibration[key].get("token")),), (share(calibration[key].get("pooled")),))
         for key, label in moments.items()
         if calibration.get(key)
     )
-    blocks: list[Block] = [Paragraph((said,))]
+    blocks: list[Block] = [Paragraph((" ".join(said),))] if said else []
     if rows:
         columns = ("", *(f"of {counted}" for counted in COUNTED.values()))
         blocks.append(Table("Share above zero", columns, rows))
+    probe = calibration.get("probe") or {}
+    if probe.get("before") and probe.get("after"):
+        figures = tuple(
+            ((label,), *((form(probe[moment].get(name)),) for moment in ("before", "after")))
+            for name, (label, form) in PROBED.items()
+        )
+        blocks.append(Table("Probe texts held out", ("", "before", "after"), figures))
     return Section("calibration", "Calibration", tuple(blocks))
 
 

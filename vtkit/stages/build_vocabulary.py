@@ -1,4 +1,4 @@
-"""Stage ``vocabulary``: the target tokenizer, existing or trained, with the casing policy inside it."""
+"""Stage ``vocabulary``: the target tokenizer, existing, trained or expanded, with the casing policy inside it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, assert_never
 
-from vtkit.data.text import read_corpora
-from vtkit.recipe.sections import ExistingVocabulary, Recipe, TrainedVocabulary
+from vtkit.recipe.sections import ExistingVocabulary, ExpandedVocabulary, Recipe, TrainedVocabulary
 from vtkit.vocabulary.alignment import token_family
 from vtkit.vocabulary.existing import load_tokenizer, with_casing
-from vtkit.vocabulary.trained import train_vocabulary
+from vtkit.vocabulary.specification import build
 
 
 def build_vocabulary(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Fill ``out/tokenizer`` with a folder that ``AutoTokenizer`` loads without vtkit."""
+    facts: dict[str, Any] = {}
     match recipe.vocabulary:
         case ExistingVocabulary(tokenizer=name):
             tokenizer = with_casing(load_tokenizer(name), recipe.casing.input)
-        case TrainedVocabulary() as section:
-            tokenizer = train_vocabulary(read_corpora(section.corpus), section, recipe.casing)
+        case TrainedVocabulary() | ExpandedVocabulary() as section:
+            built = build(section, recipe.casing)
+            tokenizer, facts = built.tokenizer, built.facts
         case _:
             assert_never(recipe.vocabulary)
     tokenizer.save_pretrained(str(out / "tokenizer"))
-    return {"size": len(tokenizer), "family": str(token_family(tokenizer))}
+    return {"size": len(tokenizer), "family": str(token_family(tokenizer)), **facts}

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from vtkit.artifacts import Ingredients, Store, read_manifest
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import Recipe, TransferSection, is_local, named_things
+from vtkit.recipe.sections import Recipe, TransferSection, is_local, local_path, named_things
 from vtkit.recipe.write import resolved_toml
-from vtkit.stages.texts import adaptation_corpus, bias_corpus, calibration_corpus, set_folders
+from vtkit.stages.texts import adaptation_corpus, bias_corpus, calibration_corpus, focus_corpus, set_folders
 
 StageFunction = Callable[[Recipe, Mapping[str, Path], Path], dict[str, Any]]
 
@@ -24,23 +24,15 @@ ORDER = ("vocabulary", "transfer", "adapt", "calibrate", "finetune", "index", "e
 
 _PLACES = {  # stage: (module.function, hand-raised version)
     "vocabulary": ("build_vocabulary.build_vocabulary", 1),
-    "transfer": ("transfer_embeddings.transfer_embeddings", 1),
+    "transfer": ("transfer_embeddings.transfer_embeddings", 2),
     "adapt": ("adapt_mlm.adapt_mlm", 1),
     "calibrate": ("calibrate_head.calibrate_head", 1),
     "finetune": ("finetune_encoder.finetune_encoder", 1),
-    "index": ("index_corpus.index_corpus", 1),
+    "index": ("index_corpus.index_corpus", 2),
     "evaluate": ("evaluate_runs.evaluate_model", 1),
     "evaluate:bm25": ("evaluate_runs.evaluate_bm25", 1),
     "evaluate:hybrid": ("evaluate_runs.evaluate_hybrid", 1),
     "report": ("write_report.write_report", 1),
-}
-
-_SETTINGS_OF_METHOD = {
-    "parallel": {"parallel", "iterations", "min_probability"},
-    "sembridge": {"embedder", "alpha"},
-    "subtoken": set[str](),
-    "mean": set[str](),
-    "random": set[str](),
 }
 
 
@@ -121,17 +113,23 @@ class Plan:
         if recipe.source.recipe is not None:
             other = load_recipe(Path(recipe.source.recipe)).recipe
             inputs["source"] = self._add_models(other, prefix=f"{prefix}{other.recipe.name}/")
-        sections: dict[str, BaseModel] = {"vocabulary": recipe.vocabulary, "casing": recipe.casing}
-        self._add(f"{prefix}vocabulary", recipe, _flat(sections), {}, self._files(sections))
-        settings = _flat({"source": recipe.source})
+        sections: dict[str, BaseModel] = {"vocabulary": recipe.vocabulary}
+        casing = _flat({"casing": recipe.casing})
+        settings = _flat(sections) | {"casing.input": casing.pop("casing.input")}
+        self._add(f"{prefix}vocabulary", recipe, settings, {}, self._files(sections))
+        if recipe.casing.output != "fold":
+            del casing["casing.fold"]
+        settings = _flat({"source": recipe.source}) | casing
         files = self._files({"source": recipe.source})
         settings.pop("source.recipe", None)
         if recipe.transfer is not None:
             used = _used(recipe.transfer)
             settings |= used
             files |= self._files({"transfer": recipe.transfer}, only=used)
-            if recipe.transfer.bias.method == "zscore":
+            if recipe.transfer.bias.method == "zscore" and recipe.transfer.bias.model is None:
                 files |= self._named("transfer.bias.corpus", bias_corpus(recipe))
+            if "focus" in recipe.transfer.methods and recipe.transfer.vectors is None:
+                files |= self._named("transfer.corpus", focus_corpus(recipe))
         last = self._add(f"{prefix}transfer", recipe, settings, inputs, files)
 
         if recipe.adapt is not None:
@@ -194,12 +192,12 @@ class Plan:
                 number = seen[named.setting]
                 seen[named.setting] += 1
                 if named.what != "recipe" and is_local(named.value) and (only is None or named.setting in only):
-                    found[f"{named.setting}[{number}]"] = self.store.digest(named.value)
+                    found[f"{named.setting}[{number}]"] = self.store.digest(local_path(named.value) or named.value)
         return found
 
     def _named(self, setting: str, values: tuple[str, ...]) -> dict[str, str]:
         return {
-            f"{setting}[{number}]": self.store.digest(value) if is_local(value) else value
+            f"{setting}[{number}]": self.store.digest(path) if (path := local_path(value)) else value
             for number, value in enumerate(values)
         }
 
@@ -293,7 +291,7 @@ def _flat(sections: Mapping[str, BaseModel]) -> dict[str, Any]:
                 flat |= _flat({path: value})
             elif path in named:
                 values = value if isinstance(value, tuple) else (value,)
-                flat[path] = ["(file)" if is_local(entry) else entry for entry in values]
+                flat[path] = [entry.replace(local_path(entry) or "\0", "(file)") for entry in values]
             else:
                 flat[path] = list(value) if isinstance(value, tuple) else value
     # how often a stage writes checkpoints changes nothing it computes
@@ -302,13 +300,8 @@ def _flat(sections: Mapping[str, BaseModel]) -> dict[str, Any]:
 
 def _used(section: TransferSection) -> dict[str, Any]:
     """The settings of [transfer] that its method and its bias read."""
-    keep = _SETTINGS_OF_METHOD[section.method] | {"method", "overlap"}
-    flat = _flat({"transfer": section})
-    return {
-        name: value
-        for name, value in flat.items()
-        if name.removeprefix("transfer.") in keep or name == "transfer.bias.method"
-    }
+    read = section.settings_read
+    return {name: value for name, value in _flat({"transfer": section}).items() if name in read}
 
 
 def _plain(value: Any) -> Any:

@@ -35,10 +35,17 @@ def bias_corpus(recipe: Recipe) -> tuple[str, ...]:
     return adaptation_corpus(recipe)
 
 
+def focus_corpus(recipe: Recipe) -> tuple[str, ...]:
+    """Texts for the vectors of ``focus``: transfer.corpus, else those of the target prior."""
+    if recipe.transfer is not None and recipe.transfer.corpus:
+        return recipe.transfer.corpus
+    return bias_corpus(recipe)
+
+
 def read_texts(names: Iterable[str], recipe: Recipe) -> Iterator[str]:
     """Texts of corpora (files and BEIR folders) and of the documents of MIRACL folders and public collections."""
     for name in names:
-        if is_local(name) and not languages_in(name):
+        if name.startswith("datasets:") or (is_local(name) and not languages_in(name)):
             yield from read_corpora([name])
         else:
             training = recipe.finetune is not None and name == recipe.finetune.data

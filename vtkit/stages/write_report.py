@@ -63,18 +63,7 @@ def collect(recipe: Recipe, inputs: Mapping[str, Path]) -> dict[str, Any]:
             else None
         ),
         "curves": {name: facts[name]["curve"] for name in ("adapt", "finetune") if name in facts},
-        "calibration": (
-            {
-                "shift": calibration["shift"],
-                "target": calibration["target"],
-                "definition": calibration["definition"],
-                "before": calibration["before"],
-                "after": calibration["after"],
-                "held_out": calibration["held_out"],
-            }
-            if calibration is not None
-            else None
-        ),
+        "calibration": calibration,
         "sparsity": _sparsity(facts.get(f"index:{final}")),
         "neighbours": transfer.get("neighbours", []) if transfer is not None else [],
         "example": _example(recipe, inputs, final),

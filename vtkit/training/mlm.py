@@ -2,29 +2,37 @@
 
 The vocabulary-transfer paper trains the input embeddings, the tied decoder and its bias, and masks new
 tokens more often (:mod:`vtkit.training.masking`). Only masked positions are projected onto the vocabulary.
+An encoder whose output vocabulary is its own (head-only transfer) keeps its input embeddings, and what is masked is
+labelled with output tokens. Instead of predicting tokens it may be brought to a teacher's vectors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import Trainer, TrainingArguments
 
 from vtkit import console
+from vtkit.encoder.checkpoint import WholeEncoder, dimension_names
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.sections import AdaptSection
-from vtkit.training.masking import IGNORED, mask_tokens
+from vtkit.training.masking import IGNORED, emlm_labels, mask_tokens
 from vtkit.training.resuming import Progress, curve, fixed_order, train, trainer_settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 SHORTEST = 4
 """Texts of fewer tokens (special tokens included) leave nothing to learn from and are passed over."""
@@ -37,28 +45,40 @@ def adapt(
     section: AdaptSection,
     seed: int,
     folder: Path,
+    teacher: SparseEncoder | None = None,
 ) -> dict[str, list[float]]:
     """Train ``encoder``'s masked language model in place on ``texts``.
 
     Args:
         encoder: changed in place.
         texts: training texts.
-        new_tokens: ids of the tokens that did not come from the source unchanged, weighted ``new_token_weight``.
+        new_tokens: ids of the (output) tokens that did not come from the source unchanged, weighted
+            ``new_token_weight``.
         section: settings.
         seed: of the order, the masks and the dropout.
         folder: where checkpoints are kept and looked for.
+        teacher: for the objective ``sap``, an encoder with the same output vocabulary; not changed.
 
     Returns:
-        The curve: ``steps`` and ``loss`` (nats a masked token).
+        The curve: ``steps`` and ``loss`` (nats a masked token; for ``sap`` the mean squared difference of logits).
 
     Raises:
-        DataError: no text is long enough.
+        DataError: no text is long enough, the teacher writes another vocabulary, or the labels need an output
+            vocabulary that the encoder has not.
         CollapseError: the loss is not finite.
     """
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
+    output = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
+    labels = section.labels or ("tokens" if output is None else "emlm")
+    if section.objective == "mlm" and (labels == "emlm") != (output is not None):
+        raise DataError(
+            'adapt.labels "emlm" is for an encoder with an output vocabulary of its own (transfer.scope "head-only"), '
+            f'and "tokens" for all others; this encoder has {"no" if output is None else "an"} own output vocabulary.'
+        )
     length = min(section.max_length, encoder.max_seq_length or section.max_length)
-    token_ids = tokenizer(list(texts), truncation=True, max_length=length)["input_ids"]
-    token_ids = [ids for ids in token_ids if len(ids) >= SHORTEST]
+    read = tokenizer(list(texts), truncation=True, max_length=length, return_offsets_mapping=output is not None)
+    long_enough = [number for number, ids in enumerate(read["input_ids"]) if len(ids) >= SHORTEST]
+    token_ids = [read["input_ids"][number] for number in long_enough]
     if not token_ids:
         raise DataError(f"adapt.corpus: none of its {len(texts)} texts has {SHORTEST} tokens or more")
 
@@ -70,13 +90,26 @@ def adapt(
         token_ids,
         _similar_lengths_together(order, [len(ids) for ids in token_ids], section.batch_size, seed),
         weights,
-        torch.tensor(sorted(set(tokenizer.all_special_ids))),
+        # rows behind the tokenizer's last token fill the vocabulary up, and are no tokens
+        torch.tensor(sorted({*tokenizer.all_special_ids, *range(len(tokenizer), model.config.vocab_size)})),
         tokenizer.mask_token_id,
         tokenizer.pad_token_id,
         section.mask_rate,
         seed,
     )
+    if section.objective == "sap":
+        if teacher is None:
+            raise ValueError("the objective sap needs a teacher")
+        _refuse_other_outputs(encoder, teacher)
+        batches.teacher_ids = _read_by(teacher, [texts[number] for number in long_enough], length)
+        batches.teacher_padding_id = teacher.tokenizer.pad_token_id
+    elif output is not None:
+        batches.wanted = _output_labels(
+            output, [texts[n] for n in long_enough], [read["offset_mapping"][n] for n in long_enough]
+        )
     learning = {id(head.embeddings.weight), id(head.decoder.weight), id(head.decoder.bias)}
+    if output is not None:  # what is read stays as it was
+        learning.remove(id(head.embeddings.weight))
     for parameter in model.parameters():
         parameter.requires_grad_(section.train == "all" or id(parameter) in learning)
 
@@ -93,11 +126,78 @@ def adapt(
         trainer = _MaskedTrainer(
             model=model, args=arguments, train_dataset=batches, data_collator=_only, callbacks=[Progress(bar)]
         )
+        trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
         history = train(trainer, folder)
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     model.eval()
     return curve(history, "loss")
+
+
+def sap_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """Squared difference of pooled logits on the dimensions where either is positive, mean over them and over texts.
+
+    MILCO's sparse alignment objective: ``mean_i 1/|A_i| Σ_{j in A_i} (s_ij - t_ij)²`` with A_i = {j: s_ij > 0 or
+    t_ij > 0}. What is negative on both sides makes no difference to a vector and is left alone.
+
+    Args:
+        student: max-pooled logits, (batch, vocabulary).
+        teacher: the same of the frozen teacher, (batch, at most the student's vocabulary); dimensions behind the
+            teacher's last are no tokens and are left out.
+    """
+    student = student[:, : teacher.shape[1]]
+    either = (student > 0) | (teacher > 0)
+    squares = torch.where(either, (student - teacher).square(), 0.0)
+    return (squares.sum(dim=1) / either.sum(dim=1).clamp(min=1)).mean()
+
+
+def pooled_logits(hidden: Tensor, mask: Tensor, decoder: nn.Linear) -> Tensor:
+    """Maximum over each text's positions of its logits, (batch, vocabulary), one text at a time.
+
+    Unlike the sparse head's, the gradient of a negative maximum is kept. The logits are computed again in the backward
+    pass instead of being held.
+    """
+    rows = [
+        checkpoint(_highest, vectors[real.bool()], decoder.weight, decoder.bias, use_reentrant=False)
+        for vectors, real in zip(hidden, mask, strict=True)
+    ]
+    return torch.stack(rows)
+
+
+def _highest(vectors: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return nn.functional.linear(vectors, weight).amax(dim=0) + bias
+
+
+def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> None:
+    ours, theirs = ([name for name in dimension_names(side) if name] for side in (student, teacher))
+    if ours != theirs:
+        differing = sum(mine != other for mine, other in zip_longest(ours, theirs))
+        raise DataError(
+            f"adapt.teacher writes a vocabulary of {len(theirs)} tokens, and the encoder one of {len(ours)}; "
+            f"{differing} dimensions have other names. Name a teacher over the target's output vocabulary."
+        )
+
+
+def _read_by(teacher: SparseEncoder, texts: Sequence[str], length: int) -> list[list[int]]:
+    limit = min(length, teacher.max_seq_length or length)
+    ids: list[list[int]] = teacher.tokenizer(list(texts), truncation=True, max_length=limit)["input_ids"]
+    return ids
+
+
+def _output_labels(
+    output: PreTrainedTokenizerBase, texts: Sequence[str], spans: Sequence[Sequence[tuple[int, int]]]
+) -> list[list[int]]:
+    """What every input token of ``texts`` is to be predicted as."""
+    written = output(list(texts), add_special_tokens=False, return_offsets_mapping=True)
+    labels = []
+    for own, ids, offsets in zip(spans, written["input_ids"], written["offset_mapping"], strict=True):
+        found = emlm_labels(
+            np.asarray(own, dtype=np.int64).reshape(-1, 2),
+            np.asarray(offsets, dtype=np.int64).reshape(-1, 2),
+            np.asarray(ids, dtype=np.int64),
+        )
+        labels.append(found.tolist())
+    return labels
 
 
 def _similar_lengths_together(
@@ -126,20 +226,40 @@ class _Batches(Dataset):  # type: ignore[type-arg]
     padding_id: int
     mask_rate: float
     seed: int
+    wanted: list[list[int]] | None = None
+    """What each position is to be predicted as, where that is not its own token."""
+
+    teacher_ids: list[list[int]] | None = None
+    """The texts as a teacher reads them; then nothing is masked."""
+
+    teacher_padding_id: int = 0
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __getitem__(self, number: int) -> dict[str, Tensor]:
-        rows = [torch.tensor(self.token_ids[i]) for i in self.batches[number]]
-        input_ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self.padding_id)
-        lengths = torch.tensor([len(row) for row in rows])
-        attention_mask = (torch.arange(input_ids.shape[1]) < lengths[:, None]).long()
+        input_ids, attention_mask = self._padded(number, self.token_ids, self.padding_id)
+        if self.teacher_ids is not None:
+            teacher_ids, teacher_mask = self._padded(number, self.teacher_ids, self.teacher_padding_id)
+            return {
+                "input_ids": input_ids,
+                "attention_mask": attention_mask,
+                "teacher_ids": teacher_ids,
+                "teacher_mask": teacher_mask,
+            }
+        wanted = None if self.wanted is None else self._padded(number, self.wanted, IGNORED)[0]
         generator = torch.Generator().manual_seed((self.seed << 32) + number)
         masked, labels = mask_tokens(
-            input_ids, attention_mask, self.weights, self.special_ids, self.mask_id, self.mask_rate, generator
+            input_ids, attention_mask, self.weights, self.special_ids, self.mask_id, self.mask_rate, generator, wanted
         )
         return {"input_ids": masked, "attention_mask": attention_mask, "labels": labels}
+
+    def _padded(self, number: int, values: list[list[int]], padding: int) -> tuple[Tensor, Tensor]:
+        """The batch's rows of ``values``, padded, and a mask of what is not padding; (batch, length) both."""
+        rows = [torch.tensor(values[i]) for i in self.batches[number]]
+        lengths = torch.tensor([len(row) for row in rows])
+        padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
+        return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).long()
 
 
 def _only(batches: list[dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -151,6 +271,8 @@ def _only(batches: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 class _MaskedTrainer(Trainer):  # type: ignore[misc]
     """The library's trainer over :class:`_Batches`: in sequence, and projecting masked positions only."""
 
+    teacher: PreTrainedModel | None = None
+
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         return SequentialSampler(self.train_dataset)
 
@@ -158,14 +280,25 @@ class _MaskedTrainer(Trainer):  # type: ignore[misc]
         decoder = mlm_head(self.model).decoder
         with without_decoder(decoder):
             hidden: Tensor = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
-        labels = inputs["labels"]
-        predicted = labels != IGNORED
-        if not bool(predicted.any()):
-            return torch.zeros((), requires_grad=True)
-        logits = nn.functional.linear(hidden[predicted], decoder.weight, decoder.bias)
-        loss = nn.functional.cross_entropy(logits.float(), labels[predicted])
+        if self.teacher is not None:
+            loss = sap_loss(pooled_logits(hidden, inputs["attention_mask"], decoder), self._taught(inputs))
+        else:
+            labels = inputs["labels"]
+            predicted = labels != IGNORED
+            if not bool(predicted.any()):
+                return torch.zeros((), requires_grad=True)
+            logits = nn.functional.linear(hidden[predicted], decoder.weight, decoder.bias)
+            loss = nn.functional.cross_entropy(logits.float(), labels[predicted])
         if not bool(torch.isfinite(loss)):
             raise CollapseError(
                 f"adaptation step {self.state.global_step}: the loss is {loss.item()}. Lower adapt.learning_rate."
             )
         return loss
+
+    def _taught(self, inputs: dict[str, Tensor]) -> Tensor:
+        assert self.teacher is not None
+        decoder, mask = mlm_head(self.teacher).decoder, inputs["teacher_mask"]
+        self.teacher.to(mask.device)
+        with torch.no_grad(), without_decoder(decoder):
+            hidden = self.teacher(input_ids=inputs["teacher_ids"], attention_mask=mask).logits
+            return pooled_logits(hidden, mask, decoder)

@@ -1,8 +1,8 @@
 """The decoder bias of a new vocabulary: how likely each token is before anything has been read.
 
 Resizing a model in transformers leaves old biases at the row numbers where they stood, so a new token inherits
-the prior of an unrelated one. Here the bias is always set on purpose, from token frequencies or (see
-``Mixture.bias``) from the weights that built the embeddings.
+the prior of an unrelated one. Here the bias is always set on purpose: from token frequencies, from the model that
+owns the target vocabulary, or from the source's bias, copied or mixed as the embeddings are (``Mixture.bias``).
 """
 
 from __future__ import annotations
@@ -15,19 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.errors import DataError
+from vtkit.transfer.mixture import METHODS, SILENCE, Mixture
+from vtkit.vocabulary.alignment import Alignment
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 TEXTS_AT_ONCE = 1024
 
+SMALLEST_SHARE = 0.5
+"""Share of the target's tokens that the model must have whose bias is the prior."""
+
 
 def zscore_bias(source_bias: NDArray[np.floating], target_prior: NDArray[np.floating]) -> NDArray[np.float32]:
     """The target prior with the mean and the deviation of the source bias, (target vocabulary,).
 
     ``b' = μ(b_src) + σ(b_src) · (b_tgt - μ(b_tgt)) / σ(b_tgt)``: Prior-Aware Distribution Alignment of the
-    vocabulary-transfer paper, whose target prior is the bias of the model that owns the target vocabulary. A
-    vocabulary without such a model takes :func:`log_frequency` of its tokens instead.
+    vocabulary-transfer paper, whose target prior is the bias of the model that owns the target vocabulary
+    (:func:`model_prior`). A vocabulary without such a model takes :func:`log_frequency` of its tokens instead.
 
     Args:
         source_bias: decoder bias of the source encoder, (source vocabulary,).
@@ -38,6 +43,72 @@ def zscore_bias(source_bias: NDArray[np.floating], target_prior: NDArray[np.floa
     spread = prior.std()
     scores = (prior - prior.mean()) / spread if spread > 0 else np.zeros_like(prior)
     return np.asarray(source.mean() + source.std() * scores, dtype=np.float32)
+
+
+def copy_overlap_bias(alignment: Alignment, source_bias: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Overlapping tokens keep their bias to the bit, new ones get the mean of the source's; (target vocabulary,)."""
+    source = np.asarray(source_bias, dtype=np.float32)
+    bias = np.full(alignment.target_size, source.mean(dtype=np.float64), dtype=np.float32)
+    known = alignment.overlap_ids
+    bias[known] = source[alignment.target_to_source[known]]
+    return bias
+
+
+def zero_bias(size: int) -> NDArray[np.float32]:
+    """No prior at all, (target vocabulary,): what resizing in transformers gives new rows."""
+    return np.zeros(size, dtype=np.float32)
+
+
+def quiet(bias: NDArray[np.floating], mixture: Mixture) -> NDArray[np.float32]:
+    """``bias`` with the silent tokens of ``mixture`` at the lowest of the others less 20; (target vocabulary,).
+
+    To be applied to the result of every method, so that a token that stands for nothing is never active.
+    """
+    silent = mixture.methods == METHODS.index("silent")
+    result = np.array(bias, dtype=np.float32)
+    result[silent] = result[~silent].min(initial=0.0) - SILENCE
+    return result
+
+
+def model_prior(name: str, target: PreTrainedTokenizerFast) -> NDArray[np.float64]:
+    """The decoder bias of the masked language model ``name``, in the order of ``target``'s tokens.
+
+    Tokens are found by their spelling, so the model may hold them in another order. Tokens that it does not have
+    (fillers added to the target) get the mean of the others; (target vocabulary,).
+
+    Args:
+        name: folder or hub id of the model that owns the target vocabulary.
+
+    Raises:
+        DataError: the model cannot be loaded, its bias is missing or not finite, or it lacks more than half of the
+            target's tokens.
+    """
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.families import mlm_head
+    from vtkit.vocabulary.alignment import tokens
+
+    owner = load_encoder(name)
+    bias = mlm_head(owner[0].auto_model).decoder.bias
+    if bias is None:
+        raise DataError(
+            f"transfer.bias.model = {name} has a masked-language-model head without bias, so it has no prior. Remove "
+            "the setting: the prior is then counted on text."
+        )
+    values = bias.detach().double().numpy()
+    if not np.isfinite(values).all():
+        raise DataError(f"transfer.bias.model = {name} has a bias that is not finite (NaN or infinite).")
+    places = {token: number for number, token in enumerate(tokens(owner.tokenizer)) if token and number < len(values)}
+    wanted = tokens(target)
+    found = np.array([places.get(token, -1) for token in wanted], dtype=np.int64)
+    shared = found >= 0
+    if shared.sum() < SMALLEST_SHARE * len(wanted):
+        raise DataError(
+            f"transfer.bias.model = {name} does not own the target vocabulary: it has {shared.sum():,} of its "
+            f"{len(wanted):,} tokens. Name the model that the target tokenizer was made for, or remove the setting."
+        )
+    prior = np.full(len(wanted), values[found[shared]].mean())
+    prior[shared] = values[found[shared]]
+    return prior
 
 
 def log_frequency(token_counts: NDArray[np.integer], smoothing: float = 1.0) -> NDArray[np.float64]:

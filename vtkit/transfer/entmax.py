@@ -2,142 +2,416 @@
 
 For α = 4 a token keeps one to five anchors out of 30,000. So each block of rows looks at its best ``k`` similarities
 only, solves for the threshold there, and then *proves* that nothing outside could have received weight; rows where
-that fails are solved again with ``k`` doubled. The result is that of the full matrix.
+that fails are solved again with a larger ``k``. The result is that of the full matrix: single precision finds the
+candidates, within a proven error, and double precision decides among them.
+
+α may also be chosen for each row, so that a stated number of anchors or a stated entropy remains.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from vtkit.errors import RecipeError
+from vtkit.errors import DataError, RecipeError
 
-ROWS_AT_ONCE = 512
 FIRST_K = 64
-BISECTIONS = 64
-"""Halvings of an interval no wider than one: down to the last bit of a double."""
+WIDENING = 4
+"""How much larger ``k`` is made for rows whose weights are not proven."""
 
-SINGLE_PRECISION_ERROR = 1e-5
-"""How far a cosine computed in single precision may be from the exact one, with room to spare."""
+SIMILARITIES_AT_ONCE = 16_000_000
+"""Similarities of a block of rows (4 bytes each)."""
+
+CANDIDATES_AT_ONCE = 2_000_000
+"""Candidates of a block that are solved together (8 bytes each, a few times over)."""
+
+PAIRS_AT_ONCE = 4096
+"""Pairs of vectors that are multiplied exactly at a time, where they are few."""
 
 LARGEST_RESULT = 250_000_000
-"""Weights of the whole result (8 bytes each)."""
+"""Weights of the whole result (12 bytes each)."""
+
+HALVINGS = 56
+"""Halvings of an interval of length one: down to the last bit of a double."""
+
+ALPHA_HALVINGS = 36
+"""Halvings of the range of log(α - 1), where α is chosen for each row."""
+
+CLOSEST = 1e-6
+"""Where α is chosen for each row, similarities as close as this to the highest count as equal to it."""
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """How many anchors keep weight: by one α for all rows, or by an α chosen for each.
+
+    Raises:
+        ValueError: α below 1, or both ``keep`` and ``entropy``.
+    """
+
+    alpha: float = 4.0
+    """1 is softmax, 2 sparsemax, and the larger the fewer. Not used where ``keep`` or ``entropy`` is given."""
+
+    keep: int | None = None
+    """The smallest α that leaves weight to no more than so many anchors (:func:`entmax_keep`)."""
+
+    entropy: float | None = None
+    """The α whose weights have this entropy, in bits (:func:`entmax_entropy`)."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.alpha < math.inf:
+            raise ValueError(f"alpha must be at least 1, not {self.alpha}")
+        if self.keep is not None and self.keep < 1:
+            raise ValueError(f"keep must be at least 1, not {self.keep}")
+        if self.entropy is not None and not 0 < self.entropy < math.inf:
+            raise ValueError(f"entropy must be above 0, not {self.entropy}")
+        if self.keep is not None and self.entropy is not None:
+            raise ValueError("give keep or entropy, not both: each of them chooses alpha")
 
 
 def entmax_rows(
     queries: NDArray[np.floating],
-    keys: NDArray[np.floating],
-    alpha: float,
-    rows_at_once: int = ROWS_AT_ONCE,
+    anchors: NDArray[np.floating],
+    sparsity: Sparsity | float,
+    *,
+    rows_at_once: int | None = None,
     first_k: int = FIRST_K,
+    device: str | None = None,
 ) -> csr_matrix:
-    """α-entmax of the inner products of each query with all keys, (queries, keys).
+    """α-entmax of the inner products of each query with all anchors, (queries, anchors).
 
     ``p_j = [(α-1) s_j - τ]_+ ^ (1/(α-1))`` with τ such that the row sums to one (Peters et al. 2019,
-    arXiv:1905.05702); α = 1 is softmax, α = 2 sparsemax, and the larger α the fewer keys keep weight.
+    arXiv:1905.05702); α = 1 is softmax, α = 2 sparsemax, and the larger α the fewer anchors keep weight.
 
     Args:
         queries: unit vectors, (queries, width).
-        keys: unit vectors, (keys, width).
-        alpha: at least 1.
-        rows_at_once: rows whose similarities are held at a time.
+        anchors: unit vectors, (anchors, width).
+        sparsity: α, or how it is chosen for each row.
+        rows_at_once: rows whose similarities are held at a time; as many as make 64 MB by default.
         first_k: similarities of a row that are looked at first.
+        device: where products are made; the GPU by default where there is one.
 
     Returns:
-        Float64 rows that sum to one; columns sorted. Candidates are found in single precision, similarities that
-        matter are computed in double precision.
+        Float64 rows that sum to one; columns sorted. Memory grows with the result and the inputs, not with their
+        product. Softmax leaves nothing out, and its result is dense.
 
     Raises:
-        RecipeError: so small an α that almost every key keeps weight and the result would not fit in memory.
+        DataError: vectors that are not finite, or of different widths.
+        RecipeError: so many anchors keep weight that the result would not fit in memory.
     """
-    if alpha < 1:
-        raise ValueError(f"alpha must be at least 1, not {alpha}")
-    if not len(keys):
-        raise ValueError("there are no keys to give weight to")
-    keys_single = np.asarray(keys, dtype=np.float32)
-    keys_double = np.asarray(keys, dtype=np.float64)
+    sparsity = sparsity if isinstance(sparsity, Sparsity) else Sparsity(float(sparsity))
+    _check(queries, anchors)
     blocks = []
     room = LARGEST_RESULT
-    for begin in range(0, len(queries), rows_at_once):
-        block = np.asarray(queries[begin : begin + rows_at_once], dtype=np.float64)
-        if alpha == 1:
-            blocks.append(csr_matrix(_softmax(block @ keys_double.T)))
-        else:
-            blocks.append(_block(block, keys_double, block.astype(np.float32) @ keys_single.T, alpha, first_k))
-        room -= blocks[-1].nnz
-        if room < 0:
-            raise RecipeError(
-                f"transfer.alpha = {alpha:g} leaves weight on so many source tokens that the mixture would take more "
-                f"than {8 * LARGEST_RESULT / 1e9:.0f} GB. Raise it; 2 is sparsemax, 4 is the default."
-            )
+    rows = rows_at_once or max(1, SIMILARITIES_AT_ONCE // len(anchors))
+    space = _Space(anchors, device)
+    with _full_single_precision():
+        for begin in range(0, len(queries), rows):
+            blocks.append(_block(space, queries[begin : begin + rows], sparsity, first_k))
+            room -= blocks[-1].nnz
+            if room < 0:
+                raise RecipeError(_too_many(sparsity))
     if not blocks:
-        return csr_matrix((0, len(keys)), dtype=np.float64)
+        return csr_matrix((0, len(anchors)), dtype=np.float64)
     return vstack(blocks, format="csr")
 
 
 def entmax(scores: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
-    """α-entmax (α > 1) of each row of ``scores`` by bisection in double precision, (rows, scores).
+    """α-entmax of each row of ``scores`` in double precision, (rows, scores)."""
+    return _weigh(np.asarray(scores, dtype=np.float64), Sparsity(alpha))[0]
 
-    The threshold lies between ``max (α-1)s - 1``, where one score alone has weight 1, and that of equal scores.
+
+def entmax_keep(scores: NDArray[np.float64], keep: int) -> NDArray[np.float64]:
+    """Entmax of each row with the smallest α that leaves weight to no more than ``keep`` scores, (rows, scores).
+
+    The larger α, the more the weights are concentrated: those of the larger α majorise those of the smaller, so the
+    number of scores with weight and their entropy never grow with α (docs/bridges.md has the proof). At the smallest
+    α the score ``c`` that is the next after the first ``keep`` lies at the threshold itself, and
+
+    ``p_j = [(α-1)(s_j - c)]_+ ^ (1/(α-1))``,  α such that they sum to one, found by bisection.
+
+    Exactly ``keep`` scores have weight unless scores are equal: scores equal to ``c`` have none, and where ``c`` is
+    equal to the highest, all that are equal to it share the weight, though they be more than ``keep``. Rows of no
+    more than ``keep`` scores become their softmax.
     """
-    weights, _ = _solve(scores, alpha)
-    return weights
+    return _weigh(np.asarray(scores, dtype=np.float64), Sparsity(keep=keep))[0]
 
 
-def _block(
-    queries: NDArray[np.float64],
-    keys: NDArray[np.float64],
-    similarities: NDArray[np.float32],
-    alpha: float,
-    first_k: int,
-) -> csr_matrix:
-    """One block of rows; ``similarities`` are those of single precision, (rows, keys)."""
-    open_rows = np.arange(len(queries))
-    columns: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)] * len(queries)
-    values: list[NDArray[np.float64]] = [np.empty(0)] * len(queries)
-    k = min(first_k, len(keys))
-    while len(open_rows):
-        here = similarities[open_rows]
-        if k < len(keys):
-            order = np.argpartition(here, len(keys) - k - 1, axis=1)
-            best = np.sort(order[:, -k:], axis=1)
-            outside = np.take_along_axis(here, order[:, -k - 1 : -k], axis=1)[:, 0].astype(np.float64)
+def entmax_entropy(scores: NDArray[np.float64], bits: float) -> NDArray[np.float64]:
+    """Entmax of each row with the α whose weights have the entropy ``-Σ p log2 p = bits``, (rows, scores).
+
+    The entropy falls with α (:func:`entmax_keep`), from that of softmax to the logarithm of the number of scores
+    equal to the highest; ``bits`` beyond these two give the nearer of them.
+    """
+    return _weigh(np.asarray(scores, dtype=np.float64), Sparsity(entropy=bits))[0]
+
+
+class _Space:
+    """The anchors, ready for products: quick ones with a known error, and exact ones."""
+
+    def __init__(self, anchors: NDArray[np.floating], device: str | None) -> None:
+        from vtkit.encoder.checkpoint import fastest_device
+
+        self.device = device or fastest_device()
+        self.anchors = torch.from_numpy(np.ascontiguousarray(anchors)).to(self.device)
+        self.single = self.anchors.float()
+        self.norm = float(self.single.norm(dim=1).max())
+
+    def __len__(self) -> int:
+        return len(self.anchors)
+
+    def similarities(self, queries: torch.Tensor) -> tuple[torch.Tensor, float]:
+        """Inner products, (queries, anchors), and how far each may be from the exact one.
+
+        Single precision changes a number by 2^-24 of it at most: both vectors, each product, and each addition. By
+        Cauchy-Schwarz all of it together is that share of the product of the lengths, once for each dimension.
+        """
+        single = queries.float()
+        share = 1.01 * (self.anchors.shape[1] + 3) * 2.0**-24
+        return single @ self.single.T, share * self.norm * float(single.norm(dim=1).max())
+
+    def exact(self, queries: torch.Tensor, columns: torch.Tensor, wanted: torch.Tensor) -> NDArray[np.float64]:
+        """Inner products in double precision where ``wanted``, else -inf; all are (queries, columns)."""
+        rows, places = torch.nonzero(wanted, as_tuple=True)
+        ids = columns[rows, places]
+        scores = torch.full(columns.shape, -math.inf, dtype=torch.float64, device=self.device)
+        if len(rows) > queries.shape[0] * len(self) // 128:  # making all of them is quicker than picking vectors
+            scores[rows, places] = self._all(queries)[rows, ids]
         else:
-            best = np.broadcast_to(np.arange(len(keys)), here.shape)
-            outside = np.full(len(open_rows), -np.inf)
-        if k <= FIRST_K:
-            exact = np.einsum("rd,rkd->rk", queries[open_rows], keys[best])
-        else:  # so many keys a row that gathering their vectors would take more memory than all similarities
-            exact = np.take_along_axis(queries[open_rows] @ keys.T, best, axis=1)
-        weights, thresholds = _solve(exact, alpha)
-        settled = (alpha - 1) * (outside + SINGLE_PRECISION_ERROR) <= thresholds
-        for place in np.flatnonzero(settled):
-            kept = weights[place] > 0
-            columns[open_rows[place]] = best[place][kept]
-            values[open_rows[place]] = weights[place][kept]
-        open_rows = open_rows[~settled]
-        k = min(2 * k, len(keys))
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in columns])])
-    return csr_matrix((np.concatenate(values), np.concatenate(columns), starts), shape=(len(queries), len(keys)))
+            for begin in range(0, len(rows), PAIRS_AT_ONCE):
+                now = slice(begin, begin + PAIRS_AT_ONCE)
+                products = queries[rows[now]].double() * self.anchors[ids[now]].double()
+                scores[rows[now], places[now]] = products.sum(dim=1)
+        found: NDArray[np.float64] = scores.cpu().numpy()
+        return found
+
+    def _all(self, queries: torch.Tensor) -> torch.Tensor:
+        exact = queries.double()
+        chunks = torch.split(self.anchors, PAIRS_AT_ONCE)
+        return torch.cat([exact @ chunk.double().T for chunk in chunks], dim=1)
 
 
-def _solve(scores: NDArray[np.float64], alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weights and thresholds of each row."""
-    scaled = (alpha - 1) * np.asarray(scores, dtype=np.float64)
-    highest = scaled.max(axis=1)
-    low = highest - 1.0
-    high = highest - (1.0 / scaled.shape[1]) ** (alpha - 1)
-    power = 1.0 / (alpha - 1)
-    for _ in range(BISECTIONS):
+def _block(space: _Space, queries: NDArray[np.floating], sparsity: Sparsity, first_k: int) -> csr_matrix:
+    """One block of rows."""
+    vectors = torch.from_numpy(np.ascontiguousarray(queries)).to(space.device)
+    similarities, error = space.similarities(vectors)
+    size = len(space)
+    k = first_k
+    if sparsity.keep is not None:
+        k = max(k, 2 * sparsity.keep)
+    elif sparsity.entropy is not None:
+        k = 4 * math.ceil(2 ** min(sparsity.entropy, 60))
+    k = size if _is_softmax(sparsity, size) else min(k, size)
+    open_rows = torch.arange(len(vectors), device=space.device)
+    rows, columns, values = [], [], []
+    while len(open_rows):
+        unsettled = []
+        for chunk in torch.split(open_rows, max(1, CANDIDATES_AT_ONCE // k)):
+            best = similarities if len(chunk) == len(similarities) else similarities[chunk]
+            if k < size:
+                best, places = best.topk(k + 1, dim=1)
+                best, places, outside = best[:, :k], places[:, :k], _numpy(best[:, k])
+            else:
+                places = torch.arange(size, device=space.device).expand(best.shape)
+                outside = np.full(len(chunk), -np.inf)
+            floor = _floor(_numpy(best), sparsity, size)
+            wanted = best.double() > torch.from_numpy(floor - 2 * error)[:, None].to(space.device)
+            width = int(wanted.any(dim=0).nonzero().max()) + 1
+            places, wanted = places[:, :width], wanted[:, :width]
+            weights, thresholds = _weigh(space.exact(vectors[chunk], places, wanted), sparsity, size)
+            settled = outside + error <= thresholds
+            kept = np.nonzero((weights > 0) & settled[:, None])
+            rows.append(chunk.cpu().numpy()[kept[0]])
+            columns.append(places.cpu().numpy()[kept])
+            values.append(weights[kept])
+            unsettled.append(chunk[torch.from_numpy(~settled).to(space.device)])
+        open_rows = torch.cat(unsettled)
+        k = size if WIDENING * k > size // 4 else WIDENING * k
+    found = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
+    block = csr_matrix(found, shape=(len(vectors), size))
+    block.sort_indices()
+    return block
+
+
+def _floor(best: NDArray[np.float64], sparsity: Sparsity, size: int) -> NDArray[np.float64]:
+    """A bound, (rows,), below which no score has weight, from some of the scores of each row, highest first.
+
+    Fewer scores share the same weight among them, so that their threshold is never above that of all. Scores that are
+    off by ``error`` move it by no more than that.
+    """
+    lowest = np.full(len(best), -np.inf)
+    if _is_softmax(sparsity, size) or sparsity.entropy is not None:
+        return lowest
+    if sparsity.keep is not None:  # the threshold is the score after the first ``keep``, if it is not the highest
+        ranked = best if best.shape[1] < size else -np.partition(-best, sparsity.keep, axis=1)
+        return np.asarray(ranked[:, sparsity.keep]) - CLOSEST
+    highest = best.max(axis=1, keepdims=True)
+    beta = sparsity.alpha - 1
+    return np.asarray(highest[:, 0] + _threshold(beta * (best - highest), beta, halvings=16) / beta)
+
+
+def _weigh(
+    scores: NDArray[np.float64], sparsity: Sparsity, size: int | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weights of each row, (rows, scores), and the score at or below which there is none, (rows,).
+
+    Args:
+        size: number of scores there are in all, where the others were left out because they cannot have weight.
+    """
+    size = size or scores.shape[1]
+    highest = scores.max(axis=1, keepdims=True)
+    below = scores - highest
+    if _is_softmax(sparsity, size):
+        return _normalised(np.exp(below)), np.full(len(scores), -np.inf)
+    if sparsity.keep is not None:
+        return _keep(below, highest, sparsity.keep)
+    if sparsity.entropy is not None:
+        beta = _beta_of_entropy(below, sparsity.entropy)
+        weights, tau = _solve(beta * below, beta)
+        return weights, (highest + tau / beta)[:, 0]
+    weights, tau = _solve((sparsity.alpha - 1) * below, sparsity.alpha - 1)
+    return weights, (highest + tau / (sparsity.alpha - 1))[:, 0]
+
+
+def _is_softmax(sparsity: Sparsity, size: int) -> bool:
+    if sparsity.keep is not None:
+        return sparsity.keep >= size
+    return sparsity.entropy is None and sparsity.alpha == 1
+
+
+def _keep(
+    below: NDArray[np.float64], highest: NDArray[np.float64], keep: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """:func:`entmax_keep` of scores given by how far they are below the highest."""
+    cut = -np.partition(-below, keep, axis=1)[:, keep : keep + 1]
+    equal = cut >= -CLOSEST
+    above = np.clip(below - cut, 0, None)
+    # With β = α - 1, each term of Σ (β (s - c))^(1/β) grows with β as long as it is below 1; β = 1 / (s_1 - c) makes
+    # the first of them 1.
+    low, high = np.zeros_like(cut), 1 / np.maximum(-cut, CLOSEST)
+    for _ in range(HALVINGS):
+        beta = (low + high) / 2
+        too_much = _powers(beta * above, beta).sum(axis=1, keepdims=True) >= 1
+        low, high = np.where(too_much, low, beta), np.where(too_much, beta, high)
+    weights = np.where(equal, (below >= -CLOSEST).astype(np.float64), _powers(high * above, high))
+    thresholds = highest + np.where(equal, -CLOSEST, cut)
+    return _normalised(weights), thresholds[:, 0]
+
+
+def _beta_of_entropy(below: NDArray[np.float64], bits: float) -> NDArray[np.float64]:
+    """α - 1 of each row, (rows, 1), by bisection of its logarithm."""
+    low = np.full((len(below), 1), math.log(1e-3))
+    high = np.full((len(below), 1), math.log(1 / CLOSEST))
+    for _ in range(ALPHA_HALVINGS):
         middle = (low + high) / 2
-        too_much = (np.clip(scaled - middle[:, None], 0, None) ** power).sum(axis=1) >= 1
+        weights, _ = _solve(np.exp(middle) * below, np.exp(middle))
+        entropy = -(weights * np.log2(np.where(weights > 0, weights, 1))).sum(axis=1, keepdims=True)
+        low, high = np.where(entropy > bits, middle, low), np.where(entropy > bits, high, middle)
+    return np.asarray(np.exp(high))
+
+
+def _solve(
+    scaled: NDArray[np.float64], beta: float | NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weights ``[scaled - τ]_+ ^ (1/β)`` that sum to one, (rows, scores), and τ, (rows, 1); the highest score is 0."""
+    if isinstance(beta, float) and beta <= 1:
+        tau = _threshold_by_newton(scaled, 1 / beta)
+        return _normalised(np.clip(scaled - tau, 0, None) ** (1 / beta)), tau
+    # For large β a weight of 0.1 may lie as little as 0.1^β above the threshold, far below the last bit of τ. So τ only
+    # says which scores have weight; the sum is then brought to one by the weight x of the lowest of these.
+    support = scaled > _threshold(scaled, beta)[:, None]
+    lowest = np.where(support, scaled, 0).min(axis=1, keepdims=True)
+    above = np.where(support, scaled - lowest, -np.inf)
+    low, high = np.zeros_like(lowest), np.ones_like(lowest)
+    for _ in range(HALVINGS):
+        x = (low + high) / 2
+        too_much = _powers(above + x**beta, beta).sum(axis=1, keepdims=True) >= 1
+        low, high = np.where(too_much, low, x), np.where(too_much, x, high)
+    return _normalised(_powers(above + high**beta, beta)), lowest - high**beta
+
+
+def _threshold(
+    scaled: NDArray[np.float64], beta: float | NDArray[np.float64], halvings: int = HALVINGS
+) -> NDArray[np.float64]:
+    """The largest τ found, (rows,), for which ``Σ [scaled - τ]_+ ^ (1/β)`` is not below 1, by bisection.
+
+    It lies between -1, where the highest score, which is 0, alone has weight 1, and that of equal scores.
+    """
+    low = np.full((len(scaled), 1), -1.0)
+    high = np.broadcast_to(-((1.0 / scaled.shape[1]) ** np.asarray(beta)), low.shape)
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        too_much = _powers(scaled - middle, beta).sum(axis=1, keepdims=True) >= 1
         low, high = np.where(too_much, middle, low), np.where(too_much, high, middle)
-    weights = np.clip(scaled - low[:, None], 0, None) ** power
-    return weights / weights.sum(axis=1, keepdims=True), low
+    return low[:, 0]
 
 
-def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    weights: NDArray[np.float64] = np.exp(scores - scores.max(axis=1, keepdims=True))
-    weights /= weights.sum(axis=1, keepdims=True)
-    return weights
+def _threshold_by_newton(scaled: NDArray[np.float64], power: float) -> NDArray[np.float64]:
+    """τ, (rows, 1), for powers of at least 1: the sum is convex in τ, so that steps from -1 never go beyond it."""
+    tau = np.full((len(scaled), 1), -1.0)
+    for _ in range(10 * HALVINGS):
+        above = np.clip(scaled - tau, 0, None)
+        slopes = above ** (power - 1)
+        sums = (slopes * above).sum(axis=1, keepdims=True)
+        step = (sums - 1) / (power * slopes.sum(axis=1, keepdims=True))
+        tau += np.maximum(step, 0)
+        if step.max() < 1e-16:
+            break
+    return tau
+
+
+def _powers(base: NDArray[np.float64], beta: float | NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.clip(base, 0, None) ** (1 / np.asarray(beta)))
+
+
+def _normalised(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _check(queries: NDArray[np.floating], anchors: NDArray[np.floating]) -> None:
+    if not len(anchors):
+        raise ValueError("there are no anchors to give weight to")
+    if queries.ndim != 2 or anchors.ndim != 2 or queries.shape[1] != anchors.shape[1]:
+        raise DataError(
+            f"Vectors of the shape {queries.shape[1:]} cannot be compared with vectors of the shape "
+            f"{anchors.shape[1:]}: they must come from one space."
+        )
+    for vectors, what in ((queries, "new tokens"), (anchors, "source tokens")):
+        bad = len(vectors) - int(np.isfinite(vectors.sum(axis=1)).sum())
+        if bad:
+            raise DataError(f"The vectors of {bad} of {len(vectors)} {what} are not finite numbers (NaN or infinite).")
+
+
+def _too_many(sparsity: Sparsity) -> str:
+    if sparsity.keep is not None:
+        cause, way_out = f"transfer.keep = {sparsity.keep}", "Lower it"
+    elif sparsity.entropy is not None:
+        cause, way_out = f"transfer.entropy = {sparsity.entropy:g}", "Lower it"
+    else:
+        cause, way_out = f"transfer.alpha = {sparsity.alpha:g}", "Raise it; 2 is sparsemax, 4 is the default"
+    return (
+        f"{cause} leaves weight on so many source tokens that the mixture would take more than "
+        f"{12 * LARGEST_RESULT / 1e9:.0f} GB. {way_out}."
+    )
+
+
+def _numpy(values: torch.Tensor) -> NDArray[np.float64]:
+    return np.asarray(values.double().cpu().numpy())
+
+
+@contextmanager
+def _full_single_precision() -> Iterator[None]:
+    """Single precision without the short cuts (TF32, bfloat16) a program may have allowed: they are less exact."""
+    allowed = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(allowed)

@@ -2,23 +2,38 @@
 
 The new model is built from the source's configuration with the new vocabulary size and filled from the source's state,
 rather than resized in place: resizing leaves old biases at the row numbers where they stood, and with untied
-weights writes checkpoints that do not load (docs/transfer.md).
+weights writes checkpoints that do not load (docs/transfer.md). Nothing here knows architectures by name; what was
+grafted is compared with the source on a few texts instead, and refused if it computes anything else.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 
-from vtkit.encoder.families import POSITIONS_COUNT_FROM_PADDING, mlm_head
+from vtkit.encoder.checkpoint import WholeEncoder, assemble, settings_of
+from vtkit.encoder.families import FIXED_PADDING, mlm_head, position_offset, with_plain_head
+from vtkit.encoder.folding import MASKED_BIAS
+from vtkit.encoder.sparse_head import without_decoder
 from vtkit.errors import DataError
+from vtkit.transfer.mixture import METHODS, Mixture
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+TOLERANCE = 1e-3
+"""Hidden states of the grafted model may differ from the source's by this much of the largest, for rounding."""
 
 
 def graft(
@@ -27,26 +42,36 @@ def graft(
     rows: Tensor,
     bias: Tensor,
     output_rows: Tensor | None = None,
+    *,
+    pad_to: int = 1,
 ) -> PreTrainedModel:
     """A copy of ``source`` that reads and writes ``tokenizer``'s vocabulary.
 
     Args:
-        source: a masked language model with a discoverable head; not changed.
+        source: a masked language model with a discoverable head; its numbers are not changed.
         tokenizer: the target tokenizer; its special ids go into the configuration.
         rows: input embeddings of the target vocabulary, (target, width).
         bias: decoder bias of the target vocabulary, (target,).
-        output_rows: decoder rows where the source's are not tied to its embeddings, (target, width).
+        output_rows: decoder rows where the source's are not tied to its embeddings, (target, decoder's width).
+        pad_to: fill the vocabulary up to a multiple of this with rows of zeros that no text activates (bias -10⁴).
 
     Returns:
         A new model, in evaluation mode, whose logits survive saving and loading unchanged. Position
         embeddings that count from the padding id (RoBERTa) are moved when the padding id moves, so that
-        every token keeps the position vector it had.
+        every token keeps the position vector it had. A head without bias is given one where its configuration can
+        say so (ModernBERT).
 
     Raises:
-        DataError: rows, bias and tokenizer differ in size, a value is not finite, or the source cannot be rebuilt.
+        DataError: rows, bias and tokenizer differ in size, a value is not finite, the source cannot be rebuilt, or
+            what was built does not compute what the source does.
     """
+    source = with_plain_head(source)
     head = mlm_head(source)
     size = len(tokenizer)
+    if head.tied and output_rows is not None and output_rows is not rows:
+        raise DataError(
+            f"{type(source).__name__} writes with its input embeddings: it takes no decoder rows of its own"
+        )
     output_rows = rows if output_rows is None else output_rows
     wanted = (
         ("embedding rows", rows, (size, head.embeddings.weight.shape[1])),
@@ -60,42 +85,194 @@ def graft(
             )
         if not bool(torch.isfinite(values).all()):
             raise DataError(f"the new {what} are not finite (NaN or infinite): check the bridge")
+    target = rebuilt(source, -(-size // pad_to) * pad_to, tokenizer)
+    install(target, rows, bias, output_rows)
+    check_unchanged(source, target, tokenizer)
+    return target
 
+
+def graft_encoder(
+    source: SparseEncoder,
+    tokenizer: PreTrainedTokenizerFast,
+    mixture: Mixture,
+    bias: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    folder: Path,
+    *,
+    seed: int = 0,
+    pad_to: int = 1,
+) -> SparseEncoder:
+    """A whole sparse encoder on a new vocabulary: pooling, activation, prompts, limits and, of an asymmetric encoder,
+    both sides.
+
+    Args:
+        source: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
+        tokenizer: the target tokenizer.
+        mixture: every target token in terms of the source tokens. A static query table is mixed by the same weights.
+        bias: gives the decoder bias of the target vocabulary for that of the source.
+        folder: where the parts are written on the way.
+        seed: of the noise in random rows.
+        pad_to: as in :func:`graft`.
+
+    Raises:
+        DataError: as :func:`graft`; or a static query table with ``pad_to``, which the library could not load.
+    """
+    sides = [(source, folder / "document")]
+    query_side = source.query_side if isinstance(source, WholeEncoder) else None
+    if query_side is not None and isinstance(query_side[0], Transformer):
+        sides.append((query_side, folder / "query"))
+    moved = []
+    for side, place in sides:
+        model = with_plain_head(side[0].auto_model)
+        head = mlm_head(model)
+        rows = torch.from_numpy(mixture.rows(_numbers(head.embeddings.weight), seed=seed))
+        output = None if head.tied else torch.from_numpy(mixture.rows(_numbers(head.decoder.weight), seed=seed))
+        new_bias = torch.from_numpy(bias(_numbers(head.decoder.bias)))
+        grafted = graft(model, tokenizer, rows, new_bias, output, pad_to=pad_to)
+        moved.append(assemble(grafted, tokenizer, place, like=side))
+    if query_side is None or not isinstance(source, WholeEncoder):
+        return moved[0]
+    if isinstance(query_side[0], SparseStaticEmbedding):
+        if pad_to > 1:
+            raise DataError(
+                "transfer.pad_to fills up the vocabulary of documents, and the source's static query table cannot "
+                "follow: sentence-transformers loads a table of the tokenizer's size only. Set transfer.pad_to to 1."
+            )
+        table = torch.from_numpy(_mixed_table(mixture, _numbers(query_side[0].weight)))
+        moved.append(
+            SparseEncoder(
+                modules=[SparseStaticEmbedding(tokenizer, table, frozen=query_side[0].frozen)],
+                device="cpu",
+                **settings_of(query_side),
+            )
+        )
+    whole = WholeEncoder(modules=list(moved[0]), device="cpu", **settings_of(source))
+    whole.keep_query_side(moved[1].eval(), by_default=source.query_route_by_default)
+    return whole.eval()
+
+
+def rebuilt(
+    source: PreTrainedModel, size: int, tokenizer: PreTrainedTokenizerFast | None = None, *, untied: bool = False
+) -> PreTrainedModel:
+    """A model like ``source`` with a vocabulary of ``size`` whose rows and bias are still to be installed.
+
+    Args:
+        tokenizer: whose special ids the configuration gets; None leaves them as they are.
+        untied: whether the decoder gets rows of its own; else as in the source.
+
+    Raises:
+        DataError: the source's weights do not fit its configuration, or it cannot read another padding id.
+    """
     config = copy.deepcopy(source.config)
-    old_padding = config.pad_token_id
     config.vocab_size = size
-    config.pad_token_id = tokenizer.pad_token_id
-    for name, value in (
-        ("bos_token_id", tokenizer.cls_token_id),
-        ("eos_token_id", tokenizer.sep_token_id),
-        ("cls_token_id", tokenizer.cls_token_id),
-        ("sep_token_id", tokenizer.sep_token_id),
-    ):
-        if getattr(config, name, None) is not None:
-            setattr(config, name, value)
+    config.tie_word_embeddings = mlm_head(source).tied and not untied
     state = {name: tensor.clone() for name, tensor in source.state_dict().items()}
-    if config.model_type in POSITIONS_COUNT_FROM_PADDING:
-        _move_positions(config, state, old_padding)
+    if tokenizer is not None:
+        _set_roles(config, tokenizer)
+        _move_positions(source, config, state)
 
     target = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
-    new_head = mlm_head(target)
-    vocabulary_bearing = _names_of(target, new_head.embeddings.weight, new_head.decoder.weight, new_head.decoder.bias)
-    kept = {name: tensor for name, tensor in state.items() if name not in vocabulary_bearing}
-    missing, unexpected = target.load_state_dict(kept, strict=False)
-    lost = sorted((set(missing) - vocabulary_bearing) | set(unexpected))
+    head = mlm_head(target)
+    bearing = _names_of(target, head.embeddings.weight, head.decoder.weight, head.decoder.bias)
+    bearing.add(_other_bias(target))
+    kept = {name: tensor for name, tensor in state.items() if name not in bearing}
+    try:
+        missing, unexpected = target.load_state_dict(kept, strict=False)
+    except RuntimeError as error:
+        raise DataError(
+            f"{type(source).__name__} has weights beside its embeddings and decoder that depend on the vocabulary: "
+            f"{str(error).strip().splitlines()[-1].strip()}"
+        ) from error
+    lost = sorted((set(missing) | set(unexpected)) - bearing)
     if lost:
         raise DataError(f"{type(source).__name__} cannot be rebuilt from its configuration: {', '.join(lost[:5])}")
-    if new_head.decoder.bias is None:
-        raise DataError(
-            f"{type(source).__name__} has a head without bias, and calibration lives in that bias. For ModernBERT, "
-            "set decoder_bias to true in the source's config.json."
-        )
-    with torch.no_grad():
-        new_head.embeddings.weight.copy_(rows)
-        new_head.decoder.bias.copy_(bias)
-        if not new_head.tied:
-            new_head.decoder.weight.copy_(output_rows)
     return target.eval()
+
+
+def install(target: PreTrainedModel, rows: Tensor, bias: Tensor, output_rows: Tensor) -> None:
+    """Put embedding rows, biases and decoder rows in, and rows that are never active behind them."""
+    head = mlm_head(target)
+    with torch.no_grad():
+        _fill(head.embeddings.weight, rows, 0.0)
+        _fill(head.decoder.bias, bias, MASKED_BIAS)
+        if not head.tied:
+            _fill(head.decoder.weight, output_rows, 0.0)
+        for name, parameter in target.named_parameters():
+            if name == _other_bias(target):
+                parameter.copy_(head.decoder.bias)
+
+
+def check_unchanged(source: PreTrainedModel, target: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Compare the transformers of both models on the same vectors, and the head with its definition; a text with
+    padding behind it is among them.
+
+    The source reads the target's embedding rows themselves, in place of token ids.
+
+    Raises:
+        DataError: they differ, or one of them does not take such inputs.
+    """
+    head = mlm_head(target)
+    ordinary = [number for number in range(len(tokenizer)) if number not in set(tokenizer.all_special_ids)]
+    drawn = torch.from_numpy(np.random.default_rng(0).choice(ordinary, 12))
+    ids = torch.stack([drawn, torch.cat([drawn[:7].flip(0), torch.full((5,), tokenizer.pad_token_id)])])
+    mask = (ids != tokenizer.pad_token_id).long()
+    name, was_training = type(source).__name__, source.training
+    decoder = mlm_head(source).decoder
+    source.eval()
+    try:
+        with torch.no_grad():
+            logits = target(input_ids=ids, attention_mask=mask).logits
+            with without_decoder(head.decoder):
+                found = target(input_ids=ids, attention_mask=mask).logits
+                alone = target(input_ids=ids[1:, :7], attention_mask=mask[1:, :7]).logits
+            vectors = nn.functional.embedding(ids, head.embeddings.weight).to(source.device, source.dtype)
+            with without_decoder(decoder):
+                wanted = source(inputs_embeds=vectors, attention_mask=mask.to(source.device)).logits.to(found)
+            projected = nn.functional.linear(found, head.decoder.weight, head.decoder.bias)
+    except (TypeError, ValueError, NotImplementedError, IndexError) as error:
+        raise DataError(f"{name} takes other inputs than token ids and an attention mask ({error})") from error
+    finally:
+        source.train(was_training)
+    real = mask.bool()
+    if not _close(found[real], wanted[real]):
+        raise DataError(
+            f"{name} does not compute under the new vocabulary what it computed under the old one: something in it "
+            "depends on token ids beside its embeddings, decoder and positions. vtkit cannot move it."
+        )
+    if not _close(alone[0], found[1, :7]):
+        raise DataError(f"{name} mixes padding into its vectors: a text's would depend on the texts beside it.")
+    if not _close(logits[real], projected[real]):
+        raise DataError(
+            f"{name} changes its logits after the output projection; vtkit's sparse head would give other weights."
+        )
+
+
+def _mixed_table(mixture: Mixture, table: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A static query table's weights, mixed as the embeddings are; tokens that must be silent weigh nothing."""
+    mixed = mixture.bias(table)
+    mixed[mixture.methods == METHODS.index("silent")] = 0.0
+    return mixed
+
+
+def _close(found: Tensor, wanted: Tensor) -> bool:
+    scale = float(wanted.abs().clamp(max=-MASKED_BIAS / 2).max())
+    return bool((found - wanted).abs().max() <= TOLERANCE * max(scale, 1e-6))
+
+
+def _numbers(parameter: Tensor) -> NDArray[np.float32]:
+    return np.asarray(parameter.detach().float().cpu().numpy(), dtype=np.float32)
+
+
+def _fill(parameter: Tensor, values: Tensor, filler: float) -> None:
+    parameter[: len(values)] = values.to(parameter)
+    parameter[len(values) :] = filler
+
+
+def _other_bias(model: PreTrainedModel) -> str:
+    """Where BERT's kin keep the decoder's bias a second time: one parameter where weights are tied, else a second one
+    that is saved and never read."""
+    decoder = mlm_head(model).decoder
+    place = next(name for name, module in model.named_modules() if module is decoder)
+    return f"{place.rpartition('.')[0]}.bias"
 
 
 def _names_of(model: PreTrainedModel, *tensors: Tensor | None) -> set[str]:
@@ -104,18 +281,37 @@ def _names_of(model: PreTrainedModel, *tensors: Tensor | None) -> set[str]:
     return {name for name, tensor in model.state_dict().items() if tensor.data_ptr() in pointers}
 
 
-def _move_positions(config: object, state: dict[str, Tensor], old_padding: int) -> None:
-    """Position ids start at padding id + 1: move the table's rows by as much as the padding id moved."""
-    moved = config.pad_token_id - old_padding  # type: ignore[attr-defined]
-    if moved == 0:
+def _set_roles(config: Any, tokenizer: PreTrainedTokenizerFast) -> None:
+    for name, value in (
+        ("pad_token_id", tokenizer.pad_token_id),
+        ("bos_token_id", tokenizer.cls_token_id),
+        ("eos_token_id", tokenizer.sep_token_id),
+        ("cls_token_id", tokenizer.cls_token_id),
+        ("sep_token_id", tokenizer.sep_token_id),
+        ("pad_index", tokenizer.pad_token_id),
+    ):
+        if name == "pad_token_id" or getattr(config, name, None) is not None:
+            setattr(config, name, value)
+    fixed = FIXED_PADDING.get(config.model_type)
+    if fixed is not None and tokenizer.pad_token_id != fixed:
+        raise DataError(
+            f"an encoder of the type {config.model_type} counts positions from the padding id {fixed}, and the target "
+            f"tokenizer's is {tokenizer.pad_token_id}. Give its {tokenizer.pad_token} token the id {fixed}, or start "
+            "from another encoder."
+        )
+
+
+def _move_positions(source: PreTrainedModel, config: Any, state: dict[str, Tensor]) -> None:
+    """Position ids that start at padding id + 1: move the table's rows by as much as the padding id moved."""
+    first_used = position_offset(source)
+    if first_used == 0 or config.pad_token_id == first_used - 1:
         return
-    name = next(name for name in state if name.endswith("position_embeddings.weight"))
-    table = state[name]
-    used = table[old_padding + 1 :]
-    first = old_padding + 1 + moved
-    new = table.new_zeros(first + len(used), table.shape[1])
-    new[first:] = used
-    state[name] = new
-    config.max_position_embeddings = len(new)  # type: ignore[attr-defined]
+    first = config.pad_token_id + 1
+    for name in [name for name in state if name.endswith("position_embeddings.weight")]:
+        used = state[name][first_used:]
+        new = used.new_zeros(first + len(used), used.shape[1])
+        new[first:] = used
+        state[name] = new
+        config.max_position_embeddings = len(new)
     for buffer in [key for key in state if key.endswith(("position_ids", "embeddings.token_type_ids"))]:
         del state[buffer]

@@ -3,25 +3,52 @@
 Embeddings, decoder bias and the provenance shown in reports all come from the same weights, so that they cannot
 disagree. Rows that depend on no source token in particular (the mean of all, random noise) are kept as a method
 name without weights, because a dense row for each of them would not fit in memory for large vocabularies.
+A mixture may also be of low rank (OFA): then all its rows are made in the space of the source's main directions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, diags_array
 
-from vtkit.errors import DataError
+from vtkit.errors import DataError, RecipeError
 from vtkit.vocabulary.alignment import Alignment
 
-METHODS = ("overlap", "parallel", "pieces", "subtoken", "sembridge", "mean", "random")
+METHODS = (
+    "overlap",
+    "parallel",
+    "cooccurrence",
+    "pieces",
+    "subtoken",
+    "sembridge",
+    "semantic",
+    "focus",
+    "ofa",
+    "wechsel",
+    "borrowed",
+    "mean",
+    "random",
+    "univariate",
+    "multivariate",
+    "silent",
+)
 """Where a row comes from; ``Mixture.methods`` holds indices into this."""
+
+Rest = Literal["mean", "random", "univariate", "multivariate", "silent"]
+"""Rows that no source token in particular has a part in; they have no weights."""
 
 RANDOM_DEVIATION = 0.02
 """Standard deviation of random rows: the range in which BERT and its family are initialised."""
+
+SILENCE = 20.0
+"""How far the bias of a token that must never be active lies below the lowest bias of the others."""
+
+ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -29,10 +56,13 @@ class Mixture:
     """Every target token in terms of the source tokens."""
 
     weights: csr_matrix
-    """Float32, (target vocabulary, source rows); rows sum to one, rows of ``mean`` and ``random`` are empty."""
+    """Float32, (target vocabulary, source rows); rows sum to one, rows of the methods in :data:`Rest` are empty."""
 
     methods: NDArray[np.int8]
     """Where each row comes from, an index into :data:`METHODS`; (target vocabulary,)."""
+
+    rank: int | None = None
+    """Directions of the source embeddings that rows are made of; None keeps all of them."""
 
     @property
     def method_names(self) -> list[str]:
@@ -42,26 +72,51 @@ class Mixture:
     def rows(self, embeddings: NDArray[np.floating], seed: int = 0) -> NDArray[np.float32]:
         """The embeddings of the target vocabulary: ``E' = W E``, (target vocabulary, width).
 
+        With a ``rank`` k, ``E' = W E_k`` where ``E_k = U_k Σ_k V_kᵀ`` is the best approximation of E by k directions
+        (its truncated singular value decomposition), so overlapping tokens too are approximations of their old rows.
+
+        The rows without weights: ``mean`` and ``silent`` are the mean of E; ``random`` is noise N(0, 0.02²);
+        ``univariate`` N(μ, σ²) with the mean and deviation of all entries of E; ``multivariate`` the same for each
+        dimension by itself (of E, or of the k coordinates ``U_k Σ_k``).
+
         Args:
             embeddings: ``E``, (source rows, width).
-            seed: of the normal noise N(0, 0.02²) in ``random`` rows.
+            seed: of the noise.
+
+        Raises:
+            RecipeError: the rank is larger than the width.
         """
         embeddings = np.asarray(embeddings, dtype=np.float32)
         self._check_rows(len(embeddings))
-        mixed = np.asarray(self.weights @ embeddings, dtype=np.float32)
-        mixed[self._of("mean")] = embeddings.mean(axis=0, dtype=np.float64)
+        width = embeddings.shape[1]
+        directions = None if self.rank is None else _directions(embeddings, self.rank)
+        coordinates = embeddings if directions is None else np.asarray(embeddings @ directions.T, dtype=np.float32)
+        mixed = np.asarray(self.weights @ coordinates, dtype=np.float32)
+        middle = np.concatenate([self._of("mean"), self._of("silent")])
+        mixed[middle] = coordinates.mean(axis=0, dtype=np.float64)
+        generator = np.random.default_rng(seed)
+        noisy = self._of("multivariate")
+        if len(noisy):
+            mean, deviation = _moments(coordinates)
+            mixed[noisy] = generator.normal(mean, deviation, (len(noisy), len(mean)))
+        if directions is not None:
+            mixed = mixed @ directions
+        noisy = self._of("univariate")
+        if len(noisy):
+            mean, deviation = _moments(embeddings.reshape(-1, 1))
+            mixed[noisy] = generator.normal(mean[0], deviation[0], (len(noisy), width))
         noisy = self._of("random")
-        noise = np.random.default_rng(seed).normal(0.0, RANDOM_DEVIATION, (len(noisy), embeddings.shape[1]))
-        mixed[noisy] = noise
+        mixed[noisy] = generator.normal(0.0, RANDOM_DEVIATION, (len(noisy), width))
         return mixed
 
     def bias(self, source_bias: NDArray[np.floating]) -> NDArray[np.float32]:
-        """The decoder bias by the same weights, (target vocabulary,); the source's mean for empty rows."""
+        """The decoder bias by the same weights, (target vocabulary,). Rows without weights get the source's mean,
+        silent ones the lowest of the source's less :data:`SILENCE`."""
         source_bias = np.asarray(source_bias, dtype=np.float32)
         self._check_rows(len(source_bias))
         mixed = np.asarray(self.weights @ source_bias, dtype=np.float32)
-        for method in ("mean", "random"):
-            mixed[self._of(method)] = source_bias.mean(dtype=np.float64)
+        mixed[np.diff(self.weights.indptr) == 0] = source_bias.mean(dtype=np.float64)
+        mixed[self._of("silent")] = source_bias.min() - SILENCE
         return mixed
 
     def counts(self) -> dict[str, int]:
@@ -83,6 +138,36 @@ class Mixture:
             raise ValueError(f"the mixture is over {self.weights.shape[1]} source tokens, but there are {rows} rows")
 
 
+def with_rest(mixture: Mixture, rest: Rest) -> Mixture:
+    """``mixture`` with its rows without weights made by ``rest``; silent ones stay silent."""
+    methods = mixture.methods.copy()
+    without = (np.diff(mixture.weights.indptr) == 0) & (methods != METHODS.index("silent"))
+    methods[without] = METHODS.index(rest)
+    return replace(mixture, methods=methods)
+
+
+def only(mixture: Mixture, ids: NDArray[np.int64]) -> Mixture:
+    """``mixture`` with the overlap and the rows of the target tokens ``ids``; the others lose their weights."""
+    keep = mixture.methods == METHODS.index("overlap")
+    keep[ids] = True
+    weights = csr_matrix(diags_array(keep.astype(np.float32)) @ mixture.weights)
+    weights.eliminate_zeros()
+    methods = mixture.methods.copy()
+    methods[np.diff(weights.indptr) == 0] = METHODS.index("mean")
+    return replace(mixture, weights=weights, methods=methods)
+
+
+def silenced(mixture: Mixture, ids: NDArray[np.int64]) -> Mixture:
+    """``mixture`` with the rows of the target tokens ``ids`` silent: made of no source token, and never active."""
+    keep = np.ones(len(mixture.methods), dtype=np.float32)
+    keep[ids] = 0
+    weights = csr_matrix(diags_array(keep) @ mixture.weights)
+    weights.eliminate_zeros()
+    methods = mixture.methods.copy()
+    methods[ids] = METHODS.index("silent")
+    return replace(mixture, weights=weights, methods=methods)
+
+
 @dataclass(frozen=True)
 class Part:
     """Rows that one method has found."""
@@ -97,7 +182,7 @@ class Part:
     """Non-negative weights, none of the rows empty; (rows, source rows). They are brought to a sum of one."""
 
 
-def assemble(alignment: Alignment, source_rows: int, parts: Sequence[Part] = (), rest: str = "mean") -> Mixture:
+def assemble(alignment: Alignment, source_rows: int, parts: Sequence[Part] = (), rest: Rest = "mean") -> Mixture:
     """One mixture out of the overlap and what methods found; new tokens that no part covers become ``rest``.
 
     Args:
@@ -138,3 +223,34 @@ def assemble(alignment: Alignment, source_rows: int, parts: Sequence[Part] = (),
     weights.eliminate_zeros()
     weights.sort_indices()
     return Mixture(weights.astype(np.float32), methods)
+
+
+def _moments(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of each column, in double precision without a double copy of ``values``."""
+    total = np.zeros(values.shape[1])
+    squares = np.zeros(values.shape[1])
+    for block in _blocks(values):
+        total += block.sum(axis=0)
+        squares += np.square(block).sum(axis=0)
+    mean = total / len(values)
+    return mean, np.sqrt(np.maximum(squares / len(values) - mean**2, 0))
+
+
+def _directions(embeddings: NDArray[np.float32], rank: int) -> NDArray[np.float32]:
+    """The right singular vectors of the ``rank`` largest singular values as rows, (rank, width).
+
+    They are the eigenvectors of the Gram matrix, which takes one pass over the embeddings and little memory.
+    """
+    width = embeddings.shape[1]
+    if rank > width:
+        raise RecipeError(f"transfer.rank = {rank} is more than the source's embeddings have dimensions ({width}).")
+    gram = np.zeros((width, width))
+    for block in _blocks(embeddings):
+        gram += block.T @ block
+    vectors = np.linalg.eigh(gram).eigenvectors[:, ::-1][:, :rank]
+    return np.ascontiguousarray(vectors.T, dtype=np.float32)
+
+
+def _blocks(values: NDArray[np.float32]) -> Iterator[NDArray[np.float64]]:
+    for begin in range(0, len(values), ROWS_AT_ONCE):
+        yield values[begin : begin + ROWS_AT_ONCE].astype(np.float64)

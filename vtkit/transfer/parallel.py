@@ -9,7 +9,7 @@ pairs that were ever seen together, and nothing is random: the same text gives t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, diags_array
 
 from vtkit import console
 from vtkit.data.parallel import read_pairs
 from vtkit.errors import DataError
 from vtkit.transfer.mixture import Mixture, Part, assemble
-from vtkit.vocabulary.alignment import Alignment, canonical_forms, surface_and_start
+from vtkit.vocabulary.alignment import Alignment, canonical_forms
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -37,9 +37,6 @@ CHARACTERS_PER_TOKEN = 16
 
 MOST_SOURCES = 20
 """Translations of one token that are kept."""
-
-SMALLEST_PIECES_SHARE = 0.5
-"""A token takes the mean of its pieces where they cover at least this share of its characters."""
 
 LARGEST_TABLE = 120_000_000
 """Token pairs of the probability table (20 bytes each while learning); text beyond it is left out, with a warning."""
@@ -76,56 +73,83 @@ def parallel_mixture(
     alignment: Alignment,
     source_rows: int,
     iterations: int = 8,
+    agreement: float = 0.5,
     min_probability: float = 0.05,
 ) -> Mixture:
     """:func:`translation_mixture` of the pairs in ``files``: two tab-separated columns, the source language first."""
-    pairs = chain.from_iterable(read_pairs(Path(file)) for file in files)
-    return translation_mixture(pairs, source, target, alignment, source_rows, iterations, min_probability)
+    bitext = read_bitext(source, target, pairs_in(files))
+    return translation_mixture(bitext, alignment, source_rows, iterations, agreement, min_probability)
+
+
+def pairs_in(files: Sequence[str | Path]) -> Iterator[tuple[str, str]]:
+    """The pairs of several files, one after the other."""
+    return chain.from_iterable(read_pairs(Path(file)) for file in files)
 
 
 def translation_mixture(
-    pairs: Iterable[tuple[str, str]],
-    source: PreTrainedTokenizerFast,
-    target: PreTrainedTokenizerFast,
+    bitext: Bitext,
     alignment: Alignment,
     source_rows: int,
     iterations: int = 8,
+    agreement: float = 0.5,
     min_probability: float = 0.05,
 ) -> Mixture:
     """Each new token as the mixture of the source tokens it is translated by.
 
-    A new token that is nowhere in the parallel text takes the mean of the pieces its text decomposes into
-    (``pieces``), among target tokens that overlap or have translations; failing that, the mean of all source rows
-    (``mean``).
+    The weights are ``w(s|t) ∝ p(s|t) · p(t|s)^a``: a pair counts for more when the translation holds in both
+    directions. p(s|t) alone gives common source tokens to everything that is rare (rare words collect the
+    translations of their neighbours), which the other direction knows not to be theirs. docs/transfer.md has the
+    figures.
+
+    New tokens that are nowhere in the parallel text have no weights; ``transfer.rest`` says what they become.
 
     Args:
-        pairs: text of the source language first, then its translation.
         source_rows: rows of the source's embedding matrix.
         iterations: rounds of expectation maximisation.
+        agreement: the exponent a; 0 is p(s|t) alone.
         min_probability: see :func:`strongest`.
-
-    Raises:
-        DataError: no pair has a known token on both sides.
     """
-    bitext = read_bitext(source, target, pairs)
-    if len(bitext) == 0:
-        raise DataError("The parallel text has no pair with a known token on both sides; are its columns in order?")
-    probabilities = translation_probabilities(bitext, source_rows, alignment.target_size, iterations)
-    translations = strongest(probabilities, min_probability)
+    forward = translation_probabilities(bitext, source_rows, alignment.target_size, iterations)
+    if agreement > 0:
+        turned = Bitext(source=bitext.target, target=bitext.source)
+        backward = translation_probabilities(turned, alignment.target_size, source_rows, iterations)
+        forward = in_agreement(forward, backward, agreement)
+    return of_translations("parallel", strongest(forward, min_probability), alignment, source_rows)
+
+
+def of_translations(method: str, translations: csr_matrix, alignment: Alignment, source_rows: int) -> Mixture:
+    """The mixture of the new tokens that have weights among ``translations``, (target vocabulary, source rows)."""
     seen = np.diff(translations.indptr) > 0
     new = alignment.new_ids
     translated = new[seen[new]]
-    parts = [Part("parallel", translated, translations[translated])]
-    by_translation = assemble(alignment, source_rows, parts)
-    composed = _compose(target, by_translation, new[~seen[new]])
-    return assemble(alignment, source_rows, [*parts, composed])
+    return assemble(alignment, source_rows, [Part(method, translated, translations[translated])])
+
+
+def in_agreement(forward: csr_matrix, backward: csr_matrix, exponent: float) -> csr_matrix:
+    """``p(s|t) · p(t|s)^a`` with rows that sum to one; (target vocabulary, source vocabulary).
+
+    Args:
+        forward: p(s|t), (target, source).
+        backward: p(t|s), (source, target).
+        exponent: a, above 0.
+    """
+    both = csr_matrix(forward.multiply(backward.T.tocsr().power(exponent)))
+    sums = np.asarray(both.sum(axis=1)).ravel()
+    scaled = csr_matrix(diags_array(1.0 / np.where(sums > 0, sums, 1.0)) @ both)
+    scaled.eliminate_zeros()
+    scaled.sort_indices()
+    return scaled
 
 
 def read_bitext(
     source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, pairs: Iterable[tuple[str, str]]
 ) -> Bitext:
     """Tokenize both sides. Special and unknown tokens are left out (what is unknown has no meaning to translate),
-    and then pairs with an empty side."""
+    and then pairs with an empty side.
+
+    Raises:
+        DataError: no pair has a known token on both sides.
+    """
     usable = [np.array([form is not None for form in canonical_forms(side)]) for side in (source, target)]
     ids: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = ([], [])
     lengths: tuple[list[int], list[int]] = ([], [])
@@ -146,9 +170,11 @@ def read_bitext(
                 for side, read in enumerate(found):
                     ids[side].append(read)
                     lengths[side].append(len(read))
+    if not ids[0]:
+        raise DataError("The parallel text has no pair with a known token on both sides; are its columns in order?")
     sides = []
     for side in (0, 1):
-        flat = np.concatenate(ids[side]) if ids[side] else np.empty(0, dtype=np.int32)
+        flat = np.concatenate(ids[side])
         sides.append(Ragged(flat, np.concatenate([[0], np.cumsum(lengths[side])]).astype(np.int64)))
     return Bitext(*sides)
 
@@ -280,54 +306,3 @@ def _expect(  # type: ignore[no-untyped-def]
             empty_counts[s] += empty[s] / total
             for j in range(first, last):
                 counts[places[j - first]] += probabilities[places[j - first]] / total
-
-
-def _compose(target: PreTrainedTokenizerFast, known: Mixture, ids: NDArray[np.int64]) -> Part:
-    """Rows for tokens without translations: the mean of the rows of the known tokens their text is made of.
-
-    The text is cut greedily, longest piece first. The first piece should start a word exactly if the token does,
-    the others should continue one; where no such piece fits, one of the other kind may.
-    """
-    surfaces = surface_and_start(target)
-    has_row = np.diff(known.weights.indptr) > 0
-    pieces: dict[tuple[str, bool], int] = {}
-    for number, form in enumerate(surfaces):
-        if form[0] and has_row[number]:
-            pieces.setdefault(form, number)
-    longest = max((len(surface) for surface, _ in pieces), default=0)
-    found: list[int] = []
-    rows: list[int] = []
-    columns: list[int] = []
-    values: list[float] = []
-    for number in ids.tolist():
-        surface, starts_word = surfaces[number]
-        parts, covered = _cut(surface, starts_word, pieces, longest)
-        if parts and covered >= SMALLEST_PIECES_SHARE * len(surface):
-            rows += [len(found)] * len(parts)
-            columns += parts
-            values += [1.0 / len(parts)] * len(parts)
-            found.append(number)
-    cuts = csr_matrix((values, (rows, columns)), shape=(len(found), len(surfaces)))
-    return Part("pieces", np.array(found, dtype=np.int64), (cuts @ known.weights).tocsr())
-
-
-def _cut(surface: str, starts_word: bool, pieces: dict[tuple[str, bool], int], longest: int) -> tuple[list[int], int]:
-    """The pieces of ``surface``, and how many of its characters they cover."""
-    parts: list[int] = []
-    covered = position = 0
-    while position < len(surface):
-        wanted = starts_word if position == 0 else False
-        for starts, length in [
-            (mark, length)
-            for mark in (wanted, not wanted)
-            for length in range(min(longest, len(surface) - position), 0, -1)
-        ]:
-            piece = pieces.get((surface[position : position + length], starts))
-            if piece is not None:
-                parts.append(piece)
-                covered += length
-                position += length
-                break
-        else:
-            position += 1
-    return parts, covered

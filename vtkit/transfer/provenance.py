@@ -1,9 +1,9 @@
-"""Where each new token came from, as a table of one row a token: ``provenance.parquet``."""
+"""Where each token came from, as a table of one row a token: ``provenance.parquet``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,13 @@ from vtkit.vocabulary.alignment import surface_and_start, tokens
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+PROVENANCE = "provenance.parquet"
+"""Name of the table beside a transferred model."""
+
 
 @dataclass(frozen=True)
 class Origin:
-    """What one new token was made of."""
+    """What one token was made of."""
 
     target_id: int
     token: str
@@ -28,24 +31,32 @@ class Origin:
     """One of :data:`vtkit.transfer.mixture.METHODS`."""
 
     sources: tuple[str, ...]
-    """Source tokens, heaviest first; none for ``mean`` and ``random``."""
+    """Source tokens, heaviest first; none for rows of no evidence (``mean``, ``random`` and their like)."""
 
     source_ids: tuple[int, ...]
     weights: tuple[float, ...]
+    bias: float
+    """Decoder bias that the transfer gave it."""
 
 
-def origins(mixture: Mixture, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> Iterator[Origin]:
-    """The origin of each new token of ``mixture``, by ascending id."""
+def origins(
+    mixture: Mixture,
+    bias: NDArray[np.floating],
+    source: PreTrainedTokenizerFast,
+    target: PreTrainedTokenizerFast,
+) -> Iterator[Origin]:
+    """The origin of each target token, by ascending id."""
     source_tokens, target_tokens = tokens(source), tokens(target)
-    for target_id in new_ids(mixture).tolist():
+    for target_id, method in enumerate(mixture.methods.tolist()):
         pairs = mixture.sources(target_id)
         yield Origin(
             target_id,
             target_tokens[target_id],
-            METHODS[mixture.methods[target_id]],
-            tuple(source_tokens[source_id] for source_id, _ in pairs),
+            METHODS[method],
+            tuple(source_tokens[source_id] if source_id < len(source_tokens) else "" for source_id, _ in pairs),
             tuple(source_id for source_id, _ in pairs),
             tuple(weight for _, weight in pairs),
+            float(bias[target_id]),
         )
 
 
@@ -79,62 +90,52 @@ def new_ids(mixture: Mixture) -> NDArray[np.int64]:
     return np.flatnonzero(mixture.methods != METHODS.index("overlap"))
 
 
-def write_provenance(
-    path: Path, mixture: Mixture, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast
-) -> None:
-    """Write the origins of all new tokens."""
+def write_provenance(path: Path, rows: Iterable[Origin]) -> None:
+    """Write the origins of all tokens."""
     import pyarrow
     import pyarrow.parquet
 
-    rows = list(origins(mixture, source, target))
-    columns = {
-        "target_id": pyarrow.array([row.target_id for row in rows], pyarrow.int32()),
-        "token": pyarrow.array([row.token for row in rows], pyarrow.string()),
-        "method": pyarrow.array([row.method for row in rows], pyarrow.string()),
-        "sources": pyarrow.array([row.sources for row in rows], pyarrow.list_(pyarrow.string())),
-        "source_ids": pyarrow.array([row.source_ids for row in rows], pyarrow.list_(pyarrow.int32())),
-        "weights": pyarrow.array([row.weights for row in rows], pyarrow.list_(pyarrow.float32())),
+    kinds = {
+        "target_id": pyarrow.int32(),
+        "token": pyarrow.string(),
+        "method": pyarrow.string(),
+        "sources": pyarrow.list_(pyarrow.string()),
+        "source_ids": pyarrow.list_(pyarrow.int32()),
+        "weights": pyarrow.list_(pyarrow.float32()),
+        "bias": pyarrow.float32(),
     }
+    listed = list(rows)
+    columns = {name: pyarrow.array([getattr(row, name) for row in listed], kind) for name, kind in kinds.items()}
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
 
 
 def read_new_ids(path: Path) -> NDArray[np.int64]:
-    """The target ids of all new tokens, ascending, without reading the rest of the table.
+    """The target ids of all tokens that do not overlap, ascending, without reading the rest of the table.
 
     Raises:
         DataError: the file is missing or is not such a table.
     """
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        table = pyarrow.parquet.read_table(path, columns=["target_id"])
-        return np.asarray(table["target_id"].to_numpy(), dtype=np.int64)
-    except (OSError, KeyError, pyarrow.ArrowException) as error:
-        raise DataError(f"{path} is not a table of token origins that vtkit wrote: {error}") from error
+    table = _read(path, ["target_id", "method"])
+    return np.array([row["target_id"] for row in table if row["method"] != "overlap"], dtype=np.int64)
 
 
 def read_provenance(path: Path) -> list[Origin]:
-    """The origins of all new tokens, by ascending id.
+    """The origins of all tokens, by ascending id.
 
     Raises:
         DataError: the file is missing or is not such a table.
     """
+    names = [field.name for field in fields(Origin)]
+    listed = ("sources", "source_ids", "weights")
+    rows: list[dict[str, Any]] = _read(path, names)
+    return [Origin(**(row | {name: tuple(row[name]) for name in listed})) for row in rows]
+
+
+def _read(path: Path, columns: list[str]) -> list[dict[str, Any]]:
     import pyarrow
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.read_table(path).to_pylist()
-        return [
-            Origin(
-                row["target_id"],
-                row["token"],
-                row["method"],
-                tuple(row["sources"]),
-                tuple(row["source_ids"]),
-                tuple(row["weights"]),
-            )
-            for row in table
-        ]
+        return pyarrow.parquet.read_table(path, columns=columns).to_pylist()  # type: ignore[no-any-return]
     except (OSError, KeyError, pyarrow.ArrowException) as error:
         raise DataError(f"{path} is not a table of token origins that vtkit wrote: {error}") from error

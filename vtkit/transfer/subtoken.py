@@ -23,8 +23,23 @@ def subtoken_mixture(
 ) -> Mixture:
     """Each new token as the mean of its pieces in the source vocabulary; the mean of all rows where it has none.
 
+    A piece that occurs twice counts twice.
+    """
+    pieces = source_pieces(source, target, alignment)
+    lengths = [len(found) for found in pieces.values()]
+    rows = np.repeat(np.arange(len(pieces)), lengths)
+    columns = np.array([piece for found in pieces.values() for piece in found], dtype=np.int64)
+    weights = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(pieces), source_rows))
+    return assemble(alignment, source_rows, [Part("subtoken", np.array(list(pieces), dtype=np.int64), weights)])
+
+
+def source_pieces(
+    source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, alignment: Alignment
+) -> dict[int, list[int]]:
+    """The source ids that the text of each new token is cut into, by ascending target id; only tokens that have any.
+
     Unknown and special pieces do not count. The first piece follows the token in starting a word or not, wherever
-    the source has it in both forms. A piece that occurs twice counts twice.
+    the source has it in both forms.
     """
     surfaces = surface_and_start(target)
     forms = canonical_forms(source)
@@ -34,9 +49,7 @@ def subtoken_mixture(
             twins.setdefault(form, number)
     wanted = [number for number in alignment.new_ids.tolist() if surfaces[number][0]]
     texts = [f" {surfaces[number][0]}" if surfaces[number][1] else surfaces[number][0] for number in wanted]
-    ids: list[int] = []
-    rows: list[int] = []
-    columns: list[int] = []
+    found: dict[int, list[int]] = {}
     encodings = source.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     for number, encoding in zip(wanted, encodings, strict=True):
         pieces = [piece for piece in encoding.ids if (form := forms[piece]) is not None and form.surface.strip()]
@@ -45,8 +58,5 @@ def subtoken_mixture(
         first = forms[pieces[0]]
         if first is not None:
             pieces[0] = twins.get(Canonical(surfaces[number][1], first.surface), pieces[0])
-        rows += [len(ids)] * len(pieces)
-        columns += pieces
-        ids.append(number)
-    weights = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(ids), source_rows))
-    return assemble(alignment, source_rows, [Part("subtoken", np.array(ids, dtype=np.int64), weights)])
+        found[number] = pieces
+    return found

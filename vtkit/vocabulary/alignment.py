@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 Family = Literal["wordpiece", "byte-level", "sentencepiece"]
 OverlapMode = Literal["exact+symbols", "exact", "fuzzy", "raw"]
 
+LARGEST_ID = 50_000_000
+"""Larger ids cannot be meant: a model of width 384 would have 77 GB of embeddings."""
+
 KINDS = ("new", "exact", "symbol", "special", "fuzzy")
 """How a target token came to its source token; ``Alignment.kinds`` holds indices into this."""
 
@@ -225,9 +228,19 @@ def surface_and_start(tokenizer: PreTrainedTokenizerFast) -> list[tuple[str, boo
 
 
 def tokens(tokenizer: PreTrainedTokenizerFast) -> list[str]:
-    """The token of each id as the vocabulary writes it; the empty string for ids without one."""
+    """The token of each id as the vocabulary writes it; the empty string for ids without one.
+
+    Raises:
+        DataError: an id beyond :data:`LARGEST_ID`, as a damaged file has them.
+    """
     vocabulary = tokenizer.get_vocab()
-    listed = [""] * (max(vocabulary.values()) + 1)
+    last, largest = max(((token, number) for token, number in vocabulary.items()), key=lambda pair: pair[1])
+    if largest > LARGEST_ID:
+        raise DataError(
+            f"The tokenizer gives the token {last!r} the id {largest:,}, and vocabularies end at {LARGEST_ID:,}: every "
+            "id up to the largest is a row of the model. Number its tokens without gaps."
+        )
+    listed = [""] * (largest + 1)
     for token, number in vocabulary.items():
         listed[number] = token
     return listed

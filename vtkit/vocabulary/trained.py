@@ -1,35 +1,37 @@
-"""Vocabularies learned from a corpus: WordPiece, byte-level BPE and Unigram, the same bytes from run to run.
+"""Vocabularies learned from a corpus: WordPiece, BPE and Unigram, the same bytes from run to run.
 
-Texts are read once, as a stream; what is kept is how often each word occurs. The trainers themselves are libraries',
-chosen and fed so that nothing depends on hash order or threads: WordPiece and BPE merge with the BPE trainer of
-``tokenizers`` (its WordPiece trainer numbers continuing characters in hash order, and so differs between runs), and
-Unigram is trained by SentencePiece on one thread over the words in sorted order.
+Texts are read once, as a stream; what is kept is how often each word occurs, and what a tokenizer does to a text is
+done once for each different word. The trainers themselves are libraries', chosen and fed so that nothing depends on
+hash order or threads: WordPiece and BPE merge with the BPE trainer of ``tokenizers`` (its WordPiece trainer numbers
+continuing characters in hash order, and so differs between runs), and Unigram is trained by SentencePiece on one
+thread over the words in sorted order.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from vtkit import console
+from vtkit.data.word_counts import DEFAULT_MEMORY, Tally, count_chunks
 from vtkit.errors import DataError
 from vtkit.recipe.sections import CasingSection, TrainedVocabulary
-from vtkit.vocabulary.existing import Role, wrap
+from vtkit.vocabulary.existing import ROLES, Role, wrap
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-SPECIAL_TOKENS: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-"""The first ids of every trained vocabulary, in this order."""
 
 CHARACTER_COVERAGE = 0.9995
 """Share of the characters of the corpus that the alphabet must cover; the rarest ones beyond become unknown."""
@@ -40,15 +42,18 @@ SMALL_ALPHABET = 500
 LONGEST_WORD = 400
 """Characters of a word that WordPiece still cuts up; longer ones are unknown. BERT's limit is 100."""
 
+MOST_WORDS = 4_000_000
+"""Different words that a vocabulary is learned from; of a corpus with more, the most frequent."""
+
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+"""The tokens of ``byte_fallback``."""
+
 SCRIPTS = (
     *("Latin", "Greek", "Cyrillic", "Armenian", "Hebrew", "Arabic", "Devanagari", "Bengali", "Gurmukhi", "Gujarati"),
     *("Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao", "Tibetan", "Myanmar", "Georgian"),
     *("Ethiopic", "Khmer", "Mongolian", "Hangul", "Han"),
 )
 """Scripts that ``split = "scripts"`` keeps apart, beside Hiragana and Katakana."""
-
-WORDS = (r"[\p{L}\p{M}\p{N}]+", r"[^\s\p{L}\p{M}\p{N}]")
-"""Runs of letters, marks and digits; and every other character on its own."""
 
 SCRIPT_RUNS = (
     *(rf"\p{{{script}}}[\p{{{script}}}\p{{M}}]*" for script in SCRIPTS),
@@ -60,23 +65,73 @@ SCRIPT_RUNS = (
 )
 """Runs of one script with their combining marks, runs of digits, and every other character on its own."""
 
+RUNS = {
+    "words": (r"[\p{L}\p{M}\p{N}]+", r"[^\s\p{L}\p{M}\p{N}]"),
+    "scripts": SCRIPT_RUNS,
+    "bert": (r"[^\s\p{P}$+<=>^`|~]+", r"[\p{P}$+<=>^`|~]"),
+    "whitespace": (r"\S+",),
+}
+"""What may be one token, for each value of ``split``."""
+
+SINGLE_DIGIT_RUNS = {
+    "words": (r"[\p{L}\p{M}]+", r"\p{N}", r"[^\s\p{L}\p{M}\p{N}]"),
+    "scripts": tuple(r"\p{N}" if run == r"\p{N}+" else run for run in SCRIPT_RUNS),
+    "bert": (r"[^\s\p{N}\p{P}$+<=>^`|~]+", r"\p{N}", r"[\p{P}$+<=>^`|~]"),
+    "whitespace": (r"[^\s\p{N}]+", r"\p{N}"),
+}
+"""The same with ``split_digits``."""
+
 _PRIVATE = 0xF0000
 """Continuing characters are trained as private-use code points from here on."""
 
+_THREADS = "TOKENIZERS_PARALLELISM"
 _REPEATS_AT_ONCE = 10_000
+_CHECKED_EVERY = 200_000
+
+_JOINED = re.compile("[\x1c-\x1f]")
+_JOINED_BY_BERT = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
+"""Characters at which Python cuts words, but which a normalizer drops, so that the words around them become one."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A vocabulary, and what it was learned from."""
+
+    tokenizer: PreTrainedTokenizerFast
+
+    texts: int
+    """Texts read."""
+
+    characters: int
+    """Characters read."""
+
+    words: int
+    """Words read, as the pre-tokenizer cuts them."""
+
+    distinct_words: int
+    """Different words."""
 
 
 def train_vocabulary(
     texts: Iterable[str], section: TrainedVocabulary, casing: CasingSection | None = None
 ) -> PreTrainedTokenizerFast:
+    """The vocabulary that :func:`train` learns, as a tokenizer."""
+    return train(texts, section, casing).tokenizer
+
+
+def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSection | None = None) -> Training:
     """Learn a vocabulary of exactly ``section.size`` tokens from ``texts``.
 
-    Text is brought to Unicode form NFKC without control characters, and to lower case where ``casing`` says so;
-    accents stay. These steps are part of the tokenizer. The same texts in the same order give a byte-identical
-    ``tokenizer.json``; for WordPiece and BPE a smaller vocabulary is the beginning of a larger one.
+    What happens to a text before it is cut into tokens (by default: Unicode form NFKC without control characters) is
+    part of the tokenizer, lower-casing too where ``casing`` says so. The same texts in the same order give a
+    byte-identical ``tokenizer.json``; for WordPiece and BPE a smaller vocabulary is the beginning of a larger one.
+
+    Memory does not grow with the corpus: counts that take more than
+    :data:`~vtkit.data.word_counts.DEFAULT_MEMORY` go to a temporary folder, and no more than :data:`MOST_WORDS`
+    different words are learned from.
 
     Returns:
-        A tokenizer with the roles of :data:`SPECIAL_TOKENS` as ids 0 to 4.
+        A tokenizer with the roles of ``section.special_tokens`` as ids 0 to 4, and what it was learned from.
 
     Raises:
         DataError: no words in the texts; a size that does not even hold the alphabet; or a corpus too small to
@@ -84,68 +139,203 @@ def train_vocabulary(
     """
     lowercase = casing is not None and casing.input == "lowercase"
     backend = _pipeline(section, lowercase)
-    words = _count_words(texts, backend)
-    if not words:
+    words = _count_words(texts, backend, section, lowercase)
+    if not words.distinct:
         raise DataError("The corpus of [vocabulary] has no words to learn a vocabulary from: its texts are empty.")
     match section.algorithm:
         case "wordpiece":
-            backend.model = _wordpiece(words, section)
-        case "bpe":
+            backend.model = _wordpiece(words, section, backend)
+        case "bpe" if section.alphabet == "bytes":
             backend.model = _byte_level_bpe(words, section)
+        case "bpe":
+            backend.model = _character_bpe(words, section)
         case "unigram":
             backend.model = _unigram(words, section)
-    backend.add_special_tokens(list(SPECIAL_TOKENS.values()))
-    tokenizer: PreTrainedTokenizerFast = wrap(backend, SPECIAL_TOKENS, "trained from the corpus")
-    return tokenizer
+    roles = special_tokens(section)
+    backend.add_special_tokens(list(roles.values()))
+    tokenizer: PreTrainedTokenizerFast = wrap(backend, roles, "trained from the corpus")
+    return Training(tokenizer, words.texts, words.characters, words.total, words.distinct)
+
+
+def special_tokens(section: TrainedVocabulary) -> dict[Role, str]:
+    """The token of each role, in the order of the ids 0 to 4."""
+    return {role: getattr(section.special_tokens, role) for role in ROLES}
+
+
+def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
+    """What a trained tokenizer does to a text before it cuts it into tokens, in words."""
+    steps = [f"Unicode form {section.unicode}"] if section.unicode != "none" else []
+    dropped = {"format": "control, format and private-use characters dropped", "bert": "cleaned as in BERT"}
+    steps += [dropped[section.clean]] if section.clean in dropped else []
+    steps += ["accents stripped"] if section.strip_accents else []
+    steps += ["lower-cased"] if casing.input == "lowercase" else ["case kept"]
+    steps += ["runs of white space as one space"] if section.whitespace == "collapse" else ["white space kept"]
+    cuts = {
+        "words": "cut at white space and around every character that is no letter, mark or digit",
+        "scripts": "cut at white space, punctuation and the borders between scripts",
+        "bert": "cut at white space and around punctuation, as in BERT",
+        "whitespace": "cut at white space only",
+    }
+    steps.append(cuts[section.split])
+    steps += ["each Han character on its own"] if section.cjk_spacing else []
+    steps += ["each digit on its own"] if section.split_digits else []
+    return ", ".join(steps)
 
 
 def _pipeline(section: TrainedVocabulary, lowercase: bool) -> Tokenizer:
     """Everything of the tokenizer but its vocabulary: what happens to text before it is cut into tokens."""
-    runs = SCRIPT_RUNS if section.split == "scripts" else WORDS
-    steps: list[Any] = [normalizers.NFKC(), normalizers.Replace(Regex(r"[\p{Cf}\p{Co}\p{Cs}]|(?!\s)\p{Cc}"), "")]
-    if lowercase:
-        steps.append(normalizers.Lowercase())
-    steps += [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    runs = (SINGLE_DIGIT_RUNS if section.split_digits else RUNS)[section.split]
+    steps = _steps(section, lowercase)
     if section.algorithm == "wordpiece":
-        backend = Tokenizer(models.WordPiece({SPECIAL_TOKENS["unk"]: 0}, unk_token=SPECIAL_TOKENS["unk"]))
+        unknown = section.special_tokens.unk
+        backend = Tokenizer(models.WordPiece({unknown: 0}, unk_token=unknown))
         backend.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(runs)), behavior="removed", invert=True)
         backend.decoder = decoders.WordPiece(prefix="##")
     else:
         # The first word gets the space that every other word has, so that it is the same token.
         steps.append(normalizers.Prepend(" "))
         cut = pre_tokenizers.Split(Regex("|".join(f" ?{run}" for run in runs)), behavior="isolated")
-        if section.algorithm == "bpe":
+        if _is_byte_level(section):
             backend = Tokenizer(models.BPE())
             backend.pre_tokenizer = pre_tokenizers.Sequence(
                 [cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
             )
             backend.decoder = decoders.ByteLevel()
         else:
-            backend = Tokenizer(models.Unigram())
+            backend = Tokenizer(models.Unigram() if section.algorithm == "unigram" else models.BPE())
             backend.pre_tokenizer = pre_tokenizers.Sequence(
                 [cut, pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="never", split=False)]
             )
-            backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+            spaces = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+            backend.decoder = decoders.Sequence([decoders.ByteFallback(), spaces]) if section.byte_fallback else spaces
     backend.normalizer = normalizers.Sequence(steps)
     return backend
 
 
-def _count_words(texts: Iterable[str], backend: Tokenizer) -> dict[str, int]:
-    """How often each word (as the pre-tokenizer leaves it) occurs, in sorted order."""
-    normalize, cut = backend.normalizer.normalize_str, backend.pre_tokenizer.pre_tokenize_str
-    counts: Counter[str] = Counter()
-    with console.progress("texts read for the vocabulary") as bar:
-        for text in texts:
-            counts.update([word for word, _ in cut(normalize(text))])
-            bar.advance()
-    return dict(sorted(counts.items()))
+def _steps(section: TrainedVocabulary, lowercase: bool) -> list[Any]:
+    """The normalizer, but for the space in front of the first word."""
+    forms = {"NFKC": normalizers.NFKC, "NFC": normalizers.NFC}
+    steps: list[Any] = [forms[section.unicode]()] if section.unicode in forms else []
+    if section.clean == "format":
+        steps.append(normalizers.Replace(Regex(r"[\p{Cf}\p{Co}\p{Cs}]|(?!\s)\p{Cc}"), ""))
+    if section.clean == "bert" or section.cjk_spacing:
+        steps.append(
+            normalizers.BertNormalizer(
+                clean_text=section.clean == "bert",
+                handle_chinese_chars=section.cjk_spacing,
+                strip_accents=False,
+                lowercase=False,
+            )
+        )
+    if section.strip_accents:
+        steps += [normalizers.NFD(), normalizers.Replace(Regex(r"[\x{300}-\x{36F}]"), "")]
+        steps.append(forms.get(section.unicode, normalizers.NFC)())
+    if lowercase:
+        steps.append(normalizers.Lowercase())
+    if section.whitespace == "collapse":
+        steps += [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    elif section.algorithm != "wordpiece" and not _is_byte_level(section):
+        steps.append(normalizers.Replace(Regex(r"\s"), " "))  # ▁ is all that stands for white space
+    return steps
 
 
-def _alphabet(words: dict[str, int], section: TrainedVocabulary) -> set[str]:
+def _is_byte_level(section: TrainedVocabulary) -> bool:
+    return section.algorithm == "bpe" and section.alphabet == "bytes"
+
+
+class _Words:
+    """The words of a corpus with their counts, in code-point order; may be gone through many times."""
+
+    def __init__(self, tally: Tally, texts: int, characters: int) -> None:
+        self._tally = tally
+        self.texts, self.characters = texts, characters
+        self.total = sum(count for _, count in tally)
+        self.distinct = len(tally)
+        self.rarest = self._rarest()
+        """Words that occur less often are left out."""
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return ((word, count) for word, count in self._tally if count >= self.rarest)
+
+    def _rarest(self) -> int:
+        if self.distinct <= MOST_WORDS:
+            return 1
+        frequencies = Counter(count for _, count in self._tally)
+        left, rarest, dropped = self.distinct, 1, 0
+        for count in sorted(frequencies):
+            if left <= MOST_WORDS:
+                break
+            left -= frequencies[count]
+            dropped += frequencies[count] * count
+            rarest = count + 1
+        console.warn(
+            f"the corpus has {self.distinct:,} different words; the vocabulary is learned from the {left:,} that occur "
+            f"at least {rarest} times ({1 - dropped / self.total:.1%} of the corpus)"
+        )
+        return rarest
+
+
+def _count_words(texts: Iterable[str], backend: Tokenizer, section: TrainedVocabulary, lowercase: bool) -> _Words:
+    """How often each word (as the pre-tokenizer leaves it) occurs.
+
+    The corpus is counted in chunks between white space, and each different chunk goes through the normalizer and the
+    pre-tokenizer once. That gives what whole texts give, since neither looks across white space; the few texts for
+    which it would not are cut whole.
+    """
+    words = Tally()
+    cut = backend.pre_tokenizer.pre_tokenize_str
+    normalize = normalizers.Sequence(_steps(section, lowercase)).normalize_str
+    mark = "" if section.algorithm == "wordpiece" else " "
+    written = {"wordpiece": "", "bpe": "Ġ" if _is_byte_level(section) else "▁", "unigram": "▁"}[section.algorithm]
+    one_piece = str.isalpha if section.split == "scripts" or section.split_digits else str.isalnum
+    whole = _cut_whole(section)
+    set_aside, set_aside_characters = 0, 0
+
+    def regular() -> Iterator[str]:
+        nonlocal set_aside, set_aside_characters
+        with console.progress("texts read for the vocabulary") as bar:
+            for text in texts:
+                if whole(text):
+                    set_aside, set_aside_characters = set_aside + 1, set_aside_characters + len(text)
+                    words.add(word for word, _ in cut(backend.normalizer.normalize_str(text)))
+                    _make_room(words)
+                else:
+                    yield text
+                bar.advance()
+
+    chunks = count_chunks(regular())
+    collapsed = section.whitespace == "collapse"
+    for number, (chunk, count) in enumerate(chunks.words() if collapsed else chunks, 1):
+        if chunk.isascii() and one_piece(chunk):  # most words: nothing happens to them but lower-casing
+            words.add_many(written + (chunk.lower() if lowercase else chunk), count)
+        elif text := normalize(chunk):
+            starts_word = collapsed or not chunk[0].isspace()
+            for word, _ in cut(mark + text if starts_word else text):
+                words.add_many(word, count)
+        if number % _CHECKED_EVERY == 0:
+            _make_room(words)
+    words.finish()
+    return _Words(words, chunks.texts + set_aside, chunks.characters + set_aside_characters)
+
+
+def _make_room(words: Tally) -> None:
+    if words.weigh() > DEFAULT_MEMORY:
+        words.spill()
+
+
+def _cut_whole(section: TrainedVocabulary) -> Callable[[str], Any]:
+    """Tells the texts that cannot be cut at white space first."""
+    joined = (_JOINED_BY_BERT if section.clean == "bert" else _JOINED).search
+    if section.whitespace == "collapse":
+        return joined
+    return lambda text: text and (text[0].isspace() or not text[0].isprintable() or joined(text))
+
+
+def _alphabet(words: _Words, section: TrainedVocabulary) -> set[str]:
     """The most frequent characters: as many as cover the wanted share of the corpus, and beyond that, in a small
-    alphabet, all that occur often enough. On ties the lower code point comes first."""
+    alphabet, all that occur often enough; no more than the limit. On ties the lower code point comes first."""
     counts: Counter[str] = Counter()
-    for word, count in words.items():
+    for word, count in words:
         for character in word:
             counts[character] += count
     needed = math.ceil(CHARACTER_COVERAGE * counts.total())
@@ -153,48 +343,77 @@ def _alphabet(words: dict[str, int], section: TrainedVocabulary) -> set[str]:
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         if needed <= 0 and (len(kept) >= SMALL_ALPHABET or count < section.min_frequency):
             break
+        if section.alphabet_limit is not None and len(kept) >= section.alphabet_limit:
+            break
         kept.add(character)
         needed -= count
     return kept
 
 
-def _wordpiece(words: dict[str, int], section: TrainedVocabulary) -> models.WordPiece:
+def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) -> models.WordPiece:
     """BERT's WordPiece: merges by frequency, over characters that know whether they continue a word.
 
     To keep ``b`` and ``##b`` apart while merging, continuing characters are private-use code points. Characters
     that can stand inside words are in the alphabet in both forms, so that no new word is unknown for its order.
     """
     kept = sorted(_alphabet(words, section))
-    inside = [character for character in kept if character.isalnum() or _is_mark(character)]
+    usual = section.split in ("words", "scripts") and not section.cjk_spacing and not section.split_digits
+    inside = [c for c in kept if (c.isalnum() or _is_mark(c) if usual else _stays_whole(c + c, backend))]
     continuing = {character: chr(_PRIVATE + number) for number, character in enumerate(inside)}
     plain = {private: character for character, private in continuing.items()}
     known, table = set(kept), str.maketrans(continuing)
-    mapped = {word[0] + word[1:].translate(table): count for word, count in words.items() if known.issuperset(word)}
+    mapped = ((word[0] + word[1:].translate(table), count) for word, count in words if known.issuperset(word))
     merged, _ = _merge(mapped, [*kept, *plain], section)
-    vocabulary = {token: number for number, token in enumerate(SPECIAL_TOKENS.values())}
+    vocabulary = {token: number for number, token in enumerate(special_tokens(section).values())}
     for token in merged:
         text = "".join(plain.get(character, character) for character in token)
         vocabulary[f"##{text}" if token[0] in plain else text] = len(vocabulary)
     return models.WordPiece(
         vocabulary,
-        unk_token=SPECIAL_TOKENS["unk"],
+        unk_token=section.special_tokens.unk,
         max_input_chars_per_word=LONGEST_WORD,
         continuing_subword_prefix="##",
     )
 
 
-def _byte_level_bpe(words: dict[str, int], section: TrainedVocabulary) -> models.BPE:
+def _stays_whole(text: str, backend: Tokenizer) -> bool:
+    return len(backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))) == 1
+
+
+def _byte_level_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
     """GPT-2's byte-level BPE; its alphabet is the 256 bytes, so that no text is unknown."""
     merged, merges = _merge(words, sorted(pre_tokenizers.ByteLevel.alphabet()), section)
-    vocabulary = {token: number for number, token in enumerate([*SPECIAL_TOKENS.values(), *merged])}
+    vocabulary = {token: number for number, token in enumerate([*special_tokens(section).values(), *merged])}
     return models.BPE(vocabulary, merges)
 
 
+def _character_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
+    """BPE over the characters of the corpus; ``▁`` is one of them."""
+    known = _alphabet(words, section) | {"▁"}
+    mapped = ((word, count) for word, count in words if known.issuperset(word))
+    merged, merges = _merge(mapped, sorted(known), section)
+    vocabulary = {token: number for number, token in enumerate([*_reserved(section), *merged])}
+    return models.BPE(
+        vocabulary,
+        merges,
+        unk_token=section.special_tokens.unk,
+        fuse_unk=True,
+        byte_fallback=section.byte_fallback,
+    )
+
+
+def _reserved(section: TrainedVocabulary) -> list[str]:
+    """The tokens in front of the alphabet: special tokens, and the bytes where they are wanted."""
+    bytes_wanted = section.byte_fallback and not _is_byte_level(section)
+    return [*special_tokens(section).values(), *(BYTES if bytes_wanted else ())]
+
+
 def _merge(
-    words: dict[str, int], alphabet: list[str], section: TrainedVocabulary
+    words: Iterable[tuple[str, int]], alphabet: list[str], section: TrainedVocabulary
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """The tokens that byte-pair merging over counted words gives, alphabet first, and the merges in order."""
-    size = section.size - len(SPECIAL_TOKENS)
+    reserved = len(_reserved(section))
+    size = section.size - reserved
     _check_alphabet(len(alphabet), section)
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -205,34 +424,51 @@ def _merge(
         limit_alphabet=len(alphabet),
         show_progress=False,
     )
-    backend.train_from_iterator(_repeated(words), trainer)
+    with _one_thread():
+        backend.train_from_iterator(_repeated(words), trainer)
     learned = backend.get_vocab()
     if len(learned) < size:
-        raise _too_small(len(learned) + len(SPECIAL_TOKENS), section)
+        raise _too_small(len(learned) + reserved, section)
     merges = json.loads(backend.to_str())["model"]["merges"]
     return sorted(learned, key=learned.__getitem__), [(left, right) for left, right in merges]
 
 
-def _repeated(words: dict[str, int]) -> Iterator[str]:
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Merging is one short step after the other, and handing each to a pool of threads takes longer than the step: up
+    to ten times as long in all, where other processes want the same cores."""
+    before = os.environ.get(_THREADS)
+    os.environ[_THREADS] = "false"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_THREADS]
+        else:
+            os.environ[_THREADS] = before
+
+
+def _repeated(words: Iterable[tuple[str, int]]) -> Iterator[str]:
     """Every word as often as it occurs: the trainer takes text, not counts."""
-    for word, count in words.items():
+    for word, count in words:
         while count > 0:
             repeats = min(count, _REPEATS_AT_ONCE)
             yield " ".join([word] * repeats)
             count -= repeats
 
 
-def _unigram(words: dict[str, int], section: TrainedVocabulary) -> models.Unigram:
+def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
     """SentencePiece's unigram language model over the counted words."""
     import sentencepiece
 
     known = _alphabet(words, section) | {"▁"}
     _check_alphabet(len(known), section)
-    size = section.size - len(SPECIAL_TOKENS)
+    reserved = _reserved(section)
+    size = section.size - len(reserved)
     with tempfile.TemporaryDirectory() as folder:
         counted, prefix = Path(folder, "words.tsv"), Path(folder, "vocabulary")
         with counted.open("w", encoding="utf-8") as file:
-            for word, count in words.items():
+            for word, count in words:
                 if known.issuperset(word):
                     file.write(f"{word}\t{count}\n")
         try:
@@ -246,6 +482,7 @@ def _unigram(words: dict[str, int], section: TrainedVocabulary) -> models.Unigra
                 normalization_rule_name="identity",
                 add_dummy_prefix=False,
                 remove_extra_whitespaces=False,
+                allow_whitespace_only_pieces=section.whitespace == "keep",
                 split_by_unicode_script=False,
                 split_by_number=False,
                 bos_id=-1,
@@ -259,19 +496,25 @@ def _unigram(words: dict[str, int], section: TrainedVocabulary) -> models.Unigra
             fits = re.search(r"<= (\d+)", str(error))
             if fits is None:
                 raise DataError(f"SentencePiece cannot train on the corpus of [vocabulary]: {error}") from error
-            raise _too_small(int(fits[1]) - 1 + len(SPECIAL_TOKENS), section) from error
+            raise _too_small(int(fits[1]) - 1 + len(reserved), section) from error
         processor = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
         pieces = [(processor.id_to_piece(n), processor.get_score(n)) for n in range(1, processor.get_piece_size())]
-    specials = [(token, 0.0) for token in SPECIAL_TOKENS.values()]
-    return models.Unigram(specials + pieces, unk_id=list(SPECIAL_TOKENS).index("unk"), byte_fallback=False)
+    # The bytes are reached through the fallback only: spelled out in a text, <0x41> is not one of them.
+    worst = min(score for _, score in pieces) - 100
+    front = [(token, worst if token in BYTES else 0.0) for token in reserved]
+    return models.Unigram(
+        front + pieces, unk_id=reserved.index(section.special_tokens.unk), byte_fallback=section.byte_fallback
+    )
 
 
 def _check_alphabet(characters: int, section: TrainedVocabulary) -> None:
-    smallest = characters + len(SPECIAL_TOKENS)
+    reserved = len(_reserved(section))
+    smallest = characters + reserved
     if section.size < smallest:
         raise DataError(
             f"vocabulary.size = {section.size} is too small for this corpus: its alphabet and the special tokens alone "
-            f'are {smallest} tokens. Set it well above that, or choose algorithm = "bpe" (an alphabet of 256 bytes).'
+            f"are {smallest} tokens. Set it well above that, limit the alphabet (vocabulary.alphabet_limit), or choose "
+            'algorithm = "bpe" (an alphabet of 256 bytes).'
         )
 
 

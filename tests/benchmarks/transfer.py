@@ -1,0 +1,109 @@
+"""A whole transfer by similarities against its bare matrix product: time and peak memory at full size.
+
+32,000 new tokens, 30,000 source tokens, vectors of 1,024 dimensions, and source embeddings of 768: weights, mixture,
+and new embeddings. The peer is the product of both sets of vectors, in the same blocks and in single precision, each
+block thrown away. Memory is what a child process grows by over its inputs; the times are of this process.
+
+    python tests/benchmarks/transfer.py [--new 32000] [--source 30000] [--width 1024] [--alpha 4] [--repeats 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sparse_weights import clustered, peak_mib
+
+from vtkit.transfer.entmax import SIMILARITIES_AT_ONCE, entmax_rows
+from vtkit.transfer.mixture import Mixture, Part, assemble
+from vtkit.vocabulary.alignment import Alignment
+
+
+def transfer(
+    new: NDArray[np.float32], anchors: NDArray[np.float32], embeddings: NDArray[np.float32], alpha: float
+) -> tuple[Mixture, NDArray[np.float32]]:
+    """The mixture and the new embeddings, where no token is shared."""
+    nothing = np.full(len(new), -1, dtype=np.int32)
+    alignment = Alignment("exact", nothing, np.zeros(len(new), dtype=np.int8), len(anchors))
+    weights = entmax_rows(new, anchors, alpha)
+    mixture = assemble(alignment, len(anchors), [Part("sembridge", np.arange(len(new)), weights)])
+    return mixture, mixture.rows(embeddings)
+
+
+def product(new: NDArray[np.float32], anchors: NDArray[np.float32]) -> None:
+    for block in torch.split(torch.from_numpy(new), SIMILARITIES_AT_ONCE // len(anchors)):
+        block @ torch.from_numpy(anchors).T
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def inputs(arguments: argparse.Namespace) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    embeddings = np.random.default_rng(3).standard_normal((arguments.source, 768), dtype=np.float32)
+    new, anchors = clustered(arguments.new, arguments.width, 1), clustered(arguments.source, arguments.width, 2)
+    return new, anchors, embeddings
+
+
+def measure_memory(arguments: argparse.Namespace) -> dict[str, float]:
+    """Peak growth of this process, from the moment all is imported: with its inputs, and beyond them."""
+    small = clustered(64, 16, 4)
+    transfer(small, small, small, arguments.alpha)
+    empty = peak_mib()
+    given = inputs(arguments)
+    loaded = peak_mib()
+    transfer(*given, arguments.alpha)
+    return {"with_inputs_mib": peak_mib() - empty, "beyond_inputs_mib": peak_mib() - loaded}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--new", type=int, default=32_000)
+    parser.add_argument("--source", type=int, default=30_000)
+    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--alpha", type=float, default=4.0)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.memory:
+        print(json.dumps(measure_memory(arguments)))
+        return
+    command = [sys.executable, str(Path(__file__).resolve()), "--memory"]
+    for name in ("new", "source", "width", "alpha"):
+        command += [f"--{name}", str(getattr(arguments, name))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    memory = json.loads(done.stdout.splitlines()[-1])
+
+    new, anchors, embeddings = inputs(arguments)
+    transfer(new[:1000], anchors, embeddings, arguments.alpha)
+    product(new[:1000], anchors)
+    ours, bare = [], []
+    for _ in range(arguments.repeats):  # in turn, so that a machine that is busy for a while is so for both
+        bare.append(seconds(lambda: product(new, anchors)))
+        ours.append(seconds(lambda: transfer(new, anchors, embeddings, arguments.alpha)))
+    weights = transfer(new[:1000], anchors, embeddings, arguments.alpha)[0].weights
+    ratio = statistics.median(ours) / statistics.median(bare)
+    print(
+        f"transfer of {arguments.new} new x {arguments.source} source tokens, {arguments.width} dimensions, alpha "
+        f"{arguments.alpha:g}, {weights.nnz / 1000:.1f} sources a token: vtkit {statistics.median(ours):.1f} s (worst "
+        f"{max(ours):.1f}), the bare matrix product {statistics.median(bare):.1f} s (worst {max(bare):.1f}), ratio "
+        f"{ratio:.2f}; peak memory {memory['with_inputs_mib']:.0f} MiB with its inputs, "
+        f"{memory['beyond_inputs_mib']:.0f} MiB beyond them"
+    )
+    facts = {"benchmark": "transfer", "ratio": ratio, "vtkit_s": ours, "product_s": bare, **memory}
+    print(json.dumps(facts))
+
+
+if __name__ == "__main__":
+    main()

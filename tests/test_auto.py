@@ -1,0 +1,112 @@
+"""Tokens without evidence, and the method that chooses by evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+from test_alignment import wordpiece
+
+from vtkit.transfer.auto import auto_mixture, stems_and_unread
+from vtkit.transfer.borrowed import with_borrowed
+from vtkit.transfer.mean import mean_mixture
+from vtkit.transfer.mixture import Mixture, Part, assemble
+from vtkit.transfer.parallel import read_bitext, translation_mixture
+from vtkit.transfer.pieces import with_pieces
+from vtkit.vocabulary.alignment import align, tokens
+from vtkit.vocabulary.existing import load_tokenizer
+
+SOURCE = wordpiece("school", "receptor", "house", "river", "ox", "##s", "##ing", *"abcdefg", *(f"##{c}" for c in "abg"))
+TARGET = wordpiece("school", "receptors", "학교", "고래", "전쟁", "abba", "[unused3]")
+ALIGNMENT = align(SOURCE, TARGET)
+
+
+def of(mixture: Mixture) -> dict[str, str]:
+    return dict(zip(tokens(TARGET), mixture.method_names, strict=True))
+
+
+def sources(mixture: Mixture, token: str) -> list[str]:
+    return [tokens(SOURCE)[number] for number, _ in mixture.sources(tokens(TARGET).index(token))]
+
+
+def test_each_token_without_weights_borrows_a_word_of_its_own() -> None:
+    mixture = with_borrowed(mean_mixture(ALIGNMENT, len(SOURCE)), SOURCE, TARGET, seed=5)
+    takers = [token for token, method in of(mixture).items() if method == "borrowed"]
+    assert takers == ["receptors", "학교", "고래", "전쟁", "abba"]
+    lent = [sources(mixture, token) for token in takers]
+    # "school" is in use, "ox" and "##ing" are no words; words are lent again only when all are lent
+    assert sorted(lent[:3]) == [["house"], ["receptor"], ["river"]]
+    assert lent[3:] == lent[:2]
+    assert of(mixture)["[unused3]"] == "silent"
+    assert mixture.weights.dtype == np.float32
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_borrowing_keeps_what_there_is_and_depends_on_the_seed_alone(seed: int) -> None:
+    number = tokens(TARGET).index("학교")
+    weights = csr_matrix(np.eye(len(SOURCE))[[tokens(SOURCE).index("river")]])
+    before = assemble(ALIGNMENT, len(SOURCE), [Part("parallel", np.array([number]), weights)])
+    mixture = with_borrowed(before, SOURCE, TARGET, seed)
+    assert sources(mixture, "학교") == ["river"]
+    assert "river" not in sources(mixture, "고래") + sources(mixture, "전쟁")
+    again = with_borrowed(before, SOURCE, TARGET, seed)
+    assert (again.weights != mixture.weights).nnz == 0
+    sums = np.asarray(mixture.weights.sum(axis=1)).ravel()
+    assert np.allclose(sums, [0.0 if method == "silent" else 1.0 for method in mixture.method_names])
+
+
+def test_stems_and_what_the_source_cannot_read() -> None:
+    stems, unread = stems_and_unread(SOURCE, TARGET, ALIGNMENT)
+    assert [tokens(TARGET)[n] for n in stems] == ["receptors"]
+    assert [tokens(TARGET)[n] for n in unread] == ["학교", "고래", "전쟁", "abba"]
+
+
+def test_auto_takes_translations_then_stems_then_neighbours_then_borrows() -> None:
+    pairs = [("school", "학교"), ("house", "학교")]
+    parallel = translation_mixture(read_bitext(SOURCE, TARGET, pairs), ALIGNMENT, len(SOURCE))
+    near = np.array([tokens(TARGET).index(token) for token in ("receptors", "학교", "전쟁", "abba")])
+    neighbours = assemble(
+        ALIGNMENT,
+        len(SOURCE),
+        [Part("sembridge", near, csr_matrix(np.eye(len(SOURCE))[[tokens(SOURCE).index("ox")] * 4]))],
+    )
+    bridges = [("parallel", parallel), ("sembridge", neighbours)]
+    mixture = auto_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), bridges, seed=1)
+    assert of(mixture) == dict.fromkeys(tokens(TARGET), "overlap") | {
+        "학교": "parallel",
+        "receptors": "subtoken",
+        "전쟁": "sembridge",
+        "abba": "sembridge",
+        "고래": "borrowed",
+        "[unused3]": "silent",
+    }
+    alone = auto_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), [], seed=1)
+    assert alone.counts() == {"overlap": 6, "subtoken": 1, "borrowed": 4, "silent": 1}
+
+
+def test_pieces_are_the_mean_of_the_tokens_a_text_is_made_of() -> None:
+    source = wordpiece("school", "war", "of")
+    target = wordpiece("학교", "##는", "학교는", "##전쟁는", "전쟁", "고래", "학고래교")
+    alignment = align(source, target)
+    ids = np.array([tokens(target).index(token) for token in ("학교", "전쟁", "##는")])
+    weights = csr_matrix(np.eye(len(source))[[tokens(source).index(word) for word in ("school", "war", "of")]])
+    mixture = with_pieces(assemble(alignment, len(source), [Part("parallel", ids, weights)]), target)
+    found = dict(zip(tokens(target), mixture.method_names, strict=True))
+    assert found["학교는"] == found["##전쟁는"] == "pieces"
+    assert found["고래"] == found["학고래교"] == "mean"  # nothing of it is known; a third of it is too little
+    rows = dict(zip(tokens(target), mixture.weights.toarray(), strict=True))
+    assert np.allclose(rows["##전쟁는"], (rows["전쟁"] + rows["##는"]) / 2)
+
+
+def test_an_english_vocabulary_of_medicine_reads_stems_and_borrows_the_rest(shared: Path) -> None:
+    source = load_tokenizer(str(shared / "models" / "minilm-splade-en"))
+    target = wordpiece("apoptosis", "receptors", "proteins", "mg", "the")
+    alignment = align(source, target)
+    mixture = auto_mixture(source, target, alignment, len(source), [], seed=0)
+    found = dict(zip(tokens(target), mixture.method_names, strict=True))
+    assert found["the"] == found["proteins"] == "overlap"
+    assert found["receptors"] in ("overlap", "subtoken")
+    assert found["apoptosis"] == "borrowed"

@@ -1,0 +1,124 @@
+"""The decoder bias of a new vocabulary: by hand, and the prior of a model that owns the vocabulary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from test_alignment import wordpiece
+
+from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder, scratch_model
+from vtkit.encoder.families import mlm_head
+from vtkit.errors import DataError
+from vtkit.recipe.sections import Scratch
+from vtkit.transfer.bias import (
+    copy_overlap_bias,
+    count_tokens,
+    log_frequency,
+    model_prior,
+    quiet,
+    zero_bias,
+    zscore_bias,
+)
+from vtkit.transfer.mean import mean_mixture
+from vtkit.transfer.mixture import silenced
+from vtkit.vocabulary.alignment import align, tokens
+
+SOURCE = wordpiece("school", "war", "##s", "##ing", "the", "7")
+TARGET = wordpiece("school", "7", "schools", "[unused1]", "of")
+ALIGNMENT = align(SOURCE, TARGET)
+
+
+def test_zscore_bias_has_the_moments_of_the_source_and_the_order_of_the_prior() -> None:
+    draw = np.random.default_rng(8)
+    source, prior = draw.normal(-3, 2, 500), draw.gamma(2, size=300)
+    bias = zscore_bias(source, prior)
+    assert bias.dtype == np.float32
+    assert bias.mean() == pytest.approx(source.mean(), rel=1e-5)
+    assert bias.std() == pytest.approx(source.std(), rel=1e-5)
+    assert np.array_equal(np.argsort(bias), np.argsort(prior))
+    assert np.allclose(zscore_bias(source, np.ones(4)), source.mean())
+    assert np.allclose(zscore_bias(np.array([1.0, 3.0]), np.array([10.0, 30.0])), [1, 3])
+
+
+def test_log_frequency_is_a_smoothed_distribution() -> None:
+    prior = log_frequency(np.array([0, 1, 7]), smoothing=0.5)
+    assert np.exp(prior).sum() == pytest.approx(1)
+    assert np.exp(prior) == pytest.approx([0.5 / 9.5, 1.5 / 9.5, 7.5 / 9.5])
+
+
+def test_tokens_are_counted_as_a_stream_without_specials() -> None:
+    counts = count_tokens(SOURCE, iter(["school schools", "the 7"]))
+    named = {token: int(count) for token, count in zip(tokens(SOURCE), counts, strict=True) if count}
+    assert named == {"school": 2, "##s": 1, "the": 1, "7": 1}
+    assert count_tokens(SOURCE, iter(["the", "school"]), max_texts=1).sum() == 1
+    with pytest.raises(DataError, match="empty"):
+        count_tokens(SOURCE, iter(["", ""]))
+
+
+def test_shared_tokens_keep_their_bias_and_new_ones_get_the_mean() -> None:
+    source = np.arange(len(SOURCE), dtype=np.float32)
+    named = dict(zip(tokens(TARGET), copy_overlap_bias(ALIGNMENT, source).tolist(), strict=True))
+    known = dict(zip(tokens(SOURCE), source.tolist(), strict=True))
+    for token in ("school", "7", "[PAD]", "[MASK]"):
+        assert named[token] == known[token]
+    assert named["schools"] == named["of"] == named["[unused1]"] == source.mean()
+
+
+def test_no_prior_is_zero() -> None:
+    assert zero_bias(3).tolist() == [0, 0, 0]
+
+
+@given(st.lists(st.floats(-50, 50, width=32), min_size=10, max_size=10))
+def test_silent_tokens_lie_below_all_others_whatever_the_bias(values: list[float]) -> None:
+    ids = np.array([tokens(TARGET).index("[unused1]")])
+    mixture = silenced(mean_mixture(ALIGNMENT, len(SOURCE)), ids)
+    bias = np.array(values, dtype=np.float32)
+    result = quiet(bias, mixture)
+    others = np.setdiff1d(np.arange(len(TARGET)), ids)
+    assert np.array_equal(result[others], bias[others])
+    assert result[ids] <= bias[others].min() - 20
+    assert np.array_equal(quiet(result, mixture), result)
+
+
+def owner(folder: Path, values: np.ndarray) -> str:
+    """A model of the tiny vocabulary with ``values`` as its bias."""
+    tokenizer = tiny.tokenizer()
+    model = scratch_model(Scratch(layers=1, hidden=8, heads=1, feed_forward=8), tokenizer)
+    mlm_head(model).decoder.bias.data.copy_(torch.from_numpy(values))
+    save_encoder(assemble(model, tokenizer, folder / "work"), folder / "model")
+    return str(folder / "model")
+
+
+def test_the_prior_of_a_model_is_its_bias_in_the_order_of_the_target(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).normal(size=len(tiny.TOKENS)).astype(np.float32)
+    name = owner(tmp_path, values)
+    target = tiny.tokenizer((*tiny.shuffled(5), "[unused1]"))
+    prior = model_prior(name, target)
+    known = dict(zip(tiny.TOKENS, values.tolist(), strict=True))
+    assert prior[:-1] == pytest.approx([known[token] for token in tiny.shuffled(5)])
+    assert prior[-1] == pytest.approx(np.mean(values))
+
+
+def test_a_model_of_another_vocabulary_has_no_prior_for_it(tmp_path: Path) -> None:
+    name = owner(tmp_path, np.zeros(len(tiny.TOKENS), dtype=np.float32))
+    target = wordpiece(*(f"word{n}" for n in range(50)))
+    with pytest.raises(DataError, match=r"does not own the target vocabulary: it has 5 of its 55 tokens"):
+        model_prior(name, target)
+    broken = owner(tmp_path / "broken", np.full(len(tiny.TOKENS), np.nan, dtype=np.float32))
+    with pytest.raises(DataError, match="a bias that is not finite"):
+        model_prior(broken, tiny.tokenizer())
+    with pytest.raises(DataError):
+        model_prior(str(tmp_path / "nowhere"), target)
+
+
+def test_the_prior_of_a_real_model_is_its_bias(shared: Path) -> None:
+    name = str(shared / "models" / "minilm-splade-en")
+    encoder = load_encoder(name)
+    bias = mlm_head(encoder[0].auto_model).decoder.bias.detach().double().numpy()
+    assert np.array_equal(model_prior(name, encoder.tokenizer), bias[: len(encoder.tokenizer)])

@@ -1,0 +1,297 @@
+"""Embedders and their cache: a text has one vector, whatever it is embedded with, and is embedded once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, StaticEmbedding, Transformer
+
+from vtkit.errors import DataError
+from vtkit.transfer import bridge
+from vtkit.transfer.bridge import Cache, Embedder, cache_folder, embed, load_embedder
+from vtkit.vocabulary.alignment import surface_and_start
+from vtkit.vocabulary.existing import load_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "embeddings"
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A bare transformers model of random weights."""
+    folder = tmp_path_factory.mktemp("plain")
+    tiny.model().base_model.save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(str(folder))
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def sentence(plain: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same as a sentence-transformers model that pools by its first token."""
+    folder = tmp_path_factory.mktemp("sentence")
+    SentenceTransformer(modules=[Transformer(plain), Pooling(32, "cls"), Normalize()], device="cpu").save(str(folder))
+    return str(folder)
+
+
+@pytest.fixture
+def minilm(shared: Path) -> str:
+    return str(shared / "models" / "all-MiniLM-L6-v2")
+
+
+def hidden_states(plain: str, text: str) -> NDArray[np.float32]:
+    """Of each token, [CLS] and [SEP] among them: the reference for pooling."""
+    model = Transformer(plain).auto_model.eval()
+    with torch.no_grad():
+        found = model(**tiny.tokenizer()(text, return_tensors="pt")).last_hidden_state[0]
+    return found.numpy()
+
+
+def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    return vector / np.linalg.norm(vector)
+
+
+@pytest.mark.parametrize("kind", ["plain", "sentence"])
+@pytest.mark.parametrize("pooling", ["model", "mean", "cls", "last"])
+def test_pooling_is_the_models_own_or_the_stated_one(
+    kind: str, pooling: Any, plain: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtkit.training.resuming.bf16_is_fast", lambda: False)
+    states = hidden_states(plain, "copper river apple")
+    own = {"plain": "mean", "sentence": "cls"}[kind]
+    expected = {"mean": states.mean(axis=0), "cls": states[0], "last": states[-1]}[
+        own if pooling == "model" else pooling
+    ]
+    found = embed(["copper river apple"], load_embedder(plain if kind == "plain" else sentence, pooling))
+    assert found[0] == pytest.approx(unit(expected), abs=1e-5)
+
+
+def test_a_prompt_is_put_before_each_text(plain: str) -> None:
+    prompted = embed(["river"], load_embedder(plain, prompt="copper "))
+    assert np.array_equal(prompted, embed(["copper river"], load_embedder(plain)))
+    assert not np.allclose(prompted, embed(["river"], load_embedder(plain)), atol=1e-3)
+
+
+def test_prompts_of_the_model_itself_are_not_used(sentence: str, tmp_path: Path) -> None:
+    prompted = tmp_path / "prompted"
+    shutil.copytree(sentence, prompted)
+    settings = json.loads((prompted / "config_sentence_transformers.json").read_text())
+    settings |= {"prompts": {"query": "copper "}, "default_prompt_name": "query"}
+    (prompted / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    texts = ["river", "apple"]
+    assert np.array_equal(embed(texts, load_embedder(str(prompted))), embed(texts, load_embedder(sentence)))
+
+
+def test_a_static_embedder_needs_no_batches_of_equal_length(tmp_path: Path) -> None:
+    table = torch.randn(len(tiny.TOKENS), 8, generator=torch.Generator().manual_seed(1))
+    module = StaticEmbedding(tiny.tokenizer(), embedding_weights=table)
+    SentenceTransformer(modules=[module], device="cpu").save(str(tmp_path / "static"))
+    found = embed(["river", "apple"], load_embedder(str(tmp_path / "static")))
+    wanted = table[[tiny.TOKENS.index("river"), tiny.TOKENS.index("apple")]].numpy()
+    assert np.abs(found - np.stack([unit(row) for row in wanted])).max() < 1e-2  # bf16 where there is one
+    with pytest.raises(DataError, match=r"transfer\.pooling = cls takes the place .* made of StaticEmbedding"):
+        embed(["river"], load_embedder(str(tmp_path / "static"), "cls"))
+
+
+def test_a_real_embedder_gives_every_text_one_vector_whatever_its_company(
+    minilm: str, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vocabulary = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
+    texts = [text.strip() for text, _ in surface_and_start(vocabulary)[2000:12000:10]]
+    embedder = load_embedder(minilm)
+    together = embed(texts, embedder)
+    monkeypatch.setenv("VTKIT_CACHE", str(cache_folder().parent / "another"))
+    few = texts[::-7]
+    assert np.array_equal(embed(few, load_embedder(minilm)), together[::-7])  # made anew, with other texts around them
+    assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
+    monkeypatch.setattr("vtkit.training.resuming.bf16_is_fast", lambda: False)
+    model = SentenceTransformer(minilm, device="cpu").float()
+    expected = model.encode(few, show_progress_bar=False, normalize_embeddings=True)
+    assert np.abs(embed(few, load_embedder(minilm)) - expected).max() < 1e-5
+    similar = together[::-7] @ together.T
+    assert (
+        np.abs(similar - expected @ embed(texts, load_embedder(minilm)).T).max() < 0.01
+    )  # of bf16, where there is one
+
+
+class Counted:
+    """The texts that vtkit's embedder was asked to embed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stop_after: int | None = None) -> None:
+        self.texts: list[str] = []
+        original = Embedder.encode
+
+        def encode(embedder: Embedder, texts: Sequence[str]) -> Iterator[Any]:
+            for batch, vectors in original(embedder, texts):
+                if stop_after is not None and len(self.texts) + len(batch) > stop_after:
+                    raise KeyboardInterrupt
+                self.texts += batch
+                yield batch, vectors
+
+        monkeypatch.setattr(Embedder, "encode", encode)
+
+
+def test_what_two_recipes_share_is_embedded_once(plain: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    counted = Counted(monkeypatch)
+    first = embed(["apple", "river", "apple"], load_embedder(plain))
+    assert sorted(counted.texts) == ["apple", "river"]
+    assert np.array_equal(first[0], first[2])
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(plain, moved)  # the same content under another name
+    second = embed(["river", "stone"], load_embedder(str(moved)))
+    assert counted.texts[2:] == ["stone"]
+    assert np.array_equal(second[0], first[1])
+    with monkeypatch.context() as patched:  # with nothing to embed, the model is not even loaded
+        patched.setattr(bridge, "_load", None)
+        assert np.array_equal(embed(["stone", "apple"], load_embedder(plain)), np.stack([second[1], first[0]]))
+
+
+def test_another_pooling_prompt_or_content_is_another_embedder(plain: str, tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    shutil.copytree(plain, changed)
+    weights = load_file(changed / "model.safetensors")
+    save_file({name: tensor * 1.5 for name, tensor in weights.items()}, changed / "model.safetensors", {"format": "pt"})
+    embedders = [
+        load_embedder(plain),
+        load_embedder(plain, "cls"),
+        load_embedder(plain, prompt="a "),
+        load_embedder(str(changed)),
+    ]
+    assert len({Cache(embedder.identity).folder for embedder in embedders}) == 4
+
+
+def test_what_was_embedded_before_an_interruption_stays(
+    plain: str, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    monkeypatch.setattr(bridge, "BATCH", 4)
+    monkeypatch.setattr(bridge, "TEXTS_A_SHARD", 8)
+    with monkeypatch.context() as patched:
+        Counted(patched, stop_after=20)
+        with pytest.raises(KeyboardInterrupt):
+            embed(tiny.WORDS, load_embedder(plain))
+    assert len(list(cache.rglob("*.safetensors"))) == 2
+    counted = Counted(monkeypatch)
+    found = embed(tiny.WORDS, load_embedder(plain))
+    assert len(counted.texts) == len(tiny.WORDS) - 16
+    shutil.rmtree(cache)
+    assert np.array_equal(found, embed(tiny.WORDS, load_embedder(plain)))
+
+
+def test_a_damaged_file_is_a_miss(
+    plain: str, monkeypatch: pytest.MonkeyPatch, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bridge, "TEXTS_A_SHARD", 1)
+    monkeypatch.setattr(bridge, "BATCH", 1)
+    expected = embed(["apple", "river", "stone"], load_embedder(plain))
+    files = sorted(cache.rglob("*.safetensors"))
+    content = bytearray(files[0].read_bytes())
+    content[-3] ^= 1  # one bit of one number
+    files[0].write_bytes(content)
+    files[1].write_bytes(files[1].read_bytes()[:40])
+    counted = Counted(monkeypatch)
+    assert np.array_equal(embed(["apple", "river", "stone"], load_embedder(plain)), expected)
+    assert len(counted.texts) == 2
+    assert capsys.readouterr().err.count("is damaged and is left out") == 2
+    assert len(list(cache.rglob("*.safetensors"))) == 3
+
+
+def test_two_processes_may_embed_at_once(plain: str, cache: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, numpy, torch; torch.set_num_threads(1)\n"
+        "from vtkit.transfer.bridge import embed, load_embedder\n"
+        "numpy.save(sys.argv[2], embed(sys.argv[3:], load_embedder(sys.argv[1])))\n"
+    )
+    outputs = [tmp_path / "0.npy", tmp_path / "1.npy"]
+    halves = [tiny.WORDS[:40], tiny.WORDS[20:]]
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, plain, str(output), *words])
+        for output, words in zip(outputs, halves, strict=True)
+    ]
+    assert [process.wait(timeout=300) for process in started] == [0, 0]
+    torch.set_num_threads(1)
+    for output, words in zip(outputs, halves, strict=True):
+        assert np.array_equal(np.load(output), embed(words, load_embedder(plain)))
+    files = cache.rglob("*.safetensors")
+    kept = [text for path in files for text in json.loads(load_file(path)["texts"].numpy().tobytes())]
+    assert sorted(kept) == sorted(tiny.WORDS)  # none of them twice
+
+
+def test_a_cache_that_cannot_be_written_is_said_and_done_without(
+    plain: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "file"))
+    assert embed(["apple"], load_embedder(plain)).shape == (1, 32)
+    assert "Embeddings are not kept" in capsys.readouterr().err
+
+
+def test_vectors_that_are_not_numbers_are_refused_and_not_kept(plain: str, tmp_path: Path, cache: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(plain, broken)
+    weights = load_file(broken / "model.safetensors")
+    weights["embeddings.word_embeddings.weight"][tiny.TOKENS.index("river")] = torch.nan
+    save_file(weights, broken / "model.safetensors", {"format": "pt"})
+    with pytest.raises(DataError, match=r"not finite numbers \(NaN or infinite\), for 'river'"):
+        embed(["apple", "river"], load_embedder(str(broken)))
+    assert not list(cache.rglob("*.safetensors"))
+
+
+def test_models_of_another_kind_are_refused(plain: str, tmp_path: Path) -> None:
+    tiny.encoder(tmp_path).save(str(tmp_path / "sparse"))
+    with pytest.raises(DataError, match="is a sparse encoder"):
+        load_embedder(str(tmp_path / "sparse"))
+    cross = tmp_path / "cross"
+    shutil.copytree(plain, cross)
+    config = json.loads((cross / "config.json").read_text())
+    (cross / "config.json").write_text(json.dumps(config | {"architectures": ["BertForSequenceClassification"]}))
+    with pytest.raises(DataError, match="is a cross-encoder, which scores pairs"):
+        load_embedder(str(cross))
+    (cross / "config.json").write_text(json.dumps(config))
+    (cross / "config_sentence_transformers.json").write_text('{"model_type": "CrossEncoder"}')
+    with pytest.raises(DataError, match="is a cross-encoder"):
+        load_embedder(str(cross))
+    (cross / "config_sentence_transformers.json").write_text("{")
+    with pytest.raises(DataError, match="cannot be read as JSON"):
+        load_embedder(str(cross))
+
+
+def test_an_embedder_that_is_not_there_is_refused(plain: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"neither modules\.json nor config\.json"):
+        load_embedder(str(tmp_path))
+    with pytest.raises(DataError, match="there is no such folder"):
+        load_embedder(str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match="Run again with --download"):
+        load_embedder("nobody/no-such-embedder")
+    without = tmp_path / "without"
+    shutil.copytree(plain, without)
+    (without / "model.safetensors").unlink()
+    with pytest.raises(DataError, match=r"transfer\.embedder = .* cannot be loaded"):
+        embed(["apple"], load_embedder(str(without)))
+
+
+def test_no_texts_have_no_vectors(plain: str) -> None:
+    assert len(embed([], load_embedder(plain))) == 0
+
+
+def test_the_cache_lies_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert cache_folder() == tmp_path / "cache" / "embeddings"
+    monkeypatch.delenv("VTKIT_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "vtkit" / "embeddings"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "vtkit" / "embeddings"

@@ -1,0 +1,228 @@
+"""Cased tokens, twins and lower-case names: by hand in every family, on the real vocabularies, and from the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_alignment import XLM_ROLES, byte_level, sentencepiece, wordpiece
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.vocabulary.alignment import tokens
+from vtkit.vocabulary.casing import (
+    canonical_classes,
+    cased_ids,
+    cased_only,
+    count_casing,
+    fold_map,
+    lower_case_names,
+    lowered,
+    map_cased,
+)
+from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing, wrap
+
+
+def names(tokenizer: PreTrainedTokenizerFast, ids: object) -> list[str]:
+    listed = tokens(tokenizer)
+    return [listed[number] for number in ids]  # type: ignore[attr-defined]
+
+
+def merging(merges: list[tuple[str, str]], *, lower: bool = True) -> PreTrainedTokenizerFast:
+    """A byte-level BPE whose vocabulary is the letters of its merges and what they make, in this order."""
+    letters = dict.fromkeys(letter for pair in merges for letter in "".join(pair))
+    vocabulary = [*XLM_ROLES.values(), *letters, *(a + b for a, b in merges)]
+    assert len(set(vocabulary)) == len(vocabulary)
+    backend = Tokenizer(models.BPE({token: n for n, token in enumerate(vocabulary)}, merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    backend.decoder = decoders.ByteLevel()
+    if lower:
+        backend.normalizer = normalizers.Lowercase()
+    return wrap(backend, XLM_ROLES, "of the test")
+
+
+def test_a_cased_token_has_a_character_that_lower_casing_changes() -> None:
+    tokenizer = wordpiece("the", "The", "##R", "eBay", "Ünder", "ℝ", "2", "가", "ǅ", "[unused1]", "##x")
+    assert names(tokenizer, cased_ids(tokenizer)) == ["The", "##R", "eBay", "Ünder", "ǅ"]
+
+
+def test_byte_level_and_sentencepiece_tokens_are_read_before_they_are_judged() -> None:
+    # Ġ, Ł and Ã are upper-case letters by which byte-level vocabularies write bytes; ▁ is the mark of a word start
+    byte = byte_level("Ġthe", "ĠThe", "Ã¶", "Ãĸ", "Ġ", "A¢")
+    assert names(byte, cased_ids(byte)) == ["ĠThe", "Ãĸ", "A¢"]
+    pieces = sentencepiece("▁the", "▁The", "X", "▁")
+    assert names(pieces, cased_ids(pieces)) == ["▁The", "X"]
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=0x52F)))  # Latin, Greek, Cyrillic
+def test_lower_case_is_that_of_the_tokenizers_library(text: str) -> None:
+    assert lowered(text) == normalizers.Lowercase().normalize_str(text)
+    assert lowered("ΟΔΟΣ") == "οδοσ"  # Python's own lower() ends in another letter
+
+
+def test_twins_are_equal_up_to_case_and_word_start_mark() -> None:
+    tokenizer = wordpiece("The", "##the", "the", "THE", "##ING", "Ing", "paris", "!", "##!", "[unused1]", "Ä", "a")
+    classes = [names(tokenizer, ids) for ids in canonical_classes(tokenizer)]
+    # the lower-case word start leads; without one the lower-case continuation, then the cased word start
+    assert classes == [["the", "##the", "The", "THE"], ["Ing", "##ING"], ["!", "##!"]]
+    byte = byte_level("ing", "ĠIng", "Ing", "Ġ")
+    assert [names(byte, ids) for ids in canonical_classes(byte)] == [["ing", "ĠIng", "Ing"]]
+
+
+def test_the_fold_map_sends_every_token_to_its_class_and_leaves_the_others() -> None:
+    tokenizer = wordpiece("The", "the", "##the", "x")
+    assert fold_map(tokenizer).tolist() == [0, 1, 2, 3, 4, 6, 6, 6, 8]
+    assert fold_map(tokenizer, 16).tolist() == [0, 1, 2, 3, 4, 6, 6, 6, *range(8, 16)]
+
+
+@given(st.lists(st.sampled_from(["a", "A", "##a", "##A", "b", "B", "##b", "Ab", "##aB"]), unique=True))
+def test_folding_is_done_in_one_step_and_never_crosses_classes(words: list[str]) -> None:
+    tokenizer = wordpiece(*words)
+    places = fold_map(tokenizer)
+    assert (places[places] == places).all()
+    for one, first in enumerate(words, 5):
+        for other, second in enumerate(words, 5):
+            same = first.removeprefix("##").lower() == second.removeprefix("##").lower()
+            assert (places[one] == places[other]) == same
+    assert len(set(places.tolist())) == count_casing(tokenizer).folded
+
+
+def test_only_tokens_without_a_lower_case_form_take_a_free_name() -> None:
+    tokenizer = wordpiece("Paris", "The", "the", "USA", "Usa", "##S", "##s", "x", "X")
+    assert names(tokenizer, cased_only(tokenizer)) == ["Paris", "USA", "Usa"]
+    assert lower_case_names(tokenizer) == {5: ("Paris", "paris"), 8: ("USA", "usa")}
+    counts = count_casing(tokenizer)
+    assert (counts.cased, counts.with_lower_case, counts.cased_only, counts.free_names) == (6, 3, 3, 2)
+
+
+def test_a_word_start_and_a_continuation_are_different_names() -> None:
+    assert lower_case_names(wordpiece("Par", "##par"))[5] == ("Par", "par")
+    assert lower_case_names(byte_level("ĠPar", "par", "Ã©Ãī")) == {5: ("ĠPar", "Ġpar"), 7: ("Ã©Ãī", "Ã©Ã©")}
+    assert lower_case_names(byte_level("A¢")) == {}  # ends inside a character: cased only, but it has no whole name
+
+
+def test_lower_cased_text_reaches_a_renamed_wordpiece_or_unigram_token() -> None:
+    for tokenizer, text, wanted in (
+        (wordpiece("Paris", "##X", "p", "a"), "PARIS paXX", ["paris", "p", "[UNK]"]),
+        (sentencepiece("▁Paris", "▁", "p", "a"), "PARIS", ["▁paris"]),
+    ):
+        mapped = map_cased(with_casing(tokenizer, "lowercase"))
+        assert mapped.unreached == ()
+        assert mapped.tokenizer.tokenize(text)[:1] == wanted[:1]
+        assert special_roles(mapped.tokenizer) == special_roles(tokenizer)
+        assert len(mapped.tokenizer) == len(tokenizer)
+        assert mapped.tokenizer("paris")["input_ids"][0] == special_roles(tokenizer)["cls"]
+
+
+def test_a_renamed_bpe_token_is_reached_through_a_merge_of_its_lower_case_pieces() -> None:
+    tokenizer = merging([("a", "r"), ("p", "ar"), ("i", "s"), ("P", "ar"), ("Par", "is"), ("Ġ", "Par"), ("ĠPar", "is")])
+    # inside a word, where no whole pre-token is compared: x + paris
+    mapped = map_cased(tokenizer)
+    assert {now for _, now in mapped.renamed.values()} == {"paris", "Ġpar", "Ġparis"} | {
+        lowered(letter) for letter in "P" if lowered(letter) not in tokens(tokenizer)
+    }
+    assert mapped.unreached == ()
+    assert tokenizer.tokenize("Paris") == ["Ġ", "par", "is"]
+    assert mapped.tokenizer.tokenize("Paris") == ["Ġparis"]
+    assert mapped.tokenizer.tokenize("ppParis")[-1] == "paris"
+
+
+def test_a_vocabulary_without_free_names_stays_as_it_is() -> None:
+    tokenizer = wordpiece("the", "The")
+    assert map_cased(tokenizer).tokenizer is tokenizer
+
+
+def test_the_real_vocabularies_have_these_cased_tokens_and_twins(shared: Path) -> None:
+    found = {}
+    for name in ("bert-base-cased-unilm", "ModernBERT-base", "kobigbird", "koelectra", "bert-base-uncased"):
+        counts = count_casing(load_tokenizer(str(shared / "vocab" / name), require_roles=False))
+        found[name] = (counts.cased, counts.cased_only, counts.free_names, counts.twins, counts.folded)
+    assert found == {
+        "bert-base-cased-unilm": (8383, 4535, 4514, 11367, 22751),
+        "ModernBERT-base": (13028, 3637, 3592, 25518, 33679),
+        "kobigbird": (877, 557, 541, 8206, 28273),
+        "koelectra": (381, 219, 219, 14821, 24727),
+        "bert-base-uncased": (0, 0, 0, 5418, 27813),
+    }
+
+
+@pytest.mark.parametrize("name", ["bert-base-cased-unilm", "ModernBERT-base"])
+def test_a_real_vocabulary_reads_lower_cased_text_by_its_renamed_tokens(
+    name: str, shared: Path, tmp_path: Path
+) -> None:
+    original = with_casing(load_tokenizer(str(shared / "vocab" / name), require_roles=False), "lowercase")
+    mapped = map_cased(original)
+    assert mapped.unreached == ()
+    mapped.tokenizer.save_pretrained(str(tmp_path))
+    loaded = AutoTokenizer.from_pretrained(str(tmp_path), local_files_only=True)
+    text = "PARIS and the Netherlands met in Japan in 2024, over croissants."
+    words = [token.lstrip("Ġ") for token in loaded.tokenize(text)]
+    assert {"paris", "netherlands", "japan"} <= set(words)
+    assert not {"paris", "netherlands", "japan"} & {token.lstrip("Ġ") for token in original.tokenize(text)}
+    # what has no new name in it is read as before
+    plain = "the weather over the western sea turned cold, and rain fell on 27 islands."
+    assert loaded(plain)["input_ids"] == original(plain)["input_ids"]
+    # the ids have not moved
+    before, now = tokens(original), tokens(loaded)
+    assert {n for n in range(len(before)) if before[n] != now[n]} == set(mapped.renamed)
+
+
+runner = CliRunner()
+
+
+def run(*arguments: object) -> str:
+    result = runner.invoke(app, ["casing", *map(str, arguments)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout
+
+
+def test_the_command_counts_and_lists(tmp_path: Path) -> None:
+    wordpiece("The", "the", "##the", "Paris", "e\x1bvil", "E\x1bVIL").save_pretrained(str(tmp_path / "t"))
+    lines = run(tmp_path / "t").splitlines()
+    assert lines[0].endswith(": 11 tokens (wordpiece)")
+    assert any(line.split()[:2] == ["cased", "3"] for line in lines)
+    assert any("Paris → paris" in line for line in lines)
+    assert run(tmp_path / "t", "--list", "cased") == "5\tThe\n8\tParis\n10\tE VIL\n"
+    assert run(tmp_path / "t", "--list", "cased-only") == "8\tParis\tparis\n"
+    assert run(tmp_path / "t", "--list", "twins") == "6\tthe\t7\t##the\t5\tThe\n9\te vil\t10\tE VIL\n"
+    assert json.loads(run(tmp_path / "t", "--json"))["cased_only"] == 1
+    (first, _) = json.loads(run(tmp_path / "t", "--list", "twins", "--json"))
+    assert (first["id"], [twin["id"] for twin in first["twins"]]) == (6, [7, 5])
+
+
+def test_the_command_writes_a_mapped_tokenizer_and_never_over_another(tmp_path: Path) -> None:
+    wordpiece("Paris", "p", "in").save_pretrained(str(tmp_path / "t"))
+    out = tmp_path / "mapped"
+    assert "renamed tokens: 1" in run(tmp_path / "t", "--apply", "map", "--input", "lowercase", "--out", out)
+    assert AutoTokenizer.from_pretrained(str(out), local_files_only=True).tokenize("PARIS") == ["paris"]
+    again = subprocess.run(
+        [sys.executable, "-m", "vtkit.cli", "casing", str(tmp_path / "t"), "--input", "lowercase", "--out", str(out)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert again.returncode == 2
+    assert "is there already" in again.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mapped", "t"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--apply", "mask", "--out", "new"], "is a tokenizer, and --apply mask changes a model's vectors"),
+        (["--apply", "map", "--out", "new"], "needs --input lowercase"),
+        (["--apply", "map"], "say with --out"),
+        (["--out", "new"], "say with --apply or --input"),
+        (["--input", "lowercase", "--list", "cased", "--out", "new"], "give one of them"),
+    ],
+)
+def test_the_command_says_what_does_not_go_together(arguments: list[str], message: str, tmp_path: Path) -> None:
+    wordpiece("Paris").save_pretrained(str(tmp_path / "t"))
+    result = runner.invoke(app, ["casing", str(tmp_path / "t"), *arguments])
+    assert message in str(result.exception)
+    assert not Path("new").exists()

@@ -1,0 +1,364 @@
+"""Languages, scripts and waste of vocabularies: by hand on small ones, and against lingua and the real ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+from typer.testing import CliRunner
+
+from vtkit.analysis.charts import StackedBars, svg
+from vtkit.analysis.composition import (
+    EVIDENCE_PROBABILITY,
+    LANGUAGES,
+    LANGUAGES_OF_SCRIPT,
+    SEMBRIDGE,
+    compose,
+    han_language,
+    parse_languages,
+    settle,
+    token_script,
+)
+from vtkit.analysis.inspection import corpus_use, inspect_vocabulary, normalizer_steps
+from vtkit.analysis.reachability import duplicates, unreachable
+from vtkit.cli import app
+from vtkit.errors import DataError, RecipeError
+from vtkit.vocabulary.alignment import align, canonical_forms, tokens
+from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
+
+ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+XLM_ROLES: dict[Role, str] = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+
+
+def wordpiece(*words: str, normalizer: Any = None) -> PreTrainedTokenizerFast:
+    listed = [*ROLES.values(), *words]
+    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(listed)}, unk_token="[UNK]"))
+    if normalizer is not None:
+        backend.normalizer = normalizer
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return wrap(backend, ROLES, "of the test")
+
+
+def byte_level(*words: str) -> PreTrainedTokenizerFast:
+    listed = [*XLM_ROLES.values(), *words]
+    backend = Tokenizer(models.BPE({word: n for n, word in enumerate(listed)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    return wrap(backend, XLM_ROLES, "of the test")
+
+
+def labels(tokenizer: PreTrainedTokenizerFast, languages: str = "all", **settings: Any) -> dict[str, tuple[str, str]]:
+    """Token -> sort and name of its label."""
+    found = compose(tokenizer, parse_languages(languages), **settings).labels
+    return {token: (label.sort, label.name) for token, label in zip(tokens(tokenizer), found, strict=True)}
+
+
+def test_the_script_decides_where_one_language_is_written_in_it() -> None:
+    found = labels(wordpiece("한국", "##어", "ひらがな", "ー", "ไทย", "ελ", "漢字かな", "漢한"))
+    assert found["한국"] == found["##어"] == found["漢한"] == ("language", "ko")
+    assert found["ひらがな"] == found["ー"] == found["漢字かな"] == ("language", "ja")
+    assert (found["ไทย"], found["ελ"]) == (("language", "th"), ("language", "el"))
+
+
+def test_pieces_and_short_words_of_shared_scripts_are_undecided() -> None:
+    found = labels(wordpiece("the", "##ing", "chat", "##school", "к", "ab1cdef", "Aβ"))
+    for token in ("the", "##ing", "chat", "##school", "ab1cdef"):
+        assert found[token] == ("undecided", "Latin")
+    assert found["к"] == ("undecided", "Cyrillic")
+    assert found["Aβ"] == ("undecided", "mixed")
+    assert labels(byte_level("Ġthe", "ing"))["Ġthe"] == ("undecided", "Latin")
+
+
+def test_with_one_language_a_script_it_is_a_test_of_scripts() -> None:
+    found = labels(wordpiece("the", "##ing", "schön", "к", "ї", "پ", "ひ", "漢"), "en,ar,zh,hi,ko,ru")
+    assert found["the"] == found["##ing"] == found["schön"] == ("language", "en")
+    assert (found["к"], found["ї"], found["پ"]) == (("language", "ru"), ("language", "ru"), ("language", "ar"))
+    assert found["漢"] == ("language", "zh")
+    assert found["ひ"] == ("other", "Hiragana")
+
+
+def test_what_has_no_letters_is_etc_by_kind() -> None:
+    found = labels(wordpiece("2024", "Ⅷ", "1.5", "...", "+", "😀", "µ", "[unused3]", "##!", "़"))
+    for kind, listed in {
+        "special": ROLES.values(),
+        "number": ["2024", "Ⅷ", "1.5"],
+        "punctuation": ["...", "##!"],
+        "symbol": ["+", "😀", "µ"],
+        "unused": ["[unused3]"],
+    }.items():
+        assert {found[token] for token in listed} == {("etc", kind)}
+    parts = labels(byte_level("Ġ", "Ċ", "¢", "Ã¶"))
+    assert parts["Ġ"] == parts["Ċ"] == ("etc", "space")
+    assert parts["¢"] == ("etc", "part of a character")
+    assert parts["Ã¶"] == ("undecided", "Latin")
+
+
+def test_han_is_told_by_national_character_sets_and_else_by_the_setting() -> None:
+    assert [han_language(text) for text in ("込", "们", "山", "込山", "们山", "込们")] == [
+        "ja",
+        "zh",
+        "",
+        "ja",
+        "zh",
+        "",
+    ]
+    tokenizer = wordpiece("込", "们", "山")
+    for han, shared in (("zh", "zh"), ("ja", "ja"), ("ko", "ko")):
+        found = labels(tokenizer, han=han)
+        assert [found[token][1] for token in ("込", "们", "山")] == ["ja", "zh", shared]
+    assert labels(tokenizer, han="undecided")["山"] == ("undecided", "Han")
+    assert labels(tokenizer, "en,ja")["们"] == ("language", "ja")
+
+
+def test_whole_words_are_told_by_lingua_and_the_vocabulary() -> None:
+    german = ["Freundschaft", "Wirtschaft", "zwischen", "schließlich", "gewöhnlich", "Bundesrepublik", "Entwicklung"]
+    finnish = ["yhteiskunta", "kirjoittaa", "hyvinvointi", "ystävyys", "tärkeää", "kuitenkin", "työskennellä"]
+    found = labels(wordpiece(*german, *finnish), "de,en,fi,fr,es")
+    assert sum(found[word] == ("language", "de") for word in german) >= 6
+    assert sum(found[word] == ("language", "fi") for word in finnish) >= 6
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=1, max_size=30))
+def test_a_word_is_settled_only_on_strong_evidence_that_its_own_does_not_contradict(rows: list[list[float]]) -> None:
+    evidence = np.array(rows)
+    choices, shares = settle(evidence)
+    assert shares.sum() == pytest.approx(1)
+    for row, choice in zip(evidence, choices, strict=True):
+        if row.sum() == 0:
+            assert choice == -1
+        elif choice >= 0:
+            assert 2 * row[choice] >= row.max() * (1 - 1e-9)
+    even = settle(np.full((4, 3), 1 / 3))
+    assert even[0].tolist() == [-1] * 4
+    assert np.allclose(even[1], 1 / 3)
+
+
+def test_the_shares_of_the_languages_are_estimated_from_weak_evidence() -> None:
+    # Nine words lean to the first language, none of them by itself enough; together they settle each other.
+    evidence = np.array([[0.6, 0.3, 0.1]] * 9 + [[0.01, 0.98, 0.01]])
+    choices, shares = settle(evidence)
+    assert evidence.max(axis=1)[0] < EVIDENCE_PROBABILITY
+    assert choices.tolist() == [0] * 9 + [1]
+    assert 0.8 < shares[0] < 1
+    assert shares[2] < 0.01
+
+
+def test_the_tables_of_languages_and_scripts_are_lingua_s() -> None:
+    from lingua import Language
+
+    def codes(languages: Any) -> set[str]:
+        return {language.iso_code_639_1.name.lower() for language in languages}
+
+    assert set(LANGUAGES) == codes(Language.all())
+    assert set(LANGUAGES_OF_SCRIPT["Latin"]) == codes(Language.all_with_latin_script())
+    assert set(LANGUAGES_OF_SCRIPT["Cyrillic"]) == codes(Language.all_with_cyrillic_script())
+    assert set(LANGUAGES_OF_SCRIPT["Arabic"]) == codes(Language.all_with_arabic_script())
+    assert set(LANGUAGES_OF_SCRIPT["Devanagari"]) == codes(Language.all_with_devanagari_script())
+
+
+def test_the_sembridge_preset_agrees_with_lingua_on_real_tokens(shared: Path) -> None:
+    from lingua import IsoCode639_1, LanguageDetectorBuilder
+
+    tokenizer = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
+    composition = compose(tokenizer, SEMBRIDGE)
+    pairs = [
+        (form.surface, label)
+        for form, label in zip(composition.forms, composition.labels, strict=True)
+        if form is not None and label.sort == "language"
+    ][::5]
+    detector = LanguageDetectorBuilder.from_iso_codes_639_1(
+        *(IsoCode639_1.from_str(code.upper()) for code in SEMBRIDGE)
+    ).build()
+    said = detector.detect_languages_in_parallel_of([text for text, _ in pairs])
+    agreed = [
+        language is not None and language.iso_code_639_1.name.lower() == label.name
+        for language, (_, label) in zip(said, pairs, strict=True)
+    ]
+    assert np.mean(agreed) > 0.995
+
+
+@given(st.text(max_size=8))
+def test_every_text_has_one_script_or_none(text: str) -> None:
+    assert isinstance(token_script(text), str)
+
+
+def test_unknown_languages_are_refused() -> None:
+    assert parse_languages("sembridge") == SEMBRIDGE
+    assert parse_languages("EN, ko,en") == ("en", "ko")
+    assert len(parse_languages("all")) == 75
+    for wrong in ("xx", "en,klingon", ","):
+        with pytest.raises(RecipeError, match="no known language"):
+            parse_languages(wrong)
+
+
+def test_tokens_that_no_text_leads_to_are_found() -> None:
+    bert = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True)
+    tokenizer = wordpiece("the", "##ing", "school", "The", "é", "中", "##中", "...", "a", "##b", normalizer=bert)
+    forms = canonical_forms(tokenizer)
+    assert [tokens(tokenizer)[n] for n in unreachable(tokenizer, forms)] == ["The", "é", "##中", "..."]
+
+
+def test_tokens_that_are_equal_once_normalised_are_duplicates() -> None:
+    tokenizer = wordpiece("the", "The", "##the", "##THE", "é", "e", "x", normalizer=normalizers.BertNormalizer())
+    listed = tokens(tokenizer)
+    found = {(listed[again], listed[first]) for again, first in duplicates(tokenizer, canonical_forms(tokenizer))}
+    assert found == {("The", "the"), ("##THE", "##the"), ("e", "é")}
+    assert duplicates(wordpiece("the", "The"), canonical_forms(wordpiece("the", "The"))) == []
+
+
+def test_normalizers_are_said_in_words() -> None:
+    bert = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True)
+    cased = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=None, lowercase=False)
+    several = normalizers.Sequence(
+        [normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase(), normalizers.Prepend("▁")]
+    )
+    assert normalizer_steps(wordpiece("a", normalizer=bert)) == [
+        "BERT cleaning",
+        "Chinese characters spaced",
+        "accents stripped",
+        "lower case",
+    ]
+    assert normalizer_steps(wordpiece("a", normalizer=cased)) == ["BERT cleaning"]
+    assert normalizer_steps(wordpiece("a", normalizer=several)) == [
+        "Unicode NFKC",
+        r"“\s+” replaced by a space",
+        "lower case",
+        "“▁” put in front",
+    ]
+    assert normalizer_steps(wordpiece("a")) == []
+
+
+def test_counts_of_a_small_vocabulary_by_hand() -> None:
+    facts = inspect_vocabulary(wordpiece("the", "##ing", "Paris", "한", "42", "...", "[unused0]"), "small", SEMBRIDGE)
+    assert facts["size"] == 12
+    assert facts["casing"] == {"cased": 1, "lower case": 2, "script without case": 1}
+    assert (facts["continuations"]["count"], facts["continuations"]["of"]) == (1, 4)
+    assert facts["characters"]["histogram"] == {"1": 1, "2": 1, "3": 3, "5": 1}
+    assert (facts["digits"], facts["punctuation"], facts["unused"]) == (1, 1, 1)
+    assert facts["composition"]["language"] == {"en": 3, "ko": 1}
+    assert facts["special"]["mask"] == {"token": "[MASK]", "id": 4}
+
+
+@given(st.lists(st.sampled_from(["the", "##ing", "한", "山", "42", "...", "[unused0]", "к", "ひ", "é"]), unique=True))
+def test_every_token_is_counted_once(words: list[str]) -> None:
+    composition = compose(wordpiece(*words), parse_languages("all"))
+    counted = [sum(composition.counts(sort).values()) for sort in ("language", "undecided", "other", "etc")]  # type: ignore[arg-type]
+    assert sum(counted) == len(words) + 5
+    assert sum(composition.scripts.values()) == sum(counted[:3])
+    assert sum(composition.reasons.values()) == counted[1]
+
+
+def test_the_tokens_that_a_corpus_uses_are_those_of_tokenizing_its_lines() -> None:
+    tokenizer = wordpiece("the", "##s", "cat", "dog", "bird")
+    texts = ["the cats", "the cat the", "zebra"] * 700
+    used = {n for text in texts for n in tokenizer(text, add_special_tokens=False)["input_ids"]}
+    facts = corpus_use([tokenizer], iter(texts))[0]
+    assert facts["used"] == len(used) == 4  # the, cat, ##s, [UNK]
+    assert facts["texts"] == 2100
+    assert facts["occurrences"] == 700 * 7
+    assert facts["nine_tenths"] == 4
+
+
+def test_the_real_vocabularies_are_what_their_names_say(shared: Path) -> None:
+    main = {
+        "bert-base-uncased": ("en", 0.87, 0.89),
+        "kobigbird": ("ko", 0.83, 0.84),
+        "focus-ar-bpe-50k": ("ar", 0.93, 0.95),
+        "bert-base-chinese": ("zh", 0.69, 0.70),
+        "ModernBERT-base": ("en", 0.86, 0.88),
+    }
+    for name, (language, low, high) in main.items():
+        tokenizer = load_tokenizer(str(shared / "vocab" / name), require_roles=False)
+        counts = compose(tokenizer, SEMBRIDGE).counts("language")
+        assert low < counts[language] / len(tokenizer) < high, name
+    tokenizer = load_tokenizer(str(shared / "vocab" / "bert-base-chinese"))
+    never = unreachable(tokenizer, canonical_forms(tokenizer))
+    # Chinese characters are spaced, so that none ever continues a word.
+    assert sum(tokens(tokenizer)[number].startswith("##") for number in never) > 7300
+
+
+def test_chart_is_the_same_from_call_to_call_and_refers_to_nothing() -> None:
+    chart = StackedBars("Tokens, %", {"a <b>": [0.5, 0.5], "b": [1.0, 0.0]}, ["English", "other"], 1)
+    drawn = svg(chart)
+    assert drawn == svg(chart)
+    assert drawn.startswith("<svg ")
+    assert "currentColor" in drawn
+    assert "a &lt;b&gt;" in drawn
+    assert not re.search(r'(href|src)="(?!#)', drawn)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[str]:
+    first = wordpiece("the", "##ing", "school", "<b>bad</b>", "\u202eevil", "42", "한", "山")
+    second = byte_level("Ġthe", "ing", "Ġ", "e")
+    for name, tokenizer in {"first": first, "second": second}.items():
+        tokenizer.save_pretrained(tmp_path / name)
+    return [str(tmp_path / name) for name in ("first", "second")]
+
+
+def call(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=True)
+
+
+def test_the_command_prints_tables_side_by_side(folders: list[str]) -> None:
+    result = call("inspect-vocab", *folders, "--languages", "sembridge")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^Languages +first +second$", result.output, re.MULTILINE)
+    assert re.search(r"^English +5 \(\d+\.\d+ %\)", result.output, re.MULTILINE)
+    assert "13 tokens, WordPiece" in result.output
+    assert "9 tokens, byte-level BPE" in result.output
+    assert re.search(r"^from first +13 \(100\.00 %\)", result.output, re.MULTILINE)
+    assert "\u202e" not in result.output
+
+
+def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("the school\nthe\n", encoding="utf-8")
+    page, picture = tmp_path / "page.html", tmp_path / "picture.png"
+    result = call(
+        "inspect-vocab", *folders, "--languages", "sembridge", "--json", "--corpus", str(corpus),
+        "--html", str(page), "--png", str(picture),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    first, second = (load_tokenizer(folder, require_roles=False) for folder in folders)
+    assert [facts["name"] for facts in report["vocabularies"]] == ["first", "second"]
+    assert report["overlap"]["matrix"][0][1]["count"] == len(align(first, second).overlap_ids)
+    assert report["corpus"][0]["used"] == 2
+    html = page.read_text(encoding="utf-8")
+    assert "<script" not in html
+    assert "<b>bad" not in html
+    assert "\u202e" not in html
+    assert html.count("<svg ") == 3
+    assert "http://" not in html.replace("http://www.w3.org/", "")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        (["nowhere/at/all"], DataError, "neither a folder"),
+        (["{first}", "--languages", "klingon"], RecipeError, "no known language"),
+        (["{first}", "--html", "{first}"], RecipeError, "is a folder"),
+        (["{first}", "--png", "{first}/no/where.png"], RecipeError, "folder is not there"),
+        (["{first}", "--languages", "en", "--corpus", "{first}/none.txt"], DataError, "no such file"),
+        (["{marks}"], DataError, "marks word starts in none"),
+    ],
+)
+def test_what_cannot_be_done_is_one_message(
+    folders: list[str], tmp_path: Path, arguments: list[str], error: type, said: str
+) -> None:
+    backend = Tokenizer(models.BPE({"a</w>": 0, "<pad>": 1, "<unk>": 2}, [], end_of_word_suffix="</w>"))
+    PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>").save_pretrained(tmp_path / "marks")
+    places = {"first": folders[0], "marks": str(tmp_path / "marks")}
+    result = call("inspect-vocab", *(argument.format(**places) for argument in arguments))
+    assert isinstance(result.exception, error)
+    assert said in str(result.exception)

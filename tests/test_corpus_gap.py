@@ -1,0 +1,144 @@
+"""The gap between two corpora: weighted Jaccard similarity, unknown words, typical words, and what is made of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from vtkit.analysis.corpus_gap import BEIR_TO_MSMARCO, advice, log_odds, measure_gap, weighted_jaccard
+from vtkit.analysis.words import lowered, words
+from vtkit.cli import app
+from vtkit.data.text import read_corpus
+from vtkit.errors import DataError
+
+COUNTS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=30).filter(
+    lambda pairs: sum(a for a, _ in pairs) > 0 and sum(b for _, b in pairs) > 0
+)
+
+
+def similarity(first: Counter[str], second: Counter[str]) -> float:
+    """``J(A, B)`` as the paper writes it, one word after the other."""
+    least = most = 0.0
+    for word in first.keys() | second.keys():
+        a, b = first[word] / first.total(), second[word] / second.total()
+        least, most = least + min(a, b), most + max(a, b)
+    return least / most
+
+
+@given(COUNTS)
+def test_the_similarity_is_the_sum_of_the_least_shares_over_that_of_the_largest(pairs: list[tuple[int, int]]) -> None:
+    first = Counter({str(n): a for n, (a, _) in enumerate(pairs)})
+    second = Counter({str(n): b for n, (_, b) in enumerate(pairs)})
+    a, b = (np.array(side) for side in zip(*pairs, strict=True))
+    found = weighted_jaccard(a, b)
+    assert found == pytest.approx(similarity(first, second))
+    assert 0 <= found <= 1
+    assert found == pytest.approx(weighted_jaccard(b, a))
+    assert weighted_jaccard(a, a) == pytest.approx(1.0)
+    assert weighted_jaccard(a * 7, b) == pytest.approx(found)
+
+
+@given(COUNTS)
+def test_log_odds_change_their_sign_with_the_sides(pairs: list[tuple[int, int]]) -> None:
+    a, b = (np.array(side) for side in zip(*pairs, strict=True))
+    kept = a + b > 0
+    a, b = a[kept], b[kept]
+    assert log_odds(a, b) == pytest.approx(-log_odds(b, a))
+    assert log_odds(a, a) == pytest.approx(0.0)
+
+
+def test_log_odds_are_those_of_the_equations() -> None:
+    a, b = np.array([30, 5, 65]), np.array([10, 5, 185])
+    prior = a + b
+    n_a, n_b, p = a.sum(), b.sum(), prior.sum()
+    for word, z in enumerate(log_odds(a, b)):
+        odds = [
+            math.log((counts[word] + prior[word]) / (n + p - counts[word] - prior[word]))
+            for counts, n in ((a, n_a), (b, n_b))
+        ]
+        deviation = math.sqrt(1 / (a[word] + prior[word]) + 1 / (b[word] + prior[word]))
+        assert z == pytest.approx((odds[0] - odds[1]) / deviation)
+
+
+def test_a_case_by_eye() -> None:
+    found = measure_gap(["The cat sat.", "the cat"], ["THE dog, the dog!"], top=2)
+    # A: the 2/5, cat 2/5, sat 1/5; B: the 1/2, dog 1/2
+    assert found.similarity == pytest.approx(0.4 / (0.5 + 0.4 + 0.2 + 0.5))
+    assert (found.first.words, found.first.distinct, found.first.unknown_distinct) == (5, 3, 2)
+    assert found.first.unknown_share == pytest.approx(3 / 5)
+    assert found.second.unknown_share == pytest.approx(1 / 2)
+    assert found.typical_of_first[0].word == "cat"
+    assert [(word.word, word.here, word.there) for word in found.typical_of_second[:1]] == [("dog", 2, 0)]
+    turkish = measure_gap(["IŞIK"], ["ışık"], language="tr")
+    assert turkish.similarity == 1.0
+
+
+def test_the_same_corpus_is_no_gap_and_a_sample_of_it_none_either() -> None:
+    texts = ["one two three four five six seven"] * 3 + ["one two three", "one two", "one"]
+    same = measure_gap(texts, texts)
+    assert same.similarity == 1.0
+    assert same.typical_of_first == same.typical_of_second == []
+    assert "no gap" in advice(same)
+    assert measure_gap(texts, texts[:2]) == measure_gap(texts, texts[:2])
+
+
+def test_the_advice_follows_the_table_of_the_paper() -> None:
+    gap = replace(measure_gap(["a b c"], ["a b d"]), sampled=1.0)
+    for name, value in BEIR_TO_MSMARCO.items():
+        said = advice(replace(gap, similarity=value))
+        adapted_to = name in ("SCIDOCS", "BioASK", "TREC-COVID", "NFCorpus", "SciFact")
+        assert ("five BEIR sets" in said) == adapted_to
+        assert ("little to add" in said) == (name in ("Natural Questions", "Robust04"))
+
+
+def test_a_corpus_without_words_is_an_error() -> None:
+    with pytest.raises(DataError, match="second corpus has no words"):
+        measure_gap(["word"], ["... !!"])
+
+
+def test_real_corpora_are_as_far_apart_as_counting_word_by_word_says(shared: Path) -> None:
+    names = ("xquad-en", "med-en")
+    texts = [list(read_corpus(shared / "data" / name)) for name in names]
+    found = measure_gap(*texts)
+    first, second = (Counter(lowered(word) for text in side for word in words(text)) for side in texts)
+    assert found.similarity == pytest.approx(similarity(first, second))
+    assert found.first.unknown_words == sum(count for word, count in first.items() if word not in second)
+    assert found.sampled > found.similarity
+    typical = {word.word for word in found.typical_of_second}
+    assert {"patients", "cells"} <= typical
+
+
+def test_the_command_prints_the_gap_and_its_meaning(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("the cat sat on the mat\n" * 5)
+    arguments = ["gap", str(tmp_path / "a.txt"), "-", "--top", "2"]
+    runner = CliRunner()
+    printed = runner.invoke(app, arguments, input="a dog barked at the cat\n", catch_exceptions=False).stdout
+    for part in (
+        "weighted Jaccard similarity 0.",
+        "CAI paper",
+        "typical of standard input",
+        "dog",
+        "Words, lower-cased",
+    ):
+        assert part in printed
+    facts = json.loads(runner.invoke(app, [*arguments, "--json"], input="a dog barked at the cat\n").stdout)
+    assert facts["first"] == "a.txt"
+    assert facts["second"] == "standard input"
+    assert facts["similarity"] == pytest.approx(
+        similarity(_words("the cat sat on the mat"), _words("a dog barked at the cat"))
+    )
+    assert runner.invoke(app, ["gap", "-", "-"]).exit_code != 0
+    assert isinstance(runner.invoke(app, ["gap", str(tmp_path / "b.txt"), "-"]).exception, DataError)
+
+
+def _words(text: str) -> Counter[str]:
+    return Counter(text.split())

@@ -1,0 +1,534 @@
+"""Vocabulary expansion: the paper's algorithm spelled out and run afresh for every size, against the one that reads
+the corpus once; then what a user sees of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.errors import DataError
+from vtkit.recipe.load import load_recipe
+from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
+from vtkit.stages.build_vocabulary import build_vocabulary
+from vtkit.vocabulary.alignment import canonical, tokens
+from vtkit.vocabulary.existing import Role, load_tokenizer, special_roles, with_casing, wrap
+from vtkit.vocabulary.expanded import MARKS, Expansion, expand_vocabulary
+
+ROOT = Path(__file__).parents[1]
+ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def section(**given: Any) -> ExpandedVocabulary:
+    return ExpandedVocabulary.model_validate(
+        {"kind": "expanded", "tokenizer": "the base", "corpus": ("text",), "increment": 20, **given}
+    )
+
+
+def wordpiece(*words: str, lowercase: bool = True) -> PreTrainedTokenizerFast:
+    listed = dict.fromkeys([*ROLES.values(), *LETTERS, *(f"##{letter}" for letter in LETTERS), *words])
+    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(listed)}, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    return wrap(backend, ROLES, "of the test")
+
+
+def byte_level(*merges: tuple[str, str], lowercase: bool = True) -> PreTrainedTokenizerFast:
+    listed = dict.fromkeys([*ROLES.values(), *sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)])
+    backend = Tokenizer(models.BPE({token: n for n, token in enumerate(listed)}, list(merges)))
+    backend.normalizer = normalizers.Lowercase() if lowercase else None
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    return wrap(backend, ROLES, "of the test")
+
+
+def first_tokens(shared: Path, size: int) -> PreTrainedTokenizerFast:
+    """bert-base-uncased, but only the first ``size`` of its tokens."""
+    base = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
+    layout = json.loads(base.backend_tokenizer.to_str())
+    layout["model"]["vocab"] = {token: number for number, token in enumerate(tokens(base)[:size])}
+    return wrap(Tokenizer.from_str(json.dumps(layout)), ROLES, "of the test")
+
+
+def first_merges(shared: Path, merges: int) -> PreTrainedTokenizerFast:
+    """gpt2, but only its first merges; upper case kept."""
+    backend = load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False).backend_tokenizer
+    kept = [(left, right) for left, right in json.loads(backend.to_str())["model"]["merges"][:merges]]
+    return byte_level(*kept, lowercase=False)
+
+
+def real_texts(shared: Path, count: int, name: str = "biomed-abstracts-en") -> list[str]:
+    with gzip.open(shared / "data" / "text" / f"{name}.txt.gz", "rt", encoding="utf-8") as file:
+        return [line.rstrip("\n") for line in islice(file, count)]
+
+
+def made_up_texts(count: int = 300) -> list[str]:
+    draw = random.Random(5)
+    syllables = ["ka", "to", "mi", "ren", "sol", "ba", "lu", "per", "ni", "ste", "12", "é"]
+    words = ["".join(draw.choices(syllables, k=draw.randint(1, 4))) for _ in range(300)]
+    weights = [1 / (rank + 1) for rank in range(len(words))]
+    return [" ".join(draw.choices(words, weights, k=10)).capitalize() + draw.choice(".!") for _ in range(count)]
+
+
+# The algorithm as it is written: everything afresh for every i, and the whole corpus every time.
+
+
+class Naive:
+    def __init__(self, base: PreTrainedTokenizerFast, texts: list[str], given: ExpandedVocabulary) -> None:
+        self.base, self.texts, self.given = base, texts, given
+        self.is_bpe = isinstance(base.backend_tokenizer.model, models.BPE)
+        self.folding = Tokenizer.from_str(with_casing(base, "lowercase").backend_tokenizer.to_str())
+        self.words = [self.cut(text) for text in texts]
+
+    def cut(self, text: str) -> list[str]:
+        folded = self.folding.normalizer.normalize_str(text)
+        return [word for word, _ in self.folding.pre_tokenizer.pre_tokenize_str(folded)]
+
+    def trained(self, size: int) -> Tokenizer:
+        """A vocabulary of ``size`` tokens, five of them special, learned on the texts one after the other."""
+        trainer = trainers.BpeTrainer(
+            vocab_size=size - 5, min_frequency=self.given.min_frequency, show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if self.is_bpe else [],
+        )  # fmt: skip
+        backend = Tokenizer(models.BPE())
+        backend.normalizer, backend.pre_tokenizer = self.folding.normalizer, self.folding.pre_tokenizer
+        if self.is_bpe:
+            backend.train_from_iterator(self.texts, trainer)
+            return backend
+        # Continuing letters are Hangul syllables while merging, which none of the test's texts has.
+        letters = sorted({letter for words in self.words for word in words for letter in word})
+        inside = {ord(letter): chr(0xAC00 + number) for number, letter in enumerate(letters)}
+        outside = {hangul: chr(letter) for letter, hangul in inside.items()}
+        raw = Tokenizer(models.BPE())
+        raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        mapped = (" ".join(word[0] + word[1:].translate(inside) for word in words) for words in self.words)
+        raw.train_from_iterator(mapped, trainer)
+        vocabulary = {"[UNK]": 0}
+        for token in sorted(raw.get_vocab(), key=raw.get_vocab().__getitem__):
+            spelled = "".join(outside.get(letter, letter) for letter in token)
+            vocabulary["##" + spelled if token[0] in outside else spelled] = len(vocabulary)
+        backend.model = models.WordPiece(vocabulary, unk_token="[UNK]")
+        return backend
+
+    def chosen(self, size: int) -> list[str]:
+        backend = self.trained(size)
+        frequencies: Counter[str] = Counter()
+        for text in self.texts:
+            frequencies.update(backend.encode(text, add_special_tokens=False).tokens)
+        known = self.base.get_vocab()
+        room, added = size - len(self.base), []
+        spoken = {word for words in self.words for word in words}
+        for token, count in sorted(frequencies.items(), key=lambda item: (-item[1], item[0])):
+            if token in known or count < self.given.min_frequency or self.left_out(token) or len(added) == room:
+                continue
+            if self.is_bpe:
+                pieces = self.base.backend_tokenizer.model.tokenize(token)
+                if len(pieces) != 2 and token not in spoken:
+                    continue
+            added.append(token)
+        return added
+
+    def left_out(self, token: str) -> bool:
+        starts, surface = canonical(token, "byte-level" if self.is_bpe else "wordpiece")
+        if self.given.counting == "code":
+            return not starts or not surface or surface[0] in MARKS
+        return re.search(r"[^\W\d_]", surface.encode(errors="ignore").decode()) is None
+
+    def expanded(self, added: list[str]) -> Tokenizer:
+        old = [*tokens(self.base)]
+        vocabulary = {token: number for number, token in enumerate([*old, *added])}
+        backend = Tokenizer.from_str(self.base.backend_tokenizer.to_str())
+        if self.is_bpe:
+            merges = [(left, right) for left, right in json.loads(backend.to_str())["model"]["merges"]]
+            for token in added:
+                pieces = self.base.backend_tokenizer.model.tokenize(token)
+                if len(pieces) == 2:
+                    merges.append((pieces[0].value, pieces[1].value))
+            backend.model = models.BPE(vocabulary, merges, ignore_merges=True)
+        else:
+            backend.model = models.WordPiece(vocabulary, unk_token="[UNK]")
+        backend.encode_special_tokens = True
+        return backend
+
+    def entropy(self, added: list[str]) -> tuple[float, int]:
+        backend = self.expanded(added)
+        specials = self.given.counting == "code"
+        cut = [backend.encode(text, add_special_tokens=specials).tokens for text in self.texts]
+        frequencies = Counter(token for text in cut for token in text)
+        total = frequencies.total()
+        entropy = sum(sum(math.log(frequencies[token] / total) for token in text) for text in cut)
+        return entropy, total - 2 * len(cut) * specials
+
+    def run(self) -> tuple[list[str], list[tuple[int, float, int]], str]:
+        curve = [(0, *self.entropy([]))]
+        while True:
+            wanted = len(self.base) + len(curve) * self.given.increment
+            wanted = min(wanted, self.given.size or wanted)
+            added = self.chosen(wanted)
+            curve.append((len(added), *self.entropy(added)))
+            risen = curve[-1][1] - curve[-2][1]
+            if len(self.base) + len(added) < wanted:
+                return added, curve, "exhausted"
+            if self.given.stop == "entropy-gain" and risen < (self.given.epsilon or 0.01) * abs(curve[-2][1]):
+                return added, curve, "entropy-gain"
+            if self.given.stop == "first-gain" and risen < (self.given.epsilon or 0.1) * (curve[1][1] - curve[0][1]):
+                return added, curve, "first-gain"
+            if wanted == self.given.size:
+                return added, curve, "size"
+
+
+def compare(base: PreTrainedTokenizerFast, texts: list[str], given: ExpandedVocabulary) -> Expansion | None:
+    """Both ways give the same tokens at the end, and the same numbers at every step; None where nothing is added."""
+    added, curve, stopped = Naive(base, texts, given).run()
+    if not added:
+        with pytest.raises(DataError, match="nothing to add"):
+            expand_vocabulary(base, texts, given)
+        return None
+    found = expand_vocabulary(base, texts, given)
+    assert list(found.added) == added
+    assert found.stopped == stopped
+    assert [step.added for step in found.curve] == [step[0] for step in curve]
+    assert [step.tokens for step in found.curve] == [step[2] for step in curve]
+    assert [step.entropy for step in found.curve] == pytest.approx([step[1] for step in curve], rel=1e-9)
+    return found
+
+
+RULES = [("exhausted", None), ("entropy-gain", None), ("entropy-gain", 0.05), ("first-gain", 0.1), ("first-gain", 0.4)]
+WORDS = st.text("abcABé12.,-(β", min_size=1, max_size=9)
+TEXTS = st.lists(st.lists(WORDS, max_size=8).map("  ".join), min_size=1, max_size=12)
+
+
+@given(TEXTS, st.integers(1, 6), st.sampled_from(RULES), st.sampled_from(["paper", "code"]), st.integers(1, 3))
+@settings(max_examples=40)
+def test_wordpiece_grows_as_in_the_algorithm(
+    texts: list[str], increment: int, rule: tuple[str, float | None], counting: str, least: int
+) -> None:
+    texts = [*texts, "a word"]
+    given = section(increment=increment, stop=rule[0], epsilon=rule[1], counting=counting, min_frequency=least)
+    compare(wordpiece("ab", "##bc", "."), texts, given)
+
+
+@given(TEXTS, st.integers(1, 6), st.sampled_from(RULES), st.sampled_from(["paper", "code"]), st.integers(1, 3))
+@settings(max_examples=40)
+def test_byte_level_bpe_grows_as_in_the_algorithm(
+    texts: list[str], increment: int, rule: tuple[str, float | None], counting: str, least: int
+) -> None:
+    texts = [*texts, "a word"]
+    given = section(increment=increment, stop=rule[0], epsilon=rule[1], counting=counting, min_frequency=least)
+    compare(byte_level(("a", "b"), ("Ġ", "a"), ("ab", "c")), texts, given)
+
+
+@pytest.mark.parametrize(("count", "counting"), [(300, "paper"), (150, "code")])
+def test_every_increment_on_real_text_is_that_of_the_algorithm(shared: Path, count: int, counting: str) -> None:
+    texts, base = real_texts(shared, count), first_tokens(shared, 2200)
+    found = compare(base, texts, section(increment=150, size=2200 + 5 * 150 - 50, counting=counting))
+    assert found is not None
+    assert found.stopped == "size"
+    assert [step.added for step in found.curve] == [0, 150, 300, 450, 600, 700]
+
+
+def test_every_increment_of_bpe_on_real_text_is_that_of_the_algorithm(shared: Path) -> None:
+    texts = real_texts(shared, 200)
+    found = compare(first_merges(shared, 1000), texts, section(increment=250, size=1261 + 900))
+    assert found is not None
+    assert [step.added for step in found.curve] == [0, 250, 500, 750, 900]
+
+
+def test_more_increments_than_the_first_training_holds_are_the_same_too() -> None:
+    found = compare(wordpiece(), made_up_texts(), section(increment=6))
+    assert found is not None
+    assert len(found.curve) > 20
+    assert found.stopped == "exhausted"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_stops_where_the_curve_says(rule: tuple[str, float | None]) -> None:
+    texts, stop, epsilon = made_up_texts(), *rule
+    whole = expand_vocabulary(wordpiece(), texts, section(increment=10)).curve
+    found = expand_vocabulary(wordpiece(), texts, section(increment=10, stop=stop, epsilon=epsilon))
+    place = len(found.curve) - 1
+    assert found.curve == whole[: place + 1]
+    if stop == "exhausted":
+        assert found.curve == whole
+        return
+    measured = "gain" if stop == "entropy-gain" else "share_of_first_gain"
+    threshold = epsilon or {"entropy-gain": 0.01, "first-gain": 0.1}[stop]
+    assert getattr(whole[place], measured) < threshold
+    assert all(getattr(step, measured) >= threshold for step in whole[1:place])
+    assert found.stopped == stop
+
+
+def test_the_frequent_new_words_come_first_and_digits_and_marks_never() -> None:
+    texts = ["Apoptosis, apoptosis 1234 !!!"] * 5 + ["kinase kinase-1234 apoptosis"] * 3 + ["cat"] * 9
+    found = expand_vocabulary(wordpiece("cat", ",", "!"), texts, section(increment=3))
+    assert found.added[:2] == ("apoptosis", "kinase")
+    assert not any(re.fullmatch(r"(##)?[\d!-]+", token) for token in found.added)
+    cut = found.tokenizer.tokenize
+    assert cut("Kinase apoptosis cat") == ["kinase", "apoptosis", "cat"]
+    # 9 times "cat", 13 "apoptosis", 6 "kinase", 5 commas, 15 "!", 3 hyphens unknown, 8 unknown "1234"
+    assert found.curve[-1].tokens == 9 + 13 + 6 + 5 + 15 + 3 + 8
+    assert found.curve[-1].tokens_per_word == found.curve[-1].tokens / (5 * 4 + 3 * 3 + 9)
+    shares = [count / 59 for count in (9, 13, 6, 5, 15, 11)]
+    assert found.curve[-1].entropy == pytest.approx(59 * sum(share * math.log(share) for share in shares))
+
+
+def test_as_in_the_script_no_token_continues_a_word_or_begins_with_a_mark() -> None:
+    texts = made_up_texts()
+    paper, code = (expand_vocabulary(wordpiece(), texts, section(counting=mode)) for mode in ("paper", "code"))
+    assert any(token.startswith("##") for token in paper.added)
+    assert all(token[0] not in MARKS for token in code.added)
+    assert code.curve[0].tokens == paper.curve[0].tokens
+    assert code.curve[0].entropy < paper.curve[0].entropy  # the special tokens around each text count
+
+
+@pytest.mark.parametrize("base", [wordpiece("cat"), byte_level(("c", "a"))])
+def test_all_of_the_base_stays_and_the_new_tokens_follow(base: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    texts = made_up_texts()
+    found = expand_vocabulary(base, texts, section())
+    assert tokens(found.tokenizer) == [*tokens(base), *found.added]
+    assert special_roles(found.tokenizer) == special_roles(base)
+    before, after = (json.loads(t.backend_tokenizer.to_str()) for t in (base, found.tokenizer))
+    for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        assert after[part] == before[part]
+    found.tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
+    ids = again(texts)["input_ids"]
+    assert ids == found.tokenizer(texts)["input_ids"]
+    made = {number for text in ids for number in text}
+    assert found.unused == sum(number not in made for number in range(len(base), len(again)))
+    assert found.curve[-1].tokens == sum(map(len, ids)) - 2 * len(ids)
+    assert found.unused < len(found.added) / 10
+    assert again.decode(again("kami")["input_ids"], skip_special_tokens=True) == "kami"
+
+
+def test_modernbert_keeps_the_ids_of_its_added_tokens(shared: Path, tmp_path: Path) -> None:
+    base = load_tokenizer(str(shared / "vocab" / "ModernBERT-base"))
+    texts = [text.lower() for text in real_texts(shared, 150)] + ["two  spaces   and [unused0] [MASK] in it"] * 2
+    found = expand_vocabulary(base, texts, section(increment=400, size=len(base) + 200))
+    found.tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
+    assert tokens(again)[: len(base)] == tokens(base)
+    assert again.added_tokens_decoder.keys() == base.added_tokens_decoder.keys()
+    plain = "the house has two  spaces and a [MASK]"
+    assert again(plain)["input_ids"] == base(plain)["input_ids"]
+    again.backend_tokenizer.encode_special_tokens = True
+    whole = again.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
+    made = Counter(number for encoding in whole for number in encoding.ids)
+    assert found.curve[-1].tokens == made.total()
+    assert found.unused == sum(number not in made for number in range(len(base), len(again)))
+    # Words as a whole, and what the base cuts in two.
+    pieces = base.backend_tokenizer.model.tokenize
+    assert {len(pieces(token)) for token in found.added} >= {2, 3}
+    assert all(again.tokenize(token.replace("Ġ", " ")) == [token] for token in found.added if token.startswith("Ġ"))
+
+
+def test_the_order_of_the_texts_does_not_matter() -> None:
+    texts = made_up_texts()
+    first, second = (expand_vocabulary(wordpiece(), order, section()) for order in (texts, texts[::-1]))
+    assert first.added == second.added
+    assert first.curve == second.curve
+
+
+EXPAND = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from test_expansion import byte_level, expand_vocabulary, made_up_texts, section, wordpiece
+for name, base in (("wordpiece", wordpiece()), ("bpe", byte_level())):
+    expand_vocabulary(base, iter(made_up_texts()), section()).tokenizer.save_pretrained(f"{sys.argv[1]}/{name}")
+"""
+
+
+def test_two_processes_give_the_same_bytes(tmp_path: Path) -> None:
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": seed}
+        command = [sys.executable, "-c", EXPAND, str(tmp_path / seed), str(Path(__file__).parent)]
+        subprocess.run(command, check=True, env=environment)
+    for name in ("wordpiece/tokenizer.json", "bpe/tokenizer.json"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+def test_a_base_that_keeps_upper_case_is_warned_of_and_can_be_folded(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["Kinase KINASE kinase DNA"] * 4
+    base = wordpiece("DNA", *"DNAKISE", *(f"##{letter}" for letter in "DNAKISE"), lowercase=False)
+    kept = expand_vocabulary(base, texts, section(increment=2))
+    assert "keeps upper case" in capsys.readouterr().err
+    assert kept.added == ("kinase", "dna")
+    assert kept.unused == 1  # no text has dna in lower case
+    assert kept.tokenizer.tokenize("Kinase kinase DNA") != ["kinase", "kinase", "DNA"]
+    folded = expand_vocabulary(base, texts, section(increment=2), CasingSection(input="lowercase"))
+    assert capsys.readouterr().err == ""
+    assert folded.tokenizer.tokenize("Kinase KINASE DNA") == ["kinase", "kinase", "dna"]
+    assert folded.unused == 0
+
+
+# What cannot be done
+
+
+def unigram() -> PreTrainedTokenizerFast:
+    backend = Tokenizer(models.Unigram([*((token, 0.0) for token in ROLES.values()), ("▁a", -1.0), ("a", -2.0)], 1))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    return wrap(backend, ROLES, "of the test")
+
+
+def characters() -> PreTrainedTokenizerFast:
+    listed = [*ROLES.values(), "▁", *LETTERS]
+    backend = Tokenizer(models.BPE({token: n for n, token in enumerate(listed)}, [], unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    return wrap(backend, ROLES, "of the test")
+
+
+def joined() -> PreTrainedTokenizerFast:
+    base = wordpiece(" ")
+    base.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split(".", "isolated")
+    return base
+
+
+@pytest.mark.parametrize(
+    ("base", "texts", "given", "message"),
+    [
+        (unigram(), ["a text"], {}, "cannot be expanded: it is Unigram"),
+        (characters(), ["a text"], {}, "cannot be expanded: it is BPE of characters"),
+        (joined(), ["a text"] * 3, {}, "reach across white space"),
+        (wordpiece(), ["a text"], {"size": 57}, "size = 57 cannot be reached .* has 57 already"),
+        (wordpiece(), [], {}, "no words"),
+        (wordpiece(), ["", "  "], {}, "no words"),
+        (wordpiece("text", "this", "is"), ["this is text 1234 !!!"] * 3, {}, "nothing to add to the base"),
+        (wordpiece(), ["every word here stands once"], {"min_frequency": 100}, "at least 100 times"),
+    ],
+)
+def test_what_cannot_be_expanded_is_refused(
+    base: PreTrainedTokenizerFast, texts: list[str], given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        expand_vocabulary(base, iter(texts), section(**given))
+
+
+def test_a_threshold_without_a_rule_is_refused() -> None:
+    with pytest.raises(ValueError, match="epsilon belongs to"):
+        section(epsilon=0.1)
+
+
+# The stage and the command
+
+
+def write_corpus(folder: Path) -> str:
+    path = folder / "corpus.txt"
+    path.write_text("\n".join(made_up_texts()), encoding="utf-8")
+    return str(path)
+
+
+def test_the_stage_writes_the_tokenizer_and_says_how_it_grew(tmp_path: Path) -> None:
+    wordpiece("cat").save_pretrained(tmp_path / "base")
+    recipe = load_recipe(
+        tmp_path / "recipe.toml",
+        text=f"""
+            [recipe]
+            name = "expanded"
+            [source]
+            model = "org/model"
+            [vocabulary]
+            kind = "expanded"
+            tokenizer = "./base"
+            corpus = ["{write_corpus(tmp_path)}"]
+            increment = 20
+            stop = "first-gain"
+            epsilon = 0.05
+            [transfer]
+            method = "subtoken"
+            """,
+    ).recipe
+    facts = build_vocabulary(recipe, {}, tmp_path)
+    expansion = facts["expansion"]
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["size"] == 58 + expansion["added"] == expansion["curve"][-1]["size"]
+    assert expansion["base_size"] == 58
+    assert expansion["stopped"] == "first-gain"
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "tokenizer", local_files_only=True)) == facts["size"]
+
+
+@pytest.fixture
+def base_and_corpus(tmp_path: Path) -> list[str]:
+    wordpiece("cat").save_pretrained(tmp_path / "base")
+    return [str(tmp_path / "base"), write_corpus(tmp_path)]
+
+
+def test_the_command_prints_the_curve_and_saves(base_and_corpus: list[str], tmp_path: Path) -> None:
+    options = ["--increment", "20", "--out", str(tmp_path / "out")]
+    options += ["--png", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html")]
+    done = CliRunner().invoke(app, ["expand", *base_and_corpus, *options])
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert " ".join(lines[0].split()) == "size new tokens tokens tokens per word I(C) gain of first gain"
+    assert lines[1].split()[:2] == ["58", "0"]
+    assert lines[2].split()[:2] == ["78", "20"]
+    assert "stopped: the corpus has no further tokens to add (exhausted)" in lines
+    saved = AutoTokenizer.from_pretrained(tmp_path / "out", local_files_only=True)
+    assert f"{len(saved):,}" in done.stdout
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
+
+
+def test_the_command_gives_json(base_and_corpus: list[str]) -> None:
+    done = CliRunner().invoke(app, ["expand", *base_and_corpus, "--increment", "20", "--size", "90", "--json"])
+    facts = json.loads(done.stdout)
+    assert facts["stopped"] == "size"
+    assert [step["size"] for step in facts["curve"]] == [58, 78, 90]
+    assert len(facts["tokens"]) == facts["added"] == 32
+
+
+def test_tokens_from_a_corpus_are_data_on_the_page(tmp_path: Path) -> None:
+    from vtkit.report.expansion import expansion_page
+
+    facts = expand_vocabulary(wordpiece(), made_up_texts(), section()).facts
+    page = expansion_page(facts, "<b>base", ["a&b.txt"], ["<script>x", "\u202ey"])
+    assert all(text not in page for text in ("<script", "<b>base", "\u202e"))
+    assert all(text in page for text in ("&lt;script&gt;x", "&lt;b&gt;base", "a&amp;b.txt"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--epsilon", "0.1"], "epsilon belongs to"),
+        (["--stop", "first-gain", "--epsilon", "2"], "--epsilon"),
+        (["--size", "10"], "cannot be reached by adding tokens"),
+        (["--out", "."], "is there already"),
+        (["--stop", "never"], "never"),
+    ],
+)
+def test_the_command_refuses_in_one_message(base_and_corpus: list[str], options: list[str], message: str) -> None:
+    command = [sys.executable, "-m", "vtkit.cli", "expand", *base_and_corpus, *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["biomedical_adalm", "science_adalm"])
+def test_the_recipes_load(name: str) -> None:
+    loaded = load_recipe(ROOT / "recipes" / f"{name}.toml").recipe
+    assert isinstance(loaded.vocabulary, ExpandedVocabulary)
+    assert loaded.adapt is not None
+    assert loaded.adapt.train == "all"

@@ -1,0 +1,464 @@
+"""Words by script, and fragmentation: equal to tokenizing every line, whatever the tokenizer and the text."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import subprocess
+import sys
+from bisect import bisect_right
+from collections import Counter
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+from typer.testing import CliRunner
+
+from vtkit.analysis.fragmentation import (
+    Counts,
+    Fragmentation,
+    QueryCounts,
+    cuts_at_white_space,
+    language_groups,
+    measure_fragmentation,
+)
+from vtkit.analysis.words import lowered, script_of, script_of_text, word_spans, words
+from vtkit.cli import app
+from vtkit.data.text import read_corpus
+from vtkit.errors import DataError
+from vtkit.recipe.sections import TrainedVocabulary
+from vtkit.vocabulary.existing import load_tokenizer, wrap
+from vtkit.vocabulary.trained import train_vocabulary
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXTS = [
+    "The wild-type IL-2 receptor (CD25) wasn't expressed; 3.14 % of  cells.",
+    "Café naïve ÉTÉ — fi ligature ﬁ, full-width ＡＢＣ, mark ´ alone.",
+    "서울은 대한민국의 수도이다. 서울(Seoul)은 크다.",
+    "東京は2024年に、New Yorkでコンピューターを使った。　全角の空白",
+    "हिन्दी में लिखा हुआ वाक्य है। क़लम",
+    "ภาษาไทยไม่มีช่องว่าง แต่ มี บ้าง",
+    "می‌خواهم به کتابخانه بروم، دوست من!",
+    "Тест кириллицы: ёлка и йод.",
+    "tab\there\nand a line,  two  spaces   three",
+    "\u200bhidden \u200b marks\u200b, [MASK] and [mask] with <s> inside",
+    "control\x0bcharacters\x1cjoin\x85words",
+    "https://example.org/a_very/long?path=1&b=2 x" + "y" * 120,
+]
+"""Words of many scripts, and what tokenizers have ways of their own with."""
+
+
+def pieces(tokens: list[str]) -> dict[str, int]:
+    return {token: number for number, token in enumerate(tokens)}
+
+
+@cache
+def tokenizer(kind: str) -> PreTrainedTokenizerFast:
+    """A small tokenizer of one of the known layouts, or (``no-cut``) of one that looks across white space."""
+    others = {
+        character for text in TEXTS for character in text.lower() if not (character.isspace() or character.isascii())
+    }
+    letters = [*map(chr, range(33, 65)), *map(chr, range(91, 127)), *sorted(others - {"漢"})[::2]]
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    roles = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    if kind.startswith("trained-"):
+        _, algorithm, split, space = kind.split("-")
+        size = 205 if algorithm == "unigram" else 400
+        settings = {"algorithm": algorithm, "size": size, "split": split, "whitespace": space, "min_frequency": 1}
+        section = TrainedVocabulary.model_validate({"kind": "trained", "corpus": ("x",), **settings})
+        return train_vocabulary(TEXTS, section)
+    if kind == "wordpiece":
+        tokens = [*specials, *letters, *(f"##{letter}" for letter in letters), "the", "wild", "##ing", "서울"]
+        backend = Tokenizer(models.WordPiece(pieces(list(dict.fromkeys(tokens))), unk_token="[UNK]"))
+        backend.normalizer = normalizers.BertNormalizer()
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    elif kind.startswith("byte-level"):
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        merges = [("t", "h"), ("th", "e"), ("Ġ", "t"), ("Ġ", "w"), ("a", "n"), ("ì", "Ħ"), ("ìĦ", "ľ"), ("Ġ", "Ġ")]
+        backend = Tokenizer(models.BPE(pieces([*specials, *alphabet, *("".join(pair) for pair in merges)]), merges))
+        backend.normalizer = normalizers.NFC()
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=kind.endswith("prefix"))
+        backend.decoder = decoders.ByteLevel()
+    else:
+        tokens = [("[UNK]", 0.0), ("▁", -2.0), *((letter, -5.0) for letter in letters), ("▁the", -1.0), ("ab", -1.5)]
+        backend = Tokenizer(models.Unigram([*dict(tokens).items()], unk_id=0))
+        backend.normalizer = normalizers.Sequence(
+            [normalizers.NFKC(), normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+        )
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(split=kind != "no-cut")
+        backend.decoder = decoders.Metaspace()
+    backend.add_special_tokens(specials)
+    return wrap(backend, roles, kind)
+
+
+KINDS = [
+    *("wordpiece", "byte-level", "byte-level-prefix", "metaspace", "no-cut"),
+    *("trained-wordpiece-bert-collapse", "trained-bpe-words-keep", "trained-unigram-scripts-collapse"),
+]
+
+
+def naive(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> tuple[dict[str, Counts], Counter[int], Counter[str]]:
+    """Counts by group, tokens, and extra tokens of words, by loops over every line."""
+    backend = tokenizer.backend_tokenizer
+    byte_level = isinstance(backend.decoder, decoders.ByteLevel)
+    marks = {number for token, number in tokenizer.get_vocab().items() if not token.strip("Ġ " if byte_level else "▁ ")}
+    unknown = tokenizer.unk_token_id
+    groups: dict[str, Counts] = {}
+    ids: Counter[int] = Counter()
+    extra: Counter[str] = Counter()
+    for text in filter(None, map(str.strip, texts)):
+        counts = groups.setdefault(script_of_text(text), Counts())
+        encoding = backend.encode(text, add_special_tokens=False)
+        spans = list(word_spans(text))
+        ends = [end for _, end in spans]
+        held: list[list[int]] = [[] for _ in spans]
+        for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            first = place = bisect_right(ends, start)
+            while number not in marks and start < end and place < len(spans) and spans[place][0] < end:
+                held[place].append(number)
+                place += 1
+            counts.word_tokens += place > first
+        counts.texts += 1
+        counts.words += len(spans)
+        counts.tokens += len(encoding.ids)
+        counts.split_words += sum(len(tokens) > 1 for tokens in held)
+        counts.lost_words += sum(not tokens for tokens in held)
+        counts.unknown_words += sum(unknown in tokens for tokens in held)
+        counts.unknown_tokens += encoding.ids.count(unknown)
+        ids.update(encoding.ids)
+        extra.update({text[start:end]: 0 for start, end in spans})
+        for (start, end), tokens in zip(spans, held, strict=True):
+            extra[text[start:end]] += max(0, len(tokens) - 1)
+    return groups, ids, extra
+
+
+def check(texts: list[str], name: str, tokenizer: PreTrainedTokenizerFast, top: int = 20) -> Fragmentation:
+    """What is measured is what the loops find."""
+    (found,) = measure_fragmentation(texts, {name: tokenizer}, top=top)
+    groups, ids, extra = naive(texts, tokenizer)
+    assert found.groups == groups
+    assert found.distinct_tokens == len(ids)
+    entropy = -sum(n / ids.total() * math.log2(n / ids.total()) for n in ids.values())
+    assert found.entropy_bits == pytest.approx(entropy, abs=1e-9)
+    worst = sorted((-tokens, word) for word, tokens in extra.items() if tokens)[:top]
+    assert [(-word.extra_tokens, word.word) for word in found.words] == worst
+    occurrences = Counter(text[s:e] for text in map(str.strip, texts) for s, e in word_spans(text))
+    assert all(word.occurrences == occurrences[word.word] for word in found.words)
+    return found
+
+
+def test_a_word_is_what_its_script_makes_it() -> None:
+    assert words("(Don't) stop the wild-type; 3.14%!") == ["Don't", "stop", "the", "wild-type", "3.14"]
+    assert words("the wild-type isn't", "cut") == ["the", "wild", "type", "isn", "t"]
+    assert words("東京は2024年に、New Yorkでコンピューターを使った。") == [
+        *("東", "京", "は", "2024", "年", "に", "New", "York", "で", "コンピューター", "を", "使", "った")
+    ]
+    assert words("ภาษาที่ดี 12") == ["ภ", "า", "ษ", "า", "ที่", "ดี", "12"]
+    assert words("서울은 대한민국(韓國)의") == ["서울은", "대한민국", "韓", "國", "의"]
+    assert words("می‌خواهم بروم،", "cut") == ["می‌خواهم", "بروم"]
+    assert words("❤️ … ok❤️ 😀 ー ﷼") == ["ok"]
+
+
+@given(st.text(), st.text(), st.sampled_from(["keep", "cut"]), st.sampled_from([" ", "\n", "\u3000", " \t"]))
+def test_words_never_reach_across_white_space(left: str, right: str, punctuation: str, space: str) -> None:
+    assert words(left + space + right, punctuation) == words(left, punctuation) + words(right, punctuation)  # type: ignore[arg-type]
+    for word in words(left, punctuation):  # type: ignore[arg-type]
+        assert word == word.strip()
+        assert any(character.isalnum() for character in word)
+
+
+def test_the_script_of_characters_and_texts_is_that_of_unicode() -> None:
+    assert [script_of(c) for c in "aßéяψ한漢かカअกب𠮷1!"] == [
+        *("Latin", "Latin", "Latin", "Cyrillic", "Greek", "Hangul", "Han", "Hiragana", "Katakana", "Devanagari"),
+        *("Thai", "Arabic", "Han", "Common", "Common"),
+    ]
+    texts = ["plain", "漢字だ", "汉字", "서울 is big", "1 2 3", "", "IL-2 является цитокином", "Straße"]
+    assert [script_of_text(text) for text in texts] == [
+        *("Latin", "Japanese", "Han", "Latin", "none", "none", "Cyrillic", "Latin")
+    ]
+    assert lowered("DIŞ İKİ", "tr") == "dış iki"
+    assert lowered("ÉTÉ") == "été"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_are_those_of_tokenizing_every_line(kind: str) -> None:
+    texts = TEXTS * 3 + [" ".join(TEXTS), "  ", TEXTS[0] + " "]
+    found = check(texts, kind, tokenizer(kind))
+    assert found.by_chunks == (kind != "no-cut")
+
+
+SPACES = [" ", " ", " ", "  ", "   ", "\t", "\n", "\u3000", "\xa0", "\u2028", "\x0b", "\x1c", "\x85", "\r\n"]
+CHUNKS = [
+    *(
+        "the",
+        "The",
+        "서울은",
+        "wild-type",
+        "e\u0301te\u0301",
+        "\u0301",
+        "漢字かな",
+        "क़लम",
+        "ที่ดี",
+        "ﬁn",
+        "´",
+        "…",
+        "'s",
+        "can't",
+    ),
+    *(
+        "\u200b",
+        "a\u200cb",
+        "\u200c",
+        "[MASK]",
+        "[mask],",
+        "<s>",
+        "\ufffd",
+        "½",
+        "x\u00adx",
+        "1,234.5",
+        "😀",
+        "y" * 101,
+    ),
+]
+MESSY = st.lists(st.one_of(st.sampled_from(CHUNKS), st.sampled_from(SPACES), st.text(max_size=3)), max_size=12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@hypothesis_settings(max_examples=25)
+@given(st.lists(MESSY.map("".join), min_size=1, max_size=5))
+def test_counts_are_those_of_tokenizing_every_line_however_messy_the_text(kind: str, texts: list[str]) -> None:
+    check([*texts, "so that there is some text"], kind, tokenizer(kind))
+
+
+@pytest.mark.parametrize(
+    ("corpus", "lines"),
+    [
+        ("text/biomed-abstracts-en.txt.gz", 40),
+        ("jaquad-ja", 40),
+        ("xquad-hi", 25),
+        ("text/miracl-queries-th.txt.gz", 150),
+        ("arcdr-ar", 60),
+        ("text/klue-sentences-ko.txt.gz", 150),
+        ("text/miracl-queries-fa.txt.gz", 150),
+    ],
+)
+def test_counts_of_real_text_are_those_of_tokenizing_every_line(shared: Path, corpus: str, lines: int) -> None:
+    texts = list(islice(read_corpus(shared / "data" / corpus), lines))
+    for name in ("bert-base-uncased", "ModernBERT-base", "focus-ar-bpe-50k", "unilm3-cased-spm"):
+        assert check(texts, name, real(shared, name)).by_chunks
+
+
+@cache
+def real(shared: Path, name: str) -> PreTrainedTokenizerFast:
+    return load_tokenizer(str(shared / "vocab" / name), require_roles=False)
+
+
+def test_queries_are_told_apart_by_whether_a_word_is_split() -> None:
+    # "the" is one token, "tab" is three, 漢 is unknown
+    (found,) = measure_fragmentation(
+        ["the"], {"t": tokenizer("wordpiece")}, queries=["the", "the tab", " ", "the 漢", "the"]
+    )
+    assert found.queries == QueryCounts(
+        texts=4, words=6, tokens=8, word_tokens=8, split_words=1, unknown_words=1, unknown_tokens=1, split_texts=1,
+        unknown_texts=1,
+    )  # fmt: skip
+    assert found.queries is not None
+    assert found.queries.split_text_share == 0.25
+    assert found.queries.tokens_per_text == 2.0
+
+
+def test_a_case_by_eye() -> None:
+    texts = ["the the thé 서울", "The tab, tab!"]
+    (found,) = measure_fragmentation(texts, {"t": tokenizer("wordpiece")})
+    total = found.total
+    # the | the | the | 서울 | the | t ##a ##b | , | t ##a ##b | !
+    assert (total.texts, total.words) == (2, 7)
+    assert {word.word: (word.occurrences, word.extra_tokens) for word in found.words}["tab"] == (2, 4)
+    assert next(word.pieces for word in found.words if word.word == "tab") == ["t", "##a", "##b"]
+    losses = {loss.script: loss for loss in found.losses}
+    assert losses["Latin"].counts == {"stripped": 1}
+    assert losses["Latin"].examples == [("é", "e")]
+    assert losses["Hangul"].counts == {"decomposed": 2}
+
+
+def test_the_characters_behind_unknown_tokens_are_named() -> None:
+    known = {"[UNK]": 0, "a": 1, "##a": 2, "b": 3}
+    backend = Tokenizer(models.WordPiece(known, unk_token="[UNK]", max_input_chars_per_word=5))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    bare = wrap(backend, {"unk": "[UNK]"}, "bare", require_roles=False)
+    (found,) = measure_fragmentation(["a漢a 漢a éa", "aaaaaaaa ab"], {"t": bare})
+    assert [tuple(entry) for entry in found.unknown_characters] == [("", 2), ("漢", 2), ("é", 1)]
+    assert found.total.unknown_tokens == 5
+
+
+def test_what_a_normalizer_does_beyond_case_is_told_by_script() -> None:
+    texts = ["ÉTÉ été Ｘ ½", "ि कि", "한"]
+    by_name = {
+        "none": None,
+        "case": normalizers.Lowercase(),
+        "accents": normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
+        "nfkc": normalizers.NFKC(),
+    }
+    found = {}
+    for name, normalizer in by_name.items():
+        backend = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        if normalizer is not None:
+            backend.normalizer = normalizer
+        (one,) = measure_fragmentation(texts, {name: wrap(backend, {"unk": "[UNK]"}, name, require_roles=False)})
+        found[name] = {loss.script: loss.counts for loss in one.losses}
+    assert found["none"] == found["case"] == {}
+    assert found["accents"] == {"Latin": {"stripped": 4}, "Hangul": {"decomposed": 1}, "Devanagari": {"dropped": 2}}
+    assert found["nfkc"] == {"Latin": {"replaced": 1}, "Common": {"replaced": 1}}
+
+
+def layout(normalizer: object = None, pre_tokenizer: object = None, dropout: float | None = None) -> Tokenizer:
+    backend = Tokenizer(models.BPE(vocab={"a": 0}, merges=[], dropout=dropout))
+    if normalizer is not None:
+        backend.normalizer = normalizer
+    if pre_tokenizer is not None:
+        backend.pre_tokenizer = pre_tokenizer
+    return backend
+
+
+def split(pattern: str, behavior: str = "isolated", invert: bool = False) -> object:
+    return pre_tokenizers.Split(Regex(pattern), behavior=behavior, invert=invert)
+
+
+@pytest.mark.parametrize(
+    ("backend", "cuts"),
+    [
+        (layout(), False),
+        (layout(normalizers.NFC(), pre_tokenizers.ByteLevel()), True),
+        (layout(None, pre_tokenizers.ByteLevel()), True),
+        (layout(None, pre_tokenizers.ByteLevel(use_regex=False)), False),
+        (layout(None, pre_tokenizers.BertPreTokenizer()), True),
+        (layout(None, pre_tokenizers.BertPreTokenizer(), dropout=0.1), False),
+        (layout(None, pre_tokenizers.Metaspace(split=False)), False),
+        (layout(None, pre_tokenizers.UnicodeScripts()), False),
+        (layout(None, pre_tokenizers.Sequence([pre_tokenizers.Digits(), pre_tokenizers.WhitespaceSplit()])), True),
+        (layout(None, split(r" ?\p{L}+| ?[^\s\p{L}]+")), True),
+        (layout(None, split(r" ?\p{L}+")), False),  # digits stay with the spaces beside them
+        (layout(None, split(r"\p{L}+|[^\s\p{L}]", "removed", True)), True),
+        (layout(None, split(r"\w+ \w+|[^\s]")), False),
+        (layout(None, split(r"[^a]+|a")), False),
+        (layout(None, split(r" ?\p{Common}+| ?\S")), False),
+        (layout(None, split(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+")), False),
+        (layout(normalizers.Replace(" ", "▁"), pre_tokenizers.Metaspace()), True),
+        (layout(normalizers.Replace(Regex(r"\s+"), " "), pre_tokenizers.BertPreTokenizer()), True),
+        (layout(normalizers.Replace("New York", "NY"), pre_tokenizers.BertPreTokenizer()), False),
+        (layout(normalizers.Replace(Regex("a .b"), "c"), pre_tokenizers.BertPreTokenizer()), False),
+    ],
+)  # fmt: skip
+def test_only_layouts_that_cannot_look_across_white_space_are_read_by_chunks(backend: Tokenizer, cuts: bool) -> None:
+    assert cuts_at_white_space(backend) == cuts
+
+
+def test_texts_of_several_languages_are_counted_apart() -> None:
+    texts = [
+        "The museum was opened by the queen of England.",
+        "서울은 크다",
+        "東京に行った",
+        "Das Mädchen isst jeden Morgen ein Brötchen.",
+    ]
+    (found,) = measure_fragmentation(texts, {"t": tokenizer("byte-level")})
+    assert {name: counts.texts for name, counts in found.groups.items()} == {"Latin": 2, "Hangul": 1, "Japanese": 1}
+    group_of = language_groups()
+    assert [group_of(text) for text in texts] == ["English", "Korean", "Japanese", "German"]
+
+
+@pytest.mark.parametrize("texts", [[], ["", " \n"]])
+def test_no_text_is_an_error(texts: list[str]) -> None:
+    with pytest.raises(DataError, match="no text"):
+        measure_fragmentation(texts, {"t": tokenizer("wordpiece")})
+
+
+def test_a_text_without_white_space_that_is_too_long_to_be_one_is_refused() -> None:
+    with pytest.raises(DataError, match="without white space"):
+        measure_fragmentation(["a" * 1_000_001], {"t": tokenizer("wordpiece")})
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A folder with a tokenizer, and a small BEIR collection beside it."""
+    tokenizer("wordpiece").save_pretrained(tmp_path / "tok")
+    (tmp_path / "beir" / "qrels").mkdir(parents=True)
+    documents = [{"_id": str(n), "title": "", "text": text} for n, text in enumerate(TEXTS[:8])]
+    (tmp_path / "beir" / "corpus.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in documents))
+    (tmp_path / "beir" / "queries.jsonl").write_text('{"_id": "q1", "text": "the"}\n{"_id": "q2", "text": "tab"}\n')
+    return tmp_path
+
+
+def output(*arguments: str | Path, stdin: bytes = b"", code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["fragmentation", *map(str, arguments)], input=stdin, catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def test_the_command_prints_tokenizers_side_by_side_and_the_queries_of_a_beir_folder(saved: Path) -> None:
+    tokenizer("byte-level").save_pretrained(saved / "bytes")
+    printed = output(saved / "beir", "-t", saved / "tok", "-t", saved / "bytes", "--top", "3")
+    for part in (
+        "8 texts",
+        "Latin 2",
+        "words: white-space words",
+        "2 queries",
+        "with a split word",
+        "50.0%",
+        "U+",
+        "decomposed",
+    ):
+        assert part in printed
+    facts = json.loads(output(saved / "beir", "-t", saved / "tok", "--json"))
+    (one,) = facts["tokenizers"]
+    assert one["total"]["texts"] == 8
+    assert one["queries"]["split_text_share"] == 0.5
+    assert one["total"]["tokens_per_word"] == one["total"]["word_tokens"] / one["total"]["words"]
+
+
+def test_corpora_come_from_files_of_every_kind_and_from_standard_input(saved: Path) -> None:
+    raw = "".join(f"{text}\n" for text in TEXTS[:8]).encode()
+    (saved / "t.txt").write_bytes(raw)
+    (saved / "t.txt.gz").write_bytes(gzip.compress(raw))
+    arguments = ("-t", saved / "tok", "--json", "--language", "mixed")
+    wanted = json.loads(output(saved / "beir", *arguments))["tokenizers"][0]
+    for corpus in (saved / "t.txt", saved / "t.txt.gz", "-"):
+        (found,) = json.loads(output(corpus, *arguments, "--queries", saved / "beir", stdin=raw))["tokenizers"]
+        assert found == wanted
+        assert list(found["groups"]) == ["mixed"]
+
+
+def test_bad_input_is_one_message(saved: Path) -> None:
+    (saved / "empty.txt").write_text("\n \n")
+    (saved / "binary.txt").write_bytes(b"abc\0\1\2\n")
+    (saved / "latin.txt").write_bytes("good line\ncaf\xe9 and th\xe9\n".encode("latin-1"))
+    (saved / "one.txt").write_bytes(b"x" * 5_000_000)
+    tok = saved / "tok"
+    for corpus, tokenizer_name, parts in (
+        ("empty.txt", tok, ["holds no text"]),
+        ("binary.txt", tok, ["NUL", "binary"]),
+        ("latin.txt", tok, ["line 2 is not UTF-8", "position 4", "first of 2"]),
+        ("one.txt", tok, ["without white space"]),
+        ("absent.txt", tok, ["no such file"]),
+        ("beir", saved / "beir", ["No tokenizer in the folder"]),
+        ("beir", saved / "empty.txt", ["is no BERT vocabulary"]),
+        ("beir", saved / "nowhere", ["No tokenizer at"]),
+    ):
+        result = CliRunner().invoke(app, ["fragmentation", str(saved / corpus), "-t", str(tokenizer_name)])
+        assert isinstance(result.exception, DataError)
+        for part in parts:
+            assert part in str(result.exception)
+    command = [sys.executable, "-m", "vtkit.cli", "fragmentation", str(saved / "beir"), "-t", str(saved / "beir")]
+    failed = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("error: No tokenizer")
+    assert "Traceback" not in failed.stderr
+    replaced = json.loads(output(saved / "latin.txt", "-t", tok, "--json", "--encoding-errors", "replace"))
+    assert replaced["tokenizers"][0]["total"]["texts"] == 2

@@ -1,0 +1,188 @@
+"""WECHSEL: Procrustes by hand, subword vectors by definition, the authors' package where it is installed."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_alignment import byte_level, wordpiece
+from test_vectors import write_text
+from transformers import PreTrainedTokenizerFast
+
+from vtkit.data.parallel import read_pairs
+from vtkit.errors import DataError
+from vtkit.transfer.wechsel import alignment_matrix, wechsel_mixture
+from vtkit.transfer.word_space import nearest, unit, word_space
+from vtkit.vocabulary.alignment import align, tokens
+from vtkit.vocabulary.existing import load_tokenizer
+
+EN = wordpiece("house", "dog", "water", "tree", "##s", "!")
+KO = wordpiece("집", "개", "물", "나무", "##들", "!")
+EN_WORDS = {"house": [1, 0, 0, 0.1], "dog": [0, 1, 0.1, 0], "water": [0, 0, 1, 0], "tree": [0.1, 0, 0, 1]}
+TURN = np.array([[0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=np.float64)
+KO_WORDS = {
+    ko: (np.array(EN_WORDS[en]) @ TURN).tolist()
+    for ko, en in (("집", "house"), ("개", "dog"), ("물", "water"), ("나무", "tree"))
+}
+DICTIONARY = "house\t집\ndog\t개\nwater\t물\ntree\t나무\n"
+
+
+def files(folder: Path, dictionary: str = DICTIONARY) -> dict[str, object]:
+    (folder / "dictionary.tsv").write_text(dictionary)
+    return {
+        "vectors": write_text(folder / "ko.vec", KO_WORDS),
+        "source_vectors": write_text(folder / "en.vec", EN_WORDS),
+        "dictionary": [folder / "dictionary.tsv"],
+    }
+
+
+@given(st.integers(0, 30))
+def test_a_turned_space_is_turned_back(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    rotation, _ = np.linalg.qr(draw.normal(size=(6, 6)))
+    source = draw.normal(size=(20, 6))
+    found = alignment_matrix(source, source @ rotation)
+    assert np.allclose(found, rotation)
+    assert np.allclose(found @ found.T, np.eye(6))
+
+
+def test_no_orthogonal_matrix_brings_the_pairs_nearer() -> None:
+    draw = np.random.default_rng(2)
+    source, target = draw.normal(size=(2, 15, 4))
+    best = np.linalg.norm(source @ alignment_matrix(source, target) - target)
+    for _ in range(200):
+        other, _ = np.linalg.qr(draw.normal(size=(4, 4)))
+        assert np.linalg.norm(source @ other - target) >= best
+
+
+def test_translations_become_neighbours(tmp_path: Path) -> None:
+    alignment = align(EN, KO)
+    mixture = wechsel_mixture(EN, KO, alignment, len(EN), **files(tmp_path), neighbours=2)
+    names = {tokens(KO)[n]: tokens(EN)[mixture.sources(n)[0][0]] for n in alignment.new_ids.tolist()[:4]}
+    assert names == {"집": "house", "개": "dog", "물": "water", "나무": "tree"}
+    assert mixture.counts() == {"overlap": 6, "wechsel": 4, "multivariate": 1}  # no word contains ##들
+    house = mixture.sources(tokens(KO).index("집"))
+    assert len(house) == 2
+    other = np.array(EN_WORDS["tree"]) / np.linalg.norm(EN_WORDS["tree"])
+    cosine = other @ EN_WORDS["house"] / np.linalg.norm(EN_WORDS["house"])
+    assert house[0][1] / house[1][1] == pytest.approx(np.exp((1 - cosine) / 0.1), rel=1e-4)
+
+
+def test_spellings_of_the_dictionary_are_tried(tmp_path: Path) -> None:
+    alignment = align(EN, KO)
+    as_written = wechsel_mixture(EN, KO, alignment, len(EN), **files(tmp_path))
+    shouted = wechsel_mixture(EN, KO, alignment, len(EN), **files(tmp_path, DICTIONARY.upper()))
+    assert (as_written.weights != shouted.weights).nnz == 0
+
+
+def test_frequent_words_count_more(tmp_path: Path) -> None:
+    tokenizer = wordpiece("dog", "##s")
+    path = write_text(tmp_path / "a.vec", {"dog": [1, 0], "dogs": [0, 1]})
+    dog, plural = tokens(tokenizer).index("dog"), tokens(tokenizer).index("##s")
+    space = word_space(tokenizer, path, "zipf", {"dogs", "cats"})
+    assert space.vectors[dog] == pytest.approx([1 / 1.5, 0.5 / 1.5])
+    assert space.vectors[plural] == pytest.approx([0, 1])
+    assert list(space.words) == ["dogs"]
+    assert word_space(tokenizer, path).vectors[dog] == pytest.approx([0.5, 0.5])
+    assert np.flatnonzero(space.covered).tolist() == [dog, plural]
+
+
+def test_words_are_read_at_the_beginning_and_inside_of_a_text(tmp_path: Path) -> None:
+    tokenizer = byte_level("a", "Ġa", "Ġ")
+    space = word_space(tokenizer, write_text(tmp_path / "a.vec", {"a": [1, 2]}))
+    assert {tokens(tokenizer)[n] for n in np.flatnonzero(space.covered)} >= {"a"}
+
+
+@given(st.integers(0, 30), st.integers(1, 12))
+def test_neighbours_are_those_of_the_whole_matrix(seed: int, k: int) -> None:
+    draw = np.random.default_rng(seed)
+    queries, anchors = unit(draw.normal(size=(7, 5))), unit(draw.normal(size=(9, 5)))
+    weights = nearest(queries, anchors, k, 0.1).toarray()
+    similarities = queries @ anchors.T
+    expected = np.zeros_like(similarities)
+    for row, scores in enumerate(similarities):
+        best = np.argsort(-scores)[:k]
+        expected[row, best] = np.exp(scores[best] / 0.1) / np.exp(scores[best] / 0.1).sum()
+    assert np.allclose(weights, expected, atol=1e-5)
+
+
+def test_of_equal_neighbours_the_first_win() -> None:
+    ones = np.ones((4, 1), dtype=np.float32)
+    assert nearest(ones[:1], ones, 2, 0.1).toarray().tolist() == [[0.5, 0.5, 0, 0]]
+
+
+def test_what_cannot_be_aligned_is_said(tmp_path: Path) -> None:
+    alignment = align(EN, KO)
+
+    def refused(match: str, **changes: object) -> None:
+        with pytest.raises(DataError, match=match):
+            wechsel_mixture(EN, KO, alignment, len(EN), **{**files(tmp_path), **changes})
+
+    narrow = write_text(tmp_path / "narrow.vec", {"집": [1, 0]})
+    refused(r"vectors of 4 numbers and .*narrow\.vec of 2", vectors=narrow)
+    (tmp_path / "one.tsv").write_text("house\n")
+    refused(r"one\.tsv: line 1 has only one column", dictionary=[tmp_path / "one.tsv"])
+    (tmp_path / "turned.tsv").write_text("집\thouse\n")
+    refused(r"turned\.tsv: of no pair both words are in the vectors", dictionary=[tmp_path / "turned.tsv"])
+    thai = write_text(tmp_path / "thai.vec", {"บ้าน": [1, 0, 0, 0]})
+    refused(r"thai\.vec: none of its 1 words contains a token of the vocabulary", vectors=thai)
+
+
+def test_few_pairs_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wechsel_mixture(EN, KO, align(EN, KO), len(EN), **files(tmp_path, "house\t집\n"))
+    assert "only 1 pairs have both words in the vectors, fewer than the vectors have dimensions (4)" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
+def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -> None:
+    wechsel = pytest.importorskip("wechsel", reason="needs the authors' package (pip install wechsel)")
+    from gensim.models import Word2Vec
+
+    source = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
+    target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
+    pairs = list(read_pairs(shared / "data" / "parallel" / "news-en-ko.tsv.gz"))
+    models, paths = [], []
+    for side, name in enumerate(("en", "ko")):
+        model = Word2Vec([pair[side].lower().split() for pair in pairs], vector_size=40, min_count=3, workers=1, seed=1)
+        for rank, word in enumerate(model.wv.index_to_key):  # their frequencies, as the file's order tells them
+            model.wv.set_vecattr(word, "count", 10**12 // (rank + 1))
+        model.wv.save_word2vec_format(str(tmp_path / f"{name}.vec"))
+        model.wv.vectors = model.wv.vectors.astype(np.float64)  # else the package solves Procrustes in single precision
+        models.append(model)
+        paths.append(tmp_path / f"{name}.vec")
+    known = [set(model.wv.index_to_key) for model in models]
+    dictionary = tmp_path / "dictionary.txt"
+    with gzip.open(shared / "data" / "parallel" / "dict-wiktionary-en-ko.tsv.gz", "rt", encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file]
+    # The package counts a pair once for each spelling that happens to be the same, so all have equally many here.
+    rows = [(a, b) for a, b in rows if a.title() not in known[0] and b.title() == b]
+    kept = sorted({(a, b) for a, b in rows if a in known[0] and b in known[1]})
+    assert len(kept) > 200
+    dictionary.write_text("".join(f"{a}\t{b}\n" for a, b in kept))
+
+    # The tokens that these words need, so that the package, which goes token by token, is done in seconds.
+    source, target = (_needed(*side) for side in ((source, known[0]), (target, known[1])))
+    embeddings = np.random.default_rng(5).normal(size=(len(source), 16)).astype(np.float32)
+    method = wechsel.WECHSEL(models[0], models[1], bilingual_dictionary=str(dictionary))
+    expected, info = method.apply(source, target, embeddings, use_subword_info=False)
+    alignment = align(source, target)
+    mixture = wechsel_mixture(
+        source, target, alignment, len(source), vectors=paths[1], source_vectors=paths[0], dictionary=[dictionary]
+    )
+    made = np.array([n for n in alignment.new_ids if mixture.method_names[n] == "wechsel"])
+    assert len(made) > 1500
+    assert [n for n in made if tokens(target)[n] in info.not_found] == []
+    off = np.abs(mixture.rows(embeddings)[made] - expected[made]).max(axis=1)
+    assert np.median(off) < 1e-6
+    assert (off < 1e-5).mean() > 0.95  # in the others two tokens, pieces of one word, are equally near in tenth place
+
+
+def _needed(tokenizer: PreTrainedTokenizerFast, words: Iterable[str]) -> PreTrainedTokenizerFast:
+    used = {piece for word in words for piece in tokenizer.tokenize(word)}
+    return wordpiece(*sorted(used - set(tokens(wordpiece()))))

@@ -1,0 +1,117 @@
+"""The overlap of two vocabularies in detail: how many tokens of each class, which, and what plain strings would say.
+
+The rule itself is :func:`vtkit.vocabulary.alignment.align` (docs/overlap.md); here it is counted and shown.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+
+from vtkit.vocabulary.alignment import FILLER, KINDS, Alignment, OverlapMode, align, tokens
+from vtkit.vocabulary.existing import roles_by_id
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Facts = dict[str, Any]
+
+SEED = 0
+"""Of the examples, so that two calls show the same ones."""
+
+MODES: tuple[OverlapMode, ...] = get_args(OverlapMode)
+
+HEADER = ("target_id", "target", "kind", "source_id", "source")
+"""Columns of :func:`pair_rows`."""
+
+
+def overlap_report(
+    source: PreTrainedTokenizerFast,
+    target: PreTrainedTokenizerFast,
+    mode: OverlapMode = "exact+symbols",
+    examples: int = 8,
+) -> Facts:
+    """Counts, shares and examples of every class of overlap, by ``mode`` and beside the other modes.
+
+    Returns:
+        Plain data: ``mode``, ``source_size``, ``target_size``, ``overlap``, ``share`` (of the target), ``classes``
+        (kind -> ``count``, ``share``, ``examples`` as [target token, source token or nothing]), ``modes`` (mode ->
+        ``count``, ``share``) and ``raw``: what equal strings would have said against ``mode``:
+
+        - ``agreed``: target tokens that both give the same source token;
+        - ``wrong``: tokens equal as strings to a source token that is another one or none by the rule, of which
+          ``fillers`` and ``special`` are equal by accident of spelling;
+        - ``missed``: tokens that the rule finds and equal strings do not.
+    """
+    known, wanted = tokens(source), tokens(target)
+    found = {name: align(source, target, name) for name in MODES}
+    chosen, raw = found[mode], found["raw"]
+    classes = {}
+    for code, kind in enumerate(KINDS):
+        members = np.flatnonzero(chosen.kinds == code).tolist()
+        classes[kind] = {
+            "count": len(members),
+            "share": len(members) / chosen.target_size,
+            "examples": _examples(members, chosen, known, wanted, examples),
+        }
+    same = raw.target_to_source == chosen.target_to_source
+    wrong = np.flatnonzero((raw.target_to_source >= 0) & ~same).tolist()
+    missed = np.flatnonzero((raw.target_to_source < 0) & (chosen.target_to_source >= 0)).tolist()
+    roles = roles_by_id(target)
+    return {
+        "mode": mode,
+        "source_size": chosen.source_size,
+        "target_size": chosen.target_size,
+        "overlap": len(chosen.overlap_ids),
+        "share": chosen.share,
+        "classes": classes,
+        "raw": {
+            "count": len(raw.overlap_ids),
+            "share": raw.share,
+            "agreed": int((same & (raw.target_to_source >= 0)).sum()),
+            "wrong": len(wrong),
+            "wrong_fillers": sum(FILLER.fullmatch(wanted[number]) is not None for number in wrong),
+            "wrong_special": sum(number in roles for number in wrong),
+            "wrong_examples": _examples(wrong, chosen, known, wanted, examples),
+            "missed": len(missed),
+            "missed_examples": _examples(missed, chosen, known, wanted, examples),
+        },
+        "modes": {
+            name: {"count": len(alignment.overlap_ids), "share": alignment.share} for name, alignment in found.items()
+        },
+    }
+
+
+def pair_rows(
+    source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, mode: OverlapMode = "exact+symbols"
+) -> Iterator[tuple[str, str, str, str, str]]:
+    """Each target token that overlaps, with its source token: the columns of :data:`HEADER`, ids ascending.
+
+    Tokens are written as their vocabularies write them; a backslash, a tab, a line end or another control character
+    in one is written as in Python.
+    """
+    known, wanted = tokens(source), tokens(target)
+    found = align(source, target, mode)
+    for number in found.overlap_ids.tolist():
+        match = int(found.target_to_source[number])
+        kind = KINDS[found.kinds[number]]
+        yield str(number), _written(wanted[number]), kind, str(match), _written(known[match])
+
+
+def _examples(
+    numbers: list[int], found: Alignment, known: list[str], wanted: list[str], examples: int
+) -> list[list[str | None]]:
+    drawn = sorted(random.Random(SEED).sample(numbers, min(examples, len(numbers))))
+    matches = ((number, int(found.target_to_source[number])) for number in drawn)
+    return [[wanted[number], known[match] if match >= 0 else None] for number, match in matches]
+
+
+def _written(token: str) -> str:
+    plain = token.replace("\\", "\\\\")
+    return "".join(
+        letter if letter.isprintable() or letter == " " else letter.encode("unicode_escape").decode("ascii")
+        for letter in plain
+    )

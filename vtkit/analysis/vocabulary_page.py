@@ -1,0 +1,352 @@
+"""What ``vtkit inspect-vocab`` shows: the tables of the terminal, the charts, and both as one HTML page.
+
+Tokens are other people's text: control and direction characters are taken out and HTML is escaped where it is
+written. The page needs no script and no other file, and forbids itself both.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from vtkit.analysis.charts import StackedBars, svg
+from vtkit.analysis.composition import ETC, LANGUAGES
+from vtkit.console import one_line
+
+Facts = dict[str, Any]
+
+SHOWN_LANGUAGES = 12
+"""Languages (and scripts) with a row of their own; the rest is one row."""
+
+DRAWN_LANGUAGES = 9
+"""Languages (and scripts) with a colour of their own."""
+
+TOKEN_WIDTH = 30
+"""Characters of a token that are shown."""
+
+LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))
+"""Lengths in characters, from and to, that the chart of lengths tells apart."""
+
+
+class Table(NamedTuple):
+    """One table: a column of labels and one for each vocabulary, and sentences to read it by."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def tables(report: Facts) -> list[Table]:
+    """The report of ``vtkit inspect-vocab`` as tables."""
+    vocabularies = report["vocabularies"]
+    columns = [_plain(facts["name"]) for facts in vocabularies]
+    made = [
+        Table("Languages", columns, _language_rows(vocabularies), _language_notes(vocabularies)),
+        Table("Scripts", columns, _script_rows(vocabularies), []),
+        Table("Make-up", columns, _make_up_rows(vocabularies), _waste_notes(vocabularies)),
+    ]
+    if report.get("overlap"):
+        made.append(_overlap_table(report["overlap"], columns))
+    if report.get("corpus"):
+        made.append(_corpus_table(report["corpus"], columns))
+    return made
+
+
+def descriptions(report: Facts) -> list[tuple[str, list[str]]]:
+    """For each vocabulary its name, and what its tokenizer is, in lines."""
+    described = []
+    for facts in report["vocabularies"]:
+        roles = [f"{role} {token_shown(entry['token'])} ({entry['id']})" for role, entry in facts["special"].items()]
+        others = facts["other_special"]
+        shown = ", ".join(map(token_shown, others[:5])) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+        lines = [
+            f"{facts['size']:,} tokens, {facts['algorithm']}",
+            f"normalizer: {_plain('; '.join(facts['normalizer'])) or 'none, text is left as it is'}",
+            f"special tokens: {', '.join(roles) or 'none'}{f'; without a role: {shown}' if others else ''}",
+        ]
+        described.append((_plain(facts["name"]), lines))
+    return described
+
+
+def charts(report: Facts) -> list[StackedBars]:
+    """Languages, scripts and lengths of the tokens as stacked bars."""
+    vocabularies = report["vocabularies"]
+    names = {facts["name"]: _plain(facts["name"]) for facts in vocabularies}
+    drawn = []
+    for title, key, label in (
+        ("Tokens by language, %", "language", language_name),
+        ("Tokens by script, %", "scripts", str),
+    ):
+        top = _top(vocabularies, key, DRAWN_LANGUAGES)
+        remainders = [f"other {'languages' if key == 'language' else 'scripts'}"]
+        remainders += ["undecided", "other"] if key == "language" else []
+        rows = {}
+        for facts in vocabularies:
+            counts = facts["composition"][key]
+            values = [counts.get(name, 0) for name in top] + [sum(counts.values()) - sum(counts.get(n, 0) for n in top)]
+            if key == "language":
+                values += [sum(facts["composition"][sort].values()) for sort in ("undecided", "other")]
+            values.append(sum(facts["composition"]["etc"].values()))
+            rows[names[facts["name"]]] = [value / facts["size"] for value in values]
+        drawn.append(_without_empty(title, rows, [*map(label, top)], [*remainders, "ETC"]))
+    labels = [f"{low}" if low == high else f"{low}–{high}" if high else f"{low} or more" for low, high in LENGTHS]
+    lengths = {}
+    for facts in vocabularies:
+        histogram = {int(length): count for length, count in facts["characters"]["histogram"].items()}
+        counts = [
+            sum(count for length, count in histogram.items() if low <= length <= (high or length))
+            for low, high in LENGTHS
+        ]
+        lengths[names[facts["name"]]] = [count / max(sum(counts), 1) for count in counts]
+    drawn.append(_without_empty("Tokens by length in characters, %", lengths, labels, []))
+    return drawn
+
+
+def html_page(report: Facts) -> str:
+    """The report as one self-contained HTML page."""
+    parts = []
+    for name, lines in descriptions(report):
+        parts.append(f"<h2><bdi>{_escape(name)}</bdi></h2><ul>{''.join(f'<li>{_escape(x)}</li>' for x in lines)}</ul>")
+    for chart in charts(report):
+        parts.append(f'<figure aria-label="{_escape(chart.title)}">{svg(chart)}</figure>')
+    for table in tables(report):
+        head = "".join(f'<th scope="col"><bdi>{_escape(column)}</bdi></th>' for column in table.columns)
+        body = "".join(
+            f'<tr><th scope="row"><bdi>{_escape(row[0])}</bdi></th>'
+            f"{''.join(f'<td>{_escape(cell)}</td>' for cell in row[1:])}</tr>\n"
+            for row in table.rows
+        )
+        notes = "".join(f"<p>{_escape(note)}</p>" for note in table.notes)
+        parts.append(
+            f'<h2>{_escape(table.title)}</h2><div class="scroll"><table><thead><tr><td></td>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>{notes}"
+        )
+    content = "\n".join(parts)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Vocabularies – vtkit</title>
+<style>
+{CSS}</style>
+</head>
+<body>
+<h1>What the vocabularies are made of</h1>
+{content}
+</body>
+</html>
+"""
+
+
+def language_name(code: str) -> str:
+    """English name of a language."""
+    return LANGUAGES.get(code, code)
+
+
+def token_shown(token: str) -> str:
+    """A token on one line: spaces drawn, characters that act on the line taken out, cut where it is long."""
+    return one_line(token.replace(" ", "␣"), TOKEN_WIDTH)
+
+
+def count_and_share(count: int, of: int) -> str:
+    """``8,329 (27.29 %)``; nothing for none."""
+    return f"{count:,} ({100 * count / of:.2f} %)" if count else "–"
+
+
+def _language_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
+    top = _top(vocabularies, "language", SHOWN_LANGUAGES)
+    rows = [_row(language_name(code), vocabularies, _count_of("language", code)) for code in top]
+    rest = {code for facts in vocabularies for code in facts["composition"]["language"]} - set(top)
+    if rest:
+        rows.append(_row(f"{len(rest)} other languages", vocabularies, _sum_of("language", rest)))
+    for sort in ("undecided", "other"):
+        shown = _top(vocabularies, sort, SHOWN_LANGUAGES)
+        rows += [_row(f"{sort}: {_script_words(script)}", vocabularies, _count_of(sort, script)) for script in shown]
+        rest = {script for facts in vocabularies for script in facts["composition"][sort]} - set(shown)
+        if rest:
+            rows.append(_row(f"{sort}: {len(rest)} more scripts", vocabularies, _sum_of(sort, rest)))
+    for kind in ETC:
+        if any(facts["composition"]["etc"].get(kind) for facts in vocabularies):
+            rows.append(_row(f"ETC: {kind}", vocabularies, _count_of("etc", kind)))
+    return rows
+
+
+def _language_notes(vocabularies: Sequence[Facts]) -> list[str]:
+    notes = []
+    if any(facts["composition"]["other"] for facts in vocabularies):
+        notes.append("other: scripts that none of the languages asked for is written in.")
+    for facts in vocabularies:
+        name, composition = _plain(facts["name"]), facts["composition"]
+        reasons = [f"{why} {count:,}" for why, count in composition["undecided_because"].items()]
+        if reasons:
+            notes.append(f"{name}, undecided because a token: {', '.join(reasons)}.")
+        for script, shares in composition["estimated_shares"].items():
+            shown = ", ".join(f"{language_name(code)} {100 * share:.1f} %" for code, share in [*shares.items()][:4])
+            notes.append(f"{name}, estimated make-up of all whole {script} words, settled or not: {shown}.")
+        han = composition["han_characters"]
+        if han:
+            notes.append(
+                f"{name}, Han tokens by national character sets: Chinese only {han['zh']:,}, Japanese only "
+                f"{han['ja']:,}, shared {han['shared']:,} (counted as --han says)."
+            )
+    return notes
+
+
+def _script_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
+    top = _top(vocabularies, "scripts", SHOWN_LANGUAGES)
+    rows = [_row(_script_words(script), vocabularies, _count_of("scripts", script)) for script in top]
+    rest = {script for facts in vocabularies for script in facts["composition"]["scripts"]} - set(top)
+    if rest:
+        rows.append(_row(f"{len(rest)} other scripts", vocabularies, _sum_of("scripts", rest)))
+    rows.append(_row("no letters", vocabularies, lambda facts: sum(facts["composition"]["etc"].values())))
+    return rows
+
+
+def _make_up_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
+    rows = [
+        _row(words, vocabularies, lambda facts, key=key: facts["casing"][key])  # type: ignore[misc]
+        for key, words in (
+            ("cased", "with an upper-case letter"),
+            ("lower case", "lower case only"),
+            ("script without case", "letters without case"),
+        )
+    ]
+    rows.append(
+        [
+            "continues a word (of those with letters)",
+            *(count_and_share(f["continuations"]["count"], max(f["continuations"]["of"], 1)) for f in vocabularies),
+        ]
+    )
+    rows += [
+        [f"characters of a token: {key}", *(f"{facts['characters'][key]:,.4g}" for facts in vocabularies)]
+        for key in ("mean", "median", "longest")
+    ]
+    rows += [
+        _row(words, vocabularies, lambda facts, key=key: facts[key])  # type: ignore[misc]
+        for key, words in (
+            ("digits", "with a digit"),
+            ("punctuation", "punctuation only"),
+            ("unused", "unused fillers"),
+        )
+    ]
+    rows += [
+        _row(words, vocabularies, lambda facts, key=key: facts[key]["count"])  # type: ignore[misc]
+        for key, words in (("duplicates", "duplicates after normalisation"), ("unreachable", "never made by itself"))
+    ]
+    return rows
+
+
+def _waste_notes(vocabularies: Sequence[Facts]) -> list[str]:
+    notes = []
+    for facts in vocabularies:
+        name = _plain(facts["name"])
+        if facts["duplicates"]["count"]:
+            pairs = ", ".join(" = ".join(map(token_shown, pair)) for pair in facts["duplicates"]["examples"])
+            notes.append(f"{name}, duplicates: {pairs}.")
+        if facts["unreachable"]["count"]:
+            shown = "  ".join(map(token_shown, facts["unreachable"]["examples"]))
+            notes.append(f"{name}, never made: {shown}")
+    return notes
+
+
+def _overlap_table(overlap: Facts, columns: list[str]) -> Table:
+    rows = [
+        [f"from {source}", *(f"{cell['count']:,} ({100 * cell['share']:.2f} %)" for cell in row)]
+        for source, row in zip(columns, overlap["matrix"], strict=True)
+    ]
+    note = (
+        f"Tokens of the vocabulary on top that the one at the left knows, by the rule “{overlap['mode']}” "
+        "(docs/overlap.md), and their share of the vocabulary on top. Fillers are never known."
+    )
+    return Table("Overlap", columns, rows, [note])
+
+
+def _corpus_table(corpus: Sequence[Facts], columns: list[str]) -> Table:
+    rows = [
+        ["tokens that occur", *(f"{facts['used']:,} ({100 * facts['share']:.2f} %)" for facts in corpus)],
+        ["tokens that make up 90 % of the text", *(f"{facts['nine_tenths']:,}" for facts in corpus)],
+        ["tokens the text is cut into", *(f"{facts['occurrences']:,}" for facts in corpus)],
+    ]
+    return Table("Use in the corpus", columns, rows, [f"{corpus[0]['texts']:,} texts were read."])
+
+
+def _row(label: str, vocabularies: Iterable[Facts], count: Callable[[Facts], int]) -> list[str]:
+    return [label, *(count_and_share(count(facts), facts["size"]) for facts in vocabularies)]
+
+
+def _count_of(key: str, name: str) -> Callable[[Facts], int]:
+    return lambda facts: int(facts["composition"][key].get(name, 0))
+
+
+def _sum_of(key: str, names: Iterable[str]) -> Callable[[Facts], int]:
+    wanted = set(names)
+    return lambda facts: sum(count for name, count in facts["composition"][key].items() if name in wanted)
+
+
+def _top(vocabularies: Sequence[Facts], key: str, most: int) -> list[str]:
+    """Names under ``key``, the largest share that any vocabulary has of one first."""
+    shares: dict[str, float] = {}
+    for facts in vocabularies:
+        for name, count in facts["composition"][key].items():
+            shares[name] = max(shares.get(name, 0.0), count / facts["size"])
+    return sorted(shares, key=lambda name: (-shares[name], name))[:most]
+
+
+def _without_empty(title: str, rows: dict[str, list[float]], parts: list[str], remainders: list[str]) -> StackedBars:
+    names = [*parts, *remainders]
+    kept = [place for place in range(len(names)) if any(values[place] > 0 for values in rows.values())]
+    return StackedBars(
+        title,
+        {label: [values[place] for place in kept] for label, values in rows.items()},
+        [names[place] for place in kept],
+        sum(place >= len(parts) for place in kept),
+    )
+
+
+def _script_words(script: str) -> str:
+    named = {
+        "mixed": "several scripts",
+        "Other": "rarer scripts",
+        "Japanese": "kana with Han",
+        "Korean": "Hangul and Han",
+    }
+    return named.get(script, script)
+
+
+def _plain(text: str) -> str:
+    return one_line(text, 200)
+
+
+def _escape(text: str) -> str:
+    return html.escape(text, quote=True)
+
+
+CSS = """\
+:root { color-scheme: light dark; --page: #fff; --ink: #1d2127; --quiet: #5f6670; --line: #d9dde3; }
+@media (prefers-color-scheme: dark) { :root { --page: #14171b; --ink: #e6e9ed; --quiet: #9aa2ac; --line: #333a43; } }
+* { box-sizing: border-box; }
+body {
+  margin: 0 auto; padding: 2.5rem 1.25rem 5rem; max-width: 64rem; background: var(--page); color: var(--ink);
+  font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK KR", sans-serif;
+  overflow-wrap: break-word;
+}
+h1 { margin: 0 0 1rem; font-size: clamp(1.6rem, 4vw, 2.2rem); line-height: 1.2; }
+h2 { margin: 2.2rem 0 .6rem; font-size: 1.2rem; }
+ul { margin: 0; padding-left: 1.2rem; }
+p { max-width: 50rem; color: var(--quiet); font-size: .875rem; margin: .4rem 0; }
+figure { margin: 2rem 0 0; max-width: 52rem; }
+figure svg { display: block; width: 100%; height: auto; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9375rem; }
+th, td {
+  padding: .35rem 1.2rem .35rem 0; border-bottom: 1px solid var(--line); text-align: start; white-space: nowrap;
+}
+thead th { color: var(--quiet); font-size: .8125rem; font-weight: 500; }
+tbody th { font-weight: 400; }
+td, thead th { text-align: end; font-variant-numeric: tabular-nums; }
+"""

@@ -1,0 +1,101 @@
+"""``vtkit calibrate``: rescale, shift and fold the logits of a model, with one table of what that does."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from vtkit import console
+from vtkit.commands.casing import located, new_folder
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.errors import RecipeError
+
+
+def calibrate(
+    model: Annotated[str, typer.Argument(help="Folder or hub id of a sparse encoder.", show_default=False)],
+    corpus: Annotated[
+        list[Path],
+        typer.Option(
+            "--corpus", "-c", metavar="FILE", help="Probe texts: .txt, .jsonl, BEIR folder. Repeatable.",
+            show_default=False,
+        ),
+    ],
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--target", metavar="SHARE", help="Share of activations wanted above zero. Default: 0.35, unless another "
+            "method is given.", show_default=False,
+        ),
+    ] = None,
+    definition: Annotated[
+        Literal["token", "pooled"],
+        typer.Option("--definition", help="What counts: (position, token) logits, or dimensions after max-pooling."),
+    ] = "token",
+    shift: Annotated[
+        float | None,
+        typer.Option("--shift", metavar="C", help="Lower the decoder bias by this much.", show_default=False),
+    ] = None,
+    head_scale: Annotated[
+        float | None,
+        typer.Option("--head-scale", metavar="K", help="Divide all logits by this, first of all.", show_default=False),
+    ] = None,
+    fold: Annotated[
+        Literal["max", "sum"] | None,
+        typer.Option("--fold", help="Let case and word-start twins share one dimension.", show_default=False),
+    ] = None,
+    texts: Annotated[int, typer.Option("--texts", min=8, help="Probe texts drawn; half of them are held out.")] = 512,
+    max_length: Annotated[int, typer.Option("--max-length", min=3, help="Tokens a probe text is cut at.")] = 128,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the drawing.")] = 42,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER", help="Where the calibrated model goes. Default: only the table is shown.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    download: DownloadOption = False,
+) -> None:  # fmt: skip
+    """Calibrate a sparse encoder: set the share of positive activations, and show what it changes.
+
+    What is given is done in this order: --head-scale, --shift, --target, --fold. Half of the probe texts solve for the
+    target, the other half fill the table.
+    """
+    if target is not None and not 0 < target < 1:
+        raise RecipeError(f"--target is a share between 0 and 1, not {target:g}.")
+    if head_scale is not None and not head_scale > 0:
+        raise RecipeError(f"--head-scale must be above 0, not {head_scale:g}.")
+    allow_downloads(download)
+
+    from vtkit.data.text import read_corpora
+    from vtkit.recipe.sections import CalibrateSection
+    from vtkit.stages.calibrate_head import calibrate_model
+    from vtkit.stages.texts import draw
+
+    settings: dict[str, Any] = {
+        "target_activation": target,
+        "definition": definition,
+        "shift": shift,
+        "head_scale": head_scale,
+        "fold": fold,
+        "texts": texts,
+        "max_length": max_length,
+    }
+    section = CalibrateSection(**settings)
+    probe = draw(read_corpora(corpus), texts, seed)
+    with new_folder(out) if out is not None else nullcontext() as work:
+        found = calibrate_model(located(model), probe, section, work)
+    if as_json:
+        typer.echo(json.dumps(found.facts(), indent=2))
+    else:
+        typer.echo(f"{found.done()}\n")
+        rows = [("", "before", "after"), *found.table()]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        for label, before, after in rows:
+            typer.echo(f"{label:<{widths[0]}}  {before:>{widths[1]}}  {after:>{widths[2]}}")
+    if out is not None:
+        console.say(f"wrote {out}")

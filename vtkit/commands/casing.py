@@ -1,0 +1,237 @@
+"""``vtkit casing``: the cased tokens and twins of a vocabulary, and a casing policy put into a model or tokenizer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.errors import RecipeError, VtkitError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from vtkit.vocabulary.casing import CasedMap
+
+EXAMPLES = 6
+"""Tokens shown behind each count."""
+
+TOKEN_WIDTH = 60
+
+List = Literal["cased", "twins", "cased-only"]
+Apply = Literal["mask", "map", "fold"]
+
+
+def casing(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="TOKENIZER_OR_MODEL", help="Folder, tokenizer file or hub id.", show_default=False),
+    ],
+    listed: Annotated[
+        List | None,
+        typer.Option("--list", help="List every such token, tab-separated, instead of the counts.", show_default=False),
+    ] = None,
+    apply: Annotated[
+        Apply | None,
+        typer.Option(
+            "--apply",
+            help="Change cased dimensions: never active (mask), the same but cased-only tokens take their lower-case "
+            "names (map), or twins share one in what vtkit encodes (fold).",
+            show_default=False,
+        ),
+    ] = None,
+    input: Annotated[
+        Literal["keep", "lowercase"], typer.Option("--input", help="What the saved tokenizer does with upper case.")
+    ] = "keep",
+    fold: Annotated[Literal["max", "sum"], typer.Option("--fold", help="How twins are folded.")] = "max",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FOLDER", help="Where the changed model goes.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+    download: DownloadOption = False,
+) -> None:
+    """Count and list cased tokens and case/space twins, or put a casing policy into a model.
+
+    Nothing is retrained. With --out the model (or tokenizer) is written as a folder that loads without vtkit, with
+    its input casing (--input) and its output casing (--apply). map needs --input lowercase; mask and fold need a model.
+    """
+    allow_downloads(download)
+    if out is None and (apply is not None or input != "keep"):
+        raise RecipeError("--apply and --input change a model: say with --out where the changed one goes.")
+    if out is not None:
+        if apply is None and input == "keep":
+            raise RecipeError("--out writes a changed model: say with --apply or --input what to change.")
+        if listed is not None:
+            raise RecipeError("--list shows a vocabulary and --out writes a changed model: give one of them.")
+        if apply == "map" and input != "lowercase":
+            raise RecipeError("--apply map gives tokens lower-case names, and needs --input lowercase to reach them.")
+        _write(located(name), apply, input, fold, out, as_json)
+        return
+
+    from vtkit.vocabulary.existing import load_tokenizer
+
+    tokenizer = load_tokenizer(located(name), require_roles=False)
+    _show(name, tokenizer, listed, as_json)
+
+
+def located(name: str) -> str:
+    """``name`` as an absolute path where something is there under it or it can be nothing else, else as it is."""
+    return os.path.abspath(os.path.expanduser(name)) if os.path.exists(name) or name.startswith((".", "~")) else name
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder beside ``out`` to write into; it becomes ``out`` when the block ends well, and goes away when not.
+
+    Raises:
+        RecipeError: ``out`` is there already.
+        VtkitError: it cannot be written.
+    """
+    if os.path.lexists(out):
+        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
+    work = out.absolute().with_name(f".{out.name}.{os.getpid()}")
+    try:
+        work.mkdir(parents=True)
+        try:
+            yield work
+            work.rename(out)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    except OSError as error:
+        raise VtkitError(f"{out} cannot be written: {error.strerror or error}") from error
+
+
+def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as_json: bool) -> None:
+    from vtkit.vocabulary.alignment import token_family, tokens
+    from vtkit.vocabulary.casing import canonical_classes, cased_ids, cased_only, count_casing, lower_case_names
+
+    spelled = tokens(tokenizer)
+    if listed is None:
+        counts = count_casing(tokenizer)
+        only, classes = cased_only(tokenizer), canonical_classes(tokenizer)
+        both = [spelled[number] for number in cased_ids(tokenizer).tolist() if number not in only]
+        renamed = [f"{before} → {now}" for before, now in lower_case_names(tokenizer).values()]
+        twins = [" = ".join(spelled[number] for number in ids) for ids in sorted(classes, key=len, reverse=True)]
+        if as_json:
+            found = {"tokenizer": name, "family": token_family(tokenizer), **asdict(counts)}
+            examples = {"with_lower_case": both, "cased_only": renamed, "twins": twins}
+            found["examples"] = {kind: entries[:EXAMPLES] for kind, entries in examples.items()}
+            typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+            return
+        typer.echo(f"{name}: {counts.tokens:,} tokens ({token_family(tokenizer)})")
+        for label, count, examples_of in (
+            ("special tokens and fillers", counts.special, []),
+            ("cased", counts.cased, []),
+            ("  with a lower-case token beside them", counts.with_lower_case, both),
+            ("  cased only", counts.cased_only, []),
+            ("    that can take their lower-case name", counts.free_names, renamed),
+            ("twins, equal up to case and word-start mark", counts.twins, twins),
+            ("  classes they form", counts.classes, []),
+            ("dimensions left after folding", counts.folded, []),
+        ):
+            shown = ", ".join(console.one_line(entry, TOKEN_WIDTH) for entry in examples_of[:EXAMPLES])
+            line = f"  {label:<44}{count:>8,}{count / max(counts.tokens, 1):>8.1%}"
+            typer.echo(f"{line}   {shown}" if shown else line)
+        return
+    entries: list[dict[str, Any]]
+    if listed == "cased":
+        entries = [{"id": number, "token": spelled[number]} for number in cased_ids(tokenizer).tolist()]
+    elif listed == "cased-only":
+        names = lower_case_names(tokenizer)
+        entries = [
+            {"id": number, "token": spelled[number], "name": names[number][1] if number in names else None}
+            for number in cased_only(tokenizer)
+        ]
+    else:
+        entries = [
+            {"id": ids[0], "token": spelled[ids[0]], "twins": [{"id": n, "token": spelled[n]} for n in ids[1:]]}
+            for ids in canonical_classes(tokenizer)
+        ]
+    if as_json:
+        typer.echo(json.dumps(entries, indent=1, ensure_ascii=False))
+        return
+    for entry in entries:
+        cells = [str(entry["id"]), entry["token"]]
+        if "name" in entry:
+            cells.append(entry["name"] or "")
+        cells += [cell for twin in entry.get("twins", ()) for cell in (str(twin["id"]), twin["token"])]
+        typer.echo("\t".join(console.one_line(cell, TOKEN_WIDTH) for cell in cells))
+
+
+def _write(name: str, apply: Apply | None, input: str, fold: str, out: Path, as_json: bool) -> None:
+    """Write the changed model, or the changed tokenizer where ``name`` is no model."""
+    place = Path(name)
+    is_model = not place.exists() or any((place / file).is_file() for file in ("modules.json", "config.json"))
+    if not is_model and apply in ("mask", "fold"):
+        raise RecipeError(f"{name} is a tokenizer, and --apply {apply} changes a model's vectors: name a model.")
+    with new_folder(out) as work:
+        facts = (_change_model if is_model else _change_tokenizer)(name, apply, input, fold, work)
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), **facts}, indent=2, ensure_ascii=False))
+        return
+    for label, value in facts.items():
+        typer.echo(f"{label.replace('_', ' ')}: {value}")
+    console.say(f"wrote {out}")
+
+
+def _changed(tokenizer: PreTrainedTokenizerFast, apply: Apply | None, input: Any) -> CasedMap:
+    from vtkit.vocabulary.casing import CasedMap, map_cased
+    from vtkit.vocabulary.existing import with_casing
+
+    lowercased = with_casing(tokenizer, input)
+    changed = map_cased(lowercased) if apply == "map" else CasedMap(lowercased, {}, ())
+    changed.tokenizer.model_max_length = tokenizer.model_max_length
+    return changed
+
+
+def _change_tokenizer(name: str, apply: Apply | None, input: str, fold: str, work: Path) -> dict[str, Any]:
+    from vtkit.vocabulary.existing import load_tokenizer
+
+    changed = _changed(load_tokenizer(name, require_roles=False), apply, input)
+    changed.tokenizer.save_pretrained(str(work))
+    return {"input": input, "renamed_tokens": len(changed.renamed), "not_reached_by_text": len(changed.unreached)}
+
+
+def _change_model(name: str, apply: Apply | None, input: str, fold: Any, work: Path) -> dict[str, Any]:
+    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+    from vtkit.encoder.checkpoint import WholeEncoder, load_encoder, save_encoder
+    from vtkit.encoder.folding import apply_output_casing
+    from vtkit.vocabulary.casing import count_casing
+
+    encoder = load_encoder(name)
+    query_side, output_tokenizer = None, None
+    if isinstance(encoder, WholeEncoder):
+        query_side, output_tokenizer = encoder.query_side, encoder.output_tokenizer
+    if isinstance(encoder, WholeEncoder) and output_tokenizer is not None:
+        # an output vocabulary of its own: the input tokens name no dimension
+        changed = _changed(output_tokenizer, apply, "keep")
+        encoder.output_tokenizer = changed.tokenizer
+        encoder[0].processor = _changed(encoder.tokenizer, None, input).tokenizer
+    else:
+        changed = _changed(encoder.tokenizer, apply, input)
+        encoder[0].processor = changed.tokenizer
+    if query_side is not None:
+        role = "tokenizer" if isinstance(query_side[0], SparseStaticEmbedding) else "processor"
+        setattr(query_side[0], role, changed.tokenizer)
+    facts: dict[str, Any] = {"input": input, "output": apply or "as it was"}
+    if apply is not None:
+        masked = apply_output_casing(encoder, apply, fold)
+        if apply == "fold":
+            facts |= {"fold": fold, "dimensions_after_folding": count_casing(changed.tokenizer).folded}
+        else:
+            facts["masked_dimensions"] = masked
+        if apply == "map":
+            facts |= {"renamed_tokens": len(changed.renamed), "not_reached_by_text": len(changed.unreached)}
+    save_encoder(encoder, work)
+    return facts

@@ -1,0 +1,57 @@
+"""Corpora as arguments of a command: files, folders and standard input."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from vtkit.data.text import CORPUS_FORMS, Invalid, read_corpus
+from vtkit.errors import DataError
+
+EncodingErrorsOption = Annotated[
+    Invalid,
+    typer.Option("--encoding-errors", help="Bytes that are not UTF-8: stop, or put U+FFFD in their place and warn."),
+]
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--language", metavar="CODE", help="Language of the texts; by default told by their script.", show_default=False
+    ),
+]
+PunctuationOption = Annotated[
+    Literal["keep", "cut"],
+    typer.Option(
+        "--punctuation", help="Punctuation inside a white-space word: keep wild-type one word, or cut it in two."
+    ),
+]
+CORPUS_HELP = f"A corpus: {CORPUS_FORMS}; or - for standard input, a document a line."
+
+
+def texts_of(corpus: str, invalid: Invalid) -> Iterator[str]:
+    """The texts of ``corpus``; ``-`` is standard input, which waits in a temporary file.
+
+    Raises:
+        DataError: as :func:`vtkit.data.text.read_corpus`.
+    """
+    if corpus != "-":
+        yield from read_corpus(corpus, invalid)
+        return
+    with tempfile.TemporaryDirectory(prefix="vtkit-stdin-") as folder:
+        path = Path(folder, "stdin.txt")
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        try:
+            yield from read_corpus(path, invalid)
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), "standard input")) from error
+
+
+def name_of(corpus: str) -> str:
+    """How a corpus is called in what is printed."""
+    return "standard input" if corpus == "-" else Path(corpus).name or corpus

@@ -1,0 +1,121 @@
+"""``vtkit expand``: an existing vocabulary and the most frequent new tokens of a corpus."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.errors import RecipeError, VtkitError
+
+NEW_TOKENS_SHOWN = 40
+
+
+def expand(
+    base: Annotated[
+        str, typer.Argument(metavar="BASE", help="Tokenizer to expand: hub id, folder or file.", show_default=False)
+    ],
+    corpus: Annotated[
+        list[str],
+        typer.Argument(metavar="CORPUS...", help="Text of the domain: .txt, .jsonl, BEIR folders.", show_default=False),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Where to save it. Default: nothing is saved.", show_default=False
+        ),
+    ] = None,
+    increment: Annotated[int, typer.Option("--increment", min=1, help="Tokens of a step.")] = 3000,
+    stop: Annotated[
+        Literal["exhausted", "entropy-gain", "first-gain"], typer.Option("--stop", help="When to stop growing.")
+    ] = "exhausted",
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            "--epsilon", help="Threshold of the rule. Default: 0.01 (entropy-gain), 0.1 (first-gain).",
+            show_default=False,
+        ),
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option("--size", help="Largest size wanted, BASE's tokens included.", show_default=False)
+    ] = None,
+    counting: Annotated[
+        Literal["paper", "code"], typer.Option("--counting", help="What may be added: as in the paper, or in its code.")
+    ] = "paper",
+    min_frequency: Annotated[
+        int, typer.Option("--min-frequency", min=1, help="A new token must occur at least this often.")
+    ] = 2,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Make BASE lower-case its input first.")] = False,
+    as_json: JsonOption = False,
+    png: Annotated[
+        Path | None, typer.Option("--png", metavar="FILE", help="Draw the curve.", show_default=False)
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page about it.", show_default=False)
+    ] = None,
+    download: DownloadOption = False,
+) -> None:  # fmt: skip
+    """Add to a vocabulary the tokens that a corpus needs most (AdaLM).
+
+    A table shows how size, unigram entropy and tokens per word grow with each step, and why it stopped.
+    """
+    from pydantic import ValidationError
+
+    from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
+
+    try:
+        section = ExpandedVocabulary.model_validate(
+            {
+                "kind": "expanded", "tokenizer": base, "corpus": tuple(corpus), "increment": increment, "stop": stop,
+                "epsilon": epsilon, "size": size, "counting": counting, "min_frequency": min_frequency,
+            }
+        )  # fmt: skip
+    except ValidationError as error:
+        raise RecipeError("\n".join(_complaint(problem) for problem in error.errors())) from error
+    if out is not None and os.path.lexists(out):
+        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
+    allow_downloads(download)
+
+    from vtkit.data.text import read_corpora
+    from vtkit.report.expansion import COLUMNS, cells, expansion_page, write_expansion_png
+    from vtkit.vocabulary.existing import load_tokenizer
+    from vtkit.vocabulary.expanded import expand_vocabulary
+
+    casing = CasingSection(input="lowercase" if lowercase else "keep")
+    tokenizer = load_tokenizer(base, require_roles=False)
+    expansion = expand_vocabulary(tokenizer, read_corpora(section.corpus), section, casing)
+    facts = expansion.facts
+    try:
+        if out is not None:
+            expansion.tokenizer.save_pretrained(str(out))
+        if png is not None:
+            write_expansion_png(facts, png)
+        if page is not None:
+            page.write_text(expansion_page(facts, base, corpus, expansion.added), encoding="utf-8")
+    except OSError as error:
+        raise VtkitError(f"{error.filename or out} cannot be written: {error.strerror or error}") from error
+    if as_json:
+        typer.echo(json.dumps({**facts, "tokens": expansion.added}, indent=2, ensure_ascii=False))
+        return
+    rows = [cells(row) for row in facts["curve"]]
+    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
+    for row in (list(COLUMNS), *rows):
+        typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+    typer.echo(f"\nstopped: {facts['why']} ({facts['stopped']})")
+    typer.echo(f"{facts['added']} new tokens, {facts['unused']} of them made nowhere in the corpus; the first:")
+    typer.echo("  " + " ".join(console.one_line(token, 40) for token in expansion.added[:NEW_TOKENS_SHOWN]))
+    if out is not None:
+        console.say(f'saved: {out}. In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')
+
+
+def _complaint(problem: object) -> str:
+    """A mistake in the options, named as the command line names them."""
+    assert isinstance(problem, dict)
+    place = "-".join(str(part).replace("_", "-") for part in problem["loc"])
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return f"--{place}: {message}" if place else message

@@ -1,0 +1,259 @@
+"""``vtkit fragmentation``: how tokenizers cut up a corpus, side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vtkit import console
+from vtkit.commands.corpora import (
+    CORPUS_HELP,
+    EncodingErrorsOption,
+    LanguageOption,
+    PunctuationOption,
+    name_of,
+    texts_of,
+)
+from vtkit.commands.inspect_vocab import load, print_table, short_names
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.data.text import Invalid, find_file
+from vtkit.errors import RecipeError
+
+if TYPE_CHECKING:
+    from vtkit.analysis.fragmentation import Counts, Fragmentation
+
+SMALL_GROUP = 0.001
+"""Languages with less than this share of the words are summed up in one row."""
+
+
+def fragmentation(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP, show_default=False)],
+    tokenizers: Annotated[
+        list[str],
+        typer.Option(
+            "--tokenizer",
+            "-t",
+            metavar="TOKENIZER",
+            help="Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. May be repeated.",
+            show_default=False,
+        ),
+    ],
+    queries: Annotated[
+        str | None,
+        typer.Option(
+            "--queries",
+            metavar="PATH",
+            help="Queries: a BEIR folder, or a corpus of them. Default: those of CORPUS, where it is a BEIR folder.",
+            show_default=False,
+        ),
+    ] = None,
+    language: LanguageOption = None,
+    by_language: Annotated[
+        bool,
+        typer.Option("--by-language", help="Tell the language of each text (lingua) where its script has several."),
+    ] = False,
+    punctuation: PunctuationOption = "keep",
+    top: Annotated[int, typer.Option("--top", min=0, help="Words and unknown characters listed.")] = 10,
+    as_json: JsonOption = False,
+    encoding_errors: EncodingErrorsOption = "strict",
+    download: DownloadOption = False,
+) -> None:
+    """Measure how tokenizers cut up a corpus: tokens a word, words split, unknown and lost characters.
+
+    The numbers are those of tokenizing every text, without the special tokens around it.
+    """
+    from vtkit.analysis.fragmentation import language_groups, measure_fragmentation
+    from vtkit.analysis.words import RULE, script_of_text
+
+    if by_language and language is not None:
+        raise RecipeError("--language says that all texts are in one language; --by-language tells them apart.")
+    allow_downloads(download)
+    loaded = dict(zip(short_names(tokenizers), map(load, tokenizers), strict=True))
+    group_of = language_groups() if by_language else script_of_text if language is None else _only(language)
+    with console.progress("texts read") as bar:
+        found = measure_fragmentation(
+            _counted(texts_of(corpus, encoding_errors), bar),
+            loaded,
+            queries=_queries(corpus, queries, encoding_errors),
+            punctuation=punctuation,
+            group_of=group_of,
+            top=top,
+        )
+    if as_json:
+        facts = {"corpus": name_of(corpus), "word": RULE, "punctuation": punctuation}
+        typer.echo(json.dumps({**facts, "tokenizers": [_as_json(one) for one in found]}, indent=2, ensure_ascii=False))
+        return
+    total = found[0].total
+    groups = ", ".join(f"{name} {counts.texts:,}" for name, counts in found[0].groups.items())
+    typer.echo(f"{name_of(corpus)}: {total.texts:,} texts ({groups}), {total.words:,} words")
+    typer.echo(f"words: {RULE}")
+    if punctuation == "cut":
+        typer.echo("       punctuation inside a white-space word ends it")
+    typer.echo("")
+    print_table(_COLUMNS, [_row(one) for one in found])
+    if found[0].queries is not None:
+        typer.echo("")
+        _print_queries(found)
+    if len(found[0].groups) > 1:
+        typer.echo("")
+        _print_groups(found)
+    for one in found:
+        _print_details(one)
+
+
+_COLUMNS = [
+    "tokenizer", "tokens/word", "words split", "unknown", "lost", "tokens/text", "unknown tokens", "entropy", "used",
+]  # fmt: skip
+
+
+def _row(one: Fragmentation) -> list[str]:
+    total = one.total
+    return [
+        one.name,
+        f"{total.tokens_per_word:.3f}",
+        f"{total.split_share:.1%}",
+        _percent(total.unknown_words, total.words),
+        _percent(total.lost_words, total.words),
+        f"{total.tokens_per_text:.1f}",
+        _percent(total.unknown_tokens, total.tokens),
+        f"{one.entropy_bits:.2f} bits",
+        f"{one.distinct_tokens:,}",
+    ]
+
+
+def _print_queries(found: list[Fragmentation]) -> None:
+    asked = [one.queries for one in found if one.queries is not None]
+    print_table(
+        [
+            f"{asked[0].texts:,} queries",
+            "tokens/word",
+            "words split",
+            "tokens/query",
+            "with a split word",
+            "with unknown",
+        ],
+        [
+            [
+                one.name,
+                f"{counts.tokens_per_word:.3f}",
+                f"{counts.split_share:.1%}",
+                f"{counts.tokens_per_text:.1f}",
+                f"{counts.split_text_share:.1%}",
+                _percent(counts.unknown_texts, counts.texts),
+            ]
+            for one, counts in zip(found, asked, strict=True)
+        ],
+    )
+
+
+def _print_groups(found: list[Fragmentation]) -> None:
+    """Tokens a word, and share of words split, of each language."""
+    words = found[0].total.words
+    large = [name for name, counts in found[0].groups.items() if counts.words >= SMALL_GROUP * words]
+    rows = [[name, *(_group_cell(one.groups[name]) for one in found)] for name in large]
+    if len(large) < len(found[0].groups):
+        rows.append(["others", *(_group_cell(_sum(one, large)) for one in found)])
+    print_table(["tokens/word, words split", *(one.name for one in found)], rows)
+
+
+def _sum(one: Fragmentation, without: list[str]) -> Counts:
+    from vtkit.analysis.fragmentation import Counts
+
+    total = Counts()
+    for name, counts in one.groups.items():
+        if name not in without:
+            total.add(counts)
+    return total
+
+
+def _group_cell(counts: Counts) -> str:
+    return f"{counts.tokens_per_word:.3f} {counts.split_share:6.1%}"
+
+
+def _print_details(one: Fragmentation) -> None:
+    if one.words:
+        typer.echo(f"\n{one.name}: words that cost most extra tokens (occurrences, pieces)")
+        for word in one.words:
+            pieces = " ".join(console.one_line(piece, 30) for piece in word.pieces)
+            typer.echo(f"  {console.one_line(word.word, 40)}  {word.occurrences:,}  {console.one_line(pieces, 80)}")
+    if one.unknown_characters:
+        typer.echo(f"\n{one.name}: characters behind unknown tokens (tokens)")
+        for character, tokens in one.unknown_characters:
+            typer.echo(f"  {_character(character)}  {tokens:,}")
+    if one.losses:
+        typer.echo(f"\n{one.name}: what the normalizer does beyond case (share of the script's characters)")
+        for loss in one.losses:
+            kinds = ", ".join(f"{kind} {_percent(count, loss.characters)}" for kind, count in loss.counts.items())
+            examples = "  ".join(f"{_character(before)} → {_shown(after)}" for before, after in loss.examples[:3])
+            typer.echo(f"  {loss.script}: {kinds}   {examples}")
+
+
+def _character(character: str) -> str:
+    if not character:
+        return "no single character (a word too long, or a character known at the beginning of a word only)"
+    return f"{_shown(character)} U+{ord(character):04X}".lstrip()
+
+
+def _shown(text: str) -> str:
+    """``text`` so that it can be seen: combining marks on a circle, nothing as a word."""
+    import unicodedata
+
+    if not text:
+        return "nothing"
+    shown = console.one_line(text, 20)
+    return f"◌{shown}" if unicodedata.category(text[0]).startswith("M") else shown
+
+
+def _as_json(one: Fragmentation) -> dict[str, Any]:
+    def counted(counts: Counts | None) -> dict[str, Any] | None:
+        return None if counts is None else counts.as_dict()
+
+    return {
+        "name": one.name,
+        "by_chunks": one.by_chunks,
+        "total": counted(one.total),
+        "groups": {name: counted(counts) for name, counts in one.groups.items()},
+        "queries": counted(one.queries),
+        "entropy_bits": one.entropy_bits,
+        "distinct_tokens": one.distinct_tokens,
+        "words": [word._asdict() for word in one.words],
+        "unknown_characters": [
+            {"character": character, "code_point": f"U+{ord(character):04X}" if character else None, "tokens": tokens}
+            for character, tokens in one.unknown_characters
+        ],
+        "normalizer_losses": [loss._asdict() for loss in one.losses],
+    }
+
+
+def _queries(corpus: str, queries: str | None, invalid: Invalid) -> Iterator[str] | None:
+    """The texts of the queries that are asked for, or that a BEIR folder has."""
+    from vtkit.data.retrieval import Problems, read_queries
+
+    name = corpus if queries is None else queries
+    file = find_file(Path(name), "queries.jsonl") if name != "-" else None
+    if file is None:
+        return None if queries is None else texts_of(queries, invalid)
+    problems = Problems()
+    read = read_queries(file, problems)
+    problems.stop_if_any()
+    return iter([query.text for query in read])
+
+
+def _only(group: str) -> Callable[[str], str]:
+    return lambda text: group
+
+
+def _counted(texts: Iterable[str], bar: console.Bar) -> Iterator[str]:
+    for text in texts:
+        yield text
+        bar.advance()
+
+
+def _percent(part: int, whole: int) -> str:
+    """A share of which nothing and next to nothing can be told apart."""
+    share = part / whole if whole else 0.0
+    return "-" if not part else f"{share:.2%}" if share >= 0.00005 else "<0.01%"

@@ -1,0 +1,98 @@
+"""``vtkit gap``: how far apart the words of two corpora are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vtkit import console
+from vtkit.commands.corpora import (
+    CORPUS_HELP,
+    EncodingErrorsOption,
+    LanguageOption,
+    PunctuationOption,
+    name_of,
+    texts_of,
+)
+from vtkit.commands.inspect_vocab import print_table
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.errors import RecipeError
+
+if TYPE_CHECKING:
+    from vtkit.analysis.corpus_gap import Gap, TypicalWord
+
+
+def gap(
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="CORPUS_A",
+            help=f"The corpus the model comes from, for example what it was fine-tuned on. {CORPUS_HELP}",
+            show_default=False,
+        ),
+    ],
+    second: Annotated[
+        str, typer.Argument(metavar="CORPUS_B", help="The corpus it is to serve.", show_default=False)
+    ],
+    language: LanguageOption = None,
+    punctuation: PunctuationOption = "keep",
+    top: Annotated[int, typer.Option("--top", min=0, help="Typical words of each side.")] = 20,
+    as_json: JsonOption = False,
+    encoding_errors: EncodingErrorsOption = "strict",
+    download: DownloadOption = False,
+) -> None:  # fmt: skip
+    """Measure how far apart the words of two corpora are, and say what that means for expanding a vocabulary.
+
+    The measure is the weighted Jaccard similarity of word frequencies, the yardstick the table of the CAI paper (MS
+    MARCO against BEIR).
+    """
+    from vtkit.analysis.corpus_gap import BEIR_TO_MSMARCO, advice, measure_gap
+    from vtkit.analysis.words import RULE
+
+    if first == second == "-":
+        raise RecipeError("Standard input can be one of the corpora only.")
+    allow_downloads(download)
+    found = measure_gap(
+        texts_of(first, encoding_errors),
+        texts_of(second, encoding_errors),
+        language=language,
+        punctuation=punctuation,
+        top=top,
+    )
+    names = [name_of(first), name_of(second)]
+    if as_json:
+        facts = {"first": names[0], "second": names[1], "word": RULE, "punctuation": punctuation}
+        measured = asdict(found)
+        measured["typical_of_first"] = [word._asdict() for word in found.typical_of_first]
+        measured["typical_of_second"] = [word._asdict() for word in found.typical_of_second]
+        report = {**facts, **measured, "advice": advice(found), "beir_to_msmarco": BEIR_TO_MSMARCO}
+        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        return
+    typer.echo(f"weighted Jaccard similarity {found.similarity:.3f}")
+    typer.echo(f"  {found.sampled:.3f} if the smaller corpus were words drawn at random from the larger")
+    typer.echo(f"\n{advice(found)}\n")
+    print_table(["", *names], _sides(found))
+    for name, words in zip(names, (found.typical_of_first, found.typical_of_second), strict=True):
+        if words:
+            typer.echo(f"\ntypical of {name} (z-score; occurrences there, in the other)")
+            _print_words(words)
+    typer.echo(f"\nWords, lower-cased: {RULE}.")
+
+
+def _sides(found: Gap) -> list[list[str]]:
+    sides = (found.first, found.second)
+    return [
+        ["texts", *(f"{side.texts:,}" for side in sides)],
+        ["words", *(f"{side.words:,}" for side in sides)],
+        ["distinct words", *(f"{side.distinct:,}" for side in sides)],
+        ["distinct words the other has not", *(f"{side.unknown_distinct / side.distinct:.1%}" for side in sides)],
+        ["occurrences of these", *(f"{side.unknown_share:.1%}" for side in sides)],
+    ]
+
+
+def _print_words(words: list[TypicalWord]) -> None:
+    rows = [[console.one_line(word.word, 40), f"{word.z:.1f}", f"{word.here:,}", f"{word.there:,}"] for word in words]
+    print_table(["  word", "z", "here", "there"], [[f"  {row[0]}", *row[1:]] for row in rows])

@@ -1,0 +1,164 @@
+"""``vtkit inspect-vocab``: what vocabularies are made of, side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.cells import cell_len
+
+from vtkit import console
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.errors import DataError, RecipeError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+class HanCounts(StrEnum):
+    """What Han characters that several languages share count as."""
+
+    zh = "zh"
+    ja = "ja"
+    ko = "ko"
+    undecided = "undecided"
+
+
+def inspect_vocab(
+    tokenizers: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL_OR_TOKENIZER...",
+            help="Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. Several are compared.",
+            show_default=False,
+        ),
+    ],
+    languages: Annotated[
+        str,
+        typer.Option(
+            metavar="CODES",
+            help="Languages to tell apart: all (the 75 that lingua knows), sembridge (en,ar,zh,hi,ko,ru), or ISO 639-1 "
+            "codes with commas between.",
+        ),
+    ] = "all",
+    han: Annotated[
+        HanCounts, typer.Option(help="What Han characters that Chinese, Japanese and Korean share count as.")
+    ] = HanCounts.zh,
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Text to look for the tokens in: .txt, .jsonl, BEIR folder. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML page with charts.", show_default=False)
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the charts as a PNG image.", show_default=False)
+    ] = None,
+    download: DownloadOption = False,
+) -> None:
+    """Show what vocabularies are made of: languages, scripts, casing, waste, and what they share.
+
+    Languages are told by the script where it has one candidate, and by lingua where it has several and the token is
+    the beginning of a word of five letters or more; the rest is counted as undecided.
+    """
+    from vtkit.analysis.composition import parse_languages
+    from vtkit.analysis.inspection import corpus_use, inspect_vocabulary, overlap_matrix
+
+    allow_downloads(download)
+    codes = parse_languages(languages)
+    for file in (html, png):
+        refuse_folder(file)
+    loaded = [load(name) for name in tokenizers]
+    names = short_names(tokenizers)
+    report: dict[str, Any] = {
+        "vocabularies": [
+            inspect_vocabulary(tokenizer, name, codes, han.value)
+            for tokenizer, name in zip(console.track(loaded, "vocabularies"), names, strict=True)
+        ]
+    }
+    if len(loaded) > 1:
+        report["overlap"] = {"mode": "exact+symbols", "matrix": overlap_matrix(loaded)}
+    if corpus:
+        from vtkit.data.text import read_corpora
+
+        report["corpus"] = corpus_use(loaded, read_corpora(corpus))
+    if html is not None:
+        from vtkit.analysis.vocabulary_page import html_page
+
+        write_text(html, html_page(report))
+    if png is not None:
+        from vtkit.analysis.charts import write_png
+        from vtkit.analysis.vocabulary_page import charts
+
+        write_png(charts(report), png)
+    if as_json:
+        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        return
+    _print_report(report)
+
+
+def load(name: str) -> PreTrainedTokenizerFast:
+    """The tokenizer called ``name``; roles may be missing, since nothing is trained."""
+    from vtkit.vocabulary.existing import load_tokenizer
+
+    return load_tokenizer(name, require_roles=False)
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The last part of each name (for a file, with its folder), or the whole where that is not unique."""
+    short = []
+    for name in names:
+        path = Path(name)
+        parts = path.absolute().parts if path.exists() else path.parts
+        short.append("/".join(parts[-2:] if path.is_file() else parts[-1:]) or name)
+    whole = [one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)]
+    return [
+        name if whole.count(name) == 1 else f"{name} ({whole[: place + 1].count(name)})"
+        for place, name in enumerate(whole)
+    ]
+
+
+def refuse_folder(file: Path | None) -> None:
+    """Say at once, before minutes of work, that a file cannot be written."""
+    if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+        raise RecipeError(f"{file} cannot be written: it is a folder, or its folder is not there.")
+
+
+def write_text(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on standard output: the first column to the left, the others to the right."""
+    cells = [list(columns), *(list(row) for row in rows)]
+    widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
+    for row in cells:
+        first = row[0] + " " * (widths[0] - cell_len(row[0]))
+        rest = (" " * (width - cell_len(cell)) + cell for cell, width in zip(row[1:], widths[1:], strict=True))
+        typer.echo("  ".join([first, *rest]).rstrip())
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    from vtkit.analysis.vocabulary_page import descriptions, tables
+
+    for name, lines in descriptions(report):
+        typer.echo(name)
+        for line in lines:
+            typer.echo(f"  {line}")
+    for table in tables(report):
+        typer.echo("")
+        print_table([table.title, *table.columns], table.rows)
+        for note in table.notes:
+            typer.echo(note)

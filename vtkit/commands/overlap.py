@@ -1,0 +1,101 @@
+"""``vtkit overlap``: what one vocabulary knows of another, by class, with examples."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vtkit.commands.inspect_vocab import load, print_table, refuse_folder, short_names, write_text
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+
+
+class Mode(StrEnum):
+    """How tokens are compared."""
+
+    exact_symbols = "exact+symbols"
+    exact = "exact"
+    fuzzy = "fuzzy"
+    raw = "raw"
+
+
+def overlap(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Model or tokenizer moved from: folder, file or hub id.")
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Model or tokenizer whose vocabulary is moved to.")],
+    mode: Annotated[Mode, typer.Option(help="Which tokens count as known (docs/overlap.md).")] = Mode.exact_symbols,
+    examples: Annotated[int, typer.Option(min=0, help="Tokens shown of each class.")] = 8,
+    list_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--list", metavar="FILE", help="Write all pairs, tab-separated, with their ids.", show_default=False
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    download: DownloadOption = False,
+) -> None:
+    """Show which tokens of TARGET's vocabulary SOURCE's vocabulary knows.
+
+    By class, with examples, beside the other modes, and against the plain comparison of strings.
+    """
+    from vtkit.analysis.overlap import HEADER, overlap_report, pair_rows
+
+    allow_downloads(download)
+    refuse_folder(list_file)
+    known, wanted = load(source), load(target)
+    report = {"source": source, "target": target, **overlap_report(known, wanted, mode.value, examples)}
+    if list_file is not None:
+        rows = ["\t".join(row) for row in (HEADER, *pair_rows(known, wanted, mode.value))]
+        write_text(list_file, "\n".join(rows) + "\n")
+    if as_json:
+        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        return
+    _print_report(report, short_names([source, target]))
+
+
+def _print_report(report: dict[str, Any], names: list[str]) -> None:
+    from vtkit import console
+
+    shown = [console.one_line(name, 60) for name in names]
+    typer.echo(
+        f"{shown[0]} ({report['source_size']:,} tokens) knows {report['overlap']:,} of the {report['target_size']:,} "
+        f"tokens of {shown[1]}: {100 * report['share']:.2f} %, by the rule “{report['mode']}”.\n"
+    )
+    kinds = [(kind, facts) for kind, facts in report["classes"].items() if facts["count"]]
+    kinds.sort(key=lambda entry: entry[0] == "new")
+    print_table(
+        ["class", "tokens", "share"],
+        [[kind, f"{facts['count']:,}", f"{100 * facts['share']:.2f} %"] for kind, facts in kinds],
+    )
+    typer.echo("")
+    for kind, facts in kinds:
+        if facts["examples"]:
+            typer.echo(f"{kind}: {_pairs(facts['examples'])}")
+    typer.echo("")
+    print_table(
+        ["mode", "tokens", "share"],
+        [[name, f"{facts['count']:,}", f"{100 * facts['share']:.2f} %"] for name, facts in report["modes"].items()],
+    )
+    raw = report["raw"]
+    typer.echo(
+        f"\nEqual strings would have said {raw['count']:,} ({100 * raw['share']:.2f} %): {raw['agreed']:,} of them the "
+        f"same pairs, {raw['wrong']:,} wrong ({raw['wrong_fillers']:,} fillers, {raw['wrong_special']:,} special "
+        f"tokens), and {raw['missed']:,} missed."
+    )
+    if raw["wrong_examples"]:
+        typer.echo(f"wrong, with what the rule says: {_pairs(raw['wrong_examples'])}")
+    if raw["missed_examples"]:
+        typer.echo(f"missed: {_pairs(raw['missed_examples'])}")
+
+
+def _pairs(pairs: list[list[str | None]]) -> str:
+    from vtkit.analysis.vocabulary_page import token_shown
+
+    return ", ".join(
+        f"{token_shown(target or '')} ← {token_shown(source)}" if source is not None else token_shown(target or "")
+        for target, source in pairs
+    )

@@ -1,0 +1,144 @@
+"""``vtkit provenance``: where a token's row came from, and where a source token went."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import JsonOption
+from vtkit.errors import VtkitError
+
+if TYPE_CHECKING:
+    from vtkit.transfer.provenance import Origin
+
+MOST_TAKERS = 20
+"""Tokens listed for a source token, unless --top says otherwise."""
+
+SHOWN_SOURCES = 5
+
+
+def provenance(
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="Folder of a run, or of vtkit transfer.", show_default=False),
+    ],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOKEN...", help="Tokens, or words, which are cut into tokens.", show_default=False),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", "-s", metavar="TOKEN", help="Which tokens a source token went into. Repeatable."),
+    ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option("--beside", "-b", metavar="RUN", help="Another run to show beside it. Repeatable."),
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="Tokens listed for a source token.")] = MOST_TAKERS,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where tokens came from: the source tokens a row was made of, their weights, the method and the bias.
+
+    With --source the reverse: the target tokens that a source token is part of, heaviest first. With --beside several
+    transfers of the same words stand side by side.
+    """
+    from vtkit.transfer.provenance import read_provenance
+
+    if not words and not source:
+        raise VtkitError("vtkit provenance needs a token to look up: vtkit provenance RUN 집, or --source house.")
+    folders = [run, *(beside or [])]
+    transfers = {str(folder): _folder(folder) for folder in folders}
+    tables = {name: read_provenance(folder / "provenance.parquet") for name, folder in transfers.items()}
+    found: dict[str, Any] = {}
+    for word in words or []:
+        found[word] = {name: _of_word(word, transfers[name], table) for name, table in tables.items()}
+    reverse = {word: {name: _of_source(word, table, top) for name, table in tables.items()} for word in source or []}
+    if as_json:
+        typer.echo(json.dumps({"tokens": found, "source": reverse}, indent=2, ensure_ascii=False))
+        return
+    for word, by_run in found.items():
+        _show_word(word, by_run)
+    for word, by_run in reverse.items():
+        _show_source(word, by_run)
+
+
+def _folder(folder: Path) -> Path:
+    """Where the transfer of a run is kept: its ``provenance.parquet`` and its ``model``."""
+    from vtkit.stages.run import RUN_FACTS, open_run
+
+    if (folder / RUN_FACTS).is_file():
+        steps = open_run(folder).steps
+        if "transfer" not in steps:
+            raise VtkitError(f"{folder} has made no transfer yet. Run its recipe to that stage.")
+        folder = steps["transfer"]
+    if not (folder / "provenance.parquet").is_file():
+        raise VtkitError(
+            f"{folder} has no provenance.parquet: name the folder of a run whose source is an encoder, or the one "
+            "that vtkit transfer wrote."
+        )
+    return folder
+
+
+def _of_word(word: str, folder: Path, table: list[Origin]) -> list[dict[str, Any]]:
+    """The origin of the token called ``word``, or of each token the vocabulary cuts it into."""
+    named = [origin for origin in table if origin.token == word]
+    if not named:
+        from vtkit.vocabulary.existing import load_tokenizer
+
+        tokenizer = load_tokenizer(str(folder / "model"))
+        named = [table[number] for number in tokenizer(word, add_special_tokens=False)["input_ids"]]
+    return [_facts(origin) for origin in named]
+
+
+def _facts(origin: Origin) -> dict[str, Any]:
+    return {
+        "token": origin.token,
+        "id": origin.target_id,
+        "method": origin.method,
+        "bias": round(origin.bias, 4),
+        "sources": [[token, round(weight, 4)] for token, weight in zip(origin.sources, origin.weights, strict=True)],
+    }
+
+
+def _of_source(word: str, table: list[Origin], top: int) -> list[list[Any]]:
+    """The tokens that the source token called ``word`` is part of, with its weight and the method."""
+    takers = [
+        (weight, origin)
+        for origin in table
+        for token, weight in zip(origin.sources, origin.weights, strict=True)
+        if token == word
+    ]
+    if not takers:
+        near = sorted({token for origin in table for token in origin.sources if token.strip("#Ġ▁ ") == word})
+        hint = f" It is written {' or '.join(near)} there." if near else ""
+        raise VtkitError(f"no token was made of the source token {word!r}.{hint}")
+    takers.sort(key=lambda pair: (-pair[0], pair[1].target_id))
+    return [[origin.token, round(weight, 4), origin.method] for weight, origin in takers[:top]]
+
+
+def _show_word(word: str, by_run: dict[str, list[dict[str, Any]]]) -> None:
+    typer.echo(console.one_line(word, 60))
+    for name, origins in by_run.items():
+        if len(by_run) > 1:
+            typer.echo(f"  {name}")
+        if not origins:
+            typer.echo("    the vocabulary reads this as nothing")
+        for origin in origins:
+            token, method = console.one_line(origin["token"], 24), origin["method"]
+            sources = "  ".join(
+                f"{console.one_line(source, 24)} {weight:.2f}" for source, weight in origin["sources"][:SHOWN_SOURCES]
+            )
+            typer.echo(f"    {token:<16} {method:<12} bias {origin['bias']:+.2f}   {sources or 'no source token'}")
+
+
+def _show_source(word: str, by_run: dict[str, list[list[Any]]]) -> None:
+    typer.echo(f"source token {console.one_line(word, 60)}")
+    for name, takers in by_run.items():
+        if len(by_run) > 1:
+            typer.echo(f"  {name}")
+        for token, weight, method in takers:
+            typer.echo(f"    {weight:.2f}  {console.one_line(token, 24):<16} {method}")

@@ -1,0 +1,197 @@
+"""``vtkit tokenizer``: a vocabulary learned from corpora, or built from a specification, without a recipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from vtkit import console
+from vtkit.commands.casing import new_folder
+from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.errors import RecipeError
+
+if TYPE_CHECKING:
+    from vtkit.recipe.sections import Specification
+
+tokenizers = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+OutOption = Annotated[
+    Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write, a new one.", show_default=False)
+]
+
+
+@tokenizers.command("build")
+def build_specification(
+    specification: Annotated[
+        Path, typer.Argument(metavar="SPECIFICATION", help="A TOML file with [vocabulary].", show_default=False)
+    ],
+    out: OutOption,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="SECTION.KEY=VALUE",
+            help="Give a setting another value, e.g. 'vocabulary.corpus=[\"mine.txt\"]'. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    download: DownloadOption = False,
+) -> None:
+    """Build the tokenizer of a specification.
+
+    A recipe can name the specification itself as its tokenizer; it is then built by the run that needs it first.
+    """
+    from vtkit.recipe.load import load_specification
+    from vtkit.recipe.preflight import preflight_specification
+
+    allow_downloads(download)
+    loaded = load_specification(specification, settings or [])
+    preflight_specification(loaded.specification, path=specification, places=loaded.places)
+    _build(loaded.specification, out, None, as_json)
+
+
+@tokenizers.command("train")
+def train_tokenizer(
+    corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help=CORPUS_HELP, show_default=False)],
+    out: OutOption,
+    size: Annotated[int, typer.Option("--size", help="Tokens, special tokens included.")] = 30_000,
+    algorithm: Annotated[Literal["wordpiece", "bpe", "unigram"], typer.Option("--algorithm")] = "wordpiece",
+    alphabet: Annotated[
+        Literal["bytes", "characters"], typer.Option("--alphabet", help="What BPE starts from.")
+    ] = "bytes",
+    byte_fallback: Annotated[
+        bool, typer.Option("--byte-fallback", help="Spell unknown characters in bytes (unigram, bpe over characters).")
+    ] = False,
+    alphabet_limit: Annotated[
+        int | None, typer.Option("--alphabet-limit", help="Most characters in the alphabet.", show_default=False)
+    ] = None,
+    min_frequency: Annotated[int, typer.Option("--min-frequency", help="Occurrences a token needs.")] = 2,
+    unicode: Annotated[Literal["NFKC", "NFC", "none"], typer.Option("--unicode", help="Unicode form.")] = "NFKC",
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Fold to lower case.")] = False,
+    strip_accents: Annotated[bool, typer.Option("--strip-accents", help="Take accents off letters.")] = False,
+    clean: Annotated[
+        Literal["format", "bert", "none"], typer.Option("--clean", help="Drop control and format characters.")
+    ] = "format",
+    cjk_spacing: Annotated[bool, typer.Option("--cjk-spacing", help="Each Han character on its own.")] = False,
+    whitespace: Annotated[Literal["collapse", "keep"], typer.Option("--whitespace", help="Runs of it.")] = "collapse",
+    split: Annotated[
+        Literal["words", "scripts", "bert", "whitespace"], typer.Option("--split", help="What no token reaches across.")
+    ] = "words",
+    split_digits: Annotated[bool, typer.Option("--split-digits", help="Each digit on its own.")] = False,
+    invalid_utf8: EncodingErrorsOption = "strict",
+    as_json: JsonOption = False,
+    download: DownloadOption = False,
+) -> None:
+    """Learn a vocabulary from corpora.
+
+    The same corpora in the same order give the same bytes. What the options mean in full, and more of them, is in
+    docs/vocabulary.md; a specification file has them all.
+    """
+    from pydantic import ValidationError
+
+    from vtkit.recipe.sections import CasingSection, Specification, TrainedVocabulary
+
+    allow_downloads(download)
+    try:
+        vocabulary = TrainedVocabulary.model_validate(
+            {
+                "kind": "trained",
+                "corpus": tuple(corpora),
+                "size": size,
+                "algorithm": algorithm,
+                "alphabet": alphabet,
+                "byte_fallback": byte_fallback,
+                "alphabet_limit": alphabet_limit,
+                "min_frequency": min_frequency,
+                "unicode": unicode,
+                "strip_accents": strip_accents,
+                "clean": clean,
+                "cjk_spacing": cjk_spacing,
+                "whitespace": whitespace,
+                "split": split,
+                "split_digits": split_digits,
+                "invalid_utf8": invalid_utf8,
+            }
+        )
+    except ValidationError as error:
+        raise RecipeError("\n".join(map(_complaint, error.errors()))) from error
+    casing = CasingSection(input="lowercase" if lowercase else "keep")
+    texts = (text for corpus in corpora for text in texts_of(corpus, invalid_utf8))
+    _build(Specification(vocabulary=vocabulary, casing=casing), out, texts, as_json)
+
+
+def _build(specification: Specification, out: Path, texts: Iterable[str] | None, as_json: bool) -> None:
+    if os.path.lexists(out):
+        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
+    from vtkit.vocabulary.specification import build
+
+    started = time.monotonic()
+    with new_folder(out) as folder:
+        built = build(specification.vocabulary, specification.casing, texts)
+        built.tokenizer.save_pretrained(str(folder))
+    facts = {
+        "folder": str(out),
+        "size": len(built.tokenizer),
+        **_in_words(specification, built.tokenizer),
+        **built.facts,
+        "seconds": round(time.monotonic() - started, 1),
+        "peak_memory_mib": _peak_mebibytes(),
+    }
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    _show(facts)
+    console.say(f'In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')
+
+
+def _in_words(specification: Specification, tokenizer: Any) -> dict[str, str]:
+    from vtkit.analysis.inspection import algorithm, normalizer_steps
+    from vtkit.recipe.sections import TrainedVocabulary
+
+    vocabulary = specification.vocabulary
+    if not isinstance(vocabulary, TrainedVocabulary):
+        return {"algorithm": algorithm(tokenizer), "text": ", ".join(normalizer_steps(tokenizer))}
+    from vtkit.vocabulary.trained import describe
+
+    return {"algorithm": algorithm(tokenizer), "text": describe(vocabulary, specification.casing)}
+
+
+def _show(facts: dict[str, Any]) -> None:
+    typer.echo(f"{facts['folder']}: {facts['size']:,} tokens, {facts['algorithm']}")
+    typer.echo(f"text: {facts['text']}")
+    if corpus := facts.get("corpus"):
+        typer.echo(
+            f"corpus: {corpus['texts']:,} texts, {corpus['characters']:,} characters, {corpus['words']:,} words "
+            f"({corpus['distinct_words']:,} different)"
+        )
+    if expansion := facts.get("expansion"):
+        typer.echo(f"expansion: {expansion['added']:,} new tokens; stopped: {expansion['why']}")
+    peak = facts["peak_memory_mib"]
+    memory = f", {peak:,} MiB of memory at the most" if peak is not None else ""
+    typer.echo(f"{facts['seconds']} s{memory}")
+
+
+def _peak_mebibytes() -> int | None:
+    """Largest resident size that this process had; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak >> (20 if sys.platform == "darwin" else 10)
+
+
+def _complaint(problem: Any) -> str:
+    """A mistake in the options, named as the command line names them."""
+    place = "-".join(str(part).replace("_", "-") for part in problem["loc"] if isinstance(part, str))
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return f"--{place}: {message}" if place else message

@@ -1,0 +1,233 @@
+"""Files of static word vectors, read as a stream: text of word2vec, GloVe and fastText (``.vec``), binary of word2vec.
+
+Such files hold millions of words, far more than a vocabulary needs, so that nothing here keeps them all.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import zlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit import console
+from vtkit.data.text import open_text, read_lines
+from vtkit.errors import DataError
+
+WORDS_AT_ONCE = 4096
+BYTES_AT_ONCE = 1 << 20
+
+LONGEST_WORD = 1 << 16
+"""Bytes that a word of a binary file may have; beyond that it is no such file."""
+
+FASTTEXT_MODEL = b"\xba\x16\x4f\x2f"
+"""What fastText's own ``.bin`` files begin with."""
+
+FORMS = (
+    "Word vectors are a file of word2vec (text or binary), of GloVe, or of fastText (.vec), plain or .gz: a word and "
+    "its numbers a line."
+)
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """What the first line of a file of word vectors says about it."""
+
+    path: Path
+
+    width: int
+    """Numbers a word."""
+
+    words: int | None
+    """Words of the file; None where its first line is a word already (GloVe)."""
+
+    binary: bool
+
+
+def open_vectors(path: str | Path) -> VectorFile:
+    """Look at the beginning of a file of word vectors.
+
+    Raises:
+        DataError: the file is missing, empty, damaged, or of another kind.
+    """
+    path = Path(path)
+    with _bytes(path) as file:
+        sample = _read(file, path, BYTES_AT_ONCE)
+    if not sample:
+        raise DataError(f"{path}: is empty. {FORMS}")
+    if sample.startswith(FASTTEXT_MODEL):
+        raise DataError(f"{path}: is a fastText model (.bin); vtkit reads its word vectors (.vec). {FORMS}")
+    if sample.startswith((b"\x80", b"PK")):
+        raise DataError(f"{path}: is a pickle or an archive, which vtkit does not open. {FORMS}")
+    first, _, rest = sample.partition(b"\n")
+    fields = first.decode("utf-8", "replace").split()
+    if len(fields) == 2 and all(field.isascii() and field.isdecimal() for field in fields):
+        words, width = int(fields[0]), int(fields[1])
+        if not words or not width:
+            raise DataError(f"{path}: the first line says {words} words of {width} numbers: there is nothing in it.")
+        return VectorFile(path, width, words, _is_binary(rest, width))
+    if _is_binary(sample):
+        raise DataError(f"{path}: is neither text nor the binary form of word2vec. {FORMS}")
+    width = len(fields) - 1
+    if width < 1 or not _is_number(fields[-1]):
+        raise DataError(
+            f"{path}: line 1 is neither a header (words, numbers a word) nor a word with its numbers. {FORMS}"
+        )
+    return VectorFile(path, width, None, False)
+
+
+def read_vectors(path: str | Path) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+    """Words and their vectors, (words, width), in the order of the file, some thousand at a time.
+
+    Of a word that occurs more than once the first vector counts; a warning says how many were passed over. Words
+    without text and vectors without any number but zero are left out.
+
+    Raises:
+        DataError: the file is missing, damaged, not UTF-8, a number is missing, no number or not finite, or there are
+            fewer or more words than the first line says.
+    """
+    file = open_vectors(path)
+    seen: set[int] = set()  # of the words, which would take several times as much memory
+    repeated = 0
+    for words, vectors in _binary(file) if file.binary else _text(file):
+        keep = []
+        for number, word in enumerate(words):
+            key = hash(word)
+            if key in seen:
+                repeated += 1
+            elif word.strip():
+                keep.append(number)
+            seen.add(key)
+        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(bad):
+            word = console.one_line(words[bad[0]], 40)
+            raise DataError(f"{file.path}: the vector of {word!r} holds a value that is not a finite number (NaN).")
+        kept = np.array(keep, dtype=np.int64)
+        kept = kept[vectors[kept].any(axis=1)]
+        yield [words[number] for number in kept], vectors[kept]
+    if repeated:
+        console.warn(f"{file.path}: {repeated:,} words occur more than once; the first vector of each counts.")
+
+
+def vectors_of(path: str | Path, wanted: Collection[str]) -> dict[str, NDArray[np.float32]]:
+    """The vectors of those of the ``wanted`` words that the file has, each of shape (width,)."""
+    found = {}
+    for words, vectors in read_vectors(path):
+        for word, vector in zip(words, vectors, strict=True):
+            if word in wanted:
+                found[word] = vector.copy()
+    return found
+
+
+def _text(file: VectorFile) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+    lines = read_lines(file.path)
+    first = 1
+    if file.words is not None:
+        next(lines)
+        first = 2
+    words: list[str] = []
+    block = np.empty((WORDS_AT_ONCE, file.width), dtype=np.float32)
+    total = 0
+    for number, line in enumerate(lines, first):
+        fields = line.rstrip(" ").rsplit(" ", file.width)
+        if not line.strip():
+            continue
+        # A word may have spaces in it (GloVe has some), but not end in a number.
+        if len(fields) != file.width + 1 or (" " in fields[0] and _is_number(fields[0].rpartition(" ")[2])):
+            count = len(line.split()) - 1
+            raise DataError(
+                f"{file.path}: line {number} has {count} numbers, but the first line says {file.width} for each word. "
+                "The file is damaged, or several were put together without taking out their first lines."
+            )
+        try:
+            with np.errstate(over="ignore"):
+                block[len(words)] = [float(field) for field in fields[1:]]
+        except ValueError:
+            wrong = next(field for field in fields[1:] if not _is_number(field))
+            raise DataError(f"{file.path}: line {number}: {console.one_line(wrong, 40)!r} is not a number.") from None
+        words.append(fields[0])
+        total += 1
+        if len(words) == WORDS_AT_ONCE:
+            yield words, block
+            words = []
+    if words:
+        yield words, block[: len(words)]
+    if file.words is not None and total != file.words:
+        raise DataError(
+            f"{file.path}: the first line says {file.words:,} words, but there are {total:,}. The file was not copied "
+            "to its end, or was changed; correct its first line if it is whole."
+        )
+
+
+def _binary(file: VectorFile) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+    """``word``, a space, and the numbers as little-endian single precision, one word after the other."""
+    assert file.words is not None
+    size = 4 * file.width
+    words: list[str] = []
+    block = np.empty((WORDS_AT_ONCE, file.width), dtype=np.float32)
+    with _bytes(file.path) as stream:
+        buffer = _read(stream, file.path, BYTES_AT_ONCE)
+        place = buffer.index(b"\n") + 1
+        for number in range(1, file.words + 1):
+            while (end := buffer.find(b" ", place)) < 0 or len(buffer) < end + 1 + size:
+                if end < 0 and len(buffer) - place > LONGEST_WORD:
+                    raise DataError(f"{file.path}: word {number:,} does not end: the file is damaged. {FORMS}")
+                more = _read(stream, file.path, max(BYTES_AT_ONCE, size))
+                if not more:
+                    raise DataError(
+                        f"{file.path}: the first line says {file.words:,} words, but the file ends in word {number:,}. "
+                        "It was not copied to its end; fetch it again."
+                    )
+                buffer, place = buffer[place:] + more, 0
+            try:
+                words.append(buffer[place:end].lstrip(b"\n").decode())
+            except UnicodeDecodeError as error:
+                raise DataError(f"{file.path}: word {number:,} is not UTF-8 ({error.reason}).") from error
+            block[len(words) - 1] = np.frombuffer(buffer, dtype="<f4", count=file.width, offset=end + 1)
+            place = end + 1 + size
+            if len(words) == WORDS_AT_ONCE:
+                yield words, block
+                words = []
+        if buffer[place:].strip(b"\n") or _read(stream, file.path, 1).strip(b"\n"):
+            raise DataError(f"{file.path}: holds more than the {file.words:,} words that its first line says.")
+    if words:
+        yield words, block[: len(words)]
+
+
+def _bytes(path: Path) -> BinaryIO:
+    return cast(BinaryIO, cast(io.TextIOWrapper, open_text(path)).detach())
+
+
+def _read(file: io.BufferedIOBase | BinaryIO, path: Path, size: int) -> bytes:
+    try:
+        return file.read(size)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error}). The file is damaged; fetch it again.") from error
+
+
+def _is_binary(sample: bytes, width: int = 1) -> bool:
+    """Whether the first line of ``sample`` is neither a word with its numbers nor any other text."""
+    line = sample.partition(b"\n")[0]
+    numbers = sum(_is_number(field) for field in line.decode("utf-8", "replace").split()[1:])
+    if not line or 2 * numbers >= width:
+        return False
+    sample = sample[:4096]
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)  # which lets a character be cut at the end
+    except UnicodeDecodeError:
+        return True
+    return any(byte < 9 or 13 < byte < 32 for byte in sample)
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

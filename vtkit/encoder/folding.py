@@ -1,0 +1,162 @@
+"""What becomes of single vocabulary dimensions: some are masked, and some are folded into one.
+
+A masked dimension has a very negative decoder bias, so that it is never active wherever the model is loaded. Folding
+adds dimensions up, or takes their maximum, after pooling. No module of sentence-transformers does that, and no bias
+or tokenizer can: the saved folder only *says* that its vectors are to be folded (``vtkit_fold`` in config.json, which
+other software passes over), and :func:`vtkit.encoder.encoding.encode` folds them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sentence_transformer.modules import Transformer
+from torch import Tensor
+
+from vtkit.encoder.checkpoint import WholeEncoder
+from vtkit.encoder.families import mlm_head
+from vtkit.errors import DataError
+from vtkit.vocabulary.casing import cased_ids, fold_map
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+Fold = Literal["max", "sum"]
+
+MASKED_BIAS = -1e4
+"""Decoder bias of a masked dimension: far below any logit, and still a number in half precision."""
+
+_SETTING = "vtkit_fold"
+
+
+def mask_dimensions(model: PreTrainedModel, ids: Sequence[int] | NDArray[np.int64]) -> None:
+    """Make the dimensions ``ids`` of ``model`` inactive for good, in place: b_j = -10⁴.
+
+    Raises:
+        DataError: the decoder has no bias.
+    """
+    bias = _bias(model)
+    with torch.no_grad():
+        bias[torch.as_tensor(np.asarray(ids, dtype=np.int64), device=bias.device)] = MASKED_BIAS
+
+
+def masked_dimensions(model: PreTrainedModel) -> Tensor:
+    """Which dimensions are masked: bias below half of :data:`MASKED_BIAS`; (vocabulary,) of booleans."""
+    return _bias(model).detach() < MASKED_BIAS / 2
+
+
+def set_folding(encoder: SparseEncoder, how: Fold | None) -> None:
+    """Say in the configuration of ``encoder`` how its vectors are to be folded; None: not at all."""
+    for model in _models(encoder):
+        if how is not None:
+            setattr(model.config, _SETTING, how)
+        elif hasattr(model.config, _SETTING):
+            delattr(model.config, _SETTING)
+
+
+def folding(encoder: SparseEncoder) -> Fold | None:
+    """How the vectors of ``encoder`` are to be folded.
+
+    Raises:
+        DataError: its configuration says something else than ``max`` or ``sum``.
+    """
+    how: Any = getattr(encoder[0].auto_model.config, _SETTING, None)
+    if how not in ("max", "sum", None):
+        raise DataError(f'the model\'s config.json has "{_SETTING}": {how!r}; it should be "max" or "sum".')
+    return how  # type: ignore[no-any-return]
+
+
+def fold_places(encoder: SparseEncoder) -> NDArray[np.int64]:
+    """Where each dimension of ``encoder`` goes when it is folded: :func:`vtkit.vocabulary.casing.fold_map` of the
+    tokenizer that names its dimensions, (vocabulary,)."""
+    return fold_map(_output_tokenizer(encoder), int(encoder[0].auto_model.config.vocab_size))
+
+
+def fold_vectors(vectors: sparse.csr_matrix, places: NDArray[np.int64], how: Fold = "max") -> sparse.csr_matrix:
+    """Term weights whose canonical twins share one dimension: w'_c = max or sum over the tokens j of class c of w_j.
+
+    Fold queries and documents alike. Folding twice is folding once.
+
+    Args:
+        vectors: non-negative term weights, (texts, vocabulary).
+        places: where each dimension goes, :func:`vtkit.vocabulary.casing.fold_map`, (vocabulary,).
+        how: "max" or "sum".
+
+    Returns:
+        (texts, vocabulary), indices sorted; dimensions that went elsewhere are empty.
+    """
+    if vectors.shape[1] != len(places):
+        raise ValueError(f"{vectors.shape[1]} dimensions and a fold map of {len(places)}")
+    rows = np.repeat(np.arange(vectors.shape[0], dtype=np.int64), np.diff(vectors.indptr))
+    cells = rows * vectors.shape[1] + places[vectors.indices]
+    order = np.argsort(cells, kind="stable")
+    found, starts = np.unique(cells[order], return_index=True)
+    reduce = np.maximum if how == "max" else np.add
+    data = reduce.reduceat(vectors.data[order], starts) if len(found) else vectors.data[:0]
+    folded = sparse.csr_matrix((data, divmod(found, vectors.shape[1])), shape=vectors.shape, dtype=vectors.dtype)
+    folded.sort_indices()
+    return folded
+
+
+def fold_weights(weights: Tensor, places: Tensor, how: Fold) -> Tensor:
+    """:func:`fold_vectors` for a batch of dense vectors, (texts, vocabulary)."""
+    return torch.zeros_like(weights).scatter_reduce_(
+        1, places.expand_as(weights), weights, "amax" if how == "max" else "sum", include_self=True
+    )
+
+
+def apply_output_casing(
+    encoder: SparseEncoder, output: Literal["all", "mask", "map", "fold"], fold: Fold = "max"
+) -> int:
+    """Let the cased dimensions of ``encoder`` be what ``[casing] output`` says, in place.
+
+    Args:
+        encoder: for ``map`` over the tokenizer that :func:`vtkit.vocabulary.casing.map_cased` gave: what is cased in it
+            still has a lower-case token beside it, and is masked.
+        output: ``all`` masks and folds nothing.
+        fold: how ``output="fold"`` folds.
+
+    Returns:
+        How many dimensions were masked.
+
+    Raises:
+        DataError: dimensions are to be masked and the decoder has no bias.
+    """
+    set_folding(encoder, fold if output == "fold" else None)
+    match output:
+        case "mask" | "map":
+            ids = cased_ids(_output_tokenizer(encoder))
+            for model in _models(encoder):
+                mask_dimensions(model, ids)
+            return len(ids)
+        case "all" | "fold":
+            return 0
+        case _:
+            assert_never(output)
+
+
+def _models(encoder: SparseEncoder) -> list[PreTrainedModel]:
+    """The masked language models of ``encoder``: one, or one for each side."""
+    query_side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
+    sides = [encoder, *([query_side] if query_side is not None and isinstance(query_side[0], Transformer) else [])]
+    return [side[0].auto_model for side in sides]
+
+
+def _output_tokenizer(encoder: SparseEncoder) -> PreTrainedTokenizerFast:
+    """The tokenizer that names the output dimensions."""
+    own = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
+    return own or encoder.tokenizer
+
+
+def _bias(model: PreTrainedModel) -> Tensor:
+    bias: Tensor | None = mlm_head(model).decoder.bias
+    if bias is None:
+        raise DataError(f"{type(model).__name__} has a head without bias, and a dimension is masked by its bias.")
+    return bias

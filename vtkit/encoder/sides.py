@@ -1,0 +1,66 @@
+"""Encoding queries and documents, which may differ: each side has its prompt, and queries may have their own way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from scipy import sparse
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+from vtkit.encoder.checkpoint import WholeEncoder
+from vtkit.encoder.encoding import encode
+
+Side = Literal["query", "document"]
+
+
+def encode_side(
+    encoder: SparseEncoder,
+    texts: Sequence[str],
+    side: Side,
+    max_length: int,
+    *,
+    top_dimensions: int | None = None,
+    description: str = "encoding",
+) -> sparse.csr_matrix:
+    """Term weights of ``texts``, as the library's ``encode_query`` or ``encode_document`` gives them.
+
+    The encoder's prompt for that side stands before each text. Where queries have a static table, a query's weights
+    are the table's, one for each distinct token.
+
+    Args:
+        encoder: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
+        max_length: tokens a text is cut at, special tokens included where there are any.
+        top_dimensions: keep only so many of the largest weights of each text.
+
+    Returns:
+        (n, vocabulary) float32, rows in the order of ``texts``, indices sorted.
+    """
+    prompt = encoder.prompts.get(side)
+    if prompt is None and encoder.default_prompt_name is not None:
+        prompt = encoder.prompts.get(encoder.default_prompt_name)
+    prompted = [(prompt or "") + text for text in texts]
+    query_side = encoder.query_side if side == "query" and isinstance(encoder, WholeEncoder) else None
+    if query_side is not None and isinstance(query_side[0], SparseStaticEmbedding):
+        return _looked_up(query_side[0], prompted, max_length, top_dimensions or query_side.max_active_dims)
+    return encode(query_side or encoder, prompted, max_length, top_dimensions=top_dimensions, description=description)
+
+
+def _looked_up(table: SparseStaticEmbedding, texts: list[str], length: int, kept: int | None) -> sparse.csr_matrix:
+    """The table's weight of every distinct token, special tokens left out."""
+    weights = table.weight.detach().float().cpu().numpy()
+    rows, columns = [], []
+    limit = min(length, table.tokenizer.model_max_length)
+    for row, text in enumerate(texts):
+        ids = table.tokenizer(text, truncation=True, max_length=limit, add_special_tokens=False)["input_ids"]
+        found = np.unique(np.asarray(ids, dtype=np.int64))
+        if kept is not None and len(found) > kept:
+            found = np.sort(found[np.argsort(-weights[found], kind="stable")[:kept]])
+        rows.append(np.full(len(found), row, dtype=np.int64))
+        columns.append(found)
+    where = (np.concatenate(rows), np.concatenate(columns)) if rows else (np.empty(0, int), np.empty(0, int))
+    matrix = sparse.csr_matrix((weights[where[1]], where), shape=(len(texts), len(weights)), dtype=np.float32)
+    matrix.eliminate_zeros()
+    return matrix

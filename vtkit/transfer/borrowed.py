@@ -1,0 +1,62 @@
+"""New tokens in the place of source words that nothing else stands for: the best row for a token without evidence.
+
+What an encoder knows about a token is in its row, but *that* it marks the tokens it reads, each by itself, it knows of
+every word of its vocabulary. A token that nothing is known about is therefore given the row of a source word that no
+other target token uses: its meaning is wrong, but the encoder reads it as a word, weighs it as one, and keeps it apart
+from all others, so that a query finds the documents that hold the very same token. Means of pieces and nearest
+neighbours do the opposite: they make different words the same. docs/transfer.md has the figures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from vtkit.transfer.mixture import METHODS, Mixture
+from vtkit.vocabulary.alignment import surface_and_start
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+SHORTEST_WORD = 3
+"""Letters of a source token that can be lent: shorter ones are pieces and abbreviations of everything."""
+
+UNUSED = 0.05
+"""A source token is free while all rows together give it less weight than this."""
+
+
+def with_borrowed(
+    mixture: Mixture, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, seed: int = 0
+) -> Mixture:
+    """``mixture`` with a source word's row, one of its own where they last, for each token without weights.
+
+    Lent are the source tokens that start a word, consist of three letters or more and have no part in the rows there
+    are, in an order drawn from ``seed``; when all are lent, they are lent again. Target tokens that stand for no text
+    (fillers, specials without a counterpart, broken bytes) become silent instead.
+    """
+    surfaces = surface_and_start(target)
+    without = np.flatnonzero(np.diff(mixture.weights.indptr) == 0)
+    lent = _free_words(mixture, source, seed)
+    has_text = np.array([bool(surfaces[number][0].strip()) for number in without.tolist()], dtype=bool)
+    takers = without[has_text] if len(lent) else without[:0]
+    methods = mixture.methods.copy()
+    methods[without[~has_text]] = METHODS.index("silent")
+    methods[takers] = METHODS.index("borrowed")
+    rows = (np.ones(len(takers), dtype=np.float32), (takers, np.resize(lent, len(takers))))
+    weights = csr_matrix(mixture.weights + csr_matrix(rows, shape=mixture.weights.shape), dtype=np.float32)
+    weights.sort_indices()
+    return Mixture(weights, methods, mixture.rank)
+
+
+def _free_words(mixture: Mixture, source: PreTrainedTokenizerFast, seed: int) -> NDArray[np.int64]:
+    """Source ids that can be lent, in an order drawn from ``seed``."""
+    use = np.asarray(mixture.weights.sum(axis=0)).ravel()
+    words = [
+        number
+        for number, (surface, starts_word) in enumerate(surface_and_start(source))
+        if starts_word and len(surface) >= SHORTEST_WORD and surface.isalpha() and use[number] < UNUSED
+    ]
+    return np.random.default_rng(seed).permutation(np.array(words, dtype=np.int64))

@@ -1,0 +1,340 @@
+"""The embedders that bridge two vocabularies, and the cache of what they have embedded.
+
+Any sentence-transformers or transformers model will do. Every batch has the same number of texts, all of the same
+length, so that the vector of a text does not depend on the texts embedded with it: whether it was made in this run or
+comes out of the cache, it is the same to the bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit import console
+from vtkit.artifacts import held, write_atomically
+from vtkit.data.hub import downloads_allowed, fetch
+from vtkit.data.text import digest
+from vtkit.errors import DataError
+
+Pooling = Literal["model", "mean", "cls", "last"]
+"""How hidden states become one vector; ``model``: as the model says, the mean where it says nothing."""
+
+CACHE_VARIABLE = "VTKIT_CACHE"
+CACHE_FORMAT = 1
+
+BATCH = 128
+TEXTS_A_SHARD = 1024
+"""Texts embedded between two files of the cache: what a kill can cost."""
+
+OTHER_KINDS = {
+    "sparse_encoder": "a sparse encoder, whose vectors have one dimension for each token of its own vocabulary",
+    "cross_encoder": "a cross-encoder, which scores pairs of texts and has no vector for one",
+    "multi_vector_encoder": "a multi-vector encoder, which has one vector for each token of a text",
+}
+"""What sentence-transformers saves beside embedders, by the package of its modules."""
+
+
+class Embedder:
+    """An embedder by its name. The model itself is loaded when there is a text that the cache does not hold."""
+
+    def __init__(self, name: str, pooling: Pooling = "model", prompt: str = "") -> None:
+        """See :func:`load_embedder`."""
+        from vtkit.training.resuming import bf16_is_fast
+
+        self.name, self.pooling, self.prompt = name, pooling, prompt
+        self.half = bf16_is_fast()
+        self.folder = _folder(name)
+        _refuse_other_kinds(name, self.folder)
+
+    @cached_property
+    def identity(self) -> Mapping[str, Any]:
+        """All that a vector depends on beside the text."""
+        content = digest(self.folder) if Path(self.name).is_dir() else f"{self.name}@{self.folder.name}"
+        return {
+            "format": CACHE_FORMAT,
+            "model": content,
+            "pooling": self.pooling,
+            "prompt": self.prompt,
+            "precision": "bfloat16" if self.half else "float32",
+        }
+
+    def encode(self, texts: Sequence[str]) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+        """Batches of ``texts``, shortest first, with their vectors, (texts, width).
+
+        Raises:
+            DataError: the model cannot be loaded, or gives something else than finite vectors of one width.
+        """
+        import torch
+
+        for batch in _batches(texts, self._lengths(texts)):
+            filled = batch + [batch[-1]] * (BATCH - len(batch))
+            half = torch.autocast(self._model.device.type, dtype=torch.bfloat16) if self.half else nullcontext()
+            with half:
+                vectors = self._model.encode(
+                    filled, prompt=self.prompt, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True
+                )
+            vectors = np.asarray(vectors)
+            if vectors.ndim != 2 or len(vectors) != BATCH:
+                raise DataError(
+                    f"transfer.embedder = {self.name} gives values of the shape {vectors.shape[1:]} for a text, not "
+                    "one vector. Name a dense embedder."
+                )
+            yield batch, _finite(vectors[: len(batch)].astype(np.float32), batch)
+
+    def _lengths(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text; the same for all where the model does not read them one after the other."""
+        from sentence_transformers.sentence_transformer.modules import Transformer
+
+        if not isinstance(self._model[0], Transformer):
+            return [0] * len(texts)
+        encoded = self._model.tokenizer([self.prompt + text for text in texts])["input_ids"]
+        longest = self._model.max_seq_length or max(map(len, encoded), default=0)
+        return [min(len(ids), longest) for ids in encoded]
+
+    @cached_property
+    def _model(self) -> Any:
+        from vtkit.encoder.checkpoint import UNLOADABLE, fastest_device
+
+        try:
+            return _load(self.name, self.folder, self.pooling).float().eval().to(fastest_device())
+        except (*UNLOADABLE, ImportError, AttributeError, TypeError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise DataError(f"transfer.embedder = {self.name} cannot be loaded: {reason}") from error
+
+
+def load_embedder(name: str, pooling: Pooling = "model", prompt: str = "") -> Embedder:
+    """The embedder of a folder or a hub id; fetched only where downloads are allowed.
+
+    Args:
+        name: a sentence-transformers model, or a bare transformers model, which gets mean pooling unless ``pooling``
+            says otherwise. Code that comes with a model is never run.
+        pooling: in place of the model's own; what comes after pooling (normalisation, projections) stays.
+        prompt: put before each text, and nothing else is: prompts the model comes with are not used.
+
+    Raises:
+        DataError: there is no such model, or it is of another kind (a sparse encoder, a cross-encoder).
+    """
+    if pooling not in get_args(Pooling):
+        raise ValueError(f"pooling must be one of {', '.join(get_args(Pooling))}, not {pooling}")
+    return Embedder(name, pooling, prompt)
+
+
+def embed(texts: Sequence[str], embedder: Any) -> NDArray[np.float32]:
+    """A unit vector for each text, (texts, width); equal texts are embedded once, and cached ones not at all.
+
+    Args:
+        embedder: an :class:`Embedder`; or anything with sentence-transformers' ``encode``, which is not cached.
+
+    Raises:
+        DataError: vectors that are not finite; see :class:`Embedder` for the others.
+    """
+    distinct = sorted(set(texts), key=lambda text: (len(text), text))
+    if isinstance(embedder, Embedder):
+        known = _cached(distinct, embedder)
+    else:
+        vectors = np.asarray(embedder.encode(distinct, batch_size=BATCH, show_progress_bar=False), dtype=np.float32)
+        known = dict(zip(distinct, _finite(vectors, distinct), strict=True))
+    found = np.stack([known[text] for text in texts]) if texts else np.empty((0, 0), dtype=np.float32)
+    found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+    return found
+
+
+def cache_folder() -> Path:
+    """Where vectors are kept: ``embeddings`` in $VTKIT_CACHE, or in the user's own cache folder for vtkit."""
+    named = os.environ.get(CACHE_VARIABLE)
+    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vtkit"
+    return (Path(named).expanduser() if named else users) / "embeddings"
+
+
+def read_json(path: Path) -> Any:
+    """What a file of a model holds; None where there is no such file."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as JSON ({error}). Fetch the model again.") from error
+
+
+class Cache:
+    """The vectors of one embedder by text, in files that are written once and named by the digest of their content.
+
+    A file that does not have its digest is a miss and is removed. Files are never changed, so that any number of
+    processes may read and write.
+    """
+
+    def __init__(self, identity: Mapping[str, Any]) -> None:
+        self.identity = identity
+        key = hashlib.sha256(json.dumps(dict(identity), sort_keys=True).encode()).hexdigest()
+        self.folder = cache_folder() / key[:32]
+
+    def prepare(self, name: str) -> bool:
+        """Make the folder, with a note of what it holds; False, with a warning, where that is not possible."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.folder / "embedder.json", json.dumps({"name": name, **self.identity}, indent=1))
+        except OSError as error:
+            console.warn(
+                f"Embeddings are not kept: {self.folder} cannot be written ({error.strerror or error}). "
+                f"Let {CACHE_VARIABLE} name a folder that can be."
+            )
+            return False
+        return True
+
+    def read(self, texts: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """The vectors of those of ``texts`` that are there."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        wanted, found = set(texts), {}
+        for path in sorted(self.folder.glob("*.safetensors")):
+            try:
+                content = path.read_bytes()
+                if hashlib.sha256(content).hexdigest()[:32] != path.stem:
+                    raise ValueError("it was changed or cut short")
+                shard = load(content)
+                kept = json.loads(shard["texts"].tobytes())
+                vectors = shard["vectors"]
+                found.update({text: vectors[n].copy() for n, text in enumerate(kept) if text in wanted})
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, KeyError, SafetensorError) as error:
+                console.warn(f"{path} is damaged and is left out ({error}); its texts are embedded again.")
+                path.unlink(missing_ok=True)
+        return found
+
+    def write(self, vectors: Mapping[str, NDArray[np.float32]]) -> None:
+        """One more file; it appears whole or not at all."""
+        from safetensors.numpy import save
+
+        texts = np.frombuffer(json.dumps(list(vectors)).encode(), dtype=np.uint8)
+        content = save({"texts": texts, "vectors": np.stack(list(vectors.values()))})
+        path = self.folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            console.warn(f"{len(vectors)} embeddings are not kept: {path.parent} ({error.strerror or error}).")
+
+
+def _cached(texts: Sequence[str], embedder: Embedder) -> dict[str, NDArray[np.float32]]:
+    """Vectors from the cache, and the missing ones embedded, once whatever other processes embed with the same."""
+    cache = Cache(embedder.identity)
+    known = cache.read(texts)
+    if all(text in known for text in texts):
+        return known
+    if not cache.prepare(embedder.name):
+        known.update(_embedded([text for text in texts if text not in known], embedder, None))
+        return known
+    with held(cache.folder / "embedding.lock", f"the table of embeddings by {embedder.name}"):
+        known.update(cache.read([text for text in texts if text not in known]))
+        known.update(_embedded([text for text in texts if text not in known], embedder, cache))
+    return known
+
+
+def _embedded(texts: Sequence[str], embedder: Embedder, cache: Cache | None) -> dict[str, NDArray[np.float32]]:
+    made: dict[str, NDArray[np.float32]] = {}
+    unwritten: dict[str, NDArray[np.float32]] = {}
+    with console.progress("token texts embedded", total=len(texts)) as bar:
+        for batch, vectors in embedder.encode(texts) if texts else ():
+            unwritten.update(zip(batch, vectors, strict=True))
+            bar.advance(len(batch))
+            if cache is not None and len(unwritten) >= TEXTS_A_SHARD:
+                cache.write(unwritten)
+                made.update(unwritten)
+                unwritten = {}
+    if cache is not None and unwritten:
+        cache.write(unwritten)
+    return {**made, **unwritten}
+
+
+def _batches(texts: Sequence[str], lengths: Sequence[int]) -> Iterator[list[str]]:
+    """Texts of equal length, at most ``BATCH`` of them, shortest first."""
+    by_length: dict[int, list[str]] = {}
+    for text, length in zip(texts, lengths, strict=True):
+        by_length.setdefault(length, []).append(text)
+    for length in sorted(by_length):
+        alike = by_length[length]
+        for begin in range(0, len(alike), BATCH):
+            yield alike[begin : begin + BATCH]
+
+
+def _finite(vectors: NDArray[np.float32], texts: Sequence[str]) -> NDArray[np.float32]:
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        example = console.one_line(texts[bad[0]], 40)
+        raise DataError(
+            f"The embedder gives vectors that are not finite numbers (NaN or infinite), for {example!r} among others. "
+            "Its weights are damaged, or too large for this precision."
+        )
+    return vectors
+
+
+def _folder(name: str) -> Path:
+    """Where a model's configuration lies: its own folder, or that of its revision in the hub's cache."""
+    if Path(name).is_dir():
+        return Path(name)
+    if Path(name).is_absolute():
+        raise DataError(f"transfer.embedder = {name}: there is no such folder. Give a hub id or a model's folder.")
+    return fetch(name, ["config.json", "modules.json", "config_sentence_transformers.json"], "model")
+
+
+def _refuse_other_kinds(name: str, folder: Path) -> None:
+    names = ("modules.json", "config_sentence_transformers.json", "config.json")
+    modules, settings, config = (read_json(folder / name) for name in names)
+    if modules is None and config is None:
+        raise DataError(
+            f"transfer.embedder = {name}: there is no model, neither modules.json nor config.json. Name an embedder's "
+            "folder or hub id."
+        )
+    types = [str(module.get("type")) for module in modules] if isinstance(modules, list) else []
+    kinds = [kind for kind in OTHER_KINDS if any(kind in module for module in types)]
+    stated = str((settings or {}).get("model_type", ""))
+    kinds += [kind for kind in OTHER_KINDS if stated.lower() == kind.replace("_", "")]
+    architectures = (config or {}).get("architectures") or []
+    if modules is None and any(name.endswith("ForSequenceClassification") for name in architectures):
+        kinds.append("cross_encoder")
+    if kinds:
+        raise DataError(
+            f"transfer.embedder = {name} is {OTHER_KINDS[kinds[0]]}. Name a dense embedder (a SentenceTransformer or a "
+            "transformers model)."
+        )
+
+
+def _load(name: str, folder: Path, pooling: Pooling) -> Any:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    revision = None if Path(name).is_dir() else folder.name
+    where: dict[str, Any] = {"revision": revision, "local_files_only": not downloads_allowed() or revision is None}
+    mode = {"model": "mean", "mean": "mean", "cls": "cls", "last": "lasttoken"}[pooling]
+    if not (folder / "modules.json").is_file():
+        transformer = Transformer(name, model_kwargs=dict(where), processor_kwargs=dict(where), config_kwargs=where)
+        pooled = PoolingModule(transformer.get_embedding_dimension(), mode)
+        return SentenceTransformer(modules=[transformer, pooled], device="cpu")
+    model = SentenceTransformer(name, device="cpu", **where)
+    if pooling != "model":
+        places = [place for place, module in enumerate(model) if isinstance(module, PoolingModule)]
+        if len(places) != 1:
+            kinds = ", ".join(type(module).__name__ for module in model)
+            raise DataError(
+                f"transfer.pooling = {pooling} takes the place of a model's pooling, and {name} has none: it is "
+                f'made of {kinds}. Set transfer.pooling = "model".'
+            )
+        model[places[0]] = PoolingModule(model[places[0]].embedding_dimension, mode)
+    return model

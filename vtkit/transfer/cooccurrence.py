@@ -1,0 +1,84 @@
+"""New tokens as mixtures of the source tokens that occur in the same pairs of a parallel text: the second estimator of
+the ``parallel`` method, by vectors of sentence ids.
+
+Each token, of either language, is the vector of the sentence pairs in which it occurs. Tokens that translate each
+other occur in the same pairs, so the cosine of their vectors is high; α-entmax of the cosines makes the mixture, as in
+SemBridge. There is nothing to learn and no alignment inside the sentences.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, diags_array, vstack
+
+from vtkit.transfer.entmax import Sparsity, entmax, entmax_entropy, entmax_keep
+from vtkit.transfer.mixture import Mixture
+from vtkit.transfer.parallel import Bitext, Ragged, of_translations, strongest
+from vtkit.vocabulary.alignment import Alignment
+
+TARGETS_AT_ONCE = 2048
+
+MOST_CANDIDATES = 256
+"""Source tokens of the highest cosines that the entmax of a row is taken over."""
+
+
+def cooccurrence_mixture(
+    bitext: Bitext,
+    alignment: Alignment,
+    source_rows: int,
+    sparsity: Sparsity,
+    min_probability: float = 0.05,
+) -> Mixture:
+    """Each new token as ``Σ_s α-entmax(cos(x_t, x_s)) E_s``.
+
+    ``x_t`` has the entry ``(n_i m_i)^-¼`` for each pair i of n_i source and m_i target tokens in which t occurs, and 0
+    elsewhere: a dictionary entry of one word on either side says more about the two words than a long sentence about
+    all of its. Source tokens that share no pair with t have cosine 0 and take no part.
+
+    Args:
+        source_rows: rows of the source's embedding matrix.
+        min_probability: see :func:`vtkit.transfer.parallel.strongest`.
+    """
+    lengths = np.diff(bitext.source.starts) * np.diff(bitext.target.starts)
+    weights = lengths**-0.25
+    source = _unit_rows(bitext.source, source_rows, weights)
+    target = _unit_rows(bitext.target, alignment.target_size, weights)
+    rows = []
+    for begin in range(0, alignment.target_size, TARGETS_AT_ONCE):
+        cosines = csr_matrix(target[begin : begin + TARGETS_AT_ONCE] @ source.T)
+        rows.append(_entmax_of_nonzeros(cosines, sparsity))
+    weighed = csr_matrix(vstack(rows, format="csr"))
+    return of_translations("cooccurrence", strongest(weighed, min_probability), alignment, source_rows)
+
+
+def _unit_rows(side: Ragged, size: int, weights: NDArray[np.float64]) -> csr_matrix:
+    """The vectors of sentence ids of one side, of length one; (vocabulary, pairs)."""
+    pairs = np.repeat(np.arange(len(weights)), np.diff(side.starts))
+    present = csr_matrix((np.ones(len(pairs)), (side.ids, pairs)), shape=(size, len(weights)))
+    present.sum_duplicates()
+    present.data = weights[present.indices]
+    lengths = np.sqrt(np.asarray(present.multiply(present).sum(axis=1)).ravel())
+    return csr_matrix(diags_array(1.0 / np.where(lengths > 0, lengths, 1.0)) @ present)
+
+
+def _entmax_of_nonzeros(cosines: csr_matrix, sparsity: Sparsity) -> csr_matrix:
+    """α-entmax of each row's stored values, at most the ``MOST_CANDIDATES`` largest of them; the same shape."""
+    cosines.sort_indices()
+    having = np.flatnonzero(np.diff(cosines.indptr))
+    scores = np.full((len(having), MOST_CANDIDATES), -1e6)  # far below every cosine: no weight
+    columns = np.zeros((len(having), MOST_CANDIDATES), dtype=np.int64)
+    for place, row in enumerate(having.tolist()):
+        span = slice(cosines.indptr[row], cosines.indptr[row + 1])
+        best = np.argsort(-cosines.data[span], kind="stable")[:MOST_CANDIDATES]
+        scores[place, : len(best)] = cosines.data[span][best]
+        columns[place, : len(best)] = cosines.indices[span][best]
+    if sparsity.keep is not None:
+        weights = entmax_keep(scores, sparsity.keep)
+    elif sparsity.entropy is not None:
+        weights = entmax_entropy(scores, sparsity.entropy)
+    else:
+        weights = entmax(scores, sparsity.alpha)
+    where = weights > 0
+    rows = np.repeat(having, where.sum(axis=1))
+    return csr_matrix((weights[where], (rows, columns[where])), shape=cosines.shape)

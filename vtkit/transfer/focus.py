@@ -1,0 +1,179 @@
+"""New tokens as sparse mixtures of the shared tokens nearest to them in static vectors of the target language (FOCUS).
+
+It needs text of the target language and nothing else: the vectors are trained on the text as the target tokenizer
+cuts it, so that they are vectors of tokens.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit import console
+from vtkit.data.vectors import vectors_of
+from vtkit.errors import DataError
+from vtkit.transfer.bias import TEXTS_AT_ONCE, batches
+from vtkit.transfer.entmax import Sparsity, entmax_rows
+from vtkit.transfer.mixture import Mixture, Part, assemble
+from vtkit.transfer.word_space import unit
+from vtkit.vocabulary.alignment import SPECIAL, Alignment, surface_and_start, tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+EPOCHS = 3
+SMALLEST_COUNT = 10
+"""Occurrences that a token needs for a vector."""
+
+NEGATIVES = 10
+NGRAM_ROWS = 1 << 18
+"""Rows of the table of character n-grams; fastText has two million, for vocabularies of words, not of tokens."""
+
+LONGEST_LINE = 1024
+"""Tokens of a line; longer texts are cut into several."""
+
+
+def focus_mixture(
+    source: PreTrainedTokenizerFast,
+    target: PreTrainedTokenizerFast,
+    alignment: Alignment,
+    source_rows: int,
+    *,
+    vectors: Path | None = None,
+    texts: Iterable[str] | None = None,
+    vector_size: int = 100,
+    sparsity: Sparsity | None = None,
+    seed: int = 0,
+) -> Mixture:
+    """FOCUS (Dobler and de Melo 2023, arXiv:2305.14481): ``E'_t = Σ_u sparsemax(cos(f_t, f_u)) E_u`` over the shared
+    tokens ``u``.
+
+    ``f`` are vectors trained on ``texts`` (:func:`train_vectors`), or given ones. A file that has tokens with the mark
+    of their family (``##s``, ``▁the``) is one of tokens; in any other a token is looked up by the text it stands for.
+    Tokens without a vector get normal noise with the moments of each dimension of the source's embeddings, as in the
+    paper. Shared special tokens are no anchors.
+
+    Args:
+        source: not asked; it is here because all methods are called alike.
+        source_rows: rows of the source's embedding matrix.
+        vectors: static vectors of tokens or words of the target language. Without them ``texts`` are needed.
+        texts: text of the target language, read once as a stream.
+        vector_size: width of the trained vectors. The authors' code has 100, the paper 300.
+        sparsity: how many anchors keep weight; sparsemax (α = 2) by default, as in the paper.
+        seed: of the training.
+
+    Raises:
+        DataError: the vectors cannot be read, the text is too short, or too few tokens have vectors.
+    """
+    if vectors is not None:
+        found, where = _given(target, vectors), str(vectors)
+    elif texts is not None:
+        found, where = train_vectors(target, texts, vector_size, seed), "the text that vectors were trained on"
+    else:
+        raise ValueError("FOCUS needs vectors, or texts to train them on")
+    surfaces = surface_and_start(target)
+    has = found.any(axis=1) & np.array([bool(text.strip()) for text, _ in surfaces]) & (alignment.kinds != SPECIAL)
+    anchors, ids = alignment.overlap_ids, alignment.new_ids
+    if not len(ids):
+        return assemble(alignment, source_rows)
+    anchors, ids = anchors[has[anchors]], ids[has[ids]]
+    if not len(anchors) or not len(ids):
+        whose = "tokens that both vocabularies share" if not len(anchors) else "new tokens"
+        raise DataError(f"{where}: none of the {whose} has a vector, so FOCUS has nothing to compare.")
+    weights = entmax_rows(unit(found[ids]), unit(found[anchors]), Sparsity(alpha=2.0) if sparsity is None else sparsity)
+    weights.indices = alignment.target_to_source[anchors].astype(weights.indices.dtype)[weights.indices]
+    weights.resize(len(ids), source_rows)
+    weights.sum_duplicates()
+    return assemble(alignment, source_rows, [Part("focus", ids, weights)], rest="multivariate")
+
+
+def train_vectors(
+    target: PreTrainedTokenizerFast, texts: Iterable[str], vector_size: int = 100, seed: int = 0
+) -> NDArray[np.float32]:
+    """fastText vectors (Bojanowski et al. 2017, continuous bag of words) of the tokens of ``texts``.
+
+    Settings are those of the authors' code: 3 epochs, tokens that occur 10 times or more, 10 negatives, window 5,
+    character n-grams of 3 to 6 of the token as it is spelled; but a smaller table of n-grams. One thread, so that
+    the same text and seed give the same vectors.
+
+    Args:
+        texts: read once, tokenized into a temporary file; special tokens aside.
+
+    Returns:
+        (target vocabulary, vector_size), zero for tokens that are too rare.
+
+    Raises:
+        DataError: no token is frequent enough.
+    """
+    from gensim.models import FastText
+
+    spelled = tokens(target)
+    with tempfile.TemporaryFile("w+", encoding="ascii") as file:
+        lines = _TokenLines(file, spelled)
+        for batch in batches(texts, TEXTS_AT_ONCE):
+            for encoding in target.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+                lines.append(encoding.ids)
+        model = FastText(
+            vector_size=vector_size,
+            sg=0,
+            window=5,
+            negative=NEGATIVES,
+            min_count=SMALLEST_COUNT,
+            min_n=3,
+            max_n=6,
+            bucket=NGRAM_ROWS,
+            alpha=0.05,
+            sample=1e-4,
+            workers=1,
+            seed=seed,
+        )
+        model.build_vocab(lines)
+        if len(model.wv) < 2:
+            raise DataError(
+                f"The text to train FOCUS's vectors on is too short: of its {lines.tokens:,} tokens too few occur "
+                f"{SMALLEST_COUNT} times. Name more text in transfer.corpus, or give transfer.vectors."
+            )
+        model.train(lines, total_examples=model.corpus_count, epochs=EPOCHS)
+    places = {token: number for number, token in enumerate(spelled)}
+    vectors = np.zeros((len(spelled), vector_size), dtype=np.float32)
+    vectors[[places[token] for token in model.wv.index_to_key]] = model.wv.vectors
+    return vectors
+
+
+class _TokenLines:
+    """Tokenized texts in a file, as the training reads them: again for each epoch, and never all at once."""
+
+    def __init__(self, file: IO[str], spelled: list[str]) -> None:
+        self._file, self._spelled = file, spelled
+        self.lines = self.tokens = 0
+
+    def append(self, ids: list[int]) -> None:
+        for begin in range(0, len(ids), LONGEST_LINE):
+            self._file.write(" ".join(map(str, ids[begin : begin + LONGEST_LINE])) + "\n")
+            self.lines += 1
+        self.tokens += len(ids)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        self._file.seek(0)
+        with console.progress("texts read for FOCUS's vectors", total=self.lines) as bar:
+            for line in self._file:
+                yield [self._spelled[int(number)] for number in line.split()]
+                bar.advance()
+
+
+def _given(target: PreTrainedTokenizerFast, path: Path) -> NDArray[np.float32]:
+    """The file's vector of each token, zero where it has none; (target vocabulary, width)."""
+    spelled = tokens(target)
+    texts = [text.strip() for text, _ in surface_and_start(target)]
+    words = vectors_of(path, {*spelled, *texts})
+    of_tokens = any(token != text and token in words for token, text in zip(spelled, texts, strict=True) if text)
+    names = spelled if of_tokens else texts
+    if not any(name in words for name in names if name):
+        raise DataError(f"{path}: none of its words is a token of the target vocabulary. Is it this language?")
+    nothing = np.zeros(len(next(iter(words.values()))), dtype=np.float32)
+    return np.stack([words.get(name, nothing) for name in names])

@@ -1,0 +1,488 @@
+"""Gates after transfer and calibration: figures that tell a run which cannot work from one that can.
+
+A gate finds its figures *hopeless* (NaN, vectors without a dimension, scores all equal, a text of unknown tokens, rows
+that should be copies and are not), *suspicious* (outside what working runs show) or in *order*. What follows is the
+recipe's choice: ``fail`` stops the run at hopeless figures, ``warn`` says so and goes on, ``off`` does not look.
+Suspicious figures are a warning in either case; the baselines of the literature have some (docs/gates.md).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sentence_transformers import SparseEncoder
+
+from vtkit import console
+from vtkit.analysis.fragmentation import normalizer_losses
+from vtkit.analysis.words import script_of, script_of_text
+from vtkit.encoder.calibration import QUERY_TOKENS, activation_rates, score_spread
+from vtkit.encoder.encoding import encode
+from vtkit.encoder.families import mlm_head
+from vtkit.encoder.folding import masked_dimensions
+from vtkit.errors import CollapseError
+from vtkit.recipe.sections import GatesSection
+from vtkit.transfer.mixture import METHODS, Mixture
+from vtkit.vocabulary.alignment import Alignment, surface_and_start, token_family, tokens
+from vtkit.vocabulary.existing import roles_by_id
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Gate = Literal["overlap", "identity", "neighbours", "activation", "dimensions", "ties", "unicode"]
+Finding = Literal["in order", "suspicious", "hopeless"]
+Stage = Literal["transfer", "calibrate"]
+
+EXPECTED_OVERLAP = (
+    (0.1, "other scripts", 0.015, 0.10),
+    (0.5, "partly shared scripts", 0.03, 0.25),
+    (1.1, "one script", 0.06, 0.98),
+)
+"""Expected share of the target vocabulary that overlaps, by how much of both vocabularies is written in the same
+scripts (below so much; what it is called; from; to). Read off the 132 pairs of twelve published vocabularies."""
+
+ONE_LANGUAGE = 0.30
+"""Within one script: vocabularies of one language share 32 to 77 %, those of two languages 7 to 23 %."""
+
+LEAST_OVERLAP = 0.001
+UNKNOWN = (0.02, 0.20)
+"""[UNK] share of the tokens of target texts: suspicious above the first, hopeless above the second."""
+
+BYTE_PIECES = 0.5
+"""Share of tokens that are no whole character, above which a text is read byte by byte."""
+
+DEAD, DENSE = 1.0, 0.9
+"""Mean active dimensions below which vectors are dead; share of the vocabulary above which they are dense."""
+
+EMPTY_TEXTS = 0.05
+TIED = (0.5, 0.999)
+ROWS = 512
+"""Rows drawn where all would take long."""
+
+COLLAPSED_COSINE = 0.999
+NORMS = (1 / 3, 3.0)
+"""Median length of made rows, in median lengths of source rows, between which it is in order."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a transfer worked with."""
+
+    source: SparseEncoder
+    alignment: Alignment
+    mixture: Mixture
+    bias: str
+    """``transfer.bias.method``: with ``mixture`` and ``copy-overlap`` shared tokens keep their bias."""
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """What one gate found."""
+
+    gate: Gate
+    stage: Stage
+    finding: Finding
+    level: Literal["fail", "warn"]
+    seen: str
+    """The figures in words."""
+
+    advice: str = ""
+    """What to change; empty where all is in order."""
+
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def stops(self) -> bool:
+        """Whether the run ends here."""
+        return self.finding == "hopeless" and self.level == "fail"
+
+    def facts(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {
+            "gate": self.gate,
+            "stage": self.stage,
+            "finding": self.finding,
+            "level": self.level,
+            "seen": self.seen,
+            "advice": self.advice,
+            "figures": self.figures,
+        }
+
+
+def run_gates(
+    section: GatesSection,
+    stage: Stage,
+    encoder: SparseEncoder,
+    texts: Sequence[str],
+    moved: Moved | None = None,
+    *,
+    more_follows: bool = False,
+) -> list[GateResult]:
+    """Every gate of ``stage`` that is not off.
+
+    Args:
+        section: settings.
+        stage: ``transfer`` has all gates, ``calibrate`` those of the vectors.
+        encoder: the encoder that the stage made; not changed.
+        texts: probe texts of the target corpus; without any, the gates that need texts are passed over.
+        moved: what the transfer worked with; needed after ``transfer``, None for a scratch encoder.
+        more_follows: whether a later stage (adaptation, calibration) can still repair dead or dense vectors: they are
+            suspicious then, not hopeless.
+    """
+    found: list[tuple[Gate, Finding, str, str, dict[str, Any]]] = []
+    target = encoder.tokenizer
+    if stage == "transfer" and moved is not None:
+        if section.overlap != "off":
+            found.append(("overlap", *overlap_gate(moved.source.tokenizer, target, moved.alignment)))
+        if section.identity != "off":
+            found.append(("identity", *identity_gate(moved, encoder)))
+        if section.neighbours != "off":
+            found.append(("neighbours", *neighbours_gate(moved, encoder)))
+    probes = [text for text in texts if text.strip()]
+    if stage == "transfer" and probes and section.unicode != "off":
+        found.append(("unicode", *unicode_gate(target, probes)))
+    if probes and (section.activation, section.dimensions, section.ties) != ("off", "off", "off"):
+        found += _vector_gates(section, encoder, probes, more_follows)
+    return [
+        GateResult(gate, stage, finding, getattr(section, gate), seen, advice, figures)
+        for gate, finding, seen, advice, figures in found
+    ]
+
+
+def show_gates(results: Sequence[GateResult]) -> None:
+    """A table of what the gates found, and a warning for everything that is not in order and does not stop the run."""
+    if not results:
+        return
+    stage = results[0].stage
+    console.show_table(
+        f"gates after {stage}",
+        ["gate", "finding", "seen"],
+        [[result.gate, result.finding, console.one_line(result.seen, 400)] for result in results],
+    )
+    for result in results:
+        if result.finding != "in order" and not result.stops:
+            console.warn(f"gate {result.gate} after {stage}: {result.seen}. {result.advice}")
+
+
+def stop_at_hopeless(results: Sequence[GateResult]) -> None:
+    """End the run where a gate that may has found something hopeless.
+
+    Raises:
+        CollapseError: all such findings, each with what to change and how to go on in spite of it.
+    """
+    stopping = [result for result in results if result.stops]
+    if not stopping:
+        return
+    lines = [
+        f"gate {result.gate} after {result.stage}: {result.seen}. {result.advice} To go on in spite of it, set "
+        f'gates.{result.gate} to "warn".'
+        for result in stopping
+    ]
+    raise CollapseError("\n".join(lines))
+
+
+def overlap_gate(
+    source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, alignment: Alignment
+) -> tuple[Finding, str, str, dict[str, Any]]:
+    """The overlap share against what pairs of vocabularies with the same scripts have, and the special roles."""
+    shared = shared_scripts(source, target)
+    _, pair, lowest, highest = next(row for row in EXPECTED_OVERLAP if shared < row[0])
+    roles = roles_by_id(target)
+    missing = sorted({role for number, role in roles.items() if alignment.target_to_source[number] < 0})
+    figures = {
+        "share": alignment.share,
+        "shared_scripts": shared,
+        "pair": pair,
+        "expected": [lowest, highest],
+        "roles_without_source": missing,
+    }
+    seen = (
+        f"{alignment.share:.1%} of the target vocabulary overlaps (expected between vocabularies of {pair}: "
+        f"{lowest:.1%} to {highest:.0%})"
+    )
+    if pair == "one script":
+        seen += ", as in one language" if alignment.share >= ONE_LANGUAGE else ", as between two languages"
+    if roles and len(missing) == len(set(roles.values())):
+        return "hopeless", f"{seen}; no special token has its counterpart", _OVERLAP_ADVICE, figures
+    if alignment.share < LEAST_OVERLAP:
+        return "hopeless", seen, _OVERLAP_ADVICE, figures
+    if missing:
+        seen += f"; no counterpart for the roles {', '.join(missing)}"
+        advice = "Their embeddings are made like any new token's: name a source or a target that has these tokens."
+        return "suspicious", seen, advice, figures
+    if alignment.mode == "raw":
+        advice = 'transfer.overlap "raw" compares spellings of different families; use "exact+symbols".'
+        return "suspicious", seen, advice, figures
+    if not lowest <= alignment.share <= highest:
+        return "suspicious", seen, _OVERLAP_ADVICE, figures
+    return "in order", seen, "", figures
+
+
+_OVERLAP_ADVICE = (
+    "Check that vocabulary.tokenizer and the source's tokenizer are complete and the ones you mean "
+    "(vtkit overlap SOURCE TARGET shows examples), and transfer.overlap."
+)
+
+
+def shared_scripts(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> float:
+    """How much of two vocabularies is in the same scripts: Σ_s min(p_s, q_s) over scripts' shares of their tokens."""
+    first, second = _scripts(source), _scripts(target)
+    return sum(min(share, second.get(script, 0.0)) for script, share in first.items())
+
+
+def _scripts(tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
+    surfaces = [surface for surface, _ in surface_and_start(tokenizer)]
+    counts = Counter(script_of_text(surface) for surface in surfaces if any(map(str.isalpha, surface)))
+    return {script: count / max(counts.total(), 1) for script, count in counts.items()}
+
+
+def identity_gate(moved: Moved, encoder: SparseEncoder) -> tuple[Finding, str, str, dict[str, Any]]:
+    """Whether shared tokens have their source rows bit for bit, and their bias where the method keeps it.
+
+    With another bias method, the mean and the deviation of the biases are compared: ``zscore`` keeps both.
+    """
+    old, new = (mlm_head(model[0].auto_model) for model in (moved.source, encoder))
+    mixture = moved.mixture
+    kept = np.flatnonzero(mixture.methods == METHODS.index("overlap"))
+    origins = moved.alignment.target_to_source[kept]
+    size = moved.alignment.target_size
+    active = ~masked_dimensions(encoder[0].auto_model).cpu().numpy()[:size]
+    biases = new.decoder.bias.detach().float().cpu().numpy()[:size]
+    old_biases = old.decoder.bias.detach().float().cpu().numpy()
+    figures: dict[str, Any] = {"shared_tokens": len(kept)}
+    problems = []
+    pairs = [("embedding rows", new.embeddings.weight, old.embeddings.weight)]
+    if not new.tied:
+        pairs.append(("decoder rows", new.decoder.weight, old.decoder.weight))
+    for what, ours, theirs in pairs if mixture.rank is None else []:
+        differing = (_matrix(ours)[kept] != _matrix(theirs)[origins]).any(axis=1)
+        figures[f"differing_{what.replace(' ', '_')}"] = int(differing.sum())
+        if differing.any():
+            problems.append(f"{int(differing.sum())} of {len(kept)} shared tokens have other {what} than in the source")
+    if not all(np.isfinite(_matrix(parameter)).all() for _, parameter, _ in pairs) or not np.isfinite(biases).all():
+        problems.append("rows or biases are not finite")
+    if moved.bias in ("mixture", "copy-overlap"):
+        usual = active[kept]
+        differing = biases[kept][usual] != old_biases[origins][usual]
+        figures["differing_biases"] = int(differing.sum())
+        if differing.any():
+            problems.append(f"{int(differing.sum())} of {len(kept)} shared tokens have another bias than in the source")
+    figures["bias"] = {"mean": float(biases[active].mean()), "deviation": float(biases[active].std())}
+    figures["source_bias"] = {"mean": float(old_biases.mean()), "deviation": float(old_biases.std())}
+    bias_words = f"bias {biases[active].mean():.2f} ± {biases[active].std():.2f}"
+    bias_words += f" (source {old_biases.mean():.2f} ± {old_biases.std():.2f})"
+    if problems:
+        advice = "The grafted model is not what the transfer made: this is a defect, or the source changed meanwhile."
+        return "hopeless", f"{', '.join(problems)}; {bias_words}", advice, figures
+    if not len(kept):
+        return "in order", f"no token keeps its row (a method that makes all rows anew); {bias_words}", "", figures
+    rows = "rows equal bit for bit" if mixture.rank is None else "rows of lower rank, not compared"
+    return "in order", f"{len(kept)} shared tokens: {rows}; {bias_words}", "", figures
+
+
+def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> tuple[Finding, str, str, dict[str, Any]]:
+    """Where made rows lie among source rows: cosine to the nearest one, to their own mean, and their lengths.
+
+    Rows that are the mean on purpose (``mean``, ``silent``) are counted and left out. The others are hopeless where
+    nearly all of them point one way: the bridge told no token from another.
+    """
+    mixture = moved.mixture
+    old = mlm_head(moved.source[0].auto_model).embeddings.weight
+    new = mlm_head(encoder[0].auto_model).embeddings.weight
+    same = [METHODS.index(name) for name in ("mean", "silent")]
+    made = np.flatnonzero(mixture.methods != METHODS.index("overlap"))
+    alike = np.isin(mixture.methods[made], same)
+    own = made[~alike]
+    generator = np.random.default_rng(0)
+    drawn = np.sort(generator.choice(own, min(ROWS, len(own)), replace=False)) if len(own) else own
+    names, target = tokens(moved.source.tokenizer), tokens(encoder.tokenizer)
+    figures: dict[str, Any] = {"made": len(made), "mean_rows": int(alike.sum())}
+    if not len(own):
+        what = f"none of {len(made)} new tokens has a row of its own (all are the mean of the source's)"
+        if not len(made):
+            return "in order", "no new tokens", "", figures
+        advice = "A baseline to compare with: new tokens cannot be told apart before adaptation."
+        return "suspicious", what, advice, figures
+    source_rows, rows = _matrix(old), _matrix(new)[drawn]
+    source_lengths, lengths = np.linalg.norm(source_rows, axis=1), np.linalg.norm(rows, axis=1)
+    directions = rows / np.maximum(lengths, 1e-12)[:, None]
+    nearest = (directions @ (source_rows / np.maximum(source_lengths, 1e-12)[:, None]).T).max(axis=1)
+    middle = directions.mean(axis=0)
+    to_middle = directions @ (middle / max(float(np.linalg.norm(middle)), 1e-12))
+    ratio = float(np.median(lengths) / max(float(np.median(source_lengths)), 1e-12))
+    collapsed = float((to_middle > COLLAPSED_COSINE).mean())
+    low, median, high = (float(value) for value in np.quantile(nearest, [0.05, 0.5, 0.95]))
+    sample = generator.choice(own, min(8, len(own)), replace=False)
+    figures |= {
+        "nearest_source_cosine": {"p5": low, "median": median, "p95": high},
+        "length_ratio": ratio,
+        "collapsed_share": collapsed,
+        "sample": [
+            {
+                "token": target[number],
+                "method": METHODS[mixture.methods[number]],
+                "sources": [[names[origin], round(weight, 3)] for origin, weight in mixture.sources(number)[:3]],
+            }
+            for number in sample.tolist()
+        ],
+    }
+    seen = (
+        f"{len(made)} made rows ({int(alike.sum())} of them the mean): cosine to the nearest source row {median:.2f} "
+        f"(5 % below {low:.2f}, 5 % above {high:.2f}), length {ratio:.2f} of the source's"
+    )
+    if len(drawn) > 1 and collapsed > 0.9:
+        advice = (
+            "The bridge tells no new token from another. Look at the texts or vectors behind transfer.method "
+            "(vtkit provenance shows what each token was made of), or take another method."
+        )
+        return "hopeless", f"{seen}; {collapsed:.0%} of them point the same way", advice, figures
+    if not NORMS[0] <= ratio <= NORMS[1]:
+        advice = "Short rows are seldom active and long ones always: expect to need [adapt], or take another method."
+        return "suspicious", seen, advice, figures
+    return "in order", seen, "", figures
+
+
+def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> tuple[Finding, str, str, dict[str, Any]]:
+    """[UNK] share of the tokens of ``texts``, the scripts behind it, pieces of bytes, and what the normalizer loses."""
+    unknown_id = tokenizer.unk_token_id
+    total = unknown = pieces = 0
+    fragments = _byte_fragments(tokenizer)
+    characters: Counter[str] = Counter()
+    unread: Counter[str] = Counter()
+    code_points = np.zeros(0x110000, dtype=np.int64)
+    for text in texts:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
+        np.add.at(code_points, codes, 1)
+        for character in text:
+            if character.isalnum():
+                characters[script_of(character)] += 1
+    for encoding, text in zip(
+        tokenizer.backend_tokenizer.encode_batch(list(texts), add_special_tokens=False), texts, strict=True
+    ):
+        total += len(encoding.ids)
+        for number, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
+            pieces += number in fragments
+            if number == unknown_id:
+                unknown += 1
+                unread.update(script_of(character) for character in text[start:stop] if character.isalnum())
+    losses = {}
+    for loss in normalizer_losses(tokenizer.backend_tokenizer, code_points):
+        losses[loss.script] = {kind: count / loss.characters for kind, count in loss.counts.items()}
+        unread[loss.script] += loss.counts.get("dropped", 0)
+    letters = max(characters.total(), 1)
+    lost = {
+        script: unread[script] / count
+        for script, count in characters.most_common()
+        if count >= 0.01 * letters and unread[script] > 0.5 * count
+    }
+    rate, byte_share = unknown / max(total, 1), pieces / max(total, 1)
+    figures = {
+        "unknown_rate": rate,
+        "byte_piece_rate": byte_share,
+        "scripts": {script: count / letters for script, count in characters.most_common(8)},
+        "scripts_lost": lost,
+        "normalizer": losses,
+        "texts": len(texts),
+    }
+    seen = f"{rate:.1%} of {total} tokens of {len(texts)} target texts are unknown"
+    if lost:
+        seen += "; unread " + ", ".join(f"{share:.0%} of {script}" for script, share in lost.items())
+    altered = {
+        script: sum(kinds.get(kind, 0.0) for kind in ("dropped", "decomposed", "stripped"))
+        for script, kinds in losses.items()
+        if script in characters and characters[script] >= 0.01 * letters
+    }
+    altered = {script: share for script, share in altered.items() if share > 0.2}
+    if altered:
+        seen += "; the normalizer takes apart " + ", ".join(f"{share:.0%} of {name}" for name, share in altered.items())
+    if byte_share > BYTE_PIECES:
+        seen += f"; {byte_share:.0%} of the tokens are pieces of characters"
+    if not total or rate > UNKNOWN[1]:
+        known = next(iter(lost), next(iter(characters), "these texts' script"))
+        advice = (
+            f"Name a tokenizer that knows {known} (vocabulary.tokenizer), or train one on this corpus "
+            '(vocabulary.kind = "trained").'
+        )
+        return "hopeless", seen, advice, figures
+    if rate > UNKNOWN[0] or lost or altered or byte_share > BYTE_PIECES:
+        advice = "vtkit fragmentation CORPUS -t TOKENIZER shows the characters behind it."
+        return "suspicious", seen, advice, figures
+    return "in order", seen, "", figures
+
+
+def _byte_fragments(tokenizer: PreTrainedTokenizerFast) -> set[int]:
+    """Ids that stand for bytes which are no whole character."""
+    if token_family(tokenizer) == "byte-level":
+        return {
+            number
+            for number, (surface, _) in enumerate(surface_and_start(tokenizer))
+            if not surface and number not in roles_by_id(tokenizer)
+        } - set(tokenizer.all_special_ids)
+    return {number for number, token in enumerate(tokens(tokenizer)) if token.startswith("<0x") and token[-1:] == ">"}
+
+
+def _vector_gates(
+    section: GatesSection, encoder: SparseEncoder, texts: list[str], more_follows: bool
+) -> list[tuple[Gate, Finding, str, str, dict[str, Any]]]:
+    """Activation rate, active dimensions and ties on probe texts, whose openings stand in for queries."""
+    found: list[tuple[Gate, Finding, str, str, dict[str, Any]]] = []
+    distinct = list(dict.fromkeys(texts))[: section.texts]
+    vocabulary = int((~masked_dimensions(encoder[0].auto_model)).sum())
+    broken: Finding = "suspicious" if more_follows else "hopeless"
+    rates = activation_rates(encoder, distinct, section.max_length)
+    finite = all(np.isfinite(_matrix(parameter)).all() for parameter in encoder[0].auto_model.parameters())
+    documents = encode(encoder, distinct, section.max_length, description="encoding probe texts")
+    queries = encode(encoder, distinct, min(QUERY_TOKENS, section.max_length), description="encoding probe queries")
+    finite = finite and bool(np.isfinite(documents.data).all())
+    if section.activation != "off":
+        seen = f"{rates.token:.2%} of (position, token) logits and {rates.pooled:.2%} of dimensions are positive"
+        figures: dict[str, Any] = {"token": rates.token, "pooled": rates.pooled, "finite": finite}
+        if not finite:
+            advice = "Check the source and the bridge for NaN, and lower adapt.learning_rate."
+            found.append(("activation", "hopeless", f"weights or vectors are not finite; {seen}", advice, figures))
+        elif rates.pooled == 0.0 or rates.token > DENSE:
+            advice = "Add [calibrate], or change calibrate.target_activation or transfer.bias.method."
+            found.append(("activation", broken, seen, advice, figures))
+        else:
+            found.append(("activation", "in order", seen, "", figures))
+    if section.dimensions != "off":
+        active = {"document": np.diff(documents.indptr), "query": np.diff(queries.indptr)}
+        means = {side: float(counts.mean()) for side, counts in active.items()}
+        empty = float((active["document"] == 0).mean())
+        figures = {"mean": means, "empty_documents": empty, "vocabulary": vocabulary, "texts": len(distinct)}
+        seen = (
+            f"{means['document']:.0f} active dimensions a text and {means['query']:.0f} a query of {vocabulary}, "
+            f"{empty:.0%} of the texts empty"
+        )
+        if min(means.values()) < DEAD:
+            advice = "The vectors are dead: add [calibrate], raise its target_activation, or change transfer.bias."
+            found.append(("dimensions", broken, seen, advice, figures))
+        elif means["document"] > DENSE * vocabulary:
+            advice = "The vectors are dense: add [calibrate], lower its target_activation, or change transfer.bias."
+            found.append(("dimensions", broken, seen, advice, figures))
+        elif empty > EMPTY_TEXTS:
+            advice = "Texts without a dimension are never found: raise calibrate.target_activation, or add [adapt]."
+            found.append(("dimensions", "suspicious", seen, advice, figures))
+        else:
+            found.append(("dimensions", "in order", seen, "", figures))
+    if section.ties != "off" and len(distinct) > 2:
+        spread, tied = score_spread(queries, documents)
+        seen = f"{tied:.1%} of the best scores of probe queries are tied, spread {spread:.2f} of the mean"
+        figures = {"tied": tied, "spread": spread}
+        if tied >= TIED[1]:
+            advice = "All texts get the same score: see the gates dimensions and neighbours for the reason."
+            found.append(("ties", broken, seen, advice, figures))
+        elif tied > TIED[0]:
+            advice = "Many texts share no dimension with a query, or all of them: adapt or calibrate the encoder."
+            found.append(("ties", "suspicious", seen, advice, figures))
+        else:
+            found.append(("ties", "in order", seen, "", figures))
+    return found
+
+
+def _matrix(parameter: Any) -> NDArray[np.float32]:
+    return np.asarray(parameter.detach().float().cpu().numpy(), dtype=np.float32)

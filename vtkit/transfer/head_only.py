@@ -1,0 +1,111 @@
+"""Head-only transfer: the source keeps its tokenizer and its input embeddings, and writes another vocabulary.
+
+ESPLADE's form of vocabulary transfer: what the encoder reads stays as it was trained, and only the decoder's rows and
+biases become those of the output vocabulary. The two vocabularies differ in size, and a model's configuration has one
+number for both. So the model is untied and has as many rows as the larger of the two: embedding rows behind the input
+vocabulary are never read, decoder rows behind the output vocabulary are never active. Plain sentence-transformers
+loads this like any other encoder and gives the same vectors; only the names of the output dimensions are not its
+tokenizer's (folder ``output_tokenizer``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SparseEncoder
+from torch import Tensor
+
+from vtkit.encoder.checkpoint import WholeEncoder, assemble, settings_of
+from vtkit.encoder.families import mlm_head, with_plain_head
+from vtkit.errors import DataError
+from vtkit.transfer.graft import check_unchanged, install, rebuilt
+from vtkit.transfer.mixture import Mixture
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+
+def graft_head(
+    source: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    output_rows: Tensor,
+    bias: Tensor,
+    *,
+    pad_to: int = 1,
+) -> PreTrainedModel:
+    """A copy of ``source`` that reads what it read and writes another vocabulary.
+
+    Args:
+        source: a masked language model with a discoverable head; its numbers are not changed.
+        tokenizer: the source's own tokenizer.
+        output_rows: decoder rows of the output vocabulary, (output vocabulary, decoder's width).
+        bias: decoder bias of the output vocabulary, (output vocabulary,).
+        pad_to: fill the rows of both sides up to a multiple of this.
+
+    Returns:
+        A new model in evaluation mode with an untied decoder.
+
+    Raises:
+        DataError: shapes do not fit, a value is not finite, or the source cannot be rebuilt.
+    """
+    source = with_plain_head(source)
+    head = mlm_head(source)
+    width = head.decoder.in_features
+    if output_rows.dim() != 2 or output_rows.shape[1] != width or bias.shape != output_rows.shape[:1]:
+        raise DataError(
+            f"the new head needs decoder rows of the shape (output vocabulary, {width}) and one bias for each, not "
+            f"{tuple(output_rows.shape)} and {tuple(bias.shape)}"
+        )
+    if not bool(torch.isfinite(output_rows).all()) or not bool(torch.isfinite(bias).all()):
+        raise DataError("the new decoder rows or biases are not finite (NaN or infinite): check the bridge")
+    rows = head.embeddings.weight.detach()
+    size = -(-max(len(rows), len(bias)) // pad_to) * pad_to
+    target = rebuilt(source, size, untied=True)
+    install(target, rows, bias, output_rows)
+    check_unchanged(source, target, tokenizer)
+    return target
+
+
+def graft_encoder_head(
+    source: SparseEncoder,
+    output_tokenizer: PreTrainedTokenizerFast,
+    mixture: Mixture,
+    bias: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    folder: Path,
+    *,
+    seed: int = 0,
+    pad_to: int = 1,
+) -> WholeEncoder:
+    """A sparse encoder with the output vocabulary of ``output_tokenizer`` and all else as in ``source``.
+
+    Args:
+        source: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
+        mixture: every output token in terms of the source tokens; it mixes the source's decoder rows.
+        bias: gives the decoder bias of the output vocabulary for that of the source.
+        folder: where the parts are written on the way.
+        seed: of the noise in random rows.
+        pad_to: as in :func:`graft_head`.
+
+    Raises:
+        DataError: as :func:`graft_head`; or an encoder whose queries take a way of their own.
+    """
+    if isinstance(source, WholeEncoder) and source.query_side is not None:
+        raise DataError(
+            'transfer.scope "head-only" moves encoders that encode queries and documents alike, and the source has a '
+            'query side of its own. Set transfer.scope to "full".'
+        )
+    model = with_plain_head(source[0].auto_model)
+    decoder = mlm_head(model).decoder
+    rows = mixture.rows(decoder.weight.detach().float().cpu().numpy(), seed=seed)
+    biases = bias(decoder.bias.detach().float().cpu().numpy())
+    grafted = graft_head(model, source.tokenizer, torch.from_numpy(rows), torch.from_numpy(biases), pad_to=pad_to)
+    made = assemble(grafted, source.tokenizer, folder, like=source)
+    whole = WholeEncoder(modules=list(made), device="cpu", **settings_of(source))
+    whole.output_tokenizer = output_tokenizer
+    whole.eval()
+    return whole

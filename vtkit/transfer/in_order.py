@@ -1,0 +1,43 @@
+"""A list of methods: each token's row is made by the first that has evidence for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+import numpy as np
+from scipy.sparse import csr_matrix, diags_array
+
+from vtkit.transfer.mixture import METHODS, Mixture, Rest
+
+
+def in_order(mixtures: Sequence[tuple[str, Mixture]], rest: Rest = "mean") -> Mixture:
+    """One mixture out of several over the same vocabularies; tokens without evidence in any become ``rest``.
+
+    A method has evidence for a token where it gives weight to source tokens. ``mean``, ``random``, ``univariate`` and
+    ``multivariate`` as methods of the list take every token that is left; as leftovers of another method they are no
+    evidence, and the methods behind it are asked. If one is of low rank, so is the whole.
+
+    Args:
+        mixtures: name and mixture of each method, the first to be asked first.
+
+    Raises:
+        ValueError: there are none, or they are over different vocabularies.
+    """
+    if not mixtures:
+        raise ValueError("there is no method in the list")
+    shape = mixtures[0][1].weights.shape
+    weights = csr_matrix(shape, dtype=np.float32)
+    methods = np.full(shape[0], METHODS.index(rest), dtype=np.int8)
+    open_rows = np.ones(shape[0], dtype=bool)
+    for name, mixture in mixtures:
+        if mixture.weights.shape != shape:
+            raise ValueError(f"{name} is over {mixture.weights.shape} tokens, the methods before it over {shape}")
+        evident = np.ones_like(open_rows) if name in get_args(Rest) else np.diff(mixture.weights.indptr) > 0
+        chosen = open_rows & evident
+        weights = weights + csr_matrix(diags_array(chosen.astype(np.float32)) @ mixture.weights)
+        methods[chosen] = mixture.methods[chosen]
+        open_rows &= ~chosen
+    weights.eliminate_zeros()
+    weights.sort_indices()
+    return Mixture(weights, methods, next((mixture.rank for _, mixture in mixtures if mixture.rank is not None), None))

@@ -1,0 +1,215 @@
+"""New tokens as sparse mixtures of the shared tokens nearest to them in the space of the model that owns the target
+vocabulary (the vocabulary-transfer paper's semantic initialisation).
+
+All it needs of that model is a table with a vector for each token: the input embeddings of any transformers or
+sentence-transformers model, or a static table (StaticEmbedding, model2vec).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit import console
+from vtkit.data.hub import fetch
+from vtkit.errors import DataError
+from vtkit.transfer.bridge import read_json
+from vtkit.transfer.entmax import Sparsity, entmax_rows
+from vtkit.transfer.mixture import Mixture, Part, assemble
+from vtkit.transfer.word_space import unit
+from vtkit.vocabulary.alignment import Alignment, canonical_forms, tokens
+from vtkit.vocabulary.existing import TOKENIZER_FILES, load_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+STATIC_TABLES = ("embedding.weight", "embeddings")
+"""What sentence-transformers and model2vec call a static table."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Vectors of the tokens of a vocabulary."""
+
+    tokenizer: PreTrainedTokenizerFast
+    vectors: NDArray[np.float32]
+    """(vocabulary or more, width)."""
+
+
+def semantic_mixture(
+    target_embeddings: str,
+    source: PreTrainedTokenizerFast,
+    target: PreTrainedTokenizerFast,
+    alignment: Alignment,
+    source_rows: int,
+    sparsity: Sparsity | float = 4.0,
+) -> Mixture:
+    """:func:`table_mixture` of the table that a folder or a hub id holds (see :func:`load_table`).
+
+    Args:
+        source: not asked; it is here because all methods are called alike.
+    """
+    return table_mixture(load_table(target_embeddings), target, alignment, source_rows, sparsity, target_embeddings)
+
+
+def table_mixture(
+    table: Table,
+    target: PreTrainedTokenizerFast,
+    alignment: Alignment,
+    source_rows: int,
+    sparsity: Sparsity | float = 4.0,
+    name: str = "the table",
+) -> Mixture:
+    """Each new token as ``Σ_u α-entmax(cos(Ẽ_t, Ẽ_u)) E_u`` over the shared tokens ``u``.
+
+    The vocabulary-transfer paper (SIGIR 2026) has α = 2 (sparsemax), and a table over exactly the target vocabulary.
+    Here rows are matched by what a token stands for, so that the table may be that of a vocabulary which holds only
+    part of the target's tokens. A new token it does not hold has no evidence and becomes the mean of all rows, as do
+    special tokens and fillers, which are no anchors either.
+
+    Args:
+        source_rows: rows of the source's embedding matrix.
+        sparsity: α, or how it is chosen for each token.
+        name: of the table, for messages.
+
+    Raises:
+        DataError: the table has values that are not finite, or a vector for none of the new or of the shared tokens.
+    """
+    new = alignment.new_ids
+    if not len(new):
+        return assemble(alignment, source_rows)
+    forms = canonical_forms(target)
+    places = {form: row for row, form in reversed(list(enumerate(canonical_forms(table.tokenizer)))) if form}
+    rows = np.array([places.get(form, -1) if form is not None else -1 for form in forms])
+    plain = np.array([form is not None for form in forms])
+    if not np.isfinite(table.vectors).all():
+        bad = int((~np.isfinite(table.vectors).all(axis=1)).sum())
+        raise DataError(
+            f"transfer.target_embeddings = {name}: {bad} of its {len(table.vectors)} vectors are not finite numbers "
+            "(NaN or infinite). The file is damaged; fetch it again."
+        )
+    has = rows >= 0
+    has[has] = table.vectors[rows[has]].any(axis=1)
+    ids, anchors = new[has[new]], alignment.overlap_ids[has[alignment.overlap_ids]]
+    if not len(ids) or not len(anchors):
+        whose = "new tokens" if not len(ids) else "tokens that both vocabularies share"
+        raise DataError(
+            f"transfer.target_embeddings = {name} has vectors for {int((rows >= 0).sum())} of the {int(plain.sum())} "
+            f"tokens of the target vocabulary, and for none of the {whose}: it is a table over another vocabulary "
+            f"({len(tokens(table.tokenizer))} tokens). Name the model that the target tokenizer belongs to."
+        )
+    missing = int(plain[new].sum()) - len(ids)
+    if missing:
+        console.warn(
+            f"transfer.target_embeddings = {name} has no vector for {missing} of the {int(plain[new].sum())} new "
+            "tokens: it gives no evidence for them."
+        )
+    weights = entmax_rows(unit(table.vectors[rows[ids]]), unit(table.vectors[rows[anchors]]), sparsity)
+    weights.indices = alignment.target_to_source[anchors].astype(weights.indices.dtype)[weights.indices]
+    weights.resize(len(ids), source_rows)
+    weights.sum_duplicates()  # several target tokens may be one source token
+    return assemble(alignment, source_rows, [Part("semantic", ids, weights)])
+
+
+def load_table(name: str) -> Table:
+    """The token vectors of a model and the tokenizer they belong to.
+
+    Args:
+        name: a folder or a hub id: a transformers model of any kind (its input embeddings are taken), a
+            sentence-transformers model (those of its first module), or a static table, which is a safetensors file
+            (``embedding.weight`` or ``embeddings``, or a matrix that is alone in it) beside a tokenizer.
+
+    Raises:
+        DataError: there is no such model, no table in it, or a table with fewer rows than its tokenizer has tokens.
+    """
+    folder = Path(name)
+    if not folder.is_dir():
+        if folder.is_absolute():
+            raise DataError(f"transfer.target_embeddings = {name}: there is no such folder.")
+        folder = fetch(name, ["*.json", "*.safetensors", *TOKENIZER_FILES], "model")
+    folder = _first_module(folder)
+    vectors = _static(name, folder) if _model_type(folder) in (None, "model2vec") else _input_embeddings(name, folder)
+    tokenizer = load_tokenizer(str(folder), require_roles=False)
+    size = len(tokens(tokenizer))
+    if vectors.ndim != 2 or len(vectors) < size:
+        raise DataError(
+            f"transfer.target_embeddings = {name}: its tokenizer has {size} tokens, and its table of vectors the shape "
+            f"{vectors.shape}; one vector for each token is needed. They do not belong together."
+        )
+    return Table(tokenizer, vectors)
+
+
+def _first_module(folder: Path) -> Path:
+    """Where a sentence-transformers model has its first module; the folder itself of other models."""
+    modules = read_json(folder / "modules.json")
+    if isinstance(modules, list) and modules and isinstance(modules[0], dict):
+        return folder / str(modules[0].get("path", ""))
+    return folder
+
+
+def _model_type(folder: Path) -> str | None:
+    config = read_json(folder / "config.json")
+    return config.get("model_type") if isinstance(config, dict) else None
+
+
+def _static(name: str, folder: Path) -> NDArray[np.float32]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    files = sorted(folder.glob("*.safetensors"))
+    if len(files) != 1:
+        raise DataError(
+            f"transfer.target_embeddings = {name}: {folder} holds neither a transformers model (a config.json with a "
+            f"model_type) nor one safetensors file with a table, but {len(files)} such files."
+        )
+    try:
+        tensors = load_file(files[0])
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{files[0]} cannot be read as safetensors ({error}). Fetch it again.") from error
+    matrices = [key for key in STATIC_TABLES if key in tensors] or [key for key, t in tensors.items() if t.dim() == 2]
+    if len(matrices) != 1:
+        listed = ", ".join(f"{key} {tuple(tensor.shape)}" for key, tensor in tensors.items())
+        raise DataError(
+            f"{files[0]} should hold one matrix with a row for each token, named {' or '.join(STATIC_TABLES)}; it "
+            f"holds {listed or 'nothing'}."
+        )
+    vectors: NDArray[np.float32] = tensors[matrices[0]].float().numpy()
+    if "mapping" not in tensors:
+        return vectors
+    rows = tensors["mapping"].numpy()  # model2vec: several tokens may share a row
+    if rows.min(initial=0) < 0 or rows.max(initial=0) >= len(vectors):
+        raise DataError(f"{files[0]} maps tokens to rows that its table of {len(vectors)} rows does not have.")
+    return np.asarray(vectors[rows])
+
+
+def _input_embeddings(name: str, folder: Path) -> NDArray[np.float32]:
+    import torch
+    from transformers import AutoModel
+    from transformers.utils import logging
+
+    from vtkit.encoder.checkpoint import UNLOADABLE
+
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        model, info = AutoModel.from_pretrained(
+            folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
+        )
+        weight = model.get_input_embeddings().weight
+    except (*UNLOADABLE, AttributeError, NotImplementedError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DataError(f"transfer.target_embeddings = {name} cannot be loaded: {reason}") from error
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
+    called = next(key for key, parameter in model.named_parameters() if parameter is weight)
+    if called in info["missing_keys"]:
+        raise DataError(f"transfer.target_embeddings = {name}: its weights lack the input embeddings ({called}).")
+    vectors: NDArray[np.float32] = weight.detach().numpy().copy()
+    return vectors

@@ -1,0 +1,107 @@
+"""New tokens as mixtures of their neighbours in another word-vector space, reached by way of a dictionary (WECHSEL)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import orthogonal_procrustes
+
+from vtkit import console
+from vtkit.data.parallel import read_pairs
+from vtkit.data.vectors import open_vectors
+from vtkit.errors import DataError
+from vtkit.transfer.mixture import Mixture
+from vtkit.transfer.word_space import neighbour_mixture, word_space
+from vtkit.vocabulary.alignment import Alignment
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+def wechsel_mixture(
+    source: PreTrainedTokenizerFast,
+    target: PreTrainedTokenizerFast,
+    alignment: Alignment,
+    source_rows: int,
+    *,
+    vectors: Path,
+    source_vectors: Path,
+    dictionary: Sequence[Path],
+    neighbours: int = 10,
+    temperature: float = 0.1,
+) -> Mixture:
+    """WECHSEL (Minixhofer et al. 2022, arXiv:2112.06598): ``E'_t = Σ softmax(cos(w_t, w_s R) / temperature) E_s``.
+
+    R is the orthogonal matrix that brings the source words of the dictionary nearest to their translations
+    (:func:`alignment_matrix`), the sum runs over the nearest source tokens. ``w`` of a token: the paper takes
+    fastText's n-gram vectors where a model has them, else the mean of the vectors of the words that contain the
+    token, weighted by their frequency. Files of word vectors hold neither n-grams nor frequencies, so the weight here
+    is 1/rank of a word's place in its file (Zipf's law). Tokens without a vector get normal noise with the moments
+    of each dimension of the source's embeddings.
+
+    Deviation: overlapping tokens keep their row (the authors mix all but the special tokens).
+
+    Args:
+        source_rows: rows of the source's embedding matrix.
+        vectors: static word vectors of the target language, most frequent words first.
+        source_vectors: static word vectors of the source language, of the same width.
+        dictionary: pairs of words, source language first.
+        neighbours: source tokens that are mixed.
+
+    Raises:
+        DataError: vectors or dictionary cannot be read, the vectors differ in width or cover no token of their
+            vocabulary, or no pair of the dictionary has both its words in the vectors.
+    """
+    width, source_width = open_vectors(vectors).width, open_vectors(source_vectors).width
+    if width != source_width:
+        raise DataError(
+            f"{source_vectors} has vectors of {source_width} numbers and {vectors} of {width}: WECHSEL turns one space "
+            "into the other and needs the same width in both. Train or fetch vectors of one width."
+        )
+    pairs = _spellings(pair for path in dictionary for pair in read_pairs(path))
+    known = word_space(source, source_vectors, "zipf", {word for word, _ in pairs})
+    wanted = word_space(target, vectors, "zipf", {word for _, word in pairs})
+    pairs = [(first, second) for first, second in pairs if first in known.words and second in wanted.words]
+    names = ", ".join(str(path) for path in dictionary)
+    if not pairs:
+        raise DataError(
+            f"{names}: of no pair both words are in the vectors. The source language comes first in a dictionary; do "
+            f"{source_vectors} and {vectors} hold these languages?"
+        )
+    if len(pairs) < width:
+        console.warn(
+            f"{names}: only {len(pairs)} pairs have both words in the vectors, fewer than the vectors have dimensions "
+            f"({width}), so the two spaces meet by chance in some directions."
+        )
+    rotation = alignment_matrix(
+        np.stack([known.words[word] for word, _ in pairs]), np.stack([wanted.words[word] for _, word in pairs])
+    )
+    turned = known.vectors @ rotation.astype(np.float32)
+    return neighbour_mixture("wechsel", alignment, source_rows, turned, wanted.vectors, neighbours, temperature)
+
+
+def alignment_matrix(source: NDArray[np.floating], target: NDArray[np.floating]) -> NDArray[np.float64]:
+    """The orthogonal ``R`` with the smallest ``|source R - target|``, (width, width): Schönemann's solution ``U Vᵀ``
+    of the Procrustes problem, with ``U Σ Vᵀ = sourceᵀ target``.
+
+    Args:
+        source: vectors of the source words of a dictionary, (pairs, width).
+        target: vectors of their translations, (pairs, width).
+    """
+    rotation, _ = orthogonal_procrustes(np.asarray(source, dtype=np.float64), np.asarray(target, dtype=np.float64))
+    return np.asarray(rotation)
+
+
+def _spellings(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Each pair as it is, in lower case and in title case, every combination once, in the order of the dictionary."""
+    combinations = (
+        (first, second)
+        for source, target in pairs
+        for first in (source, source.lower(), source.title())
+        for second in (target, target.lower(), target.title())
+    )
+    return list(dict.fromkeys(combinations))

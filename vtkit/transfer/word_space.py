@@ -1,0 +1,164 @@
+"""The tokens of a vocabulary in a space of word vectors, and each new token's nearest source tokens there.
+
+What OFA and WECHSEL share. A token's vector is the mean of the vectors of the words whose tokenization contains it,
+so that word endings and beginnings have vectors too, which no file of word vectors lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from vtkit import console
+from vtkit.data.vectors import open_vectors, read_vectors
+from vtkit.errors import DataError
+from vtkit.transfer.mixture import Mixture, Part, assemble
+from vtkit.vocabulary.alignment import Alignment, surface_and_start
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+SIMILARITIES_AT_ONCE = 16_000_000
+
+Weighting = Literal["equal", "zipf"]
+"""How much each word counts in a token's mean: all the same, or 1/rank of its place in the file."""
+
+
+@dataclass(frozen=True)
+class WordSpace:
+    """A vocabulary in a space of word vectors."""
+
+    vectors: NDArray[np.float32]
+    """Vector of each token, zero where no word contains it; (vocabulary, width)."""
+
+    words: dict[str, NDArray[np.float32]]
+    """The vectors of the words that were asked for and are there."""
+
+    @property
+    def covered(self) -> NDArray[np.bool_]:
+        """Which tokens have a vector, (vocabulary,)."""
+        return np.asarray(self.vectors.any(axis=1))
+
+
+def word_space(
+    tokenizer: PreTrainedTokenizerFast, path: Path, weighting: Weighting = "equal", wanted: Collection[str] = ()
+) -> WordSpace:
+    """Each token as the mean of the vectors of the words that contain it.
+
+    A word is tokenized as it is and with a space before it, as at the beginning and inside of a text; a token that
+    occurs in both counts twice. Special and unknown tokens have no vector. The file is read once, as a stream.
+
+    Args:
+        weighting: ``zipf`` stands for the frequencies of the words, which these files do not hold: they list words by
+            descending frequency, and frequency falls as 1/rank.
+        wanted: words whose own vectors are kept.
+
+    Raises:
+        DataError: see :func:`vtkit.data.vectors.read_vectors`; or no word contains a token of the vocabulary.
+    """
+    file = open_vectors(path)
+    known = np.array([bool(text.strip()) for text, _ in surface_and_start(tokenizer)])
+    sums = np.zeros((len(known), file.width), dtype=np.float32)
+    mass = np.zeros(len(known))
+    kept: dict[str, NDArray[np.float32]] = {}
+    rank = 0
+    with console.progress("word vectors read", total=file.words) as bar:
+        for words, vectors in read_vectors(path):
+            kept.update((w, vector.copy()) for w, vector in zip(words, vectors, strict=True) if w in wanted)
+            places: list[int] = []
+            ids: list[int] = []
+            for prefix in ("", " "):
+                texts = [prefix + word for word in words]
+                encodings = tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+                for place, encoding in enumerate(encodings):
+                    pieces = set(encoding.ids)
+                    ids += pieces
+                    places += [place] * len(pieces)
+            touched, rows = np.unique(np.array(ids, dtype=np.int64), return_inverse=True)
+            share = np.ones(len(words)) if weighting == "equal" else 1 / np.arange(rank + 1, rank + 1 + len(words))
+            contained = csr_matrix((share[places], (rows, places)), shape=(len(touched), len(words)))
+            sums[touched] += contained @ vectors
+            mass[touched] += np.asarray(contained.sum(axis=1)).ravel()
+            rank += len(words)
+            bar.advance(len(words))
+    sums[~known] = 0
+    if not sums.any():
+        raise DataError(f"{path}: none of its {rank:,} words contains a token of the vocabulary. Is it this language?")
+    sums /= np.maximum(mass, 1e-30)[:, None]
+    return WordSpace(sums, kept)
+
+
+def neighbour_mixture(
+    method: str,
+    alignment: Alignment,
+    source_rows: int,
+    source: NDArray[np.float32],
+    target: NDArray[np.float32],
+    neighbours: int,
+    temperature: float,
+) -> Mixture:
+    """New tokens as ``softmax(cos / temperature)`` over their nearest source tokens in one space of vectors.
+
+    Tokens without a vector get normal noise with the moments of each dimension of the source's embeddings.
+
+    Args:
+        method: name of the method, for the provenance.
+        source: vectors of the source tokens, (source vocabulary, width).
+        target: vectors of the target tokens, (target vocabulary, width).
+
+    Raises:
+        DataError: no source token, or none of the new ones, has a vector.
+    """
+    anchors = np.flatnonzero(source.any(axis=1))
+    ids = alignment.new_ids[target[alignment.new_ids].any(axis=1)]
+    if not len(alignment.new_ids):
+        return assemble(alignment, source_rows)
+    if not len(anchors) or not len(ids):
+        whose = "source" if not len(anchors) else "new target"
+        raise DataError(f"None of the {whose} tokens has a vector: the word vectors are of another language or script.")
+    weights = nearest(unit(target[ids]), unit(source[anchors]), neighbours, temperature)
+    weights.indices = anchors.astype(weights.indices.dtype)[weights.indices]
+    weights.resize(len(ids), source_rows)
+    return assemble(alignment, source_rows, [Part(method, ids, weights)], rest="multivariate")
+
+
+def nearest(
+    queries: NDArray[np.float32], anchors: NDArray[np.float32], neighbours: int, temperature: float
+) -> csr_matrix:
+    """``softmax(cos / temperature)`` over the nearest anchors of each query, (queries, anchors).
+
+    Args:
+        queries: unit vectors, (queries, width).
+        anchors: unit vectors, (anchors, width).
+        neighbours: anchors that have weight; the lowest place wins among equals.
+    """
+    k = min(neighbours, len(anchors))
+    columns, values = [], []
+    rows_at_once = max(1, SIMILARITIES_AT_ONCE // len(anchors))
+    for begin in range(0, len(queries), rows_at_once):
+        similarities = queries[begin : begin + rows_at_once] @ anchors.T
+        least = np.partition(similarities, -k, axis=1)[:, -k, None]
+        # Anchors above the k-th, then as many of those equal to it as there is room for, the first ones first.
+        above, equal = similarities > least, similarities == least
+        room = k - above.sum(axis=1, keepdims=True)
+        best = np.nonzero(above | (equal & (np.cumsum(equal, axis=1, dtype=np.int32) <= room)))[1].reshape(-1, k)
+        scores = np.take_along_axis(similarities, best, axis=1).astype(np.float64) / temperature
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        columns.append(best)
+        values.append(weights / weights.sum(axis=1, keepdims=True))
+    starts = np.arange(0, k * len(queries) + 1, k)
+    return csr_matrix(
+        (np.concatenate(values).ravel(), np.concatenate(columns).ravel(), starts), shape=(len(queries), len(anchors))
+    )
+
+
+def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows of length one; rows of zeros stay."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-30), dtype=np.float32)

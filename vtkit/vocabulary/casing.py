@@ -1,0 +1,260 @@
+"""Casing of a vocabulary: which tokens are cased, which differ in case or word-start mark only, and what can be done
+about it without retraining.
+
+Upper case is whatever lower-casing changes, character by character as the ``Lowercase`` normalizer of the tokenizers
+library does it: final sigma and other rules of context play no part, and ℝ, which has no lower case, is not cased.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, pre_tokenizers
+
+from vtkit.errors import DataError
+from vtkit.vocabulary.alignment import Canonical, Family, canonical_forms, token_family, tokens
+from vtkit.vocabulary.existing import special_roles, wrap
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from vtkit.vocabulary.existing import Role
+
+
+@dataclass(frozen=True)
+class CasingCounts:
+    """What a vocabulary is made of, as far as case goes."""
+
+    tokens: int
+    special: int
+    """Special tokens, fillers and ids without a token, which are never cased."""
+
+    cased: int
+    """Tokens with an upper-case character."""
+
+    with_lower_case: int
+    """Cased tokens whose lower-cased form is a token too."""
+
+    cased_only: int
+    """Cased tokens whose lower-cased form is no token."""
+
+    free_names: int
+    """Cased-only tokens that :func:`map_cased` renames."""
+
+    classes: int
+    """Canonical classes of two tokens or more."""
+
+    twins: int
+    """Tokens in these classes."""
+
+    folded: int
+    """Ids left when every class shares one."""
+
+
+@dataclass(frozen=True)
+class CasedMap:
+    """A tokenizer whose cased-only tokens have lower-case names."""
+
+    tokenizer: PreTrainedTokenizerFast
+    renamed: Mapping[int, tuple[str, str]]
+    """Id -> its name before and now."""
+
+    unreached: tuple[int, ...]
+    """Renamed ids that lower-cased text does not lead to: a BPE vocabulary lacks the pieces in between, or a Unigram
+    vocabulary finds other pieces more probable. They can still be active in vectors."""
+
+
+def lowered(text: str) -> str:
+    """``text`` in lower case, each character on its own."""
+    if "Σ" not in text:  # the one letter whose lower case depends on what stands around it
+        return text.lower()
+    return "".join(character.lower() for character in text)
+
+
+def cased_ids(tokenizer: PreTrainedTokenizerFast) -> NDArray[np.int64]:
+    """Ids of the tokens with an upper-case character, ascending; special tokens and fillers are never among them."""
+    return _cased(canonical_forms(tokenizer))
+
+
+def cased_only(tokenizer: PreTrainedTokenizerFast) -> dict[int, Canonical]:
+    """Cased tokens whose lower-cased form, same word-start mark, is no token: id -> that form, by id."""
+    return _cased_only(canonical_forms(tokenizer))
+
+
+def lower_case_names(tokenizer: PreTrainedTokenizerFast) -> dict[int, tuple[str, str]]:
+    """The names that cased-only tokens can take: id -> its name and the lower-cased one, by id.
+
+    ``Paris`` can be ``paris`` where that string is free. Of several tokens with one lower-cased form the lowest id gets
+    it and the others none, nor does a token that ends in the middle of a character.
+    """
+    return _lower_case_names(tokenizer, cased_only(tokenizer))
+
+
+def canonical_classes(tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, ...]]:
+    """Tokens equal up to case and word-start mark: ``The``, ``##the`` and ``the`` are one class.
+
+    Returns:
+        Classes of two ids or more, each with its representative first: the lower-case token that starts a word, else
+        the lower-case one inside a word, else the cased one that starts a word, else any; the lowest id where several
+        qualify. Classes are in the order of their representatives.
+    """
+    return _classes(canonical_forms(tokenizer))
+
+
+@lru_cache(maxsize=4)
+def fold_map(tokenizer: PreTrainedTokenizerFast, size: int | None = None) -> NDArray[np.int64]:
+    """The id of the representative of each token's canonical class, the token itself where it has no twin.
+
+    Args:
+        size: rows of the model, where they are more than the tokenizer's tokens (a padded vocabulary).
+
+    Returns:
+        (size,), read only: it is kept for the next call.
+    """
+    count = len(tokens(tokenizer))
+    places = np.arange(count if size is None else size, dtype=np.int64)
+    if len(places) < count:
+        raise DataError(f"the tokenizer has {count} tokens and the model writes {len(places)}: they cannot be folded.")
+    for first, *others in canonical_classes(tokenizer):
+        places[others] = first
+    places.setflags(write=False)
+    return places
+
+
+def map_cased(tokenizer: PreTrainedTokenizerFast) -> CasedMap:
+    """A copy of ``tokenizer`` in which tokens that exist in cased form only bear their lower-cased names.
+
+    "Words that exist exclusively in cased form are treated as their lowercase equivalents" (Lionis et al., To Case or
+    Not to Case, ECIR 2026): :func:`lower_case_names` become the tokens' names. Ids do not move, so a model's rows stay
+    in place.
+
+    Lower-cased text reaches a renamed WordPiece or Unigram token as any other. A BPE vocabulary reaches tokens by
+    merges, and those of ``Paris`` start from ``P``: they are taken out, a whole word that is a token is then taken as
+    it is (``ignore_merges``), and where the present merges cut a new name in two, their merge is added, last.
+    """
+    renamed = lower_case_names(tokenizer)
+    if not renamed:
+        return CasedMap(tokenizer, {}, ())
+    layout = json.loads(tokenizer.backend_tokenizer.to_str())
+    new_names = dict(renamed.values())
+    for added in layout.get("added_tokens") or ():
+        added["content"] = new_names.get(added["content"], added["content"])
+    model = layout["model"]
+    if isinstance(model["vocab"], list):
+        model["vocab"] = [[new_names.get(token, token), score] for token, score in model["vocab"]]
+    else:
+        model["vocab"] = {new_names.get(token, token): number for token, number in model["vocab"].items()}
+    if model.get("type") == "BPE":
+        gone = set(new_names)
+        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
+        model["merges"] = [[a, b] for a, b in pairs if not {a, b, a + b} & gone]
+        model["merges"] += list(_joining(layout, list(new_names.values())))
+        model["ignore_merges"] = True
+    backend = Tokenizer.from_str(json.dumps(layout))
+    roles: dict[Role, str] = {
+        role: tokenizer.convert_ids_to_tokens(number) for role, number in special_roles(tokenizer).items()
+    }
+    copy = wrap(backend, roles, "with lower-case names", require_roles=False)
+    return CasedMap(copy, renamed, tuple(n for n, (_, name) in renamed.items() if not _reached(backend, n, name)))
+
+
+def count_casing(tokenizer: PreTrainedTokenizerFast) -> CasingCounts:
+    """The numbers of cased tokens and of twins."""
+    forms = canonical_forms(tokenizer)
+    cased, only, classes = len(_cased(forms)), _cased_only(forms), _classes(forms)
+    twins = sum(map(len, classes))
+    return CasingCounts(
+        tokens=len(forms),
+        special=sum(form is None for form in forms),
+        cased=cased,
+        with_lower_case=cased - len(only),
+        cased_only=len(only),
+        free_names=len(_lower_case_names(tokenizer, only)),
+        classes=len(classes),
+        twins=twins,
+        folded=len(forms) - twins + len(classes),
+    )
+
+
+def _cased(forms: Sequence[Canonical | None]) -> NDArray[np.int64]:
+    return np.array([number for number, form in enumerate(forms) if form is not None and _is_cased(form)], np.int64)
+
+
+def _cased_only(forms: Sequence[Canonical | None]) -> dict[int, Canonical]:
+    there = set(forms)
+    missing = {}
+    for number, form in enumerate(forms):
+        if form is not None and _is_cased(form):
+            lower = Canonical(form.starts_word, lowered(form.surface))
+            if lower not in there:
+                missing[number] = lower
+    return missing
+
+
+def _lower_case_names(tokenizer: PreTrainedTokenizerFast, only: Mapping[int, Canonical]) -> dict[int, tuple[str, str]]:
+    family = token_family(tokenizer)
+    listed = tokens(tokenizer)
+    taken = set(listed)
+    names: dict[int, tuple[str, str]] = {}
+    for number, form in only.items():
+        name = _spelled(form, family)
+        if name is not None and name not in taken:
+            taken.add(name)
+            names[number] = (listed[number], name)
+    return names
+
+
+def _classes(forms: Sequence[Canonical | None]) -> list[tuple[int, ...]]:
+    members: dict[str, list[int]] = {}
+    for number, form in enumerate(forms):
+        if form is not None and form.surface.strip():  # a bare word-start mark stands for nothing
+            members.setdefault(lowered(form.surface), []).append(number)
+
+    def preference(number: int) -> tuple[bool, bool, int]:
+        form = forms[number]
+        assert form is not None
+        return _is_cased(form), not form.starts_word, number
+
+    return sorted(tuple(sorted(ids, key=preference)) for ids in members.values() if len(ids) > 1)
+
+
+def _is_cased(form: Canonical) -> bool:
+    return lowered(form.surface) != form.surface
+
+
+def _spelled(form: Canonical, family: Family) -> str | None:
+    """How a vocabulary of ``family`` writes ``form``; None where it is no whole text."""
+    if any("\ud800" <= character <= "\udfff" for character in form.surface):
+        return None
+    match family:
+        case "wordpiece":
+            return form.surface if form.starts_word else f"##{form.surface}"
+        case "byte-level":
+            text = f"{' ' if form.starts_word else ''}{form.surface}"
+            cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
+            return "".join(piece for piece, _ in cut)
+        case "sentencepiece":
+            return f"{'▁' if form.starts_word else ''}{form.surface.replace(' ', '▁')}"
+
+
+def _joining(layout: Mapping[str, Any], names: Sequence[str]) -> Iterator[list[str]]:
+    """The merge of the two pieces into which the merges of ``layout`` cut each of ``names``, where they are two."""
+    model = Tokenizer.from_str(json.dumps({**layout, "model": {**layout["model"], "ignore_merges": False}})).model
+    for name in names:
+        pieces = [piece.value for piece in model.tokenize(name)]
+        if len(pieces) == 2 and "".join(pieces) == name:
+            yield pieces
+
+
+def _reached(backend: Tokenizer, number: int, name: str) -> bool:
+    """Whether the model reads ``name`` as the token ``number``. WordPiece finds ``##x`` behind other pieces only, and
+    there always."""
+    if name.startswith("##"):
+        return True
+    return [piece.id for piece in backend.model.tokenize(name)] == [number]

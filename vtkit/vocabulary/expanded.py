@@ -1,0 +1,561 @@
+"""An existing vocabulary and the most frequent new tokens of a corpus: AdaLM's expansion, all increments in one pass.
+
+Algorithm 1 of Iida and Okazaki (2022, "CAI") trains a vocabulary anew for every size and cuts the whole corpus with
+it. Here the corpus is read once: what a tokenizer does to a text it does word by word, so the counts of the different
+words are enough; and what merging learns at one size is the beginning of what it learns at a larger one, so one
+training serves all sizes. The result is the algorithm's, token for token.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import string
+import unicodedata
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from vtkit import console
+from vtkit.data.word_counts import DEFAULT_MEMORY, Tally, count_chunks
+from vtkit.errors import DataError
+from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
+from vtkit.vocabulary.alignment import Family, canonical, token_family
+from vtkit.vocabulary.existing import special_roles, with_casing, wrap
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Reason = Literal["exhausted", "entropy-gain", "first-gain", "size"]
+
+EPSILON = {"entropy-gain": 0.01, "first-gain": 0.1}
+"""Thresholds of the stop rules where the recipe gives none: ε₁ and the first ε₂ of the paper."""
+
+WHY: dict[Reason, str] = {
+    "exhausted": "the corpus has no further tokens to add",
+    "entropy-gain": "the last increment raised the unigram entropy by less than the threshold",
+    "first-gain": "the last increment raised the unigram entropy by too little of what the first did",
+    "size": "the wanted size is reached",
+}
+"""The reasons in words."""
+
+SPECIAL_TOKENS = 5
+"""Places of a learned vocabulary that special tokens take."""
+
+FIRST_INCREMENTS = 8
+"""Increments that the first training is large enough for; each further one is for twice as many."""
+
+MARKS = frozenset(string.punctuation + string.digits + "「」『』【】〔〕〈〉“”（）・。、！？｀＠＄％＆＊＋￥")
+"""With ``counting = "code"``, a token that begins with one of these is left out."""
+
+_CHUNK = re.compile(r"\s*\S+|\s+")
+_SEPARATOR = chr(0x10FFFF)
+_PRIVATE = range(0xF0000, 0x10FFFF)
+_REPEATS_AT_ONCE = 10_000
+_TEXTS_CHECKED = 200
+_WORDS_AT_ONCE = 50_000
+
+
+@dataclass(frozen=True)
+class Increment:
+    """One size of the vocabulary, and how it cuts the corpus."""
+
+    size: int
+    """Tokens of the vocabulary."""
+
+    added: int
+    """How many of them the base does not have."""
+
+    tokens: int
+    """Tokens that the corpus is cut into."""
+
+    tokens_per_word: float
+    """The same for each word between white space."""
+
+    entropy: float
+    """Unigram entropy I(C) = Σ log p(x) over all tokens x of the corpus, in nats: negative, rising towards 0."""
+
+    gain: float | None
+    """What I(C) rose by since the increment before, as a share of its magnitude there; None for the base."""
+
+    share_of_first_gain: float | None
+    """What I(C) rose by, as a share of what the first increment raised it by; None where that is nothing."""
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A vocabulary that was expanded, and how it came to its size."""
+
+    tokenizer: PreTrainedTokenizerFast
+    """The base with the new tokens behind its own; all else is the base's."""
+
+    added: tuple[str, ...]
+    """The new tokens in the order of their ids, most frequent first."""
+
+    curve: tuple[Increment, ...]
+    """The base, then every increment tried; the last is the result."""
+
+    stopped: Reason
+    """What ended the growth: a rule, or ``size`` where the wanted size is reached."""
+
+    unused: int
+    """New tokens that the result makes nowhere in the corpus: other tokens take their place, or the base keeps upper
+    case and the corpus never has them in lower case."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Everything but the tokenizer and the new tokens, as JSON takes it."""
+        return {
+            "base_size": self.curve[0].size,
+            "added": len(self.added),
+            "unused": self.unused,
+            "stopped": self.stopped,
+            "why": WHY[self.stopped],
+            "curve": [asdict(increment) for increment in self.curve],
+        }
+
+
+def expand_vocabulary(
+    base: PreTrainedTokenizerFast,
+    texts: Iterable[str],
+    section: ExpandedVocabulary,
+    casing: CasingSection | None = None,
+) -> Expansion:
+    """Add to ``base`` the tokens that ``texts`` need most (AdaLM; Algorithm 1 of the CAI paper).
+
+    For i = 1, 2, …: a lower-cased vocabulary of |V₀| + i·ΔV tokens is learned on the corpus, the corpus is cut with
+    it, and its most frequent tokens that V₀ lacks are added to V₀ until there are |V₀| + i·ΔV. Every i starts from
+    V₀ again. The result is the vocabulary of the first i that
+
+    - cannot be filled (with every rule: the corpus is exhausted),
+    - raises I(C) by less than ε of its magnitude (``entropy-gain``), or by less than ε of what the first increment
+      raised it by (``first-gain``), or
+    - has ``section.size`` tokens.
+
+    Words are those that the base's own normalizer and pre-tokenizer make, since no other token could ever be made.
+    A WordPiece base learns WordPiece (by merging the most frequent pair, as the libraries do) and counts by longest
+    match; a byte-level BPE base learns and counts with byte-level BPE, and takes only tokens it can make
+    (:func:`_fitting`). What the paper leaves open: all characters of the corpus are in the learned vocabulary, and
+    five of its places are special tokens'; equally frequent tokens are added in code-point order; tokens that occur
+    less than ``section.min_frequency`` times are not added.
+
+    Args:
+        base: its tokens keep their ids, and its normalizer, pre-tokenizer and special tokens stay.
+        texts: the corpus; read once, as a stream.
+        casing: ``input = "lowercase"`` makes the base lower-case its input first. A base that keeps upper case still
+            gets lower-case tokens, with a warning.
+
+    Returns:
+        The same for the same texts, in whatever order; the saved tokenizer is byte-identical.
+
+    Raises:
+        DataError: a base that is neither WordPiece nor byte-level BPE, or joins words across white space; a size not
+            above the base's; a corpus without words, or with nothing to add.
+    """
+    base = with_casing(base, casing.input if casing is not None else "keep")
+    family = _expandable(base, section.tokenizer)
+    if section.size is not None and section.size <= len(base):
+        raise DataError(
+            f"vocabulary.size = {section.size} cannot be reached by adding tokens: the tokenizer {section.tokenizer} "
+            f"has {len(base)} already. Give a larger size, or none."
+        )
+    corpus = _read_corpus(base, texts, section)
+    learned: _Learned | None = None
+    curve = [corpus.cut_with(base.backend_tokenizer, [])]
+    stopped: Reason | None = None
+    with console.progress("increments of the vocabulary") as bar:
+        while stopped is None:
+            wanted = len(base) + len(curve) * section.increment
+            if section.size is not None:
+                wanted = min(wanted, section.size)
+            if learned is None or not learned.suffices(wanted):
+                ahead = len(base) + _doubled(len(curve)) * section.increment
+                learned = _learn(base, corpus.lowered, family, min(ahead, section.size or ahead), section)
+            found = _candidates(corpus, learned, wanted, section.min_frequency)
+            added, merges = _fitting(base, found, learned.whole_words, wanted - len(base), family)
+            backend = _with_tokens(base.backend_tokenizer, added, merges)
+            curve.append(corpus.cut_with(backend, curve))
+            stopped = _reason_to_stop(curve, wanted, section)
+            bar.advance(words=f"{curve[-1].size} tokens")
+    if not added:
+        raise DataError(
+            f"The corpus of [vocabulary] has nothing to add to {section.tokenizer}: whatever it has at least "
+            f"{section.min_frequency} times is there already, or is digits and marks. Use the tokenizer as it is "
+            '(kind = "existing"), or give more text.'
+        )
+    roles = {role: str(base.convert_ids_to_tokens(number)) for role, number in special_roles(base).items()}
+    tokenizer: PreTrainedTokenizerFast = wrap(backend, roles, "expanded", require_roles=False)
+    unused = int((corpus.token_counts(backend)[len(base) :] == 0).sum())
+    return Expansion(tokenizer, tuple(added), tuple(curve), stopped, unused)
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    """A corpus as far as cutting it needs it."""
+
+    words: Tally
+    """Every word as the tokenizer hands it to its model, with its count."""
+
+    lowered: Tally
+    """The same of the lower-cased corpus."""
+
+    fixed: Counter[int]
+    """Ids that the tokenizer finds before it looks for words (its added tokens), with their counts."""
+
+    between: Counter[int]
+    """Special tokens around the texts, where entropy is to count them."""
+
+    spaced_words: int
+    """Words between white space."""
+
+    def token_counts(self, backend: Tokenizer) -> NDArray[np.int64]:
+        """How often each token is made, (vocabulary,)."""
+        counts = _cut(backend.model, self.words, backend.get_vocab_size())
+        for number, count in self.fixed.items():
+            counts[number] += count
+        return counts
+
+    def cut_with(self, backend: Tokenizer, earlier: Sequence[Increment]) -> Increment:
+        """The increment whose vocabulary is ``backend``'s; ``earlier`` begins with the base's."""
+        counts = self.token_counts(backend)
+        tokens = int(counts.sum())
+        for number, count in self.between.items():
+            counts[number] += count
+        size, total = len(counts), int(counts.sum())
+        entropy = math.fsum(count * math.log(count / total) for count in counts[counts > 0].tolist())
+        if not earlier:
+            return Increment(size, 0, tokens, tokens / self.spaced_words, entropy, None, None)
+        risen = entropy - earlier[-1].entropy
+        first = risen if len(earlier) == 1 else earlier[1].entropy - earlier[0].entropy
+        return Increment(
+            size=size,
+            added=size - earlier[0].size,
+            tokens=tokens,
+            tokens_per_word=tokens / self.spaced_words,
+            entropy=entropy,
+            gain=risen / -earlier[-1].entropy if earlier[-1].entropy else 0.0,
+            share_of_first_gain=risen / first if first else None,
+        )
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """What merging learned on the corpus: of every size up to the one asked for, it has the vocabulary."""
+
+    family: Family
+    tokens: tuple[str, ...]
+    """In the order they were learned, the alphabet first."""
+
+    alphabet: int
+    merges: tuple[tuple[str, str], ...]
+    """In order; for BPE."""
+
+    tokens_after: tuple[int, ...]
+    """How many tokens there are after each merge."""
+
+    addable: frozenset[str]
+    """Tokens that the base lacks and the counting mode lets in."""
+
+    whole_words: frozenset[str]
+    """Tokens that are a word of the corpus."""
+
+    unknown: str
+    """The base's unknown token; for WordPiece."""
+
+    longest_word: int
+    """Characters of a word beyond which the base takes it for unknown; for WordPiece."""
+
+    complete: bool
+    """Whether the corpus has nothing more to learn."""
+
+    def suffices(self, size: int) -> bool:
+        """Whether the vocabulary of ``size`` tokens is here."""
+        return self.complete or len(self.tokens) + SPECIAL_TOKENS >= size
+
+    def model(self, size: int) -> models.Model:
+        """The learned vocabulary of ``size`` tokens, special tokens included, ready to cut words."""
+        kept = max(size - SPECIAL_TOKENS, self.alphabet)
+        vocabulary = {token: number for number, token in enumerate(dict.fromkeys(self.tokens[:kept]))}
+        if self.family == "byte-level":
+            last = bisect_left(self.tokens_after, kept) + 1 if kept > self.alphabet else 0
+            return models.BPE(vocabulary, list(self.merges[:last]))
+        vocabulary.setdefault(self.unknown, len(vocabulary))
+        return models.WordPiece(vocabulary, unk_token=self.unknown, max_input_chars_per_word=self.longest_word)
+
+
+def _expandable(base: PreTrainedTokenizerFast, name: str) -> Family:
+    layout = json.loads(base.backend_tokenizer.to_str())["model"]
+    kind = layout.get("type")
+    if kind == "WordPiece" and layout["continuing_subword_prefix"] == "##":
+        return "wordpiece"
+    if kind == "BPE" and token_family(base) == "byte-level":
+        return "byte-level"
+    raise DataError(
+        f"The tokenizer {name} cannot be expanded: it is {kind if kind != 'BPE' else 'BPE of characters'}, and tokens "
+        "are added to WordPiece (## continues a word) and byte-level BPE (Ġ starts one) vocabularies only. Choose "
+        'such a tokenizer, or train a vocabulary on the corpus (kind = "trained").'
+    )
+
+
+def _read_corpus(base: PreTrainedTokenizerFast, texts: Iterable[str], section: ExpandedVocabulary) -> _Corpus:
+    cut, cut_lowered = _cutter(base), _cutter(with_casing(base, "lowercase"))
+    chunks = count_chunks(_checked(texts, cut, section.tokenizer))
+    spaced_words = sum(count for chunk, count in chunks if not chunk.isspace())
+    folds = cut("A É") == cut("a é") or cut("A É") == cut("a e")
+    words = Tally()
+    lowered = words if folds else Tally()
+    fixed: Counter[int] = Counter()
+    for number, (chunk, count) in enumerate(chunks, 1):
+        for word in _chunk_words(cut, chunk):
+            if isinstance(word, int):
+                fixed[word] += count
+            else:
+                words.add_many(word, count)
+        if not folds:
+            for word in _chunk_words(cut_lowered, chunk):
+                if isinstance(word, str):
+                    lowered.add_many(word, count)
+        if number % _WORDS_AT_ONCE == 0:
+            for tally in {id(words): words, id(lowered): lowered}.values():
+                if tally.weigh() > DEFAULT_MEMORY:
+                    tally.spill()
+    words.finish()
+    if not folds:
+        lowered.finish()
+        console.warn(
+            f"{section.tokenizer} keeps upper case, and the tokens added to it are lower-case, as AdaLM's are: words "
+            'that the corpus writes with capitals stay in pieces. Set casing.input = "lowercase" to fold them.'
+        )
+    if not len(words) or not spaced_words:
+        raise DataError("The corpus of [vocabulary] has no words to expand a vocabulary by: its texts are empty.")
+    between: Counter[int] = Counter()
+    if section.counting == "code":
+        roles = special_roles(base)
+        between.update({roles[role]: chunks.texts for role in ("cls", "sep") if role in roles})
+    return _Corpus(words, lowered, fixed, between, spaced_words)
+
+
+def _cutter(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], list[str | int]]:
+    """What the tokenizer does to a text before its model sees it: words, and ids of added tokens.
+
+    Special tokens that a text spells out are text.
+    """
+    backend = tokenizer.backend_tokenizer
+    normalize = backend.normalizer.normalize_str if backend.normalizer is not None else str
+    pre_tokenizer = backend.pre_tokenizer
+    added = {token.content: n for n, token in tokenizer.added_tokens_decoder.items() if not token.special}
+    longest_first = sorted(added, key=lambda content: (-len(content), content))
+    found = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if added else None
+
+    def words(text: str) -> list[str | int]:
+        if pre_tokenizer is None:
+            return [text] if text else []
+        return [word for word, _ in pre_tokenizer.pre_tokenize_str(text)]
+
+    def cut(text: str) -> list[str | int]:
+        text = normalize(text)
+        if found is None or not found.search(text):
+            return words(text)
+        parts = found.split(text)
+        return [word for part in parts for word in ([added[part]] if part in added else words(part) if part else [])]
+
+    return cut
+
+
+def _chunk_words(cut: Callable[[str], list[str | int]], chunk: str) -> list[str | int]:
+    """The words of a chunk where it stands: behind another word, unless there is no white space in front of it."""
+    return cut(f"x{chunk}")[1:] if chunk[0].isspace() else cut(chunk)
+
+
+def _checked(texts: Iterable[str], cut: Callable[[str], list[str | int]], name: str) -> Iterator[str]:
+    """``texts``, once the first of them show that words can be counted one by one."""
+    checked = differing = 0
+    for text in texts:
+        if checked < _TEXTS_CHECKED and len(chunks := _CHUNK.findall(text)) > 1:
+            checked += 1
+            differing += cut(text) != [word for chunk in chunks for word in _chunk_words(cut, chunk)]
+            if checked == _TEXTS_CHECKED:
+                _refuse_joined_words(checked, differing, name)
+        yield text
+    if checked < _TEXTS_CHECKED:
+        _refuse_joined_words(checked, differing, name)
+
+
+def _refuse_joined_words(checked: int, differing: int, name: str) -> None:
+    if 2 * differing > checked:
+        raise DataError(
+            f"The tokenizer {name} cannot be expanded: its words reach across white space, so they cannot be counted "
+            'one by one. Choose one that cuts at white space, or train a vocabulary (kind = "trained").'
+        )
+
+
+def _cut(model: models.Model, words: Tally, size: int) -> NDArray[np.int64]:
+    """How often each token occurs when ``model`` cuts ``words``, (size,)."""
+    backend = Tokenizer(model)
+    counts = np.zeros(size, dtype=np.int64)
+    rest = iter(words)
+    while block := list(islice(rest, _WORDS_AT_ONCE)):
+        encoding = backend.encode([word for word, _ in block], is_pretokenized=True, add_special_tokens=False)
+        weights = np.array([count for _, count in block], dtype=np.int64)
+        np.add.at(counts, np.array(encoding.ids), weights[np.array(encoding.word_ids)])
+    return counts
+
+
+def _learn(
+    base: PreTrainedTokenizerFast, words: Tally, family: Family, size: int, section: ExpandedVocabulary
+) -> _Learned:
+    """Merge the most frequent pair of neighbours until there are ``size`` tokens; ties go to the lower characters.
+
+    For WordPiece, characters that continue a word are private-use code points meanwhile: ``b`` and ``##b`` differ.
+    """
+    plain: dict[str, str] = {}
+    continuing: dict[int, str] = {}
+    if family == "wordpiece":
+        alphabet = sorted({character for word, _ in words for character in word})
+        unused = (chr(number) for number in _PRIVATE if chr(number) not in set(alphabet))
+        plain = dict(zip(unused, alphabet, strict=False))
+        continuing = {ord(character): private for private, character in plain.items()}
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Split(_SEPARATOR, "removed")
+    trainer = trainers.BpeTrainer(
+        vocab_size=size - SPECIAL_TOKENS,
+        min_frequency=section.min_frequency,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()) if family == "byte-level" else [],
+        show_progress=False,
+    )
+    backend.train_from_iterator(_repeated(words, continuing), trainer)
+    vocabulary = backend.get_vocab()
+    learned = sorted(vocabulary, key=vocabulary.__getitem__)
+    alphabet_size = sum(len(token) == 1 for token in learned)
+    merges: tuple[tuple[str, str], ...] = ()
+    tokens_after: list[int] = []
+    if family == "byte-level":
+        merges = tuple((left, right) for left, right in json.loads(backend.to_str())["model"]["merges"])
+        for left, right in merges:
+            tokens_after.append(max(tokens_after[-1] if tokens_after else 0, vocabulary[left + right] + 1))
+    else:
+        learned = [_marked(token, plain) for token in learned]
+    known, tokens = base.get_vocab(), set(learned)
+    leaves_out = _is_digits_and_marks if section.counting == "paper" else _is_left_out_by_the_script
+    layout = json.loads(base.backend_tokenizer.to_str())["model"]
+    return _Learned(
+        family=family,
+        tokens=tuple(learned),
+        alphabet=alphabet_size,
+        merges=merges,
+        tokens_after=tuple(tokens_after),
+        addable=frozenset(token for token in tokens if token not in known and not leaves_out(token, family)),
+        whole_words=frozenset(word for word, _ in words if word in tokens),
+        unknown=layout["unk_token"] or "",
+        longest_word=layout.get("max_input_chars_per_word", 0),
+        complete=len(learned) + SPECIAL_TOKENS < size,
+    )
+
+
+def _marked(token: str, plain: dict[str, str]) -> str:
+    text = "".join(plain.get(character, character) for character in token)
+    return f"##{text}" if token[0] in plain else text
+
+
+def _repeated(words: Tally, continuing: dict[int, str]) -> Iterator[str]:
+    """Every word as often as it occurs: the trainer takes text, not counts."""
+    for word, count in words:
+        written = word[0] + word[1:].translate(continuing)
+        while count > 0:
+            repeats = min(count, _REPEATS_AT_ONCE)
+            yield _SEPARATOR.join([written] * repeats)
+            count -= repeats
+
+
+def _candidates(corpus: _Corpus, learned: _Learned, size: int, min_frequency: int) -> list[str]:
+    """What may be added, most frequent first: what the learned vocabulary of ``size`` tokens makes of the corpus."""
+    model = learned.model(size)
+    vocabulary = Tokenizer(model).get_vocab()
+    counts = _cut(model, corpus.lowered, len(vocabulary)).tolist()
+    found = [
+        (-counts[number], token)
+        for token, number in vocabulary.items()
+        if counts[number] >= min_frequency and token in learned.addable
+    ]
+    return [token for _, token in sorted(found)]
+
+
+def _is_digits_and_marks(token: str, family: Family) -> bool:
+    """Whether there is no letter, nor a letter's own sign, in the token; bytes that are no whole character are none."""
+    return not any(unicodedata.category(character)[0] in "LM" for character in canonical(token, family).surface)
+
+
+def _is_left_out_by_the_script(token: str, family: Family) -> bool:
+    """What the authors' script drops: spellings that begin with a digit or a mark. ``#`` is a mark, so it adds no
+    token that continues a word; here that holds for byte-level tokens too."""
+    starts_word, surface = canonical(token, family)
+    return not starts_word or surface[:1] in MARKS or surface == ""
+
+
+def _fitting(
+    base: PreTrainedTokenizerFast, found: list[str], whole_words: frozenset[str], room: int, family: Family
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """The first ``room`` tokens of ``found`` that the base can be taught, and the merges they need.
+
+    WordPiece takes the longest token it knows, so it can be taught any. BPE makes a token only through merges, after
+    its own: what it cuts in two gets the merge of these two; what it cuts in more, which would cost further tokens in
+    between, is taken if it is a word as a whole, since an expanded BPE looks words up before it merges
+    (``ignore_merges``), and passed over otherwise.
+    """
+    if family == "wordpiece":
+        return found[:room], []
+    model = base.backend_tokenizer.model
+    added: list[str] = []
+    merges: list[tuple[str, str]] = []
+    for token in found:
+        if len(added) == room:
+            break
+        pieces = [piece.value for piece in model.tokenize(token)]
+        joined = len(pieces) == 2 and pieces[0] + pieces[1] == token
+        if joined or token in whole_words:
+            added.append(token)
+        if joined:
+            merges.append((pieces[0], pieces[1]))
+    return added, merges
+
+
+def _with_tokens(backend: Tokenizer, added: list[str], merges: list[tuple[str, str]]) -> Tokenizer:
+    """``backend`` with ``added`` behind its tokens. Its added tokens are put into the model too, to keep their ids."""
+    layout: dict[str, Any] = json.loads(backend.to_str())
+    model = layout["model"]
+    model["vocab"] = backend.get_vocab(with_added_tokens=True)
+    for number, token in enumerate(added, len(model["vocab"])):
+        model["vocab"][token] = number
+    if model["type"] == "BPE":
+        model["merges"] += [list(pair) for pair in merges]
+        model["ignore_merges"] = True
+    return Tokenizer.from_str(json.dumps(layout))
+
+
+def _reason_to_stop(curve: Sequence[Increment], wanted: int, section: ExpandedVocabulary) -> Reason | None:
+    """Which rule, if any, makes the last increment the result; ``wanted`` is the size it was to have."""
+    if curve[-1].size < wanted:
+        return "exhausted"
+    if section.stop != "exhausted":
+        epsilon = section.epsilon if section.epsilon is not None else EPSILON[section.stop]
+        risen = curve[-1].entropy - curve[-2].entropy
+        full = -curve[-2].entropy if section.stop == "entropy-gain" else curve[1].entropy - curve[0].entropy
+        if risen < epsilon * full:
+            return section.stop
+    return "size" if curve[-1].size == section.size else None
+
+
+def _doubled(increments: int) -> int:
+    """The least of 8, 16, 32, … that holds ``increments``."""
+    most = FIRST_INCREMENTS
+    while most < increments:
+        most *= 2
+    return most

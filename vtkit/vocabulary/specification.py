@@ -1,0 +1,55 @@
+"""A tokenizer made from what a specification, or the [vocabulary] of a recipe, says: trained, or expanded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, assert_never
+
+from vtkit.data.text import read_corpora
+from vtkit.recipe.sections import CasingSection, ExpandedVocabulary, TrainedVocabulary
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+@dataclass(frozen=True)
+class Built:
+    """A tokenizer, and what is to be said of how it was made."""
+
+    tokenizer: PreTrainedTokenizerFast
+
+    facts: dict[str, Any]
+    """``corpus`` (of a trained one): texts, characters, words and distinct words that were read. ``expansion`` (of an
+    expanded one): its increments and why it stopped."""
+
+
+def build(
+    vocabulary: TrainedVocabulary | ExpandedVocabulary, casing: CasingSection, texts: Iterable[str] | None = None
+) -> Built:
+    """Train or expand a vocabulary.
+
+    Args:
+        texts: what to learn from; by default what the corpora of ``vocabulary`` hold.
+
+    Raises:
+        DataError: a corpus that cannot be read, or from which the wanted vocabulary cannot be learned.
+    """
+    match vocabulary:
+        case TrainedVocabulary():
+            from vtkit.vocabulary.trained import train
+
+            if texts is None:
+                texts = read_corpora(vocabulary.corpus, vocabulary.invalid_utf8)
+            training = train(texts, vocabulary, casing)
+            counts = ("texts", "characters", "words", "distinct_words")
+            return Built(training.tokenizer, {"corpus": {name: getattr(training, name) for name in counts}})
+        case ExpandedVocabulary():
+            from vtkit.vocabulary.existing import load_tokenizer
+            from vtkit.vocabulary.expanded import expand_vocabulary
+
+            texts = read_corpora(vocabulary.corpus) if texts is None else texts
+            expansion = expand_vocabulary(load_tokenizer(vocabulary.tokenizer), texts, vocabulary, casing)
+            return Built(expansion.tokenizer, {"expansion": expansion.facts})
+        case _:
+            assert_never(vocabulary)
