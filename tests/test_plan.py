@@ -259,9 +259,8 @@ def test_the_reason_names_the_setting_its_old_value_and_its_new_one(folder: Path
     assert "evaluate:source" not in found
     found = reasons(plan(folder, "transfer.method=mean", "transfer.bias.method=mixture").decide(previous))
     assert found["transfer"] == (
-        "transfer.alpha 4.0 -> unset; transfer.bias.method zscore -> mixture; transfer.embedder ['(file)'] -> unset; "
-        "transfer.method sembridge -> mean; the files of transfer.bias.corpus changed; "
-        "the files of transfer.embedder changed"
+        "transfer.bias.method zscore -> mixture; transfer.method sembridge -> mean; "
+        "the files of transfer.bias.corpus changed; the files of transfer.embedder changed"
     )
 
 

@@ -91,6 +91,17 @@ def a_report(**changes: Any) -> dict[str, Any]:
             "after": {"token": 0.35, "pooled": 0.87},
             "held_out": {"token": 0.34, "pooled": 0.86},
         },
+        "gates": [
+            {
+                "gate": "overlap",
+                "stage": "transfer",
+                "finding": "suspicious",
+                "level": "fail",
+                "seen": "0.4% of the target vocabulary overlaps",
+                "advice": "Check transfer.overlap.",
+                "figures": {},
+            }
+        ],
         "sparsity": {
             "dead_dimensions": 0.183,
             "documents_histogram": {"edges": [0, 100, 200, 300], "counts": [5, 6, 2]},
@@ -316,6 +327,7 @@ WHOLE_PAGE = html_page(a_report())
         ("neighbours", "What the new tokens were made of"),
         ("curves", "Training"),
         ("calibration", "Calibration"),
+        ("gates", "Gates"),
         ("sparsity", "Sparsity"),
         ("seconds", "Cost"),
     ],

@@ -72,8 +72,9 @@ def calibrate(
     allow_downloads(download)
 
     from vtkit.data.text import read_corpora
+    from vtkit.encoder.checkpoint import fastest_device, load_encoder, save_encoder
     from vtkit.recipe.sections import CalibrateSection
-    from vtkit.stages.calibrate_head import calibrate_model
+    from vtkit.stages.calibrate_head import calibrate_encoder
     from vtkit.stages.texts import draw
 
     settings: dict[str, Any] = {
@@ -88,7 +89,10 @@ def calibrate(
     section = CalibrateSection(**settings)
     probe = draw(read_corpora(corpus), texts, seed)
     with new_folder(out) if out is not None else nullcontext() as work:
-        found = calibrate_model(located(model), probe, section, work)
+        encoder = load_encoder(located(model), fastest_device())
+        found = calibrate_encoder(encoder, probe, section)
+        if work is not None:
+            save_encoder(encoder, work)
     if as_json:
         typer.echo(json.dumps(found.facts(), indent=2))
     else:

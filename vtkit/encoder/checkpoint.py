@@ -153,6 +153,19 @@ def dimension_names(encoder: SparseEncoder) -> list[str]:
     return names
 
 
+def refuse_query_side(encoder: SparseEncoder, stage: str) -> None:
+    """Stages that train both sides by training one cannot take an asymmetric encoder.
+
+    Raises:
+        DataError: the encoder's queries take a way of their own.
+    """
+    if isinstance(encoder, WholeEncoder) and encoder.query_side is not None:
+        raise DataError(
+            f"[{stage}] trains encoders that encode queries and documents alike, and this one has a query side of its "
+            f"own, which would stay behind. Remove [{stage}], or start from a symmetric encoder."
+        )
+
+
 def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     """A masked language model of ``section``'s architecture with random weights over ``tokenizer``'s vocabulary.
 

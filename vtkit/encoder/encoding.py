@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,6 +14,8 @@ from sentence_transformers import SparseEncoder
 from vtkit import console
 from vtkit.encoder.folding import fold_places, fold_weights, folding
 from vtkit.encoder.sparse_head import streaming
+
+Precision = Literal["float32", "bf16"]
 
 TOKENS_A_BATCH = 2048
 """Padded tokens encoded at once: enough to fill two cores, little enough to stay near the cache."""
@@ -23,6 +27,7 @@ def encode(
     max_length: int,
     *,
     top_dimensions: int | None = None,
+    precision: Precision = "float32",
     description: str = "encoding",
 ) -> sparse.csr_matrix:
     """Term weights of ``texts``, as ``encoder.encode`` gives them, folded where the model says so.
@@ -33,6 +38,8 @@ def encode(
         max_length: tokens a text is cut at, special tokens included.
         top_dimensions: keep only so many of the largest weights of each text. An encoder that has a limit of its
             own (``max_active_dims``) keeps to it in any case.
+        precision: of the matrix products; bf16 is several times faster where the processor has it, and moves weights
+            by about one part in a hundred.
         description: words for the progress display.
 
     Returns:
@@ -52,7 +59,10 @@ def encode(
     columns: list[np.ndarray] = []
     values: list[np.ndarray] = []
     encoder.eval()
-    with streaming(encoder), torch.inference_mode(), console.progress(description, total=len(texts)) as bar:
+    half = precision == "bf16"
+    autocast = torch.autocast(device.type, dtype=torch.bfloat16) if half else nullcontext()
+    progress = console.progress(description, total=len(texts))
+    with streaming(encoder, half=half), torch.inference_mode(), autocast, progress as bar:
         start = 0
         while start < len(order):
             longest = max(len(token_ids[order[start]]), 1)

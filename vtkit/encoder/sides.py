@@ -11,7 +11,7 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
 from vtkit.encoder.checkpoint import WholeEncoder
-from vtkit.encoder.encoding import encode
+from vtkit.encoder.encoding import Precision, encode
 
 Side = Literal["query", "document"]
 
@@ -23,6 +23,7 @@ def encode_side(
     max_length: int,
     *,
     top_dimensions: int | None = None,
+    precision: Precision = "float32",
     description: str = "encoding",
 ) -> sparse.csr_matrix:
     """Term weights of ``texts``, as the library's ``encode_query`` or ``encode_document`` gives them.
@@ -34,6 +35,7 @@ def encode_side(
         encoder: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
         max_length: tokens a text is cut at, special tokens included where there are any.
         top_dimensions: keep only so many of the largest weights of each text.
+        precision: as in :func:`vtkit.encoder.encoding.encode`.
 
     Returns:
         (n, vocabulary) float32, rows in the order of ``texts``, indices sorted.
@@ -45,7 +47,14 @@ def encode_side(
     query_side = encoder.query_side if side == "query" and isinstance(encoder, WholeEncoder) else None
     if query_side is not None and isinstance(query_side[0], SparseStaticEmbedding):
         return _looked_up(query_side[0], prompted, max_length, top_dimensions or query_side.max_active_dims)
-    return encode(query_side or encoder, prompted, max_length, top_dimensions=top_dimensions, description=description)
+    return encode(
+        query_side or encoder,
+        prompted,
+        max_length,
+        top_dimensions=top_dimensions,
+        precision=precision,
+        description=description,
+    )
 
 
 def _looked_up(table: SparseStaticEmbedding, texts: list[str], length: int, kept: int | None) -> sparse.csr_matrix:

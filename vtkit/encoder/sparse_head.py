@@ -41,7 +41,7 @@ class _MaxOverPositions(torch.autograd.Function):
         flat = hidden.reshape(batch * length, width)
         padding = ~mask.bool().reshape(batch, length, 1)
         some_padding = bool(padding.any())
-        highest = torch.empty(batch, vocabulary, dtype=hidden.dtype, device=hidden.device)
+        highest = torch.empty(batch, vocabulary, dtype=bias.dtype, device=hidden.device)
         wants_gradient = any(ctx.needs_input_grad)
         reached_at = torch.empty(batch, vocabulary, dtype=torch.int32, device=hidden.device) if wants_gradient else None
         block = max(64, BLOCK_BYTES // (max(batch * length, 1) * hidden.element_size()))
@@ -136,24 +136,28 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
     """``SpladePooling`` that takes the decoder's input and streams the decoder itself."""
 
     decoder: nn.Linear
+    half: Tensor | None
+    """The decoder's weight in bf16, where the projection runs in it (no gradients)."""
 
     @classmethod
-    def over(cls, pooling: SpladePooling, decoder: nn.Linear) -> StreamingSpladePooling:
+    def over(cls, pooling: SpladePooling, decoder: nn.Linear, *, half: bool = False) -> StreamingSpladePooling:
         new = cls(pooling.pooling_strategy, pooling.activation_function, decoder.out_features)
         # not registered as a submodule: the weights belong to the Transformer module
         object.__setattr__(new, "decoder", decoder)
+        new.half = decoder.weight.detach().bfloat16() if half else None
         return new
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
         bias = self.decoder.bias
         if bias is None:
             bias = self.decoder.weight.new_zeros(self.decoder.out_features)
-        # Half precision serves the transformer; the head's maximum is taken in the weights' own precision.
-        with torch.autocast(self.decoder.weight.device.type, enabled=False):
+        weight = self.decoder.weight if self.half is None else self.half
+        # Autocast serves the transformer; the head is computed in its weight's own precision.
+        with torch.autocast(weight.device.type, enabled=False):
             features["sentence_embedding"] = term_weights(
-                features["token_embeddings"].to(self.decoder.weight.dtype),
+                features["token_embeddings"].to(weight.dtype),
                 features["attention_mask"],
-                self.decoder.weight,
+                weight,
                 bias,
                 self.pooling_strategy,
                 self.activation_function,
@@ -162,8 +166,9 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
 
 
 @contextmanager
-def streaming(encoder: SparseEncoder) -> Iterator[SparseEncoder]:
-    """``encoder`` with its decoder and pooling joined into the streaming head while the block runs.
+def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseEncoder]:
+    """``encoder`` with its decoder and pooling joined into the streaming head while the block runs; ``half``: with the
+    decoder's product in bf16, for encoding only.
 
     Saving inside the block (a trainer's checkpoint) writes loadable folders too; the finished model is
     saved after it.
@@ -171,7 +176,7 @@ def streaming(encoder: SparseEncoder) -> Iterator[SparseEncoder]:
     decoder = mlm_head(encoder[0].auto_model).decoder
     pooling = encoder[1]
     with without_decoder(decoder):
-        encoder[1] = StreamingSpladePooling.over(pooling, decoder)
+        encoder[1] = StreamingSpladePooling.over(pooling, decoder, half=half)
         try:
             yield encoder
         finally:

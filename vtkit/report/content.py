@@ -17,11 +17,20 @@ from vtkit.report.wording import amount, duration, is_number, p_value, score, sh
 ROW_ORIGINS = {
     "overlap": ("overlap", "the row of the same token in the source vocabulary"),
     "parallel": ("parallel text", "source rows mixed by translation probabilities"),
-    "sembridge": ("embedder", "source rows mixed by similarity in an embedder's space"),
+    "cooccurrence": ("co-occurrence", "source rows mixed by the parallel sentences in which both tokens occur"),
     "pieces": ("pieces", "mean of the shorter target tokens with evidence that the token is made of"),
     "subtoken": ("subtokens", "mean of the pieces the source tokenizer cuts the token into"),
+    "sembridge": ("embedder", "source rows mixed by similarity in an embedder's space"),
+    "semantic": ("semantic", "rows of shared tokens mixed by similarity in the target model's embeddings"),
+    "focus": ("word vectors", "rows of shared tokens mixed by similarity of static word vectors"),
+    "ofa": ("word vectors", "source rows mixed by similarity of multilingual word vectors"),
+    "wechsel": ("word vectors", "source rows mixed by similarity of word vectors aligned with a dictionary"),
+    "borrowed": ("borrowed", "the row of a source word that stands for nothing else: the meaning is not the token's"),
     "mean": ("mean", "mean of all source rows: nothing better was known"),
     "random": ("random", "random numbers"),
+    "univariate": ("random", "random numbers with the moments of the source's entries"),
+    "multivariate": ("random", "random numbers with the moments of each of the source's dimensions"),
+    "silent": ("silent", "never active: tokens that stand for no text, or that nothing is known about"),
 }
 """For each method of transfer: its name on the page, and what a row made by it is."""
 
@@ -142,6 +151,7 @@ def sections(report: Report) -> list[Section]:
         _neighbours(report),
         _training(report),
         _calibration(report),
+        _gates(report),
         _sparsity(report),
         _cost(report),
         _reproduction(report),
@@ -364,6 +374,19 @@ def _calibration(report: Report) -> Section | None:
         )
         blocks.append(Table("Probe texts held out", ("", "before", "after"), figures))
     return Section("calibration", "Calibration", tuple(blocks))
+
+
+def _gates(report: Report) -> Section | None:
+    gates = report.get("gates")
+    if not gates:
+        return None
+    rows = tuple(
+        ((gate["gate"],), (gate["stage"],), (gate["finding"],), (" ".join([gate["seen"], gate["advice"]]).strip(),))
+        for gate in gates
+    )
+    table = Table("Figures that tell whether a stage can have worked", ("gate", "after", "finding", "seen"), rows,
+                  frozenset({1, 2, 3}))  # fmt: skip
+    return Section("gates", "Gates", (table,))
 
 
 def _sparsity(report: Report) -> Section | None:

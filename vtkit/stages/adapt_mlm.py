@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vtkit.artifacts import CHECKPOINTS
-from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.checkpoint import load_encoder, refuse_query_side, save_encoder
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.texts import adaptation_corpus, draw, read_texts
 from vtkit.training.mlm import adapt
@@ -29,6 +29,8 @@ def adapt_mlm(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str
     new_ids = (
         read_new_ids(inputs["transfer"] / "provenance.parquet") if "transfer" in inputs else np.empty(0, dtype=np.int64)
     )
-    curve = adapt(encoder, texts, new_ids, section, recipe.recipe.seed, out / CHECKPOINTS)
+    refuse_query_side(encoder, "adapt")
+    teacher = None if section.teacher is None else load_encoder(section.teacher)
+    curve = adapt(encoder, texts, new_ids, section, recipe.recipe.seed, out / CHECKPOINTS, teacher)
     save_encoder(encoder, out / "model")
     return {"texts": len(texts), "curve": curve}

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sentence_transformers import SparseEncoder
+
 from vtkit import console
 from vtkit.encoder.calibration import Calibration, calibrate
-from vtkit.encoder.checkpoint import fastest_device, load_encoder, save_encoder
+from vtkit.encoder.checkpoint import fastest_device, load_encoder, refuse_query_side, save_encoder
 from vtkit.errors import DataError
 from vtkit.recipe.sections import CalibrateSection, Recipe
 from vtkit.stages.texts import calibration_corpus, draw, read_texts
+from vtkit.transfer.gates import encoder_gates, show_gates, stop_at_hopeless
 
 FEWEST = 8
 
@@ -21,18 +24,25 @@ def calibrate_head(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dic
     section = recipe.calibrate
     assert section is not None
     texts = draw(read_texts(calibration_corpus(recipe), recipe), section.texts, recipe.recipe.seed)
-    found = calibrate_model(str(inputs["model"] / "model"), texts, section, out / "model")
+    encoder = load_encoder(str(inputs["model"] / "model"), fastest_device())
+    found = calibrate_encoder(encoder, texts, section)
     console.say(f"calibration: {found.done()}")
     console.show_table("probe texts held out", ["", "before", "after"], found.table())
-    return found.facts()
+    probes = draw(texts, recipe.gates.texts, recipe.recipe.seed)
+    gates = encoder_gates(recipe.gates, "calibrate", encoder, probes, more_follows=recipe.finetune is not None)
+    show_gates(gates)
+    stop_at_hopeless(gates)
+    save_encoder(encoder, out / "model")
+    return found.facts() | {"gates": [gate.facts() for gate in gates]}
 
 
-def calibrate_model(model: str, texts: list[str], section: CalibrateSection, out: Path | None) -> Calibration:
-    """Calibrate the encoder called ``model`` on the probe texts ``texts`` and save it as ``out``, where that is given.
+def calibrate_encoder(encoder: SparseEncoder, texts: list[str], section: CalibrateSection) -> Calibration:
+    """Calibrate ``encoder`` in place on the probe texts ``texts``.
 
     Raises:
-        DataError: too few texts.
+        DataError: too few texts, or an encoder whose queries take a way of their own.
     """
+    refuse_query_side(encoder, "calibrate")
     if len(texts) < FEWEST:
         raise DataError(
             f"calibration has {len(texts)} probe texts and needs at least {FEWEST}: name a longer calibrate.corpus"
@@ -42,8 +52,7 @@ def calibrate_model(model: str, texts: list[str], section: CalibrateSection, out
             f"calibration: the shift of {section.shift:g} changes nothing beside a target activation, whose own shift "
             "makes up for it"
         )
-    encoder = load_encoder(model, fastest_device())
-    found = calibrate(
+    return calibrate(
         encoder,
         texts,
         section.target_activation,
@@ -53,6 +62,3 @@ def calibrate_model(model: str, texts: list[str], section: CalibrateSection, out
         shift=section.shift or 0.0,
         fold=section.fold,
     )
-    if out is not None:
-        save_encoder(encoder, out)
-    return found

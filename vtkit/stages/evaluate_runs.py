@@ -12,7 +12,7 @@ import numpy as np
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.checkpoint import fastest_device, load_encoder
-from vtkit.encoder.encoding import encode
+from vtkit.encoder.sides import encode_side
 from vtkit.measures.cost import activation_shares, active_dimensions, flops
 from vtkit.measures.effectiveness import evaluate, per_query
 from vtkit.recipe.sections import Recipe
@@ -33,10 +33,12 @@ def evaluate_model(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dic
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     facts: dict[str, Any] = {}
     for folder, collection in _judged(recipe).items():
-        queries = encode(
+        queries = encode_side(
             encoder,
             [query.text for query in collection.queries],
+            "query",
             recipe.index.query_length,
+            precision=recipe.index.precision,
             description=f"encoding the queries of {folder}",
         )
         index = ExactIndex.load(inputs["index"] / folder / "postings")

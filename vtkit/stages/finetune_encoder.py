@@ -8,7 +8,7 @@ from typing import Any
 
 from vtkit.artifacts import CHECKPOINTS
 from vtkit.data.collections import load_retrieval
-from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.checkpoint import load_encoder, refuse_query_side, save_encoder
 from vtkit.recipe.sections import Recipe
 from vtkit.training.finetune import finetune
 
@@ -19,6 +19,7 @@ def finetune_encoder(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> d
     assert section is not None
     data = load_retrieval(section.data, section.split)
     encoder = load_encoder(str(inputs["model"] / "model"))
+    refuse_query_side(encoder, "finetune")
     curve = finetune(encoder, data, section, recipe.recipe.language, recipe.recipe.seed, out / CHECKPOINTS)
     save_encoder(encoder, out / "model")
     return {"queries": len(data.queries), "documents": len(data.documents), "curve": curve}

@@ -11,7 +11,7 @@ import numpy as np
 
 from vtkit.data.collections import load_retrieval
 from vtkit.encoder.checkpoint import fastest_device, load_encoder
-from vtkit.encoder.encoding import encode
+from vtkit.encoder.sides import encode_side
 from vtkit.measures.cost import active_dimensions
 from vtkit.recipe.sections import Recipe
 from vtkit.search.exact import ExactIndex
@@ -30,11 +30,13 @@ def index_corpus(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[
     facts: dict[str, Any] = {}
     for name, folder in set_folders(recipe).items():
         collection = load_retrieval(name, evaluation_split(recipe, name))
-        vectors = encode(
+        vectors = encode_side(
             encoder,
             [document.contents for document in collection.documents],
+            "document",
             recipe.index.document_length,
             top_dimensions=recipe.index.top_dimensions,
+            precision=recipe.index.precision,
             description=f"encoding the documents of {folder}",
         )
         index = ExactIndex.build(vectors)

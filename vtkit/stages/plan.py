@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -28,11 +28,11 @@ _PLACES = {  # stage: (module.function, hand-raised version)
     "adapt": ("adapt_mlm.adapt_mlm", 1),
     "calibrate": ("calibrate_head.calibrate_head", 1),
     "finetune": ("finetune_encoder.finetune_encoder", 1),
-    "index": ("index_corpus.index_corpus", 2),
-    "evaluate": ("evaluate_runs.evaluate_model", 1),
+    "index": ("index_corpus.index_corpus", 3),
+    "evaluate": ("evaluate_runs.evaluate_model", 2),
     "evaluate:bm25": ("evaluate_runs.evaluate_bm25", 1),
     "evaluate:hybrid": ("evaluate_runs.evaluate_hybrid", 1),
-    "report": ("write_report.write_report", 1),
+    "report": ("write_report.write_report", 2),
 }
 
 
@@ -134,7 +134,8 @@ class Plan:
 
         if recipe.adapt is not None:
             inputs = {"model": last} | ({"transfer": last} if recipe.transfer is not None else {})
-            files = self._named("adapt.corpus", adaptation_corpus(recipe))
+            files = self._files({"adapt": recipe.adapt}, only=("adapt.teacher",))
+            files |= self._named("adapt.corpus", adaptation_corpus(recipe))
             last = self._add(f"{prefix}adapt", recipe, _flat({"adapt": recipe.adapt}), inputs, files)
         if recipe.calibrate is not None:
             files = self._named("calibrate.corpus", calibration_corpus(recipe))
@@ -154,7 +155,14 @@ class Plan:
             folders = {"evaluate.folders": list(set_folders(recipe).values()), "evaluate.split": recipe.evaluate.split}
             documents = _flat({"index": recipe.index}) | folders
             # which models are judged, and whether BM25 is, changes no model's own numbers
-            judged = _flat({"evaluate": recipe.evaluate}) | {"index.query_length": recipe.index.query_length} | folders
+            judged = (
+                _flat({"evaluate": recipe.evaluate})
+                | {
+                    "index.query_length": recipe.index.query_length,
+                    "index.precision": recipe.index.precision,
+                }
+                | folders
+            )
             for name in ("evaluate.models", "evaluate.bm25"):
                 judged.pop(name)
             for name in recipe.evaluate.models:
@@ -184,7 +192,7 @@ class Plan:
             return {"model": self.steps["transfer"].inputs["source"]}, {}, {}
         return {}, self._files({"source": recipe.source}), _flat({"source": recipe.source})
 
-    def _files(self, sections: Mapping[str, BaseModel], only: Mapping[str, Any] | None = None) -> dict[str, str]:
+    def _files(self, sections: Mapping[str, BaseModel], only: Collection[str] | None = None) -> dict[str, str]:
         found: dict[str, str] = {}
         for prefix, section in sections.items():
             seen: Counter[str] = Counter()
@@ -258,11 +266,11 @@ class Plan:
             return "not made yet"
         changes = []
         old, new = manifest["settings"], dict(step.ingredients.settings)
-        for name in sorted(old.keys() | new.keys()):
-            if name == "recipe" and old.get(name) != new.get(name):
-                changes.append("the recipe changed")
-            elif _plain(old.get(name)) != _plain(new.get(name)):
-                changes.append(f"{name} {_shown(old.get(name))} -> {_shown(new.get(name))}")
+        differing = [name for name in sorted(old.keys() | new.keys()) if _plain(old.get(name)) != _plain(new.get(name))]
+        # a setting that only one of the two reads follows from another that both have
+        for name in [name for name in differing if name in old and name in new] or differing:
+            shown = f"{name} {_shown(old.get(name))} -> {_shown(new.get(name))}"
+            changes.append("the recipe changed" if name == "recipe" else shown)
         if manifest["seed"] != step.ingredients.seed:
             changes.append(f"seed {manifest['seed']} -> {step.ingredients.seed}")
         files, now = manifest["files"], step.ingredients.files

@@ -13,8 +13,8 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 
 from vtkit.artifacts import facts_of
-from vtkit.encoder.checkpoint import fastest_device, load_encoder
-from vtkit.encoder.encoding import encode
+from vtkit.encoder.checkpoint import dimension_names, fastest_device, load_encoder
+from vtkit.encoder.sides import encode_side
 from vtkit.errors import VtkitError
 from vtkit.search.exact import ExactIndex
 from vtkit.stages.run import open_run
@@ -38,7 +38,7 @@ def explain_results(model: str, index: Path, query: str, *, depth: int, query_le
     """
     encoder = _encoder(model)
     postings = ExactIndex.load(index / "postings")
-    vector = encode(encoder, [query], query_length, description="encoding the query")
+    vector = encode_side(encoder, [query], "query", query_length, description="encoding the query")
     ids, scores = postings.search(vector, depth)
     found = [int(i) for i in ids[0] if i >= 0]
     documents = _documents(index / "documents.jsonl", set(found))
@@ -49,11 +49,11 @@ def explain_results(model: str, index: Path, query: str, *, depth: int, query_le
             "title": documents[number].get("title", ""),
             "text": documents[number]["text"],
             "score": float(scores[0, rank - 1]),
-            "tokens": _named(encoder, *_contributions(postings, vector, number)),
+            "tokens": _named(model, *_contributions(postings, vector, number)),
         }
         for rank, number in enumerate(found, start=1)
     ]
-    return {"query": query, "tokens": _named(encoder, vector.indices, vector.data), "results": results}
+    return {"query": query, "tokens": _named(model, vector.indices, vector.data), "results": results}
 
 
 def explain_document(model: str, index: Path, query: str, document_id: str, *, query_length: int) -> dict[str, Any]:
@@ -69,10 +69,10 @@ def explain_document(model: str, index: Path, query: str, document_id: str, *, q
     number, document = _document_called(index / "documents.jsonl", document_id)
     encoder = _encoder(model)
     postings = ExactIndex.load(index / "postings")
-    vector = encode(encoder, [query], query_length, description="encoding the query")
+    vector = encode_side(encoder, [query], "query", query_length, description="encoding the query")
     terms, products = _contributions(postings, vector, number)
     query_weights = dict(zip(vector.indices.tolist(), vector.data.tolist(), strict=True))
-    names = encoder.tokenizer.convert_ids_to_tokens(terms.tolist())
+    names = _names(model)
     order = np.argsort(-products, kind="stable")
     ids, _ = postings.search(vector, max(postings.document_count, 1))
     ranks = np.flatnonzero(ids[0] == number)
@@ -85,14 +85,14 @@ def explain_document(model: str, index: Path, query: str, document_id: str, *, q
         "rank": int(ranks[0]) + 1 if len(ranks) else None,
         "tokens": [
             [
-                names[i],
+                names[int(terms[i])],
                 query_weights[int(terms[i])],
                 float(products[i]) / query_weights[int(terms[i])],
                 float(products[i]),
             ]
             for i in order
         ],
-        "query_tokens": _named(encoder, vector.indices, vector.data),
+        "query_tokens": _named(model, vector.indices, vector.data),
     }
 
 
@@ -108,10 +108,10 @@ def _contributions(postings: ExactIndex, query: sparse.csr_matrix, document: int
     return np.asarray(terms, dtype=np.int64), np.asarray(products, dtype=np.float64)
 
 
-def _named(encoder: SparseEncoder, terms: np.ndarray, values: np.ndarray) -> list[list[Any]]:
+def _named(model: str, terms: np.ndarray, values: np.ndarray) -> list[list[Any]]:
     order = np.argsort(-values, kind="stable")[:TOKENS_SHOWN]
-    names = encoder.tokenizer.convert_ids_to_tokens(terms[order].tolist())
-    return [[name, round(float(value), 4)] for name, value in zip(names, values[order], strict=True)]
+    names = _names(model)
+    return [[names[int(term)], round(float(value), 4)] for term, value in zip(terms[order], values[order], strict=True)]
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -137,6 +137,11 @@ def _document_called(path: Path, name: str) -> tuple[int, dict[str, str]]:
 @lru_cache(maxsize=2)
 def _encoder(model: str) -> SparseEncoder:
     return load_encoder(model, fastest_device())
+
+
+@lru_cache(maxsize=2)
+def _names(model: str) -> list[str]:
+    return dimension_names(_encoder(model))
 
 
 def search_run(folder: Path, query: str, *, top: int, model: str | None, collection: str | None) -> dict[str, Any]:

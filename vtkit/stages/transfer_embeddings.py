@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoTokenizer
@@ -16,15 +17,23 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Recipe
-from vtkit.stages.texts import bias_corpus, focus_corpus, read_texts
-from vtkit.transfer.graft import graft
+from vtkit.stages.texts import bias_corpus, draw, focus_corpus, read_texts
+from vtkit.transfer.gates import Moved, encoder_gates, show_gates, stop_at_hopeless, vocabulary_gates
+from vtkit.transfer.graft import graft_encoder
+from vtkit.transfer.head_only import graft_encoder_head
 from vtkit.transfer.methods import bias_of, mixture_of
 from vtkit.transfer.provenance import PROVENANCE, origins, sample_neighbours, write_provenance
 from vtkit.vocabulary.alignment import align, tokens
 from vtkit.vocabulary.casing import map_cased
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
 SAMPLED_NEIGHBOURS = 40
 """New tokens shown in the report."""
+
+PROBED_TEXTS = 10_000
+"""The gates' probe texts are drawn from so many of the first texts of the corpus."""
 
 
 def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
@@ -37,15 +46,8 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
     if recipe.casing.output == "map":
         target = map_cased(target).tokenizer
     torch.manual_seed(recipe.recipe.seed)
-    work = out / "work"
     if recipe.source.scratch is not None:
-        model = scratch_model(recipe.source.scratch, target)
-        encoder = assemble(model, target, work)
-        masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
-        save_encoder(encoder, out / "model")
-        shutil.rmtree(work)
-        parameters = sum(p.numel() for p in model.parameters())
-        return {"target_size": len(target), "parameters": parameters, "masked_dimensions": masked}
+        return _scratch(recipe, target, out)
 
     section = recipe.transfer
     assert section is not None
@@ -55,42 +57,50 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
             'transfer.bias.corpus or transfer.bias.model, or set transfer.bias.method to "mixture".'
         )
     source = load_encoder(str(inputs["source"] / "model") if "source" in inputs else str(recipe.source.model))
-    head = mlm_head(source[0].auto_model)
-    if head.decoder.bias is None:
-        raise DataError(
-            f"{recipe.source.model}: its masked-language-model head has no bias, which carries the token priors "
-            "and the calibration. For ModernBERT, set decoder_bias to true in the source's config.json."
-        )
     alignment = align(source.tokenizer, target, section.overlap)
     if tokens(source.tokenizer) == tokens(target):
         console.warn(
             "The target vocabulary is the source's own, so there is nothing to transfer: its rows are copied, and only "
             "the bias is set. Name another vocabulary.tokenizer if another was meant."
         )
+    probes = draw(islice(read_texts(bias_corpus(recipe), recipe), PROBED_TEXTS), recipe.gates.texts, recipe.recipe.seed)
+    gates = vocabulary_gates(recipe.gates, source.tokenizer, target, alignment, probes)
+    stop_at_hopeless(gates)
+
     mixture = mixture_of(
         section,
         source.tokenizer,
         target,
         alignment,
-        head.embeddings.num_embeddings,
+        mlm_head(source[0].auto_model).decoder.out_features,
         lambda: read_texts(focus_corpus(recipe), recipe),
         recipe.recipe.seed,
     )
-    source_bias = head.decoder.bias.detach().numpy()
-    rows = mixture.rows(head.embeddings.weight.detach().numpy(), seed=recipe.recipe.seed)
-    output_rows = None if head.tied else mixture.rows(head.decoder.weight.detach().numpy(), seed=recipe.recipe.seed)
-    bias = bias_of(section, target, alignment, mixture, source_bias, lambda: read_texts(bias_corpus(recipe), recipe))
-
-    pooling = source[1]
-    grafted = graft(
-        source[0].auto_model,
+    work = out / "work"
+    graft = graft_encoder if section.scope == "full" else graft_encoder_head
+    encoder = graft(
+        source,
         target,
-        torch.from_numpy(rows),
-        torch.from_numpy(bias),
-        None if output_rows is None else torch.from_numpy(output_rows),
+        mixture,
+        lambda biases: bias_of(
+            section, target, alignment, mixture, biases, lambda: read_texts(bias_corpus(recipe), recipe)
+        ),
+        work,
+        seed=recipe.recipe.seed,
+        pad_to=section.pad_to,
     )
-    encoder = assemble(grafted, target, work, pooling.pooling_strategy, pooling.activation_function)
+    bias = mlm_head(encoder[0].auto_model).decoder.bias.detach().numpy()[: len(target)].copy()
     masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
+    gates += encoder_gates(
+        recipe.gates,
+        "transfer",
+        encoder,
+        probes,
+        Moved(source, alignment, mixture, section.bias.method),
+        more_follows=recipe.adapt is not None or recipe.calibrate is not None,
+    )
+    show_gates(gates)
+    stop_at_hopeless(gates)
     save_encoder(encoder, out / "model")
     shutil.rmtree(work)
     write_provenance(out / PROVENANCE, origins(mixture, bias, source.tokenizer, target))
@@ -102,4 +112,17 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
         "masked_dimensions": masked,
         "methods": mixture.counts(),
         "neighbours": sample_neighbours(mixture, source.tokenizer, target, SAMPLED_NEIGHBOURS, recipe.recipe.seed),
+        "gates": [gate.facts() for gate in gates],
     }
+
+
+def _scratch(recipe: Recipe, target: PreTrainedTokenizerFast, out: Path) -> dict[str, Any]:
+    """A new encoder without any training behind it, in ``out/model``."""
+    assert recipe.source.scratch is not None
+    model = scratch_model(recipe.source.scratch, target)
+    encoder = assemble(model, target, out / "work")
+    masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
+    save_encoder(encoder, out / "model")
+    shutil.rmtree(out / "work")
+    parameters = sum(p.numel() for p in model.parameters())
+    return {"target_size": len(target), "parameters": parameters, "masked_dimensions": masked}

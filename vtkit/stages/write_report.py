@@ -64,6 +64,7 @@ def collect(recipe: Recipe, inputs: Mapping[str, Path]) -> dict[str, Any]:
         ),
         "curves": {name: facts[name]["curve"] for name in ("adapt", "finetune") if name in facts},
         "calibration": calibration,
+        "gates": [gate for name in ("transfer", "calibrate") for gate in facts.get(name, {}).get("gates", [])],
         "sparsity": _sparsity(facts.get(f"index:{final}")),
         "neighbours": transfer.get("neighbours", []) if transfer is not None else [],
         "example": _example(recipe, inputs, final),

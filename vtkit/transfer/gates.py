@@ -21,6 +21,7 @@ from vtkit import console
 from vtkit.analysis.fragmentation import normalizer_losses
 from vtkit.analysis.words import script_of, script_of_text
 from vtkit.encoder.calibration import QUERY_TOKENS, activation_rates, score_spread
+from vtkit.encoder.checkpoint import WholeEncoder, dimension_names
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import masked_dimensions
@@ -113,7 +114,29 @@ class GateResult:
         }
 
 
-def run_gates(
+def vocabulary_gates(
+    section: GatesSection,
+    source: PreTrainedTokenizerFast,
+    target: PreTrainedTokenizerFast,
+    alignment: Alignment,
+    texts: Sequence[str],
+) -> list[GateResult]:
+    """The gates overlap and unicode, as far as they are not off: what can be said before any bridge is built.
+
+    Args:
+        section: settings.
+        texts: probe texts of the target corpus; without any, the gate unicode is passed over.
+    """
+    found: list[tuple[Gate, Finding, str, str, dict[str, Any]]] = []
+    if section.overlap != "off":
+        found.append(("overlap", *overlap_gate(source, target, alignment)))
+    probes = [text for text in texts if text.strip()]
+    if probes and section.unicode != "off":
+        found.append(("unicode", *unicode_gate(target, probes)))
+    return _results(section, "transfer", found)
+
+
+def encoder_gates(
     section: GatesSection,
     stage: Stage,
     encoder: SparseEncoder,
@@ -122,31 +145,31 @@ def run_gates(
     *,
     more_follows: bool = False,
 ) -> list[GateResult]:
-    """Every gate of ``stage`` that is not off.
+    """The gates that look at an encoder, as far as they are not off.
 
     Args:
         section: settings.
-        stage: ``transfer`` has all gates, ``calibrate`` those of the vectors.
-        encoder: the encoder that the stage made; not changed.
-        texts: probe texts of the target corpus; without any, the gates that need texts are passed over.
-        moved: what the transfer worked with; needed after ``transfer``, None for a scratch encoder.
+        stage: which stage made the encoder.
+        encoder: not changed.
+        texts: probe texts of the target corpus; without any, the gates of the vectors are passed over.
+        moved: what the transfer worked with; without it, identity and neighbours are passed over.
         more_follows: whether a later stage (adaptation, calibration) can still repair dead or dense vectors: they are
             suspicious then, not hopeless.
     """
     found: list[tuple[Gate, Finding, str, str, dict[str, Any]]] = []
-    target = encoder.tokenizer
-    if stage == "transfer" and moved is not None:
-        if section.overlap != "off":
-            found.append(("overlap", *overlap_gate(moved.source.tokenizer, target, moved.alignment)))
-        if section.identity != "off":
-            found.append(("identity", *identity_gate(moved, encoder)))
-        if section.neighbours != "off":
-            found.append(("neighbours", *neighbours_gate(moved, encoder)))
+    if moved is not None and section.identity != "off":
+        found.append(("identity", *identity_gate(moved, encoder)))
+    if moved is not None and section.neighbours != "off":
+        found.append(("neighbours", *neighbours_gate(moved, encoder)))
     probes = [text for text in texts if text.strip()]
-    if stage == "transfer" and probes and section.unicode != "off":
-        found.append(("unicode", *unicode_gate(target, probes)))
     if probes and (section.activation, section.dimensions, section.ties) != ("off", "off", "off"):
         found += _vector_gates(section, encoder, probes, more_follows)
+    return _results(section, stage, found)
+
+
+def _results(
+    section: GatesSection, stage: Stage, found: Sequence[tuple[Gate, Finding, str, str, dict[str, Any]]]
+) -> list[GateResult]:
     return [
         GateResult(gate, stage, finding, getattr(section, gate), seen, advice, figures)
         for gate, finding, seen, advice, figures in found
@@ -255,7 +278,9 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> tuple[Finding, str, s
     old_biases = old.decoder.bias.detach().float().cpu().numpy()
     figures: dict[str, Any] = {"shared_tokens": len(kept)}
     problems = []
-    pairs = [("embedding rows", new.embeddings.weight, old.embeddings.weight)]
+    pairs = []
+    if not isinstance(encoder, WholeEncoder) or encoder.output_tokenizer is None:
+        pairs.append(("embedding rows", new.embeddings.weight, old.embeddings.weight))
     if not new.tied:
         pairs.append(("decoder rows", new.decoder.weight, old.decoder.weight))
     for what, ours, theirs in pairs if mixture.rank is None else []:
@@ -291,15 +316,14 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> tuple[Finding, str,
     nearly all of them point one way: the bridge told no token from another.
     """
     mixture = moved.mixture
-    old = mlm_head(moved.source[0].auto_model).embeddings.weight
-    new = mlm_head(encoder[0].auto_model).embeddings.weight
+    old, new = (mlm_head(model[0].auto_model).decoder.weight for model in (moved.source, encoder))
     same = [METHODS.index(name) for name in ("mean", "silent")]
     made = np.flatnonzero(mixture.methods != METHODS.index("overlap"))
     alike = np.isin(mixture.methods[made], same)
     own = made[~alike]
     generator = np.random.default_rng(0)
     drawn = np.sort(generator.choice(own, min(ROWS, len(own)), replace=False)) if len(own) else own
-    names, target = tokens(moved.source.tokenizer), tokens(encoder.tokenizer)
+    names, target = tokens(moved.source.tokenizer), dimension_names(encoder)
     figures: dict[str, Any] = {"made": len(made), "mean_rows": int(alike.sum())}
     if not len(own):
         what = f"none of {len(made)} new tokens has a row of its own (all are the mean of the source's)"
