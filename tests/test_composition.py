@@ -29,7 +29,9 @@ from vtkit.analysis.composition import (
 )
 from vtkit.analysis.inspection import corpus_use, inspect_vocabulary, normalizer_steps
 from vtkit.analysis.reachability import duplicates, unreachable
+from vtkit.analysis.vocabulary_page import tables
 from vtkit.cli import app
+from vtkit.commands.inspect_vocab import table_lines
 from vtkit.errors import DataError, RecipeError
 from vtkit.vocabulary.alignment import align, canonical_forms, tokens
 from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
@@ -285,6 +287,40 @@ def test_the_real_vocabularies_are_what_their_names_say(shared: Path) -> None:
     assert sum(tokens(tokenizer)[number].startswith("##") for number in never) > 7300
 
 
+def test_every_table_accounts_for_every_token() -> None:
+    words = ("the", "##ing", "school", "한", "ひ", "42", "...", "Aβ", "[unused0]")
+    facts = inspect_vocabulary(wordpiece(*words), "small", parse_languages("en,de,ko"))
+    made = {table.title: {row[0]: row[1] for row in table.rows} for table in tables({"vocabularies": [facts]})}
+    languages = made["Languages"]
+    assert {label: cell for label, cell in languages.items() if not label.startswith("  ")} == {
+        "Korean": "1 (7.14 %)",
+        "English": "1 (7.14 %)",
+        "undecided": "3 (21.43 %)",
+        "in a script of none of these languages": "1 (7.14 %)",
+        "ETC (no letters)": "8 (57.14 %)",
+    }
+    assert {label: cell for label, cell in languages.items() if label.startswith("  ")} == {
+        "  Latin": "2 (14.29 %)",
+        "  several scripts": "1 (7.14 %)",
+        "  Hiragana": "1 (7.14 %)",
+        "  special": "5 (35.71 %)",
+        "  unused": "1 (7.14 %)",
+        "  number": "1 (7.14 %)",
+        "  punctuation": "1 (7.14 %)",
+    }
+    # 한 ひ; 42 Aβ; the ing ...; school
+    lengths = [made["Characters of a token"][label] for label in ("1", "2", "3", "4", "5–6", "7–9")]
+    assert lengths == ["2 (14.29 %)", "2 (14.29 %)", "3 (21.43 %)", "–", "1 (7.14 %)", "–"]
+
+
+def test_a_table_too_wide_for_the_terminal_is_broken_between_its_columns() -> None:
+    columns, rows = ["name", "one", "two"], [["한국", "1", "2,000"], ["b", "10", "3"]]
+    whole = ["name  one    two", "한국    1  2,000", "b      10      3"]
+    assert list(table_lines(columns, rows, None)) == list(table_lines(columns, rows, 16)) == whole
+    parts = ["name  one", "한국    1", "b      10", "", "name    two", "한국  2,000", "b         3"]
+    assert list(table_lines(columns, rows, 15)) == list(table_lines(columns, rows, 3)) == parts
+
+
 def test_chart_is_the_same_from_call_to_call_and_refers_to_nothing() -> None:
     chart = StackedBars("Tokens, %", {"a <b>": [0.5, 0.5], "b": [1.0, 0.0]}, ["English", "other"], 1)
     drawn = svg(chart)
@@ -340,6 +376,17 @@ def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path
     assert html.count("<svg ") == 3
     assert "http://" not in html.replace("http://www.w3.org/", "")
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_corpus_may_come_from_standard_input_and_have_bytes_that_are_no_text(folders: list[str]) -> None:
+    command = ["inspect-vocab", folders[0], "--languages", "sembridge", "--json", "--corpus", "-"]
+    runner = CliRunner()
+    printed = runner.invoke(app, [*command, "--encoding-errors", "replace"], input=b"the\nschool \xe9\n")
+    assert printed.exit_code == 0, printed.output
+    assert json.loads(printed.stdout)["corpus"][0]["texts"] == 2
+    refused = runner.invoke(app, command, input=b"the\nschool \xe9\n").exception
+    assert isinstance(refused, DataError)
+    assert "standard input: line 2 is not UTF-8" in str(refused)
 
 
 @pytest.mark.parametrize(

@@ -21,14 +21,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
-from vtkit.analysis.fragmentation import (
-    Counts,
-    Fragmentation,
-    QueryCounts,
-    cuts_at_white_space,
-    language_groups,
-    measure_fragmentation,
-)
+from vtkit.analysis.fragmentation import language_groups, measure_fragmentation
+from vtkit.analysis.meter import Counts, Fragmentation, QueryCounts
+from vtkit.analysis.white_space import cuts_at_white_space
 from vtkit.analysis.words import lowered, script_of, script_of_text, word_spans, words
 from vtkit.cli import app
 from vtkit.data.text import read_corpus
@@ -363,11 +358,13 @@ def test_only_layouts_that_cannot_look_across_white_space_are_read_by_chunks(bac
 
 def test_texts_of_several_languages_are_counted_apart() -> None:
     texts = [
-        "The museum was opened by the queen of England.",
+        "The museum was opened by the queen of England, who had given most of the paintings that hang in its halls to "
+        "the people of the town many years before.",
         "서울은 크다",
         "東京に行った",
-        "Das Mädchen isst jeden Morgen ein Brötchen.",
-    ]
+        "Das Mädchen isst jeden Morgen ein Brötchen mit Marmelade, bevor es mit seinem Bruder durch den verschneiten "
+        "Wald zur Schule in die Stadt geht.",
+    ]  # lingua reads a text of more than 120 letters by its trigrams only, which load fast
     (found,) = measure_fragmentation(texts, {"t": tokenizer("byte-level")})
     assert {name: counts.texts for name, counts in found.groups.items()} == {"Latin": 2, "Hangul": 1, "Japanese": 1}
     group_of = language_groups()

@@ -98,7 +98,8 @@ def test_a_bad_recipe_is_one_message_and_exit_code_2(vtkit: Run, recipe: Path) -
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.splitlines() == [
         "error: small.toml cannot be run:",
-        '  --set 1  transfer.method: must be "parallel", "sembridge", "subtoken", "mean" or "random", not "meen". '
+        '  --set 1  transfer.method: must be "auto", "parallel", "sembridge", "semantic", "subtoken", "focus", "ofa", '
+        '"wechsel", "mean", "random", "random_all", "univariate" or "multivariate", not "meen". '
         "Did you mean 'mean'?",
         "  --set 2  adapt.steps: must be at least 1, not 0.",
     ]
@@ -212,7 +213,7 @@ def test_new_asks_on_a_terminal_for_what_is_not_given(recipe: Path) -> None:
     written = tomllib.loads((recipe.parent / "mine.toml").read_text())
     assert written["vocabulary"]["tokenizer"] == "./vocab.txt"
     assert written["evaluate"]["sets"] == ["./judged", "./judged"]
-    assert written["transfer"]["method"] == "subtoken"
+    assert written["transfer"]["method"] == "auto"
 
 
 def test_a_wrong_command_or_option_leaves_with_2(vtkit: Run, recipe: Path) -> None:

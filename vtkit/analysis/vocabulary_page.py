@@ -26,7 +26,14 @@ TOKEN_WIDTH = 30
 """Characters of a token that are shown."""
 
 LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))
-"""Lengths in characters, from and to, that the chart of lengths tells apart."""
+"""Lengths in characters, from and to, that are told apart."""
+
+REMAINDERS = {
+    "undecided": "undecided",
+    "other": "in a script of none of these languages",
+    "etc": "ETC (no letters)",
+}
+"""What is in no language asked for, in the words of the table."""
 
 
 class Table(NamedTuple):
@@ -45,6 +52,7 @@ def tables(report: Facts) -> list[Table]:
     made = [
         Table("Languages", columns, _language_rows(vocabularies), _language_notes(vocabularies)),
         Table("Scripts", columns, _script_rows(vocabularies), []),
+        Table("Characters of a token", columns, _length_rows(vocabularies), []),
         Table("Make-up", columns, _make_up_rows(vocabularies), _waste_notes(vocabularies)),
     ]
     if report.get("overlap"):
@@ -91,16 +99,11 @@ def charts(report: Facts) -> list[StackedBars]:
             values.append(sum(facts["composition"]["etc"].values()))
             rows[names[facts["name"]]] = [value / facts["size"] for value in values]
         drawn.append(_without_empty(title, rows, [*map(label, top)], [*remainders, "ETC"]))
-    labels = [f"{low}" if low == high else f"{low}–{high}" if high else f"{low} or more" for low, high in LENGTHS]
     lengths = {}
     for facts in vocabularies:
-        histogram = {int(length): count for length, count in facts["characters"]["histogram"].items()}
-        counts = [
-            sum(count for length, count in histogram.items() if low <= length <= (high or length))
-            for low, high in LENGTHS
-        ]
+        counts = [_of_length(facts, low, high) for low, high in LENGTHS]
         lengths[names[facts["name"]]] = [count / max(sum(counts), 1) for count in counts]
-    drawn.append(_without_empty("Tokens by length in characters, %", lengths, labels, []))
+    drawn.append(_without_empty("Tokens by length in characters, %", lengths, [*map(_length_words, LENGTHS)], []))
     return drawn
 
 
@@ -164,22 +167,21 @@ def _language_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
     rest = {code for facts in vocabularies for code in facts["composition"]["language"]} - set(top)
     if rest:
         rows.append(_row(f"{len(rest)} other languages", vocabularies, _sum_of("language", rest)))
-    for sort in ("undecided", "other"):
-        shown = _top(vocabularies, sort, SHOWN_LANGUAGES)
-        rows += [_row(f"{sort}: {_script_words(script)}", vocabularies, _count_of(sort, script)) for script in shown]
-        rest = {script for facts in vocabularies for script in facts["composition"][sort]} - set(shown)
+    for sort, words in REMAINDERS.items():
+        names = {name for facts in vocabularies for name in facts["composition"][sort]}
+        if not names:
+            continue
+        rows.append(_row(words, vocabularies, _sum_of(sort, names)))
+        shown = [*filter(names.__contains__, ETC)] if sort == "etc" else _top(vocabularies, sort, SHOWN_LANGUAGES)
+        rows += [_row(f"  {_script_words(name)}", vocabularies, _count_of(sort, name)) for name in shown]
+        rest = names - set(shown)
         if rest:
-            rows.append(_row(f"{sort}: {len(rest)} more scripts", vocabularies, _sum_of(sort, rest)))
-    for kind in ETC:
-        if any(facts["composition"]["etc"].get(kind) for facts in vocabularies):
-            rows.append(_row(f"ETC: {kind}", vocabularies, _count_of("etc", kind)))
+            rows.append(_row(f"  {len(rest)} more scripts", vocabularies, _sum_of(sort, rest)))
     return rows
 
 
 def _language_notes(vocabularies: Sequence[Facts]) -> list[str]:
     notes = []
-    if any(facts["composition"]["other"] for facts in vocabularies):
-        notes.append("other: scripts that none of the languages asked for is written in.")
     for facts in vocabularies:
         name, composition = _plain(facts["name"]), facts["composition"]
         reasons = [f"{why} {count:,}" for why, count in composition["undecided_because"].items()]
@@ -207,6 +209,28 @@ def _script_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
     return rows
 
 
+def _length_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
+    rows = [
+        [length, *(f"{facts['characters'][length]:,.4g}" for facts in vocabularies)]
+        for length in ("mean", "median", "longest")
+    ]
+    for low, high in LENGTHS:
+        label = _length_words((low, high))
+        rows.append(_row(label, vocabularies, lambda facts, low=low, high=high: _of_length(facts, low, high)))  # type: ignore[misc]
+    return rows
+
+
+def _of_length(facts: Facts, low: int, high: int | None) -> int:
+    """Tokens of ``low`` to ``high`` characters."""
+    histogram = facts["characters"]["histogram"]
+    return sum(count for length, count in histogram.items() if low <= int(length) <= (high or int(length)))
+
+
+def _length_words(bounds: tuple[int, int | None]) -> str:
+    low, high = bounds
+    return f"{low}" if low == high else f"{low}–{high}" if high else f"{low} or more"
+
+
 def _make_up_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
     rows = [
         _row(words, vocabularies, lambda facts, key=key: facts["casing"][key])  # type: ignore[misc]
@@ -222,10 +246,6 @@ def _make_up_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
             *(count_and_share(f["continuations"]["count"], max(f["continuations"]["of"], 1)) for f in vocabularies),
         ]
     )
-    rows += [
-        [f"characters of a token: {key}", *(f"{facts['characters'][key]:,.4g}" for facts in vocabularies)]
-        for key in ("mean", "median", "longest")
-    ]
     rows += [
         _row(words, vocabularies, lambda facts, key=key: facts[key])  # type: ignore[misc]
         for key, words in (
@@ -347,6 +367,6 @@ th, td {
   padding: .35rem 1.2rem .35rem 0; border-bottom: 1px solid var(--line); text-align: start; white-space: nowrap;
 }
 thead th { color: var(--quiet); font-size: .8125rem; font-weight: 500; }
-tbody th { font-weight: 400; }
+tbody th { font-weight: 400; white-space: pre; }
 td, thead th { text-align: end; font-variant-numeric: tabular-nums; }
 """

@@ -24,7 +24,7 @@ from vtkit.data.text import Invalid, find_file
 from vtkit.errors import RecipeError
 
 if TYPE_CHECKING:
-    from vtkit.analysis.fragmentation import Counts, Fragmentation
+    from vtkit.analysis.meter import Counts, Fragmentation
 
 SMALL_GROUP = 0.001
 """Languages with less than this share of the words are summed up in one row."""
@@ -161,7 +161,7 @@ def _print_groups(found: list[Fragmentation]) -> None:
 
 
 def _sum(one: Fragmentation, without: list[str]) -> Counts:
-    from vtkit.analysis.fragmentation import Counts
+    from vtkit.analysis.meter import Counts
 
     total = Counts()
     for name, counts in one.groups.items():

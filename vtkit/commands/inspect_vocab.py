@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +15,7 @@ import typer
 from rich.cells import cell_len
 
 from vtkit import console
+from vtkit.commands.corpora import EncodingErrorsOption, texts_of
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.errors import DataError, RecipeError
 
@@ -52,7 +56,7 @@ def inspect_vocab(
         list[str] | None,
         typer.Option(
             metavar="PATH",
-            help="Text to look for the tokens in: .txt, .jsonl, BEIR folder. May be repeated.",
+            help="Text to look for the tokens in: .txt, .jsonl, BEIR folder, - for standard input. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -63,6 +67,7 @@ def inspect_vocab(
     png: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the charts as a PNG image.", show_default=False)
     ] = None,
+    encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
 ) -> None:
     """Show what vocabularies are made of: languages, scripts, casing, waste, and what they share.
@@ -88,9 +93,8 @@ def inspect_vocab(
     if len(loaded) > 1:
         report["overlap"] = {"mode": "exact+symbols", "matrix": overlap_matrix(loaded)}
     if corpus:
-        from vtkit.data.text import read_corpora
-
-        report["corpus"] = corpus_use(loaded, read_corpora(corpus))
+        texts = chain.from_iterable(texts_of(name, encoding_errors) for name in corpus)
+        report["corpus"] = corpus_use(loaded, texts)
     if html is not None:
         from vtkit.analysis.vocabulary_page import html_page
 
@@ -141,13 +145,31 @@ def write_text(path: Path, text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output: the first column to the left, the others to the right."""
+    """A table on standard output, in several parts where the terminal is too narrow for all of its columns."""
+    for line in table_lines(columns, rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
+        typer.echo(line)
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
+    """The lines of a table: the first column to the left, the others to the right, as many beside each other as
+    ``width`` cells hold; the rest follows below, behind the first column again."""
     cells = [list(columns), *(list(row) for row in rows)]
     widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
-    for row in cells:
-        first = row[0] + " " * (widths[0] - cell_len(row[0]))
-        rest = (" " * (width - cell_len(cell)) + cell for cell, width in zip(row[1:], widths[1:], strict=True))
-        typer.echo("  ".join([first, *rest]).rstrip())
+    parts: list[list[int]] = [[]]
+    used = widths[0]
+    for place in range(1, len(columns)):
+        if width is not None and parts[-1] and used + 2 + widths[place] > width:
+            parts.append([])
+            used = widths[0]
+        parts[-1].append(place)
+        used += 2 + widths[place]
+    for number, part in enumerate(parts):
+        if number:
+            yield ""
+        for row in cells:
+            first = row[0] + " " * (widths[0] - cell_len(row[0]))
+            rest = (" " * (widths[place] - cell_len(row[place])) + row[place] for place in part)
+            yield "  ".join([first, *rest]).rstrip()
 
 
 def _print_report(report: dict[str, Any]) -> None:

@@ -166,6 +166,19 @@ def refuse_query_side(encoder: SparseEncoder, stage: str) -> None:
         )
 
 
+def refuse_output_vocabulary(encoder: SparseEncoder) -> None:
+    """A transfer mixes a source's decoder rows by the tokens that it reads, so it must write the same.
+
+    Raises:
+        DataError: the encoder has an output vocabulary of its own.
+    """
+    if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
+        raise DataError(
+            "the source reads one vocabulary and writes another (it was made by a head-only transfer), and a transfer "
+            "starts from one vocabulary. Name the encoder that it was made from."
+        )
+
+
 def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     """A masked language model of ``section``'s architecture with random weights over ``tokenizer``'s vocabulary.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
 from vtkit.encoder.checkpoint import WholeEncoder
 from vtkit.encoder.encoding import Precision, encode
+from vtkit.encoder.folding import fold_places, fold_vectors, folding
 
 Side = Literal["query", "document"]
 
@@ -29,7 +31,7 @@ def encode_side(
     """Term weights of ``texts``, as the library's ``encode_query`` or ``encode_document`` gives them.
 
     The encoder's prompt for that side stands before each text. Where queries have a static table, a query's weights
-    are the table's, one for each distinct token.
+    are the table's, one for each distinct token. Both sides are folded where the model says so.
 
     Args:
         encoder: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
@@ -46,7 +48,13 @@ def encode_side(
     prompted = [(prompt or "") + text for text in texts]
     query_side = encoder.query_side if side == "query" and isinstance(encoder, WholeEncoder) else None
     if query_side is not None and isinstance(query_side[0], SparseStaticEmbedding):
-        return _looked_up(query_side[0], prompted, max_length, top_dimensions or query_side.max_active_dims)
+        vectors = _looked_up(query_side[0], prompted, max_length)
+        fold = folding(encoder)
+        if fold is not None:
+            vectors = fold_vectors(vectors, fold_places(encoder), fold)
+        return _largest(
+            vectors, min(top_dimensions or vectors.shape[1], query_side.max_active_dims or vectors.shape[1])
+        )
     return encode(
         query_side or encoder,
         prompted,
@@ -57,7 +65,7 @@ def encode_side(
     )
 
 
-def _looked_up(table: SparseStaticEmbedding, texts: list[str], length: int, kept: int | None) -> sparse.csr_matrix:
+def _looked_up(table: SparseStaticEmbedding, texts: list[str], length: int) -> sparse.csr_matrix:
     """The table's weight of every distinct token, special tokens left out."""
     weights = table.weight.detach().float().cpu().numpy()
     rows, columns = [], []
@@ -65,11 +73,20 @@ def _looked_up(table: SparseStaticEmbedding, texts: list[str], length: int, kept
     for row, text in enumerate(texts):
         ids = table.tokenizer(text, truncation=True, max_length=limit, add_special_tokens=False)["input_ids"]
         found = np.unique(np.asarray(ids, dtype=np.int64))
-        if kept is not None and len(found) > kept:
-            found = np.sort(found[np.argsort(-weights[found], kind="stable")[:kept]])
         rows.append(np.full(len(found), row, dtype=np.int64))
         columns.append(found)
     where = (np.concatenate(rows), np.concatenate(columns)) if rows else (np.empty(0, int), np.empty(0, int))
     matrix = sparse.csr_matrix((weights[where[1]], where), shape=(len(texts), len(weights)), dtype=np.float32)
     matrix.eliminate_zeros()
     return matrix
+
+
+def _largest(vectors: sparse.csr_matrix, kept: int) -> sparse.csr_matrix:
+    """The ``kept`` largest weights of each row."""
+    if int(np.diff(vectors.indptr).max(initial=0)) <= kept:
+        return vectors
+    for start, stop in pairwise(vectors.indptr):
+        order = np.argsort(-vectors.data[start:stop], kind="stable")
+        vectors.data[start + order[kept:]] = 0.0
+    vectors.eliminate_zeros()
+    return vectors

@@ -35,8 +35,8 @@ def new_recipe(
         corpus: text of the language or domain, for training vocabulary and encoder; without it the encoder is
             not adapted.
         parallel: files of two tab-separated columns, source language first, for the bridge between vocabularies.
-        embedder: a sentence-transformers model that knows both languages, as another bridge. Without either,
-            new tokens start as the mean of their pieces, which fits a new domain better than a new language.
+        embedder: a sentence-transformers model that knows both languages, as another bridge. Neither is needed for a
+            new domain or spelling of the source's own language.
         train: collection with judged queries for fine-tuning; None leaves that out.
         evaluate: collections to judge the run on.
 
@@ -154,14 +154,16 @@ def _head(name: str, needs: Sequence[str | None]) -> str:
 
 def _transfer(parallel: Sequence[str], embedder: str | None, has_text: bool) -> str:
     lines = ["[transfer]", "# Where the embeddings of new tokens come from."]
-    method = "parallel" if parallel else "sembridge" if embedder else "subtoken"
-    lines.append(f"method = {toml_value(method)}")
+    lines.append('# "auto" takes for each token the method that has the best evidence for it.')
+    lines.append('method = "auto"')
     if parallel:
         lines.append(f"parallel = {_list(parallel)}  # two tab-separated columns, source language first")
     else:
-        lines.append('# parallel = ["pairs.tsv"]  # with method = "parallel": two tab-separated columns')
+        lines.append('# parallel = ["pairs.tsv"]  # for another language: two tab-separated columns, source first')
     if embedder:
-        lines.append(f'embedder = {toml_value(embedder)}  # used with method = "sembridge"')
+        lines.append(f"embedder = {toml_value(embedder)}  # for tokens that the source cannot read")
+    else:
+        lines.append('# embedder = "BAAI/bge-m3"  # for another language: an embedder that knows both')
     if not has_text:
         lines.append('bias.method = "mixture"  # "zscore", the default, needs text to count tokens in')
     return "\n".join(lines)

@@ -85,9 +85,20 @@ def shown_value(value: Any) -> str:
 
 def faults_in(error: ValidationError) -> list[Fault]:
     """What pydantic found, in plain words; one for each problem, in the order of the settings."""
-    entries = error.errors(include_url=False)
+    entries = [entry for entry in error.errors(include_url=False) if not _other_variant(entry)]
     # A list with a bad entry is also reported as shorter than it is.
     return [_fault(entry) for entry in entries if entry["type"] != "too_short" or not entry["input"]]
+
+
+def _other_variant(entry: Any) -> bool:
+    """Whether ``entry`` is about the form of a setting that was not used: a setting that is one value or a list of
+    them (transfer.method) is reported in both forms, named ``literal[…]`` and ``tuple[…]`` in the location."""
+    one, several = (any(_names_variant(part, kind) for part in entry["loc"]) for kind in ("literal[", "tuple["))
+    return (one and isinstance(entry["input"], tuple | list)) or (several and entry["type"] == "tuple_type")
+
+
+def _names_variant(part: str | int, kind: str = "") -> bool:
+    return isinstance(part, str) and "[" in part and part.lstrip("`").startswith(kind)
 
 
 def unknown_setting(path: tuple[str, ...], tables: Sequence[type[BaseModel]]) -> str:
@@ -187,6 +198,8 @@ def _walk(loc: Sequence[str | int]) -> tuple[tuple[str, ...], int | None, FieldI
     for part in loc:
         if isinstance(part, int):
             entry = part
+        elif field is not None and _names_variant(part):
+            continue
         elif field is not None and field.discriminator and len(inner) > 1:
             # Pydantic names the variant of a union after the union itself: ("vocabulary", "existing", "tokenizer").
             inner = [table for table in inner if part in tags_of(table, str(field.discriminator))]

@@ -300,7 +300,7 @@ class BiasSection(Section):
     smoothed log frequency of the target tokens in ``corpus``."""
 
     corpus: tuple[CorpusName, ...] = ()
-    """Text in the target vocabulary's language to count frequencies on (``zscore``). Default: the
+    """Text in the target vocabulary's language to count frequencies on (``zscore``, borrowed rows). Default: the
     adaptation corpus, else the fine-tuning documents, else the evaluation documents."""
 
 
@@ -445,13 +445,25 @@ class TransferSection(Section):
         return self.method if isinstance(self.method, tuple) else (self.method,)
 
     @property
+    def borrows(self) -> bool:
+        """Whether tokens without evidence borrow the rows of source words."""
+        return self.rest == "borrowed" or (self.rest == "auto" and self.methods[-1] in ("parallel", "auto"))
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether target tokens are counted in text, for the bias or for what is borrowed."""
+        return self.borrows or (self.bias.method == "zscore" and self.bias.model is None)
+
+    @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that the methods and the bias read; the others have no effect. The corpora
         that are counted and trained on are among them only where this section names them itself."""
         names = {"method", "overlap", "rest", "scope", "pad_to", "bias.method"}
         names = names.union(*(_SETTINGS_OF_METHOD[method] for method in self.methods))
-        if self.bias.method == "zscore":
-            names |= {"bias.model"} if self.bias.model is not None else {"bias.corpus"}
+        if self.bias.method == "zscore" and self.bias.model is not None:
+            names |= {"bias.model"}
+        if self.counts_tokens:
+            names |= {"bias.corpus"}
         if self.vectors is not None:
             names -= {"corpus", "vector_size"}
         return {f"transfer.{name}" for name in names}

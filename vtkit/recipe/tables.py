@@ -40,7 +40,7 @@ def choices(annotation: Any) -> list[str]:
     """The words that may stand where ``annotation`` is expected; none where it is not a choice of words."""
     if get_origin(annotation) is Literal:
         return [str(value) for value in get_args(annotation)]
-    return [value for inner in getattr(annotation, "__args__", ()) for value in choices(inner)]
+    return list(dict.fromkeys(value for inner in getattr(annotation, "__args__", ()) for value in choices(inner)))
 
 
 def meaning(of: FieldInfo | type[BaseModel]) -> str:

@@ -126,7 +126,7 @@ class Plan:
             used = _used(recipe.transfer)
             settings |= used
             files |= self._files({"transfer": recipe.transfer}, only=used)
-            if recipe.transfer.bias.method == "zscore" and recipe.transfer.bias.model is None:
+            if recipe.transfer.counts_tokens:
                 files |= self._named("transfer.bias.corpus", bias_corpus(recipe))
             if "focus" in recipe.transfer.methods and recipe.transfer.vectors is None:
                 files |= self._named("transfer.corpus", focus_corpus(recipe))

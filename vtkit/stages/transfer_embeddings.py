@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import AutoTokenizer
 
 from vtkit import console
 from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder, scratch_model
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing
-from vtkit.errors import DataError
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.texts import bias_corpus, draw, focus_corpus, read_texts
+from vtkit.transfer.bias import count_tokens
 from vtkit.transfer.gates import Moved, encoder_gates, show_gates, stop_at_hopeless, vocabulary_gates
 from vtkit.transfer.graft import graft_encoder
 from vtkit.transfer.head_only import graft_encoder_head
@@ -51,11 +54,6 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
 
     section = recipe.transfer
     assert section is not None
-    if section.bias.method == "zscore" and section.bias.model is None and not bias_corpus(recipe):
-        raise DataError(
-            "transfer.bias.method zscore counts the target tokens on text, and the recipe names none. Give "
-            'transfer.bias.corpus or transfer.bias.model, or set transfer.bias.method to "mixture".'
-        )
     source = load_encoder(str(inputs["source"] / "model") if "source" in inputs else str(recipe.source.model))
     alignment = align(source.tokenizer, target, section.overlap)
     if tokens(source.tokenizer) == tokens(target):
@@ -67,6 +65,11 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
     gates = vocabulary_gates(recipe.gates, source.tokenizer, target, alignment, probes)
     stop_at_hopeless(gates)
 
+    @cache
+    def counts() -> NDArray[np.int64] | None:
+        corpus = bias_corpus(recipe)
+        return count_tokens(target, read_texts(corpus, recipe)) if corpus else None
+
     mixture = mixture_of(
         section,
         source.tokenizer,
@@ -74,6 +77,7 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
         alignment,
         mlm_head(source[0].auto_model).decoder.out_features,
         lambda: read_texts(focus_corpus(recipe), recipe),
+        counts,
         recipe.recipe.seed,
     )
     work = out / "work"
@@ -82,9 +86,7 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
         source,
         target,
         mixture,
-        lambda biases: bias_of(
-            section, target, alignment, mixture, biases, lambda: read_texts(bias_corpus(recipe), recipe)
-        ),
+        lambda biases: bias_of(section, target, alignment, mixture, biases, counts),
         work,
         seed=recipe.recipe.seed,
         pad_to=section.pad_to,

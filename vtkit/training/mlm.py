@@ -142,10 +142,11 @@ def sap_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
     Args:
         student: max-pooled logits, (batch, vocabulary).
-        teacher: the same of the frozen teacher, (batch, at most the student's vocabulary); dimensions behind the
-            teacher's last are no tokens and are left out.
+        teacher: the same of the frozen teacher. Where one of the two has more dimensions (a vocabulary filled up to a
+            multiple of 8 or 64), those are no tokens and are left out.
     """
-    student = student[:, : teacher.shape[1]]
+    width = min(student.shape[1], teacher.shape[1])
+    student, teacher = student[:, :width], teacher[:, :width]
     either = (student > 0) | (teacher > 0)
     squares = torch.where(either, (student - teacher).square(), 0.0)
     return (squares.sum(dim=1) / either.sum(dim=1).clamp(min=1)).mean()
@@ -169,11 +170,12 @@ def _highest(vectors: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> None:
-    ours, theirs = ([name for name in dimension_names(side) if name] for side in (student, teacher))
-    if ours != theirs:
-        differing = sum(mine != other for mine, other in zip_longest(ours, theirs))
+    ours, theirs = dimension_names(student), dimension_names(teacher)
+    differing = sum(mine != other for mine, other in zip_longest(ours, theirs, fillvalue=""))
+    if differing:
+        sizes = [len([name for name in names if name]) for names in (theirs, ours)]
         raise DataError(
-            f"adapt.teacher writes a vocabulary of {len(theirs)} tokens, and the encoder one of {len(ours)}; "
+            f"adapt.teacher writes a vocabulary of {sizes[0]} tokens, and the encoder one of {sizes[1]}; "
             f"{differing} dimensions have other names. Name a teacher over the target's output vocabulary."
         )
 
@@ -187,7 +189,7 @@ def _read_by(teacher: SparseEncoder, texts: Sequence[str], length: int) -> list[
 def _output_labels(
     output: PreTrainedTokenizerBase, texts: Sequence[str], spans: Sequence[Sequence[tuple[int, int]]]
 ) -> list[list[int]]:
-    """What every input token of ``texts`` is to be predicted as."""
+    """What every input token of ``texts`` is to be predicted as; nothing where the output vocabulary has no token."""
     written = output(list(texts), add_special_tokens=False, return_offsets_mapping=True)
     labels = []
     for own, ids, offsets in zip(spans, written["input_ids"], written["offset_mapping"], strict=True):
@@ -196,6 +198,7 @@ def _output_labels(
             np.asarray(offsets, dtype=np.int64).reshape(-1, 2),
             np.asarray(ids, dtype=np.int64),
         )
+        found[np.isin(found, output.all_special_ids)] = IGNORED
         labels.append(found.tolist())
     return labels
 

@@ -41,14 +41,14 @@ def auto_mixture(
     alignment: Alignment,
     source_rows: int,
     bridges: Sequence[tuple[str, Mixture]],
-    seed: int = 0,
+    counts: NDArray[np.integer] | None = None,
 ) -> Mixture:
     """Each new token by its best evidence.
 
     Args:
         source_rows: rows of the source's embedding matrix.
         bridges: what ``parallel`` and ``sembridge`` found, where the recipe gives their bridges.
-        seed: of the order in which rows are borrowed.
+        counts: how often each target token occurs in target text, for :func:`with_borrowed`.
     """
     stems, unread = stems_and_unread(source, target, alignment)
     found = dict(bridges)
@@ -57,7 +57,7 @@ def auto_mixture(
     order.append(("subtoken", pieces))
     if "sembridge" in found:
         order.append(("sembridge", only(found["sembridge"], unread)))
-    return with_borrowed(in_order(order), source, target, seed)
+    return with_borrowed(in_order(order), source, target, counts)
 
 
 def stems_and_unread(

@@ -29,34 +29,46 @@ UNUSED = 0.05
 
 
 def with_borrowed(
-    mixture: Mixture, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, seed: int = 0
+    mixture: Mixture,
+    source: PreTrainedTokenizerFast,
+    target: PreTrainedTokenizerFast,
+    counts: NDArray[np.integer] | None = None,
 ) -> Mixture:
     """``mixture`` with a source word's row, one of its own where they last, for each token without weights.
 
     Lent are the source tokens that start a word, consist of three letters or more and have no part in the rows there
-    are, in an order drawn from ``seed``; when all are lent, they are lent again. Target tokens that stand for no text
-    (fillers, specials without a counterpart, broken bytes) become silent instead.
+    are. The k-th most frequent token gets the k-th most frequent word, so that it weighs about what a word of its
+    frequency does; vocabularies list their tokens by falling frequency, so a word's frequency is known by its id. When
+    all words are lent they are lent again from the rarest on. Target tokens that stand for no text (fillers, specials
+    without a counterpart, broken bytes) become silent instead.
+
+    Args:
+        counts: how often each target token occurs in target text, (target vocabulary,); without them, ids stand for
+            its frequency too.
     """
     surfaces = surface_and_start(target)
     without = np.flatnonzero(np.diff(mixture.weights.indptr) == 0)
-    lent = _free_words(mixture, source, seed)
+    lent = _free_words(mixture, source)
     has_text = np.array([bool(surfaces[number][0].strip()) for number in without.tolist()], dtype=bool)
     takers = without[has_text] if len(lent) else without[:0]
     methods = mixture.methods.copy()
     methods[without[~has_text]] = METHODS.index("silent")
     methods[takers] = METHODS.index("borrowed")
-    rows = (np.ones(len(takers), dtype=np.float32), (takers, np.resize(lent, len(takers))))
+    if counts is not None:
+        takers = takers[np.argsort(-counts[takers], kind="stable")]
+    words = np.resize(np.concatenate([lent, lent[::-1]]), len(takers))
+    rows = (np.ones(len(takers), dtype=np.float32), (takers, words))
     weights = csr_matrix(mixture.weights + csr_matrix(rows, shape=mixture.weights.shape), dtype=np.float32)
     weights.sort_indices()
     return Mixture(weights, methods, mixture.rank)
 
 
-def _free_words(mixture: Mixture, source: PreTrainedTokenizerFast, seed: int) -> NDArray[np.int64]:
-    """Source ids that can be lent, in an order drawn from ``seed``."""
+def _free_words(mixture: Mixture, source: PreTrainedTokenizerFast) -> NDArray[np.int64]:
+    """Source ids that can be lent, ascending."""
     use = np.asarray(mixture.weights.sum(axis=0)).ravel()
     words = [
         number
         for number, (surface, starts_word) in enumerate(surface_and_start(source))
         if starts_word and len(surface) >= SHORTEST_WORD and surface.isalpha() and use[number] < UNUSED
     ]
-    return np.random.default_rng(seed).permutation(np.array(words, dtype=np.int64))
+    return np.array(words, dtype=np.int64)

@@ -215,12 +215,14 @@ def _block(space: _Space, queries: NDArray[np.floating], sparsity: Sparsity, fir
         unsettled = []
         for chunk in torch.split(open_rows, max(1, CANDIDATES_AT_ONCE // k)):
             best = similarities if len(chunk) == len(similarities) else similarities[chunk]
+            outside = np.full(len(chunk), -np.inf)
             if k < size:
                 best, places = best.topk(k + 1, dim=1)
                 best, places, outside = best[:, :k], places[:, :k], _numpy(best[:, k])
-            else:
+            elif _is_softmax(sparsity, size):  # order does not matter where all have weight
                 places = torch.arange(size, device=space.device).expand(best.shape)
-                outside = np.full(len(chunk), -np.inf)
+            else:
+                best, places = best.sort(dim=1, descending=True)
             floor = _floor(_numpy(best), sparsity, size)
             wanted = best.double() > torch.from_numpy(floor - 2 * error)[:, None].to(space.device)
             width = int(wanted.any(dim=0).nonzero().max()) + 1
@@ -241,20 +243,18 @@ def _block(space: _Space, queries: NDArray[np.floating], sparsity: Sparsity, fir
 
 
 def _floor(best: NDArray[np.float64], sparsity: Sparsity, size: int) -> NDArray[np.float64]:
-    """A bound, (rows,), below which no score has weight, from some of the scores of each row, highest first.
+    """A bound, (rows,), at or below which no score has weight, from some of the scores of each row, highest first.
 
     Fewer scores share the same weight among them, so that their threshold is never above that of all. Scores that are
     off by ``error`` move it by no more than that.
     """
-    lowest = np.full(len(best), -np.inf)
+    nothing = np.full((len(best), 1), -np.inf)
     if _is_softmax(sparsity, size) or sparsity.entropy is not None:
-        return lowest
+        return nothing[:, 0]
     if sparsity.keep is not None:  # the threshold is the score after the first ``keep``, if it is not the highest
-        ranked = best if best.shape[1] < size else -np.partition(-best, sparsity.keep, axis=1)
-        return np.asarray(ranked[:, sparsity.keep]) - CLOSEST
-    highest = best.max(axis=1, keepdims=True)
-    beta = sparsity.alpha - 1
-    return np.asarray(highest[:, 0] + _threshold(beta * (best - highest), beta, halvings=16) / beta)
+        return np.asarray(best[:, sparsity.keep]) - CLOSEST
+    first_without = _with_weight(_within_reach(best, sparsity.alpha - 1), sparsity.alpha - 1)
+    return np.asarray(np.take_along_axis(np.hstack([best, nothing]), first_without, axis=1)[:, 0])
 
 
 def _weigh(
@@ -267,17 +267,15 @@ def _weigh(
     """
     size = size or scores.shape[1]
     highest = scores.max(axis=1, keepdims=True)
-    below = scores - highest
     if _is_softmax(sparsity, size):
-        return _normalised(np.exp(below)), np.full(len(scores), -np.inf)
+        return _normalised(np.exp(scores - highest)), np.full(len(scores), -np.inf)
     if sparsity.keep is not None:
-        return _keep(below, highest, sparsity.keep)
+        return _keep(scores - highest, highest, sparsity.keep)
     if sparsity.entropy is not None:
-        beta = _beta_of_entropy(below, sparsity.entropy)
-        weights, tau = _solve(beta * below, beta)
-        return weights, (highest + tau / beta)[:, 0]
-    weights, tau = _solve((sparsity.alpha - 1) * below, sparsity.alpha - 1)
-    return weights, (highest + tau / (sparsity.alpha - 1))[:, 0]
+        return _by_the_lowest(scores, _beta_of_entropy(scores, sparsity.entropy))
+    if sparsity.alpha <= 2:
+        return _by_newton(scores, sparsity.alpha - 1)
+    return _by_the_lowest(scores, sparsity.alpha - 1)
 
 
 def _is_softmax(sparsity: Sparsity, size: int) -> bool:
@@ -305,66 +303,89 @@ def _keep(
     return _normalised(weights), thresholds[:, 0]
 
 
-def _beta_of_entropy(below: NDArray[np.float64], bits: float) -> NDArray[np.float64]:
+def _beta_of_entropy(scores: NDArray[np.float64], bits: float) -> NDArray[np.float64]:
     """α - 1 of each row, (rows, 1), by bisection of its logarithm."""
-    low = np.full((len(below), 1), math.log(1e-3))
-    high = np.full((len(below), 1), math.log(1 / CLOSEST))
+    low = np.full((len(scores), 1), math.log(1e-3))
+    high = np.full((len(scores), 1), math.log(1 / CLOSEST))
     for _ in range(ALPHA_HALVINGS):
         middle = (low + high) / 2
-        weights, _ = _solve(np.exp(middle) * below, np.exp(middle))
+        weights, _ = _by_the_lowest(scores, np.exp(middle))
         entropy = -(weights * np.log2(np.where(weights > 0, weights, 1))).sum(axis=1, keepdims=True)
         low, high = np.where(entropy > bits, middle, low), np.where(entropy > bits, high, middle)
     return np.asarray(np.exp(high))
 
 
-def _solve(
-    scaled: NDArray[np.float64], beta: float | NDArray[np.float64]
+def _by_newton(scores: NDArray[np.float64], beta: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weights and thresholds as :func:`_weigh`, for β = α - 1 from 0 to 1.
+
+    With ``τ = β (s_1 + κ) - 1`` the weights are ``[1 + β (s - s_1 - κ)]_+ ^ (1/β)``, which stay exact as β goes to 0
+    (``e^(s - s_1 - κ)``). Their sum is convex in κ, so that steps from 0, where the highest alone has weight 1, never
+    go beyond the solution.
+    """
+    highest = scores.max(axis=1, keepdims=True)
+    below = scores - highest
+    kappa = np.zeros_like(highest)
+    while True:
+        base = np.maximum(beta * (below - kappa), -1)
+        with np.errstate(divide="ignore"):  # the logarithm of a base of 0: no weight
+            weights = np.exp(np.log1p(base) / beta)
+        slopes = np.divide(weights, 1 + base, out=np.zeros_like(base), where=base > -1)
+        step = (weights.sum(axis=1, keepdims=True) - 1) / slopes.sum(axis=1, keepdims=True)
+        kappa += np.maximum(step, 0)
+        if not np.any(step > 1e-15 * (1 + kappa)):
+            return _normalised(weights), (highest + kappa - 1 / beta)[:, 0]
+
+
+def _by_the_lowest(
+    scores: NDArray[np.float64], beta: float | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weights ``[scaled - τ]_+ ^ (1/β)`` that sum to one, (rows, scores), and τ, (rows, 1); the highest score is 0."""
-    if isinstance(beta, float) and beta <= 1:
-        tau = _threshold_by_newton(scaled, 1 / beta)
-        return _normalised(np.clip(scaled - tau, 0, None) ** (1 / beta)), tau
-    # For large β a weight of 0.1 may lie as little as 0.1^β above the threshold, far below the last bit of τ. So τ only
-    # says which scores have weight; the sum is then brought to one by the weight x of the lowest of these.
-    support = scaled > _threshold(scaled, beta)[:, None]
-    lowest = np.where(support, scaled, 0).min(axis=1, keepdims=True)
-    above = np.where(support, scaled - lowest, -np.inf)
+    """Weights and thresholds as :func:`_weigh`, for any β = α - 1 above 0; (rows, 1) where each row has its own.
+
+    For large β a weight of 0.1 lies as little as 0.1^β above the threshold, far below the last bit of τ. So the scores
+    that have weight are found first, and the sum is then brought to one by the weight x of the lowest of them, ``s_m``:
+
+    ``p = (β (s - s_m) + x^β)^(1/β)``
+    """
+    scores = _within_reach(scores, beta)
+    ranked = -np.sort(-scores, axis=1)
+    lowest = np.take_along_axis(ranked, _with_weight(ranked, beta) - 1, axis=1)
+    above = beta * (scores - lowest)
     low, high = np.zeros_like(lowest), np.ones_like(lowest)
     for _ in range(HALVINGS):
         x = (low + high) / 2
-        too_much = _powers(above + x**beta, beta).sum(axis=1, keepdims=True) >= 1
+        too_much = _weights_over(above, x, beta).sum(axis=1, keepdims=True) >= 1
         low, high = np.where(too_much, low, x), np.where(too_much, x, high)
-    return _normalised(_powers(above + high**beta, beta)), lowest - high**beta
+    return _normalised(_weights_over(above, high, beta)), (lowest - high**beta / beta)[:, 0]
 
 
-def _threshold(
-    scaled: NDArray[np.float64], beta: float | NDArray[np.float64], halvings: int = HALVINGS
+def _weights_over(
+    above: NDArray[np.float64], x: NDArray[np.float64], beta: float | NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The largest τ found, (rows,), for which ``Σ [scaled - τ]_+ ^ (1/β)`` is not below 1, by bisection.
+    """The weights for that x of the lowest; itself apart, whose x^β may be too small for a number."""
+    return np.where(above > 0, _powers(above + x**beta, beta), np.where(above == 0, x, 0))
 
-    It lies between -1, where the highest score, which is 0, alone has weight 1, and that of equal scores.
+
+def _with_weight(ranked: NDArray[np.float64], beta: float | NDArray[np.float64]) -> NDArray[np.int64]:
+    """How many scores of each row have weight, (rows, 1): the m-th has if ``Σ_i [β (s_i - s_m)]_+ ^ (1/β) < 1``, that
+    is, if a threshold there would leave the scores above it too little.
+
+    Args:
+        ranked: highest first, and none out of reach.
     """
-    low = np.full((len(scaled), 1), -1.0)
-    high = np.broadcast_to(-((1.0 / scaled.shape[1]) ** np.asarray(beta)), low.shape)
-    for _ in range(halvings):
-        middle = (low + high) / 2
-        too_much = _powers(scaled - middle, beta).sum(axis=1, keepdims=True) >= 1
-        low, high = np.where(too_much, middle, low), np.where(too_much, high, middle)
-    return low[:, 0]
+    low = np.ones((len(ranked), 1), dtype=np.int64)
+    high = np.full_like(low, ranked.shape[1])
+    while np.any(low < high):
+        middle = (low + high + 1) // 2
+        with np.errstate(over="ignore"):  # far too much is too much
+            sums = _powers(beta * (ranked - np.take_along_axis(ranked, middle - 1, axis=1)), beta).sum(axis=1)
+        has = (sums < 1)[:, None]
+        low, high = np.where(has, middle, low), np.where(has, high, middle - 1)
+    return low
 
 
-def _threshold_by_newton(scaled: NDArray[np.float64], power: float) -> NDArray[np.float64]:
-    """τ, (rows, 1), for powers of at least 1: the sum is convex in τ, so that steps from -1 never go beyond it."""
-    tau = np.full((len(scaled), 1), -1.0)
-    for _ in range(10 * HALVINGS):
-        above = np.clip(scaled - tau, 0, None)
-        slopes = above ** (power - 1)
-        sums = (slopes * above).sum(axis=1, keepdims=True)
-        step = (sums - 1) / (power * slopes.sum(axis=1, keepdims=True))
-        tau += np.maximum(step, 0)
-        if step.max() < 1e-16:
-            break
-    return tau
+def _within_reach(scores: NDArray[np.float64], beta: float | NDArray[np.float64]) -> NDArray[np.float64]:
+    """``scores``, those too far below the highest to have weight (1/β) no further below it than twice that."""
+    return np.asarray(np.maximum(scores, scores.max(axis=1, keepdims=True) - 2 / np.asarray(beta)))
 
 
 def _powers(base: NDArray[np.float64], beta: float | NDArray[np.float64]) -> NDArray[np.float64]:

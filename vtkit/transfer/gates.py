@@ -8,27 +8,30 @@ Suspicious figures are a warning in either case; the baselines of the literature
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from sentence_transformers import SparseEncoder
 
 from vtkit import console
-from vtkit.analysis.fragmentation import normalizer_losses
+from vtkit.analysis.normalization import normalizer_losses
 from vtkit.analysis.words import script_of, script_of_text
-from vtkit.encoder.calibration import QUERY_TOKENS, activation_rates, score_spread
+from vtkit.encoder.calibration import QUERY_TOKENS, ActivationRates, activation_rates, score_spread
 from vtkit.encoder.checkpoint import WholeEncoder, dimension_names
-from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.folding import masked_dimensions
+from vtkit.encoder.folding import MASKED_BIAS, masked_dimensions
+from vtkit.encoder.sides import encode_side
 from vtkit.errors import CollapseError
 from vtkit.recipe.sections import GatesSection
 from vtkit.transfer.mixture import METHODS, Mixture
-from vtkit.vocabulary.alignment import Alignment, surface_and_start, token_family, tokens
+from vtkit.vocabulary.alignment import Alignment, canonical_forms, surface_and_start, tokens
 from vtkit.vocabulary.existing import roles_by_id
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 Gate = Literal["overlap", "identity", "neighbours", "activation", "dimensions", "ties", "unicode"]
 Finding = Literal["in order", "suspicious", "hopeless"]
 Stage = Literal["transfer", "calibrate"]
+Seen = tuple[Finding, str, str, dict[str, Any]]
+"""What a gate found, the figures in words, what to change (empty where all is in order), and the figures."""
 
 EXPECTED_OVERLAP = (
     (0.1, "other scripts", 0.015, 0.10),
@@ -91,10 +96,10 @@ class GateResult:
     seen: str
     """The figures in words."""
 
-    advice: str = ""
+    advice: str
     """What to change; empty where all is in order."""
 
-    figures: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, Any]
 
     @property
     def stops(self) -> bool:
@@ -103,15 +108,7 @@ class GateResult:
 
     def facts(self) -> dict[str, Any]:
         """For the manifest."""
-        return {
-            "gate": self.gate,
-            "stage": self.stage,
-            "finding": self.finding,
-            "level": self.level,
-            "seen": self.seen,
-            "advice": self.advice,
-            "figures": self.figures,
-        }
+        return asdict(self)
 
 
 def vocabulary_gates(
@@ -127,12 +124,12 @@ def vocabulary_gates(
         section: settings.
         texts: probe texts of the target corpus; without any, the gate unicode is passed over.
     """
-    found: list[tuple[Gate, Finding, str, str, dict[str, Any]]] = []
+    found: list[tuple[Gate, Seen]] = []
     if section.overlap != "off":
-        found.append(("overlap", *overlap_gate(source, target, alignment)))
+        found.append(("overlap", overlap_gate(source, target, alignment)))
     probes = [text for text in texts if text.strip()]
     if probes and section.unicode != "off":
-        found.append(("unicode", *unicode_gate(target, probes)))
+        found.append(("unicode", unicode_gate(target, probes)))
     return _results(section, "transfer", found)
 
 
@@ -151,44 +148,33 @@ def encoder_gates(
         section: settings.
         stage: which stage made the encoder.
         encoder: not changed.
-        texts: probe texts of the target corpus; without any, the gates of the vectors are passed over.
+        texts: probe texts of the target corpus; without any, the gates of the vectors are passed over, and unicode,
+            which looks at the input vocabulary of an encoder that has another one for its output.
         moved: what the transfer worked with; without it, identity and neighbours are passed over.
         more_follows: whether a later stage (adaptation, calibration) can still repair dead or dense vectors: they are
             suspicious then, not hopeless.
     """
-    found: list[tuple[Gate, Finding, str, str, dict[str, Any]]] = []
+    found: list[tuple[Gate, Seen]] = []
     if moved is not None and section.identity != "off":
-        found.append(("identity", *identity_gate(moved, encoder)))
+        found.append(("identity", identity_gate(moved, encoder)))
     if moved is not None and section.neighbours != "off":
-        found.append(("neighbours", *neighbours_gate(moved, encoder)))
+        found.append(("neighbours", neighbours_gate(moved, encoder)))
     probes = [text for text in texts if text.strip()]
-    if probes and (section.activation, section.dimensions, section.ties) != ("off", "off", "off"):
-        found += _vector_gates(section, encoder, probes, more_follows)
+    if probes and stage == "transfer" and section.unicode != "off" and _head_only(encoder):
+        found.append(("unicode", unicode_gate(encoder.tokenizer, probes)))
+    if probes:
+        found += _vector_gates(section, encoder, list(dict.fromkeys(probes))[: section.texts], more_follows)
     return _results(section, stage, found)
 
 
-def _results(
-    section: GatesSection, stage: Stage, found: Sequence[tuple[Gate, Finding, str, str, dict[str, Any]]]
-) -> list[GateResult]:
-    return [
-        GateResult(gate, stage, finding, getattr(section, gate), seen, advice, figures)
-        for gate, finding, seen, advice, figures in found
-    ]
-
-
 def show_gates(results: Sequence[GateResult]) -> None:
-    """A table of what the gates found, and a warning for everything that is not in order and does not stop the run."""
-    if not results:
-        return
-    stage = results[0].stage
-    console.show_table(
-        f"gates after {stage}",
-        ["gate", "finding", "seen"],
-        [[result.gate, result.finding, console.one_line(result.seen, 400)] for result in results],
-    )
+    """One line for each gate, a warning where something is not in order; what stops the run is left to its error."""
     for result in results:
-        if result.finding != "in order" and not result.stops:
-            console.warn(f"gate {result.gate} after {stage}: {result.seen}. {result.advice}")
+        place, seen = f"gate {result.gate} after {result.stage}", console.one_line(result.seen, 400)
+        if result.finding == "in order":
+            console.say(f"{place}: in order; {seen}")
+        elif not result.stops:
+            console.warn(f"{place}: {result.finding}; {seen}. {result.advice}")
 
 
 def stop_at_hopeless(results: Sequence[GateResult]) -> None:
@@ -201,16 +187,14 @@ def stop_at_hopeless(results: Sequence[GateResult]) -> None:
     if not stopping:
         return
     lines = [
-        f"gate {result.gate} after {result.stage}: {result.seen}. {result.advice} To go on in spite of it, set "
-        f'gates.{result.gate} to "warn".'
+        f"gate {result.gate} after {result.stage}: {console.one_line(result.seen, 400)}. {result.advice} "
+        f'To go on in spite of it, set gates.{result.gate} to "warn".'
         for result in stopping
     ]
     raise CollapseError("\n".join(lines))
 
 
-def overlap_gate(
-    source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, alignment: Alignment
-) -> tuple[Finding, str, str, dict[str, Any]]:
+def overlap_gate(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, alignment: Alignment) -> Seen:
     """The overlap share against what pairs of vocabularies with the same scripts have, and the special roles."""
     shared = shared_scripts(source, target)
     _, pair, lowest, highest = next(row for row in EXPECTED_OVERLAP if shared < row[0])
@@ -257,49 +241,45 @@ def shared_scripts(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerF
     return sum(min(share, second.get(script, 0.0)) for script, share in first.items())
 
 
-def _scripts(tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
-    surfaces = [surface for surface, _ in surface_and_start(tokenizer)]
-    counts = Counter(script_of_text(surface) for surface in surfaces if any(map(str.isalpha, surface)))
-    return {script: count / max(counts.total(), 1) for script, count in counts.items()}
-
-
-def identity_gate(moved: Moved, encoder: SparseEncoder) -> tuple[Finding, str, str, dict[str, Any]]:
+def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     """Whether shared tokens have their source rows bit for bit, and their bias where the method keeps it.
 
-    With another bias method, the mean and the deviation of the biases are compared: ``zscore`` keeps both.
+    Mean and deviation of the biases are shown beside the source's, masked dimensions left out: ``zscore`` keeps both.
     """
     old, new = (mlm_head(model[0].auto_model) for model in (moved.source, encoder))
     mixture = moved.mixture
     kept = np.flatnonzero(mixture.methods == METHODS.index("overlap"))
     origins = moved.alignment.target_to_source[kept]
-    size = moved.alignment.target_size
-    active = ~masked_dimensions(encoder[0].auto_model).cpu().numpy()[:size]
-    biases = new.decoder.bias.detach().float().cpu().numpy()[:size]
-    old_biases = old.decoder.bias.detach().float().cpu().numpy()
+    active = ~masked_dimensions(encoder[0].auto_model).cpu().numpy()[: moved.alignment.target_size]
+    biases, old_biases = (_matrix(head.decoder.bias) for head in (new, old))
     figures: dict[str, Any] = {"shared_tokens": len(kept)}
     problems = []
-    pairs = []
-    if not isinstance(encoder, WholeEncoder) or encoder.output_tokenizer is None:
-        pairs.append(("embedding rows", new.embeddings.weight, old.embeddings.weight))
+    pairs = [] if _head_only(encoder) else [("embedding rows", new.embeddings.weight, old.embeddings.weight)]
     if not new.tied:
         pairs.append(("decoder rows", new.decoder.weight, old.decoder.weight))
-    for what, ours, theirs in pairs if mixture.rank is None else []:
-        differing = (_matrix(ours)[kept] != _matrix(theirs)[origins]).any(axis=1)
-        figures[f"differing_{what.replace(' ', '_')}"] = int(differing.sum())
-        if differing.any():
-            problems.append(f"{int(differing.sum())} of {len(kept)} shared tokens have other {what} than in the source")
-    if not all(np.isfinite(_matrix(parameter)).all() for _, parameter, _ in pairs) or not np.isfinite(biases).all():
-        problems.append("rows or biases are not finite")
+    for what, ours, theirs in pairs:
+        if not np.isfinite(_matrix(ours)).all():
+            problems.append(f"{what} are not finite")
+        differing = 0 if mixture.rank is not None else _differing(_matrix(ours)[kept], _matrix(theirs)[origins])
+        figures[f"differing_{what.replace(' ', '_')}"] = differing
+        if differing:
+            problems.append(f"{differing} of {len(kept)} shared tokens have other {what} than in the source")
+    if not np.isfinite(biases).all():
+        problems.append("biases are not finite")
     if moved.bias in ("mixture", "copy-overlap"):
         usual = active[kept]
-        differing = biases[kept][usual] != old_biases[origins][usual]
-        figures["differing_biases"] = int(differing.sum())
-        if differing.any():
-            problems.append(f"{int(differing.sum())} of {len(kept)} shared tokens have another bias than in the source")
-    figures["bias"] = {"mean": float(biases[active].mean()), "deviation": float(biases[active].std())}
-    figures["source_bias"] = {"mean": float(old_biases.mean()), "deviation": float(old_biases.std())}
-    bias_words = f"bias {biases[active].mean():.2f} ± {biases[active].std():.2f}"
-    bias_words += f" (source {old_biases.mean():.2f} ± {old_biases.std():.2f})"
+        differing = _differing(biases[kept][usual], old_biases[origins][usual])
+        figures["differing_biases"] = differing
+        if differing:
+            problems.append(f"{differing} of {len(kept)} shared tokens have another bias than in the source")
+    words = []
+    for name, values in (
+        ("bias", biases[: len(active)][active]),
+        ("source_bias", old_biases[old_biases > MASKED_BIAS / 2]),
+    ):
+        figures[name] = {"mean": float(values.mean()), "deviation": float(values.std())}
+        words.append(f"{values.mean():.2f} ± {values.std():.2f}")
+    bias_words = f"bias {words[0]} (source {words[1]})"
     if problems:
         advice = "The grafted model is not what the transfer made: this is a defect, or the source changed meanwhile."
         return "hopeless", f"{', '.join(problems)}; {bias_words}", advice, figures
@@ -309,7 +289,7 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> tuple[Finding, str, s
     return "in order", f"{len(kept)} shared tokens: {rows}; {bias_words}", "", figures
 
 
-def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> tuple[Finding, str, str, dict[str, Any]]:
+def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     """Where made rows lie among source rows: cosine to the nearest one, to their own mean, and their lengths.
 
     Rows that are the mean on purpose (``mean``, ``silent``) are counted and left out. The others are hopeless where
@@ -370,27 +350,23 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> tuple[Finding, str,
     return "in order", seen, "", figures
 
 
-def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> tuple[Finding, str, str, dict[str, Any]]:
+def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> Seen:
     """[UNK] share of the tokens of ``texts``, the scripts behind it, pieces of bytes, and what the normalizer loses."""
-    unknown_id = tokenizer.unk_token_id
-    total = unknown = pieces = 0
-    fragments = _byte_fragments(tokenizer)
+    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
+    code_points = np.bincount(codes, minlength=0x110000)
     characters: Counter[str] = Counter()
+    for code in np.flatnonzero(code_points).tolist():
+        if chr(code).isalnum():
+            characters[script_of(chr(code))] += int(code_points[code])
+    fragments = _byte_fragments(tokenizer)
+    total = unknown = pieces = 0
     unread: Counter[str] = Counter()
-    code_points = np.zeros(0x110000, dtype=np.int64)
-    for text in texts:
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
-        np.add.at(code_points, codes, 1)
-        for character in text:
-            if character.isalnum():
-                characters[script_of(character)] += 1
-    for encoding, text in zip(
-        tokenizer.backend_tokenizer.encode_batch(list(texts), add_special_tokens=False), texts, strict=True
-    ):
+    encodings = tokenizer.backend_tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    for encoding, text in zip(encodings, texts, strict=True):
         total += len(encoding.ids)
         for number, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
             pieces += number in fragments
-            if number == unknown_id:
+            if number == tokenizer.unk_token_id:
                 unknown += 1
                 unread.update(script_of(character) for character in text[start:stop] if character.isalnum())
     losses = {}
@@ -438,74 +414,120 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> tu
     return "in order", seen, "", figures
 
 
-def _byte_fragments(tokenizer: PreTrainedTokenizerFast) -> set[int]:
-    """Ids that stand for bytes which are no whole character."""
-    if token_family(tokenizer) == "byte-level":
-        return {
-            number
-            for number, (surface, _) in enumerate(surface_and_start(tokenizer))
-            if not surface and number not in roles_by_id(tokenizer)
-        } - set(tokenizer.all_special_ids)
-    return {number for number, token in enumerate(tokens(tokenizer)) if token.startswith("<0x") and token[-1:] == ">"}
-
-
 def _vector_gates(
     section: GatesSection, encoder: SparseEncoder, texts: list[str], more_follows: bool
-) -> list[tuple[Gate, Finding, str, str, dict[str, Any]]]:
-    """Activation rate, active dimensions and ties on probe texts, whose openings stand in for queries."""
-    found: list[tuple[Gate, Finding, str, str, dict[str, Any]]] = []
-    distinct = list(dict.fromkeys(texts))[: section.texts]
-    vocabulary = int((~masked_dimensions(encoder[0].auto_model)).sum())
+) -> list[tuple[Gate, Seen]]:
+    """Activation rate, active dimensions and ties on ``texts``, whose openings stand in for queries."""
+    wanted: list[Gate] = [gate for gate in _OF_VECTORS if getattr(section, gate) != "off"]
+    if not wanted:
+        return []
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in encoder.parameters()):
+        advice = "Check the source and the bridge for NaN, and lower adapt.learning_rate."
+        return [(wanted[0], ("hopeless", "weights are not finite (NaN or infinite)", advice, {"finite": False}))]
+    found: list[tuple[Gate, Seen]] = []
     broken: Finding = "suspicious" if more_follows else "hopeless"
-    rates = activation_rates(encoder, distinct, section.max_length)
-    finite = all(np.isfinite(_matrix(parameter)).all() for parameter in encoder[0].auto_model.parameters())
-    documents = encode(encoder, distinct, section.max_length, description="encoding probe texts")
-    queries = encode(encoder, distinct, min(QUERY_TOKENS, section.max_length), description="encoding probe queries")
-    finite = finite and bool(np.isfinite(documents.data).all())
-    if section.activation != "off":
-        seen = f"{rates.token:.2%} of (position, token) logits and {rates.pooled:.2%} of dimensions are positive"
-        figures: dict[str, Any] = {"token": rates.token, "pooled": rates.pooled, "finite": finite}
-        if not finite:
-            advice = "Check the source and the bridge for NaN, and lower adapt.learning_rate."
-            found.append(("activation", "hopeless", f"weights or vectors are not finite; {seen}", advice, figures))
-        elif rates.pooled == 0.0 or rates.token > DENSE:
-            advice = "Add [calibrate], or change calibrate.target_activation or transfer.bias.method."
-            found.append(("activation", broken, seen, advice, figures))
-        else:
-            found.append(("activation", "in order", seen, "", figures))
-    if section.dimensions != "off":
-        active = {"document": np.diff(documents.indptr), "query": np.diff(queries.indptr)}
-        means = {side: float(counts.mean()) for side, counts in active.items()}
-        empty = float((active["document"] == 0).mean())
-        figures = {"mean": means, "empty_documents": empty, "vocabulary": vocabulary, "texts": len(distinct)}
-        seen = (
-            f"{means['document']:.0f} active dimensions a text and {means['query']:.0f} a query of {vocabulary}, "
-            f"{empty:.0%} of the texts empty"
-        )
-        if min(means.values()) < DEAD:
-            advice = "The vectors are dead: add [calibrate], raise its target_activation, or change transfer.bias."
-            found.append(("dimensions", broken, seen, advice, figures))
-        elif means["document"] > DENSE * vocabulary:
-            advice = "The vectors are dense: add [calibrate], lower its target_activation, or change transfer.bias."
-            found.append(("dimensions", broken, seen, advice, figures))
-        elif empty > EMPTY_TEXTS:
-            advice = "Texts without a dimension are never found: raise calibrate.target_activation, or add [adapt]."
-            found.append(("dimensions", "suspicious", seen, advice, figures))
-        else:
-            found.append(("dimensions", "in order", seen, "", figures))
-    if section.ties != "off" and len(distinct) > 2:
-        spread, tied = score_spread(queries, documents)
-        seen = f"{tied:.1%} of the best scores of probe queries are tied, spread {spread:.2f} of the mean"
-        figures = {"tied": tied, "spread": spread}
-        if tied >= TIED[1]:
-            advice = "All texts get the same score: see the gates dimensions and neighbours for the reason."
-            found.append(("ties", broken, seen, advice, figures))
-        elif tied > TIED[0]:
-            advice = "Many texts share no dimension with a query, or all of them: adapt or calibrate the encoder."
-            found.append(("ties", "suspicious", seen, advice, figures))
-        else:
-            found.append(("ties", "in order", seen, "", figures))
+    if "activation" in wanted:
+        found.append(("activation", activation_gate(activation_rates(encoder, texts, section.max_length), broken)))
+    if wanted == ["activation"]:
+        return found
+    opening = min(QUERY_TOKENS, section.max_length)
+    documents = encode_side(encoder, texts, "document", section.max_length, description="encoding probe texts")
+    queries = encode_side(encoder, texts, "query", opening, description="encoding probe queries")
+    if "dimensions" in wanted:
+        vocabulary = int((~masked_dimensions(encoder[0].auto_model)).sum())
+        found.append(("dimensions", dimensions_gate(queries, documents, vocabulary, broken)))
+    if "ties" in wanted and len(texts) > 2:
+        found.append(("ties", ties_gate(queries, documents, broken)))
     return found
+
+
+_OF_VECTORS: tuple[Gate, ...] = ("activation", "dimensions", "ties")
+
+
+def activation_gate(rates: ActivationRates, broken: Finding) -> Seen:
+    """Whether any logit is positive, and whether not nearly all are; ``broken`` is what it is called otherwise."""
+    seen = f"{rates.token:.2%} of (position, token) logits and {rates.pooled:.2%} of dimensions are positive"
+    figures = {"token": rates.token, "pooled": rates.pooled, "finite": True}
+    if rates.pooled == 0.0 or rates.token > DENSE:
+        advice = "Add [calibrate], or change calibrate.target_activation or transfer.bias.method."
+        return broken, seen, advice, figures
+    return "in order", seen, "", figures
+
+
+def dimensions_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, vocabulary: int, broken: Finding) -> Seen:
+    """Whether vectors have dimensions at all, and not nearly all of them.
+
+    Args:
+        queries: (n, dimensions).
+        documents: (n, dimensions).
+        vocabulary: dimensions that are not masked.
+        broken: what dead vectors are called. Dense ones are slow but not wrong: suspicious where ``broken`` is
+            hopeless, and else in order.
+    """
+    counts = {"document": np.diff(documents.indptr), "query": np.diff(queries.indptr)}
+    means = {side: float(active.mean()) for side, active in counts.items()}
+    empty = float((counts["document"] == 0).mean())
+    figures = {"mean": means, "empty_documents": empty, "vocabulary": vocabulary, "texts": documents.shape[0]}
+    seen = (
+        f"{means['document']:.0f} active dimensions a text and {means['query']:.0f} a query of {vocabulary}, "
+        f"{empty:.0%} of the texts empty"
+    )
+    if min(means.values()) < DEAD:
+        advice = "The vectors are dead: add [calibrate], raise its target_activation, or change transfer.bias."
+        return broken, seen, advice, figures
+    if means["document"] > DENSE * vocabulary:
+        advice = (
+            "The vectors are dense, and cost as much until they are trained to be sparse: add [finetune], or lower "
+            "calibrate.target_activation."
+        )
+        return "suspicious" if broken == "hopeless" else "in order", seen, advice, figures
+    if empty > EMPTY_TEXTS:
+        advice = "Texts without a dimension are never found: raise calibrate.target_activation, or add [adapt]."
+        return "suspicious", seen, advice, figures
+    return "in order", seen, "", figures
+
+
+def ties_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, broken: Finding) -> Seen:
+    """Whether scores tell texts apart: :func:`vtkit.encoder.calibration.score_spread` of the i-th query over all
+    documents but the i-th."""
+    spread, tied = score_spread(queries, documents)
+    seen = f"{tied:.1%} of the best scores of probe queries are tied, spread {spread:.2f} of the mean"
+    figures = {"tied": tied, "spread": spread}
+    if tied >= TIED[1]:
+        return broken, seen, "All texts get the same score: the gates dimensions and neighbours say why.", figures
+    if tied > TIED[0]:
+        advice = "Many texts share no dimension with a query, or all of them: adapt or calibrate the encoder."
+        return "suspicious", seen, advice, figures
+    return "in order", seen, "", figures
+
+
+def _results(section: GatesSection, stage: Stage, found: Sequence[tuple[Gate, Seen]]) -> list[GateResult]:
+    return [
+        GateResult(gate, stage, finding, getattr(section, gate), seen, advice, figures)
+        for gate, (finding, seen, advice, figures) in found
+    ]
+
+
+def _head_only(encoder: SparseEncoder) -> bool:
+    return isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None
+
+
+def _scripts(tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
+    surfaces = [surface for surface, _ in surface_and_start(tokenizer)]
+    counts = Counter(script_of_text(surface) for surface in surfaces if any(map(str.isalpha, surface)))
+    return {script: count / counts.total() for script, count in counts.items()}
+
+
+def _byte_fragments(tokenizer: PreTrainedTokenizerFast) -> set[int]:
+    """Ids that stand for bytes which are no whole character."""
+    written = {number for number, token in enumerate(tokens(tokenizer)) if re.fullmatch("<0x[0-9A-F]{2}>", token)}
+    decoded = (form.surface if form is not None else "" for form in canonical_forms(tokenizer))
+    return written | {number for number, surface in enumerate(decoded) if re.search("[\ud800-\udfff]", surface)}
+
+
+def _differing(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> int:
+    """How many rows (or numbers) differ."""
+    return int((ours != theirs).reshape(len(ours), -1).any(axis=1).sum())
 
 
 def _matrix(parameter: Any) -> NDArray[np.float32]:

@@ -22,7 +22,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 
-from vtkit.encoder.checkpoint import WholeEncoder, assemble, settings_of
+from vtkit.encoder.checkpoint import WholeEncoder, assemble, refuse_output_vocabulary, settings_of
 from vtkit.encoder.families import FIXED_PADDING, mlm_head, position_offset, with_plain_head
 from vtkit.encoder.folding import MASKED_BIAS
 from vtkit.encoder.sparse_head import without_decoder
@@ -114,8 +114,10 @@ def graft_encoder(
         pad_to: as in :func:`graft`.
 
     Raises:
-        DataError: as :func:`graft`; or a static query table with ``pad_to``, which the library could not load.
+        DataError: as :func:`graft`; a static query table with ``pad_to``, which the library could not load; or a source
+            with an output vocabulary of its own.
     """
+    refuse_output_vocabulary(source)
     sides = [(source, folder / "document")]
     query_side = source.query_side if isinstance(source, WholeEncoder) else None
     if query_side is not None and isinstance(query_side[0], Transformer):

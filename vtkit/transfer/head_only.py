@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
-from vtkit.encoder.checkpoint import WholeEncoder, assemble, settings_of
+from vtkit.encoder.checkpoint import WholeEncoder, assemble, refuse_output_vocabulary, settings_of
 from vtkit.encoder.families import mlm_head, with_plain_head
 from vtkit.errors import DataError
 from vtkit.transfer.graft import check_unchanged, install, rebuilt
@@ -92,8 +92,10 @@ def graft_encoder_head(
         pad_to: as in :func:`graft_head`.
 
     Raises:
-        DataError: as :func:`graft_head`; or an encoder whose queries take a way of their own.
+        DataError: as :func:`graft_head`; an encoder whose queries take a way of their own, or one that has an output
+            vocabulary of its own already.
     """
+    refuse_output_vocabulary(source)
     if isinstance(source, WholeEncoder) and source.query_side is not None:
         raise DataError(
             'transfer.scope "head-only" moves encoders that encode queries and documents alike, and the source has a '

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, assert_never, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from vtkit.errors import DataError
 from vtkit.recipe.sections import Method, TransferSection
 from vtkit.transfer.bias import (
     copy_overlap_bias,
-    count_tokens,
     log_frequency,
     model_prior,
     quiet,
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 Texts = Callable[[], Iterator[str]]
-"""Opens the stream of target texts that a method trains on or counts."""
+"""Opens the stream of target texts that a method trains on."""
+
+Counts = Callable[[], NDArray[np.integer] | None]
+"""How often each target token occurs in target text, (target vocabulary,); None where there is no text."""
 
 
 def mixture_of(
@@ -40,6 +43,7 @@ def mixture_of(
     alignment: Alignment,
     source_rows: int,
     texts: Texts,
+    counts: Counts,
     seed: int,
 ) -> Mixture:
     """The rows of the target vocabulary by the method, or the list of methods, of ``section``.
@@ -47,26 +51,24 @@ def mixture_of(
     Args:
         source_rows: rows of the source's embedding matrix; may exceed its tokenizer's size (a padded vocabulary).
         texts: target texts, for ``focus``.
+        counts: asked for where rows are borrowed.
         seed: of what a method draws.
     """
 
     def by(method: Method) -> Mixture:
-        return _mixture(method, section, source, target, alignment, source_rows, texts, seed)
+        return _mixture(method, section, source, target, alignment, source_rows, texts, counts, seed)
 
     methods = section.methods
     mixture = by(methods[0]) if len(methods) == 1 else in_order([(method, by(method)) for method in methods])
-    rest = section.rest
-    if rest == "auto":
-        rest = "borrowed" if methods[-1] in ("parallel", "auto") else rest
-    match rest:
-        case "auto":
+    if section.borrows:
+        return with_borrowed(mixture, source, target, counts())
+    match section.rest:
+        case "auto" | "borrowed":
             return mixture
-        case "borrowed":
-            return with_borrowed(mixture, source, target, seed)
         case "pieces":
             return with_pieces(mixture, target)
         case _:
-            return with_rest(mixture, rest) if methods[-1] not in get_args(Rest) else mixture
+            return with_rest(mixture, section.rest) if methods[-1] not in get_args(Rest) else mixture
 
 
 def bias_of(
@@ -75,12 +77,15 @@ def bias_of(
     alignment: Alignment,
     mixture: Mixture,
     source_bias: NDArray[np.floating],
-    texts: Texts,
+    counts: Counts,
 ) -> NDArray[np.float32]:
     """The decoder bias of the target vocabulary by ``section.bias``; silent tokens stay silent.
 
     Args:
-        texts: what token frequencies are counted on (``zscore`` without a model).
+        counts: asked for by ``zscore`` without a model.
+
+    Raises:
+        DataError: there is no text to count tokens in.
     """
     match section.bias.method:
         case "mixture":
@@ -91,11 +96,21 @@ def bias_of(
             bias = zero_bias(alignment.target_size)
         case "zscore":
             name = section.bias.model
-            prior = model_prior(name, target) if name is not None else log_frequency(count_tokens(target, texts()))
+            prior = model_prior(name, target) if name is not None else log_frequency(_counted(counts))
             bias = zscore_bias(source_bias, prior)
         case _:
             assert_never(section.bias.method)
     return quiet(bias, mixture)
+
+
+def _counted(counts: Counts) -> NDArray[np.integer]:
+    found = counts()
+    if found is None:
+        raise DataError(
+            "transfer.bias.method zscore counts the target tokens on text, and the recipe names none. Give "
+            'transfer.bias.corpus or transfer.bias.model, or set transfer.bias.method to "mixture".'
+        )
+    return found
 
 
 def _mixture(
@@ -106,6 +121,7 @@ def _mixture(
     alignment: Alignment,
     source_rows: int,
     texts: Texts,
+    counts: Counts,
     seed: int,
 ) -> Mixture:
     """One method's mixture, tokens without evidence as its authors have them."""
@@ -120,11 +136,11 @@ def _mixture(
                 ("sembridge", section.embedder),
             )
             bridges = [
-                (name, _mixture(name, section, source, target, alignment, source_rows, texts, seed))
+                (name, _mixture(name, section, source, target, alignment, source_rows, texts, counts, seed))
                 for name, bridge in named
                 if bridge
             ]
-            return auto_mixture(source, target, alignment, source_rows, bridges, seed)
+            return auto_mixture(source, target, alignment, source_rows, bridges, counts())
         case "parallel":
             from vtkit.transfer.parallel import pairs_in, read_bitext, translation_mixture
 

@@ -1,0 +1,446 @@
+"""Gates: each one in order, suspicious and hopeless on small encoders, by hand where figures can be counted, and all of
+them on a real encoder moved to Korean."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sentence_transformers import SparseEncoder
+from tiny import ROLES, TOKENS, WORDS, encoder, shuffled, texts, tokenizer
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from vtkit.encoder.calibration import ActivationRates
+from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.families import mlm_head
+from vtkit.encoder.folding import mask_dimensions
+from vtkit.errors import CollapseError
+from vtkit.recipe.sections import GatesSection
+from vtkit.transfer.gates import (
+    GateResult,
+    Moved,
+    Seen,
+    activation_gate,
+    dimensions_gate,
+    encoder_gates,
+    identity_gate,
+    neighbours_gate,
+    overlap_gate,
+    shared_scripts,
+    show_gates,
+    stop_at_hopeless,
+    ties_gate,
+    unicode_gate,
+    vocabulary_gates,
+)
+from vtkit.transfer.graft import graft_encoder
+from vtkit.transfer.head_only import graft_encoder_head
+from vtkit.transfer.mean import mean_mixture
+from vtkit.transfer.mixture import METHODS, Mixture
+from vtkit.transfer.parallel import read_bitext, translation_mixture
+from vtkit.transfer.random import random_mixture
+from vtkit.transfer.subtoken import subtoken_mixture
+from vtkit.vocabulary.alignment import align
+from vtkit.vocabulary.existing import load_tokenizer, wrap
+
+TEXTS = texts(24, seed=4)
+COMPOUNDS = tuple(first + second for first, second in zip(WORDS, WORDS[7:], strict=False))
+TARGET = (*shuffled(3), *COMPOUNDS)
+MOST = GatesSection(texts=16, max_length=48)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> SparseEncoder:
+    return encoder(tmp_path_factory.mktemp("source"), tied=False)
+
+
+def transferred(
+    source: SparseEncoder,
+    folder: Path,
+    make: Callable[[Mixture], Mixture] = lambda mixture: mixture,
+    graft: Any = graft_encoder,
+) -> tuple[Moved, SparseEncoder]:
+    """``source`` on TARGET by the mean of pieces, after ``make`` has changed the mixture; bias by the same weights."""
+    alignment = align(source.tokenizer, tokenizer(TARGET))
+    mixture = make(subtoken_mixture(source.tokenizer, tokenizer(TARGET), alignment, len(TOKENS)))
+    made = graft(source, tokenizer(TARGET), mixture, mixture.bias, folder)
+    return Moved(source, alignment, mixture, "mixture"), made
+
+
+def all_by(method: str, source_id: int | None = None) -> Callable[[Mixture], Mixture]:
+    """New tokens that are all made by ``method``: without weights, or each of one source token."""
+
+    def make(mixture: Mixture) -> Mixture:
+        weights, methods = mixture.weights.tolil(), mixture.methods.copy()
+        new = np.flatnonzero(methods != METHODS.index("overlap"))
+        weights[new] = 0
+        if source_id is not None:
+            weights[new, source_id] = 1.0
+        methods[new] = METHODS.index(method)
+        return Mixture(weights.tocsr(), methods)
+
+    return make
+
+
+def test_a_transfer_that_works_is_in_order_throughout(source: SparseEncoder, tmp_path: Path) -> None:
+    moved, made = transferred(source, tmp_path)
+    results = vocabulary_gates(MOST, source.tokenizer, tokenizer(TARGET), moved.alignment, TEXTS)
+    results += encoder_gates(MOST, "transfer", made, TEXTS, moved)
+    assert [result.gate for result in results] == [
+        "overlap", "unicode", "identity", "neighbours", "activation", "dimensions", "ties",
+    ]  # fmt: skip
+    assert [(result.finding, result.advice) for result in results] == [("in order", "")] * 7
+    assert all(result.seen and result.level == "fail" and not result.stops for result in results)
+    stop_at_hopeless(results)
+    assert results[2].facts()["figures"]["shared_tokens"] == len(TOKENS)
+    sample = results[3].figures["sample"]
+    assert len(sample) == 8
+    for entry in sample:
+        assert entry["method"] == "subtoken"
+        assert all(name.removeprefix("##") in entry["token"] for name, _ in entry["sources"])
+
+
+# overlap
+
+
+def test_the_expected_overlap_depends_on_the_scripts_two_vocabularies_share() -> None:
+    greek = (*ROLES.values(), *(chr(0x3B1 + n) * 2 for n in range(20)), *WORDS[:20])
+    assert shared_scripts(tokenizer(), tokenizer(greek)) == pytest.approx(0.5)
+    assert shared_scripts(tokenizer(), tokenizer()) == pytest.approx(1.0)
+    finding, seen, _, figures = overlap_gate(tokenizer(), tokenizer(greek), align(tokenizer(), tokenizer(greek)))
+    assert figures["share"] == 25 / 45
+    assert figures["pair"] == "one script"
+    assert finding == "in order"
+    assert seen.startswith("55.6% of the target vocabulary overlaps")
+
+
+def test_an_overlap_outside_what_such_pairs_have_is_suspicious() -> None:
+    other = (*ROLES.values(), *(first + second for first in WORDS[:20] for second in WORDS[20:40]))
+    finding, seen, advice, _ = overlap_gate(tokenizer(), tokenizer(other), align(tokenizer(), tokenizer(other)))
+    assert finding == "suspicious"
+    assert seen.startswith("1.2% of the target vocabulary overlaps")
+    assert "vtkit overlap SOURCE TARGET" in advice
+
+
+def test_no_shared_token_and_no_shared_role_are_hopeless() -> None:
+    alignment = align(tokenizer(), tokenizer(TARGET))
+    nothing = replace(alignment, target_to_source=np.full(len(TARGET), -1, dtype=np.int32))
+    finding, seen, _, figures = overlap_gate(tokenizer(), tokenizer(TARGET), nothing)
+    assert finding == "hopeless"
+    assert seen.endswith("no special token has its counterpart")
+    assert figures["roles_without_source"] == ["cls", "mask", "pad", "sep", "unk"]
+
+
+def test_a_role_without_counterpart_and_compared_spellings_are_suspicious() -> None:
+    alignment = align(tokenizer(), tokenizer(TARGET))
+    without = alignment.target_to_source.copy()
+    without[TARGET.index("[MASK]")] = -1
+    finding, seen, *_ = overlap_gate(tokenizer(), tokenizer(TARGET), replace(alignment, target_to_source=without))
+    assert finding == "suspicious"
+    assert seen.endswith("no counterpart for the roles mask")
+    finding, _, advice, _ = overlap_gate(tokenizer(), tokenizer(TARGET), replace(alignment, mode="raw"))
+    assert finding == "suspicious"
+    assert 'use "exact+symbols"' in advice
+
+
+# identity
+
+
+def test_one_shared_token_with_another_row_or_bias_is_hopeless(source: SparseEncoder, tmp_path: Path) -> None:
+    moved, made = transferred(source, tmp_path)
+    head = mlm_head(made[0].auto_model)
+    number = TARGET.index("river")
+    for parameter, what in (
+        (head.embeddings.weight, "embedding rows"),
+        (head.decoder.weight, "decoder rows"),
+        (head.decoder.bias, "bias"),
+    ):
+        before = parameter.detach().clone()
+        with torch.no_grad():
+            parameter.view(len(TARGET), -1)[number, 0] += 1e-6
+        finding, seen, advice, _ = identity_gate(moved, made)
+        assert finding == "hopeless"
+        assert seen.startswith(f"1 of {len(TOKENS)} shared tokens ha")
+        assert what in seen
+        assert "this is a defect" in advice
+        with torch.no_grad():
+            parameter.copy_(before)
+    assert identity_gate(moved, made)[0] == "in order"
+
+
+def test_the_bias_is_compared_only_where_its_method_keeps_it(source: SparseEncoder, tmp_path: Path) -> None:
+    moved, made = transferred(source, tmp_path)
+    with torch.no_grad():
+        mlm_head(made[0].auto_model).decoder.bias.add_(1.0)
+    assert identity_gate(moved, made)[0] == "hopeless"
+    finding, _, _, figures = identity_gate(replace(moved, bias="zscore"), made)
+    assert finding == "in order"
+    assert "differing_biases" not in figures
+
+
+def test_masked_dimensions_and_rows_of_lower_rank_are_no_difference(source: SparseEncoder, tmp_path: Path) -> None:
+    moved, made = transferred(source, tmp_path / "a")
+    mask_dimensions(made[0].auto_model, [TARGET.index("river"), 100])
+    finding, _, _, figures = identity_gate(moved, made)
+    assert finding == "in order"
+    assert figures["bias"]["mean"] > -10
+    moved, made = transferred(source, tmp_path / "b", lambda mixture: replace(mixture, rank=8))
+    finding, seen, *_ = identity_gate(moved, made)
+    assert finding == "in order"
+    assert "rows of lower rank, not compared" in seen
+
+
+# neighbours
+
+
+def test_new_tokens_that_are_all_the_mean_are_suspicious(source: SparseEncoder, tmp_path: Path) -> None:
+    moved, made = transferred(source, tmp_path, all_by("mean"))
+    finding, seen, *_ = neighbours_gate(moved, made)
+    assert finding == "suspicious"
+    assert seen.startswith(f"none of {len(COMPOUNDS)} new tokens has a row of its own")
+
+
+def test_new_tokens_that_are_all_one_source_token_are_hopeless(source: SparseEncoder, tmp_path: Path) -> None:
+    moved, made = transferred(source, tmp_path, all_by("sembridge", TOKENS.index("river")))
+    finding, seen, advice, figures = neighbours_gate(moved, made)
+    assert finding == "hopeless"
+    assert seen.endswith("100% of them point the same way")
+    assert "The bridge tells no new token from another" in advice
+    assert figures["nearest_source_cosine"]["median"] == pytest.approx(1.0)
+
+
+def test_rows_much_shorter_than_the_sources_are_suspicious(source: SparseEncoder, tmp_path: Path) -> None:
+    moved, made = transferred(source, tmp_path, all_by("random"))
+    finding, _, advice, figures = neighbours_gate(moved, made)
+    assert finding == "suspicious"
+    assert "Short rows are seldom active" in advice
+    assert figures["length_ratio"] == pytest.approx(0.02 / 0.25, rel=0.2)
+
+
+def test_without_new_tokens_there_are_no_neighbours_to_look_at(source: SparseEncoder, tmp_path: Path) -> None:
+    alignment = align(source.tokenizer, source.tokenizer)
+    moved = Moved(source, alignment, mean_mixture(alignment, len(TOKENS)), "mixture")
+    assert neighbours_gate(moved, source)[:2] == ("in order", "no new tokens")
+
+
+# unicode
+
+
+def bytewise(normalizer: Any = None) -> Any:
+    """A byte-level tokenizer that knows single bytes only."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = [*ROLES.values(), *alphabet]
+    backend = Tokenizer(models.BPE({token: n for n, token in enumerate(tokens)}, [], unk_token="[UNK]"))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    if normalizer is not None:
+        backend.normalizer = normalizer
+    return wrap(backend, ROLES, "of the test")
+
+
+@pytest.mark.parametrize(
+    ("lines", "finding", "rate"),
+    [
+        (["river stone"] * 10, "in order", 0.0),
+        (["river stone"] * 49 + ["oak 강"], "in order", 0.01),
+        (["river stone"] * 9 + ["oak 강"], "suspicious", 0.05),
+        (["river 강"] * 10, "hopeless", 0.5),
+        (["강 돌"] * 10, "hopeless", 1.0),
+    ],
+)
+def test_the_share_of_unknown_tokens_decides(lines: list[str], finding: str, rate: float) -> None:
+    found, seen, advice, figures = unicode_gate(tokenizer(), lines)
+    assert found == finding
+    assert figures["unknown_rate"] == rate
+    assert f"{rate:.1%} of {2 * len(lines)} tokens of {len(lines)} target texts are unknown" in seen
+    if finding == "hopeless":
+        assert "100% of Hangul" in seen
+        assert "Name a tokenizer that knows Hangul" in advice
+
+
+def test_a_script_that_is_lost_is_suspicious_however_seldom_it_is() -> None:
+    finding, seen, _, figures = unicode_gate(tokenizer(), ["river stone oak pine " * 20 + "강돌산강돌"])
+    assert figures["unknown_rate"] < 0.02
+    assert figures["scripts_lost"] == {"Hangul": 1.0}
+    assert (finding, "unread 100% of Hangul" in seen) == ("suspicious", True)
+
+
+def test_text_read_byte_by_byte_is_suspicious() -> None:
+    assert unicode_gate(bytewise(), ["river stone"])[0] == "in order"
+    finding, seen, _, figures = unicode_gate(bytewise(), ["강돌산"])
+    assert (finding, figures["unknown_rate"], figures["byte_piece_rate"]) == ("suspicious", 0.0, 1.0)
+    assert "100% of the tokens are pieces of characters" in seen
+
+
+def test_a_normalizer_that_takes_letters_apart_is_suspicious() -> None:
+    taking = bytewise(normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]))
+    finding, seen, *_ = unicode_gate(taking, ["강돌산"])
+    assert finding == "suspicious"
+    assert "the normalizer takes apart 100% of Hangul" in seen
+
+
+# vectors
+
+
+def with_bias(source: SparseEncoder, folder: Path, value: float) -> SparseEncoder:
+    made = encoder(folder)
+    with torch.no_grad():
+        mlm_head(made[0].auto_model).decoder.bias.fill_(value)
+    return made
+
+
+def findings(results: list[GateResult]) -> dict[str, str]:
+    return {result.gate: result.finding for result in results}
+
+
+def test_dead_vectors_are_hopeless_and_suspicious_where_calibration_follows(
+    source: SparseEncoder, tmp_path: Path
+) -> None:
+    dead = with_bias(source, tmp_path, -100.0)
+    results = encoder_gates(MOST, "calibrate", dead, TEXTS)
+    assert findings(results) == dict.fromkeys(("activation", "dimensions", "ties"), "hopeless")
+    assert "0 active dimensions a text and 0 a query of 120, 100% of the texts empty" in results[1].seen
+    with pytest.raises(CollapseError) as caught:
+        stop_at_hopeless(results)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 3
+    assert all("To go on in spite of it, set gates." in line for line in lines)
+    assert "gate dimensions after calibrate: 0 active dimensions" in lines[1]
+    later = encoder_gates(MOST, "transfer", dead, TEXTS, more_follows=True)
+    assert findings(later) == dict.fromkeys(("activation", "dimensions", "ties"), "suspicious")
+    stop_at_hopeless(later)
+
+
+def test_dense_vectors_are_no_reason_to_stop_but_logits_that_are_all_positive_are(
+    source: SparseEncoder, tmp_path: Path
+) -> None:
+    found = findings(encoder_gates(MOST, "calibrate", with_bias(source, tmp_path, 100.0), TEXTS))
+    assert (found["activation"], found["dimensions"]) == ("hopeless", "suspicious")
+
+
+@pytest.mark.parametrize("off", [(), ("activation",), ("activation", "dimensions")])
+def test_weights_that_are_not_finite_are_hopeless_whatever_follows(
+    off: tuple[str, ...], source: SparseEncoder, tmp_path: Path
+) -> None:
+    broken = with_bias(source, tmp_path, 0.0)
+    with torch.no_grad():
+        mlm_head(broken[0].auto_model).embeddings.weight[70, 3] = torch.nan
+    section = GatesSection(**dict.fromkeys(off, "off"))  # type: ignore[arg-type]
+    (result,) = encoder_gates(section, "transfer", broken, TEXTS, more_follows=True)
+    assert result.gate == ("activation", "dimensions", "ties")[len(off)]
+    assert (result.finding, result.seen) == ("hopeless", "weights are not finite (NaN or infinite)")
+
+
+def test_shares_of_positive_logits_by_hand() -> None:
+    assert activation_gate(ActivationRates(0.3, 0.6), "hopeless")[0] == "in order"
+    assert activation_gate(ActivationRates(0.0, 0.0), "suspicious")[0] == "suspicious"
+    assert activation_gate(ActivationRates(0.95, 1.0), "hopeless")[0] == "hopeless"
+
+
+def vectors(*rows: list[float]) -> sparse.csr_matrix:
+    return sparse.csr_matrix(np.array(rows))
+
+
+@pytest.mark.parametrize(
+    ("queries", "documents", "wanted"),
+    [
+        (vectors([1, 0, 0, 0], [0, 1, 0, 0]), vectors([1, 1, 0, 0], [0, 1, 1, 0]), "in order"),
+        (vectors([1, 0, 0, 0], [0, 0, 0, 0]), vectors([1, 1, 0, 0], [0, 1, 1, 0]), "hopeless"),  # 0.5 a query
+        (vectors([1, 0, 0, 0], [0, 1, 0, 0]), vectors([1, 1, 1, 1], [0, 0, 0, 0]), "suspicious"),  # half are empty
+        (vectors([1, 0, 0, 0], [0, 1, 0, 0]), vectors([1, 1, 1, 1], [1, 1, 1, 1]), "suspicious"),  # dense
+    ],
+)
+def test_active_dimensions_by_hand(queries: sparse.csr_matrix, documents: sparse.csr_matrix, wanted: str) -> None:
+    assert dimensions_gate(queries, documents, 4, "hopeless")[0] == wanted
+
+
+def test_ties_by_hand() -> None:
+    apart = vectors([1, 2, 3, 4])
+    queries = vectors([1], [1], [1], [1])
+    assert ties_gate(queries, sparse.csr_matrix(apart.T), "hopeless")[0] == "in order"
+    two_alike: Seen = ties_gate(queries, vectors([1], [1], [1], [4]), "hopeless")
+    # queries 0, 1, 2 score two 1s and the 4; query 3 scores three 1s
+    assert two_alike[3]["tied"] == pytest.approx((2 / 3 * 3 + 1) / 4)
+    assert two_alike[0] == "suspicious"
+    assert ties_gate(queries, vectors([1], [1], [1], [1]), "hopeless")[0] == "hopeless"
+    assert ties_gate(queries, vectors([0], [0], [0], [0]), "suspicious")[0] == "suspicious"
+
+
+# what follows
+
+
+def test_a_gate_that_is_off_does_not_look_and_one_that_warns_does_not_stop(
+    source: SparseEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dead = with_bias(source, tmp_path, -100.0)
+    section = GatesSection(activation="off", dimensions="warn", ties="off", overlap="off", unicode="off")
+    alignment = align(tokenizer(), tokenizer(TARGET))
+    assert vocabulary_gates(section, tokenizer(), tokenizer(TARGET), alignment, TEXTS) == []
+    results = encoder_gates(section, "transfer", dead, TEXTS)
+    assert findings(results) == {"dimensions": "hopeless"}
+    stop_at_hopeless(results)
+    show_gates(results)
+    shown = " ".join("".join(capsys.readouterr()).split())
+    assert "warning: gate dimensions after transfer: hopeless; 0 active dimensions a text" in shown
+    assert "add [calibrate]" in shown
+
+
+def test_without_texts_the_gates_that_read_them_are_passed_over(source: SparseEncoder, tmp_path: Path) -> None:
+    moved, made = transferred(source, tmp_path)
+    assert [r.gate for r in vocabulary_gates(MOST, tokenizer(), tokenizer(TARGET), moved.alignment, ["", " "])] == [
+        "overlap"
+    ]
+    assert [r.gate for r in encoder_gates(MOST, "transfer", made, [], moved)] == ["identity", "neighbours"]
+
+
+def test_a_head_only_transfer_is_looked_at_where_it_changed_something(source: SparseEncoder, tmp_path: Path) -> None:
+    moved, made = transferred(source, tmp_path, graft=graft_encoder_head)
+    results = encoder_gates(MOST, "transfer", made, TEXTS, moved)
+    assert findings(results) == dict.fromkeys(
+        ("identity", "neighbours", "unicode", "activation", "dimensions", "ties"), "in order"
+    )
+    with torch.no_grad():
+        mlm_head(made[0].auto_model).decoder.weight[TARGET.index("river")] += 1.0
+    assert identity_gate(moved, made)[0] == "hopeless"
+    # what is read is still the source's vocabulary, whatever is written
+    unread = encoder_gates(MOST, "transfer", made, ["강 돌", "산 강", "돌 산"], moved)
+    assert findings(unread)["unicode"] == "hopeless"
+
+
+# a real case
+
+
+def test_a_real_encoder_moved_to_korean_gives_sensible_findings_in_well_under_a_minute(
+    shared: Path, tmp_path: Path
+) -> None:
+    source = load_encoder(str(shared / "models" / "minilm-splade-en"))
+    target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
+    with gzip.open(shared / "data" / "parallel" / "pud-en-ko.tsv.gz", "rt", encoding="utf-8") as file:
+        pairs = [tuple(line.rstrip("\n").split("\t")[:2]) for line in file]
+    probes = [korean for _, korean in pairs][:64]
+    alignment = align(source.tokenizer, target)
+    size = mlm_head(source[0].auto_model).embeddings.num_embeddings
+    bitext = read_bitext(source.tokenizer, target, pairs)
+    mixtures = {
+        "parallel": translation_mixture(bitext, alignment, size, 3, 0.0, 0.05),
+        "random": random_mixture(alignment, size),
+        "mean": mean_mixture(alignment, size),
+    }
+    section, found = GatesSection(max_length=64), {}
+    for name, mixture in mixtures.items():
+        made = graft_encoder(source, target, mixture, mixture.bias, tmp_path / name)
+        began = time.process_time()
+        results = vocabulary_gates(section, source.tokenizer, target, alignment, probes)
+        results += encoder_gates(section, "transfer", made, probes, Moved(source, alignment, mixture, "mixture"))
+        assert time.process_time() - began < 60
+        found[name] = findings(results)
+        assert {"overlap": "in order", "unicode": "in order", "identity": "in order"}.items() <= found[name].items()
+    assert set(found["parallel"].values()) == {"in order"}
+    assert found["mean"]["neighbours"] == "suspicious"

@@ -1,0 +1,88 @@
+"""What a normalizer does to the characters of a corpus beyond their case, by script.
+
+A vocabulary without a script is seen at once by its unknown tokens. A normalizer that takes marks off Hindi letters or
+Korean syllables apart is not: every word still has tokens, of other words.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from vtkit.analysis.words import script_of
+
+Integers = NDArray[np.int64]
+
+LOSSES = ("dropped", "stripped", "decomposed", "replaced")
+"""What a normalizer does to a character beyond its case: it leaves nothing; takes marks off a letter (é becomes e);
+takes it apart into parts that are canonically equal (a Hangul syllable becomes jamo); or puts another in its place."""
+
+
+class ScriptLoss(NamedTuple):
+    """What a normalizer does to the characters of one script, in occurrences (see :data:`LOSSES`)."""
+
+    script: str
+    characters: int
+    """Occurrences of characters of this script in the corpus."""
+
+    counts: dict[str, int]
+    """Occurrences by kind of loss."""
+
+    examples: list[tuple[str, str]]
+    """The most frequent of the characters, before and after."""
+
+
+def normalizer_losses(backend: Tokenizer, character_counts: Integers) -> list[ScriptLoss]:
+    """What the normalizer does to the characters of a corpus, one by one, by script; most losses first.
+
+    Args:
+        character_counts: occurrences of each code point, (0x110000,).
+    """
+    if backend.normalizer is None:
+        return []
+    normalize = backend.normalizer.normalize_str
+    characters: Counter[str] = Counter()
+    counts: dict[str, Counter[str]] = {}
+    lost: dict[str, list[tuple[int, str, str]]] = {}
+    for code in np.flatnonzero(character_counts):
+        character, count = chr(code), int(character_counts[code])
+        if character.isspace():
+            continue
+        script = script_of(character)
+        characters[script] += count
+        after = normalize(character).strip(" ▁") if character != "▁" else character
+        kind = _loss(character, after)
+        if kind:
+            counts.setdefault(script, Counter())[kind] += count
+            lost.setdefault(script, []).append((-count, character, after))
+    found = [
+        ScriptLoss(
+            script,
+            characters[script],
+            {kind: kinds[kind] for kind in LOSSES if kinds[kind]},
+            [(before, after) for _, before, after in sorted(lost[script])[:5]],
+        )
+        for script, kinds in counts.items()
+    ]
+    return sorted(found, key=lambda loss: (-sum(loss.counts.values()), loss.script))
+
+
+def _loss(before: str, after: str) -> str | None:
+    """The kind of loss, one of :data:`LOSSES`, between a character and its normalized form; None for case."""
+    if not after:
+        return "dropped"
+    if after.casefold() == before.casefold():
+        return None
+    if _nfc(after) == _nfc(before):
+        return "decomposed"
+    letters = "".join(c for c in unicodedata.normalize("NFD", before) if not unicodedata.category(c).startswith("M"))
+    return "stripped" if letters and _nfc(letters) == _nfc(after) else "replaced"
+
+
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text.casefold())

@@ -1,0 +1,130 @@
+"""Texts that are tokenized together, as arrays: where they, their units of counting and their words begin and end.
+
+A page holds a million characters or so. Everything that is counted of a tokenizer's tokens comes from the positions of
+a page by sorted search, without a loop over tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit.analysis.words import Punctuation, word_spans
+from vtkit.errors import DataError
+
+Integers = NDArray[np.int64]
+
+PAGE_CHARACTERS = 1_000_000
+"""Characters that are tokenized at a time."""
+
+CHUNKS_A_TEXT = 64
+"""Chunks that are joined to one text before it is tokenized."""
+
+LONGEST_CHUNK = 1_000_000
+"""Characters without white space; what is longer is no text of words."""
+
+
+class Page(NamedTuple):
+    """Texts that are tokenized together. Positions are characters of all of them, one after the other."""
+
+    texts: list[str]
+    text_starts: Integers
+    unit_starts: Integers
+    """Where the units of counting begin: chunks, or whole texts."""
+
+    weights: Integers
+    """Occurrences of each unit; 0 for one that only stands before others."""
+
+    word_starts: Integers
+    word_ends: Integers
+    word_ids: Integers
+    word_weights: Integers
+
+    def units_at(self, positions: Integers) -> Integers:
+        """The unit that each position lies in."""
+        return np.searchsorted(self.unit_starts, positions, "right") - 1
+
+    def characters(self) -> tuple[Integers, Integers]:
+        """Every code point of the page, and its occurrences."""
+        codes = np.frombuffer("".join(self.texts).encode("utf-32-le"), dtype="<u4").astype(np.int64)
+        return codes, np.repeat(self.weights, np.diff(self.unit_starts, append=len(codes)))
+
+
+def pages_of_chunks(
+    counts: Iterable[tuple[str, int]], word_ids: dict[str, int], punctuation: Punctuation
+) -> Iterator[Page]:
+    """Chunks in texts as a tokenizer would meet them: behind other text where white space comes first."""
+    texts: list[list[str]] = []
+    weights: list[int] = []
+    characters = 0
+    for chunk, count in counts:
+        if len(chunk) > LONGEST_CHUNK:
+            raise DataError(
+                f"The corpus has {len(chunk)} characters without white space, beginning {chunk.strip()[:40]!r}: no "
+                "text of words. Is it the right file? If it is text, break it into lines."
+            )
+        if not chunk[0].isspace():
+            texts.append([])
+        elif not texts or len(texts[-1]) > CHUNKS_A_TEXT:
+            texts.append(["a"])
+            weights.append(0)
+        texts[-1].append(chunk)
+        weights.append(count)
+        characters += len(chunk)
+        if characters >= PAGE_CHARACTERS:
+            yield _page(texts, weights, word_ids, punctuation)
+            texts, weights, characters = [], [], 0
+    if texts:
+        yield _page(texts, weights, word_ids, punctuation)
+
+
+def page_of_texts(texts: list[tuple[str, int]], word_ids: dict[str, int], punctuation: Punctuation) -> Page:
+    return _page([[text] for text, _ in texts], [count for _, count in texts], word_ids, punctuation)
+
+
+def _page(texts: list[list[str]], weights: list[int], word_ids: dict[str, int], punctuation: Punctuation) -> Page:
+    """A page of ``texts``, each a list of units; ``weights`` of all units."""
+    joined = ["".join(units) for units in texts]
+    text_starts = _starts(map(len, joined))
+    unit_starts = _starts(map(len, chain.from_iterable(texts)))
+    spans: list[tuple[int, int]] = []
+    ids: list[int] = []
+    for text, start in zip(joined, text_starts.tolist(), strict=True):
+        for begin, end in word_spans(text, punctuation):
+            spans.append((start + begin, start + end))
+            ids.append(word_ids.setdefault(text[begin:end], len(word_ids)))
+    bounds = np.array(spans, dtype=np.int64).reshape(-1, 2)
+    counts = np.array(weights, dtype=np.int64)
+    word_units = np.searchsorted(unit_starts, bounds[:, 0], "right") - 1
+    return Page(
+        texts=joined,
+        text_starts=text_starts,
+        unit_starts=unit_starts,
+        weights=counts,
+        word_starts=np.ascontiguousarray(bounds[:, 0]),
+        word_ends=np.ascontiguousarray(bounds[:, 1]),
+        word_ids=np.array(ids, dtype=np.int64),
+        word_weights=counts[word_units],
+    )
+
+
+def batches(texts: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
+    batch: list[tuple[str, int]] = []
+    characters = 0
+    for text in texts:
+        batch.append(text)
+        characters += len(text[0])
+        if characters >= PAGE_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def _starts(lengths: Iterable[int]) -> Integers:
+    ends = np.cumsum(np.fromiter(lengths, dtype=np.int64))
+    return np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
