@@ -57,7 +57,7 @@ def off(scores: list[float], weights: list[float], alpha: float) -> float:
         beta, exact = Decimal(alpha) - 1, [Decimal(weight) for weight in weights]
         lowest = min((place for place, weight in enumerate(weights) if weight), key=lambda place: scores[place])
         bases = [beta * (Decimal(score) - Decimal(scores[lowest])) + exact[lowest] ** beta for score in scores]
-        last_bits = Decimal(1e-13) * beta * exact[lowest] ** beta
+        last_bits = Decimal("1e-13") * beta * exact[lowest] ** beta
         wanted = [(base.ln() / beta).exp() if base > last_bits else Decimal(0) for base in bases]
         differences = [abs(one - other) for one, other in zip(wanted, exact, strict=True)]
         return float(max(*differences, abs(sum(exact) - 1)))
