@@ -63,25 +63,31 @@ def test_the_vocabulary_has_the_wanted_size_and_roles(algorithm: str, tmp_path: 
     assert again(made_up_texts(20))["input_ids"] == tokenizer(made_up_texts(20))["input_ids"]
 
 
+KINDS: dict[str, dict[str, object]] = {
+    "wordpiece": {"algorithm": "wordpiece", "size": 600},
+    "bpe": {"algorithm": "bpe", "size": 600},
+    "characters": {"algorithm": "bpe", "alphabet": "characters", "byte_fallback": True, "size": 600},
+    "unigram": {"algorithm": "unigram", "size": 200},
+}
+
 TRAIN = """
 import sys
-sys.path.insert(0, sys.argv[3])
-from test_vocabulary_trained import made_up_texts, section
+sys.path.insert(0, sys.argv[2])
+from test_vocabulary_trained import KINDS, made_up_texts, section
 from vtkit.vocabulary.trained import train_vocabulary
-train_vocabulary(iter(made_up_texts()), section(sys.argv[1])).save_pretrained(sys.argv[2])
+for name, settings in KINDS.items():
+    train_vocabulary(iter(made_up_texts()), section(**settings)).save_pretrained(f"{sys.argv[1]}/{name}")
 """
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_two_processes_give_the_same_bytes(algorithm: str, tmp_path: Path) -> None:
-    made = []
-    for hash_seed in ("1", "2"):
-        folder = tmp_path / hash_seed
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "RAYON_NUM_THREADS": hash_seed}
+def test_processes_with_other_hashes_and_threads_give_the_same_bytes(tmp_path: Path) -> None:
+    for number in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": number, "RAYON_NUM_THREADS": number}
         here = str(Path(__file__).parent)
-        subprocess.run([sys.executable, "-c", TRAIN, algorithm, str(folder), here], check=True, env=environment)
-        made.append((folder / "tokenizer.json").read_bytes())
-    assert made[0] == made[1]
+        subprocess.run([sys.executable, "-c", TRAIN, str(tmp_path / number), here], check=True, env=environment)
+    for name in KINDS:
+        first, second = (tmp_path / number / name / "tokenizer.json" for number in ("1", "2"))
+        assert first.read_bytes() == second.read_bytes(), name
 
 
 @pytest.mark.parametrize("algorithm", ["wordpiece", "bpe"])
@@ -139,6 +145,89 @@ def test_lower_casing_is_inside_the_tokenizer_and_keeps_accents(algorithm: str) 
     assert tokenizer(unicodedata.normalize("NFD", "학교"))["input_ids"] == tokenizer("학교")["input_ids"]
     learned = [surface for surface, _ in surface_and_start(tokenizer) if len(surface) > 1]  # bytes keep their capitals
     assert learned == [surface.lower() for surface in learned]
+
+
+WRITTEN = st.lists(
+    st.text(st.sampled_from(" \t\n\x0b\x1c\x85\u00a0\u2028\u3000\u00ad\u200b\ue000aAbÉéе́1٣ﬁ漢字カな한ᄒ각-.'$_"), max_size=24),
+    max_size=6,
+)
+SETTINGS = st.fixed_dictionaries(
+    {
+        "unicode": st.sampled_from(["NFKC", "NFC", "none"]),
+        "clean": st.sampled_from(["format", "bert", "none"]),
+        "split": st.sampled_from(["words", "scripts", "bert", "whitespace"]),
+        "whitespace": st.sampled_from(["collapse", "keep"]),
+        "strip_accents": st.booleans(),
+        "cjk_spacing": st.booleans(),
+        "split_digits": st.booleans(),
+    }
+)
+
+
+@given(WRITTEN, SETTINGS, st.sampled_from(sorted(KINDS)), st.booleans())
+@settings(max_examples=300)
+def test_words_are_counted_as_the_tokenizer_cuts_whole_texts(
+    texts: list[str], chosen: dict[str, object], kind: str, lowercase: bool
+) -> None:
+    given_section = section(**{**KINDS[kind], **chosen})
+    backend = _pipeline(given_section, lowercase)
+    counted = _count_words(iter(texts), backend, given_section, lowercase)
+    cut = backend.pre_tokenizer.pre_tokenize_str
+    reference = Counter(
+        word for text in texts if text for word, _ in cut(backend.normalizer.normalize_str(text)) if word.strip("Ġ▁ ")
+    )
+    assert {word: count for word, count in counted if word.strip("Ġ▁ ")} == reference
+    assert (counted.texts, counted.characters) == (len(texts), sum(map(len, texts)))
+
+
+def test_what_an_alphabet_lacks_is_spelled_in_bytes_on_request() -> None:
+    for name, fallback in (("characters", True), ("unigram", True), ("unigram", False)):
+        tokenizer = train_vocabulary(made_up_texts(), section(**{**KINDS[name], "size": 500, "byte_fallback": fallback})
+                                     if fallback else section(**KINDS[name]))  # fmt: skip
+        pieces = tokenizer.tokenize("kato ☃")
+        assert ("<0xE2>" in pieces, "[UNK]" in tokenizer.convert_ids_to_tokens(tokenizer("kato ☃")["input_ids"])) == (
+            fallback,
+            not fallback,
+        )
+        if fallback:
+            assert tokenizer.decode(tokenizer("kato ☃", add_special_tokens=False)["input_ids"]).strip() == "kato ☃"
+
+
+def test_the_settings_by_eye() -> None:
+    def cut(text: str, **chosen: object) -> list[str]:
+        lowercase = bool(chosen.pop("lowercase", False))
+        backend = _pipeline(section(size=400, **chosen), lowercase)
+        return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
+
+    assert cut("ﬁne ½") == ["fine", "1", "⁄", "2"]
+    assert cut("ﬁne", unicode="NFC") == ["ﬁne"]
+    assert cut("Café ñandú й", strip_accents=True, lowercase=True) == ["cafe", "nandu", "и"]
+    assert cut("Café", lowercase=True) == ["café"]
+    assert cut("in 2024", split_digits=True) == ["in", "2", "0", "2", "4"]
+    assert cut("漢字かな") == ["漢字かな"]
+    assert cut("漢字かな", cjk_spacing=True) == ["漢", "字", "かな"]
+    assert cut("漢字かな", split="scripts") == ["漢字", "かな"]
+    assert cut("a-b_c", split="whitespace") == ["a-b_c"]
+    assert cut("a-b_c", split="bert") == ["a", "-", "b", "_", "c"]
+    assert cut("5€+x", split="words") == ["5", "€", "+", "x"]
+    assert cut("5€+x", split="bert") == ["5€", "+", "x"]
+    assert cut("soft\u00adhy\u200bphen") == ["softhyphen"]
+    assert cut("a  b", algorithm="unigram", whitespace="keep") == ["▁a", "▁", "▁b"]
+    assert cut(" a  b", algorithm="unigram") == ["▁a", "▁b"]
+
+
+def test_special_tokens_are_spelled_as_wanted_and_are_never_words() -> None:
+    spelled = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+    tokenizer = train_vocabulary(made_up_texts(), section(special_tokens=spelled))
+    assert tokens(tokenizer)[:5] == list(spelled.values())
+    assert special_roles(tokenizer) == {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
+    assert tokenizer.convert_ids_to_tokens(tokenizer("<mask> kato")["input_ids"])[:2] == ["<s>", "<mask>"]
+
+
+def test_the_alphabet_keeps_to_its_limit_and_the_frequent_characters() -> None:
+    texts = ["aaab aab abc"] * 50 + ["xyz"]
+    tokenizer = train_vocabulary(texts, section(size=100, alphabet_limit=3, min_frequency=1) if False else SMALL)
+    assert tokenizer.tokenize("abc x") == ["abc", "[UNK]"]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -5,9 +5,9 @@
 The corpus is that of fragmentation.py: real text, repeated with words respelled as often as real text has new ones. It
 is written to a temporary folder, which goes away at the end, and read from there as a stream. vtkit counts its words,
 and learns a vocabulary from it. The peer is ``WordPieceTrainer`` of ``tokenizers`` with the same normalizer and
-pre-tokenizer, on the first ``--peer-megabytes`` of the corpus, against vtkit on the same. Each work has its own process,
-and each peak is that of its process. The last line is one object of JSON; ``ratio`` is the peer's median time over
-vtkit's.
+pre-tokenizer, on the first ``--peer-megabytes`` of the corpus, against vtkit on the same. Each work has a process of
+its own, and each peak is that of its process. The last line is one object of JSON; ``ratio`` is the peer's median time
+over vtkit's.
 """
 
 from __future__ import annotations

@@ -10,7 +10,10 @@ from typing import Annotated, Literal
 import typer
 
 from vtkit import console
+from vtkit.commands.casing import located, new_folder
+from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.commands.tokenizer import wrong_options
 from vtkit.errors import RecipeError, VtkitError
 
 NEW_TOKENS_SHOWN = 40
@@ -20,14 +23,11 @@ def expand(
     base: Annotated[
         str, typer.Argument(metavar="BASE", help="Tokenizer to expand: hub id, folder or file.", show_default=False)
     ],
-    corpus: Annotated[
-        list[str],
-        typer.Argument(metavar="CORPUS...", help="Text of the domain: .txt, .jsonl, BEIR folders.", show_default=False),
-    ],
+    corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help=CORPUS_HELP, show_default=False)],
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="FOLDER", help="Where to save it. Default: nothing is saved.", show_default=False
+            "--out", "-o", metavar="FOLDER", help="Where to save it. Default: nothing is saved.", show_default=False
         ),
     ] = None,
     increment: Annotated[int, typer.Option("--increment", min=1, help="Tokens of a step.")] = 3000,
@@ -51,6 +51,7 @@ def expand(
         int, typer.Option("--min-frequency", min=1, help="A new token must occur at least this often.")
     ] = 2,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Make BASE lower-case its input first.")] = False,
+    encoding_errors: EncodingErrorsOption = "strict",
     as_json: JsonOption = False,
     png: Annotated[
         Path | None, typer.Option("--png", metavar="FILE", help="Draw the curve.", show_default=False)
@@ -71,32 +72,33 @@ def expand(
     try:
         section = ExpandedVocabulary.model_validate(
             {
-                "kind": "expanded", "tokenizer": base, "corpus": tuple(corpus), "increment": increment, "stop": stop,
+                "kind": "expanded", "tokenizer": base, "corpus": tuple(corpora), "increment": increment, "stop": stop,
                 "epsilon": epsilon, "size": size, "counting": counting, "min_frequency": min_frequency,
             }
         )  # fmt: skip
     except ValidationError as error:
-        raise RecipeError("\n".join(_complaint(problem) for problem in error.errors())) from error
+        raise wrong_options(error) from error
     if out is not None and os.path.lexists(out):
         raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
     allow_downloads(download)
 
-    from vtkit.data.text import read_corpora
     from vtkit.report.expansion import COLUMNS, cells, expansion_page, write_expansion_png
     from vtkit.vocabulary.existing import load_tokenizer
     from vtkit.vocabulary.expanded import expand_vocabulary
 
     casing = CasingSection(input="lowercase" if lowercase else "keep")
-    tokenizer = load_tokenizer(base, require_roles=False)
-    expansion = expand_vocabulary(tokenizer, read_corpora(section.corpus), section, casing)
+    tokenizer = load_tokenizer(located(base), require_roles=False)
+    texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
+    expansion = expand_vocabulary(tokenizer, texts, section, casing)
     facts = expansion.facts
     try:
         if out is not None:
-            expansion.tokenizer.save_pretrained(str(out))
+            with new_folder(out) as folder:
+                expansion.tokenizer.save_pretrained(str(folder))
         if png is not None:
             write_expansion_png(facts, png)
         if page is not None:
-            page.write_text(expansion_page(facts, base, corpus, expansion.added), encoding="utf-8")
+            page.write_text(expansion_page(facts, base, corpora, expansion.added), encoding="utf-8")
     except OSError as error:
         raise VtkitError(f"{error.filename or out} cannot be written: {error.strerror or error}") from error
     if as_json:
@@ -111,11 +113,3 @@ def expand(
     typer.echo("  " + " ".join(console.one_line(token, 40) for token in expansion.added[:NEW_TOKENS_SHOWN]))
     if out is not None:
         console.say(f'saved: {out}. In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')
-
-
-def _complaint(problem: object) -> str:
-    """A mistake in the options, named as the command line names them."""
-    assert isinstance(problem, dict)
-    place = "-".join(str(part).replace("_", "-") for part in problem["loc"])
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    return f"--{place}: {message}" if place else message

@@ -19,6 +19,8 @@ from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.errors import RecipeError
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
     from vtkit.recipe.sections import Specification
 
 tokenizers = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -123,10 +125,20 @@ def train_tokenizer(
             }
         )
     except ValidationError as error:
-        raise RecipeError("\n".join(map(_complaint, error.errors()))) from error
+        raise wrong_options(error) from error
     casing = CasingSection(input="lowercase" if lowercase else "keep")
     texts = (text for corpus in corpora for text in texts_of(corpus, invalid_utf8))
     _build(Specification(vocabulary=vocabulary, casing=casing), out, texts, as_json)
+
+
+def wrong_options(error: ValidationError) -> RecipeError:
+    """Everything that is wrong with the options of a command, named as the command line names them."""
+    complaints = []
+    for problem in error.errors():
+        place = "-".join(str(part).replace("_", "-") for part in problem["loc"] if isinstance(part, str))
+        message = str(problem["msg"]).removeprefix("Value error, ")
+        complaints.append(f"--{place}: {message}" if place else message)
+    return RecipeError("\n".join(complaints))
 
 
 def _build(specification: Specification, out: Path, texts: Iterable[str] | None, as_json: bool) -> None:
@@ -188,10 +200,3 @@ def _peak_mebibytes() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak >> (20 if sys.platform == "darwin" else 10)
-
-
-def _complaint(problem: Any) -> str:
-    """A mistake in the options, named as the command line names them."""
-    place = "-".join(str(part).replace("_", "-") for part in problem["loc"] if isinstance(part, str))
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    return f"--{place}: {message}" if place else message

@@ -508,14 +508,19 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
 
 
 def _check_alphabet(characters: int, section: TrainedVocabulary) -> None:
-    reserved = len(_reserved(section))
-    smallest = characters + reserved
-    if section.size < smallest:
+    smallest = characters + len(_reserved(section))
+    if section.size >= smallest:
+        return
+    if _is_byte_level(section):
         raise DataError(
-            f"vocabulary.size = {section.size} is too small for this corpus: its alphabet and the special tokens alone "
-            f"are {smallest} tokens. Set it well above that, limit the alphabet (vocabulary.alphabet_limit), or choose "
-            'algorithm = "bpe" (an alphabet of 256 bytes).'
+            f"vocabulary.size = {section.size} is too small: the 256 bytes and the special tokens alone are {smallest} "
+            "tokens. Set it well above that."
         )
+    raise DataError(
+        f"vocabulary.size = {section.size} is too small for this corpus: its alphabet and the special tokens alone "
+        f"are {smallest} tokens. Set it well above that, limit the alphabet (vocabulary.alphabet_limit), or choose "
+        'algorithm = "bpe" (an alphabet of 256 bytes).'
+    )
 
 
 def _too_small(reached: int, section: TrainedVocabulary) -> DataError:
