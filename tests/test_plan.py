@@ -251,7 +251,7 @@ def test_what_is_done_is_skipped(folder: Path) -> None:
 def test_the_reason_names_the_setting_its_old_value_and_its_new_one(folder: Path) -> None:
     previous = make(plan(folder))
     found = reasons(plan(folder, "transfer.alpha=2.0").decide(previous))
-    assert found["transfer"] == "transfer.alpha 4.0 -> 2.0"
+    assert found["transfer"] == "transfer.alpha unset -> 2.0"
     assert found["adapt"] == "transfer changed"  # model and provenance, one step
     assert found["finetune"] == "calibrate changed"
     assert found["evaluate:adapt"] == "index:adapt changed; adapt changed"

@@ -18,6 +18,7 @@ from vtkit.recipe.lines import key_lines, one_value
 from vtkit.recipe.load import load_recipe, missing_things, required_things, resolve_name
 from vtkit.recipe.new import as_written_in, new_recipe
 from vtkit.recipe.preflight import preflight
+from vtkit.recipe.reference import settings_reference
 from vtkit.recipe.schema import json_schema
 from vtkit.recipe.sections import Recipe, Section, Specification, TrainedVocabulary, find_mark, named_things
 from vtkit.recipe.write import resolved_toml, toml_value
@@ -362,7 +363,7 @@ def test_a_dropped_section_can_be_given_anew(tmp_path: Path) -> None:
     path = write(tmp_path, "small.toml", SMALLEST + "alpha = 2.0\n")
     recipe = load_recipe(path, ["transfer=none", "transfer.method=random"]).recipe
     assert recipe.transfer is not None
-    assert (recipe.transfer.method, recipe.transfer.alpha) == ("random", 4.0)
+    assert (recipe.transfer.method, recipe.transfer.alpha) == ("random", None)
 
 
 def test_another_vocabulary_kind_drops_what_it_does_not_have(tmp_path: Path) -> None:
@@ -813,3 +814,10 @@ def test_names_are_written_as_the_recipe_s_folder_sees_them(tmp_path: Path, monk
     assert as_written_in(recipes, "/data/x.txt", "corpus") == "/data/x.txt"
     assert as_written_in(recipes, "org/model", "model") == "org/model"
     assert as_written_in(recipes, "miracl:ko", "retrieval") == "miracl:ko"
+
+
+def test_the_page_of_settings_is_that_of_the_sections() -> None:
+    page = Path(__file__).parent.parent / "docs" / "settings.md"
+    assert page.read_text("utf-8") == settings_reference(), (
+        "write it anew: python -m vtkit.recipe.reference > docs/settings.md"
+    )

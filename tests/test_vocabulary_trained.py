@@ -8,18 +8,21 @@ import random
 import subprocess
 import sys
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from vtkit.errors import DataError
 from vtkit.recipe.sections import CasingSection, TrainedVocabulary
 from vtkit.vocabulary.alignment import surface_and_start, token_family, tokens
 from vtkit.vocabulary.existing import special_roles
-from vtkit.vocabulary.trained import train_vocabulary
+from vtkit.vocabulary.trained import _count_words, _pipeline, train_vocabulary
 
 ALGORITHMS = ["wordpiece", "bpe", "unigram"]
 FAMILIES = {"wordpiece": "wordpiece", "bpe": "byte-level", "unigram": "sentencepiece"}
@@ -28,9 +31,9 @@ FAMILIES = {"wordpiece": "wordpiece", "bpe": "byte-level", "unigram": "sentencep
 SIZES = {"wordpiece": 400, "bpe": 400, "unigram": 200}
 
 
-def section(algorithm: str = "wordpiece", size: int | None = None, **settings: object) -> TrainedVocabulary:
+def section(algorithm: str = "wordpiece", size: int | None = None, **others: object) -> TrainedVocabulary:
     return TrainedVocabulary.model_validate(
-        {"kind": "trained", "corpus": ("text",), "algorithm": algorithm, "size": size or SIZES[algorithm], **settings}
+        {"kind": "trained", "corpus": ("text",), "algorithm": algorithm, "size": size or SIZES[algorithm], **others}
     )
 
 
@@ -148,7 +151,10 @@ def test_lower_casing_is_inside_the_tokenizer_and_keeps_accents(algorithm: str) 
 
 
 WRITTEN = st.lists(
-    st.text(st.sampled_from(" \t\n\x0b\x1c\x85\u00a0\u2028\u3000\u00ad\u200b\ue000aAbÉéе́1٣ﬁ漢字カな한ᄒ각-.'$_"), max_size=24),
+    st.text(
+        st.sampled_from(" \t\n\x0b\x1c\x85\u00a0\u2028\u3000\u00ad\u200b\ue000aAbÉéе́1٣ﬁ漢字カな한ᄒ각-.'$_"),
+        max_size=24,
+    ),
     max_size=6,
 )
 SETTINGS = st.fixed_dictionaries(
@@ -180,23 +186,19 @@ def test_words_are_counted_as_the_tokenizer_cuts_whole_texts(
     assert (counted.texts, counted.characters) == (len(texts), sum(map(len, texts)))
 
 
-def test_what_an_alphabet_lacks_is_spelled_in_bytes_on_request() -> None:
-    for name, fallback in (("characters", True), ("unigram", True), ("unigram", False)):
-        tokenizer = train_vocabulary(made_up_texts(), section(**{**KINDS[name], "size": 500, "byte_fallback": fallback})
-                                     if fallback else section(**KINDS[name]))  # fmt: skip
-        pieces = tokenizer.tokenize("kato ☃")
-        assert ("<0xE2>" in pieces, "[UNK]" in tokenizer.convert_ids_to_tokens(tokenizer("kato ☃")["input_ids"])) == (
-            fallback,
-            not fallback,
-        )
-        if fallback:
-            assert tokenizer.decode(tokenizer("kato ☃", add_special_tokens=False)["input_ids"]).strip() == "kato ☃"
+@pytest.mark.parametrize("kind", ["characters", "unigram"])
+def test_what_an_alphabet_lacks_is_spelled_in_bytes_on_request(kind: str) -> None:
+    with_bytes = train_vocabulary(made_up_texts(), section(**{**KINDS[kind], "byte_fallback": True, "size": 450}))
+    without = train_vocabulary(made_up_texts(), section(**{**KINDS[kind], "byte_fallback": False, "size": 190}))
+    assert with_bytes.tokenize("kato ☃")[-3:] == ["<0xE2>", "<0x98>", "<0x83>"]
+    assert with_bytes.decode(with_bytes("kato ☃", add_special_tokens=False)["input_ids"]).strip() == "kato ☃"
+    assert without.unk_token_id in without("kato ☃")["input_ids"]
 
 
 def test_the_settings_by_eye() -> None:
     def cut(text: str, **chosen: object) -> list[str]:
         lowercase = bool(chosen.pop("lowercase", False))
-        backend = _pipeline(section(size=400, **chosen), lowercase)
+        backend = _pipeline(section(**chosen), lowercase)
         return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
 
     assert cut("ﬁne ½") == ["fine", "1", "⁄", "2"]
@@ -225,9 +227,15 @@ def test_special_tokens_are_spelled_as_wanted_and_are_never_words() -> None:
 
 
 def test_the_alphabet_keeps_to_its_limit_and_the_frequent_characters() -> None:
-    texts = ["aaab aab abc"] * 50 + ["xyz"]
-    tokenizer = train_vocabulary(texts, section(size=100, alphabet_limit=3, min_frequency=1) if False else SMALL)
-    assert tokenizer.tokenize("abc x") == ["abc", "[UNK]"]
+    texts = made_up_texts()
+    frequent = {letter for letter, _ in Counter("".join(texts).replace(" ", "")).most_common(10)}
+    tokenizer = train_vocabulary(texts, section(alphabet_limit=10, size=120))
+    assert {surface for surface, starts in surface_and_start(tokenizer)[5:] if len(surface) == 1} == frequent
+
+
+def test_what_is_rarer_than_the_minimum_becomes_no_token() -> None:
+    with pytest.raises(DataError, match="cannot fill"):
+        train_vocabulary(made_up_texts(), section(min_frequency=10**6))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -30,6 +30,9 @@ INK = "#0a0b01"
 PALETTE = ("#3f7fd6", "#cf6a2b", "#3d9a6b", "#b5497f", "#8a6fd1", "#c9a227", "#2f9fb0", "#a6543f", "#6f8f2f", "#d077b8")
 """Colours of the parts, in their order; they can be told apart on white and on black."""
 
+SHADES = ("#d6e4f5", "#b5cfee", "#92b8e5", "#6f9fdb", "#4d86cf", "#346dba", "#24569c", "#173f78")
+"""Colours of parts that are steps of one quantity, from the least to the most."""
+
 REMAINDERS = ("#8fa6c4", "#9aa0a8", "#c3c8cf", "#70757d")
 """Greys of the parts that are no class of their own (other, undecided, no letters)."""
 
@@ -59,6 +62,7 @@ SETTINGS: dict[str, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9,
     "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.12,
 }
 
 
@@ -75,6 +79,9 @@ class StackedBars:
 
     remainders: int = 0
     """So many parts at the end are drawn in grey."""
+
+    ordered: bool = False
+    """The parts are steps of one quantity."""
 
 
 def svg(chart: StackedBars) -> str:
@@ -113,9 +120,7 @@ def _draw(figure: Figure, charts: Sequence[StackedBars]) -> None:
     heights = [_height(chart) for chart in charts]
     grid = figure.subplots(len(charts), 1, squeeze=False, height_ratios=heights)
     for axes, chart in zip(grid[:, 0], charts, strict=True):
-        ordinary = len(chart.parts) - chart.remainders
-        colours = [PALETTE[place % len(PALETTE)] for place in range(ordinary)]
-        colours += [REMAINDERS[place % len(REMAINDERS)] for place in range(chart.remainders)]
+        colours = _colours(chart)
         labels = [*chart.rows]
         lefts = [0.0] * len(labels)
         for place, (part, colour) in enumerate(zip(chart.parts, colours, strict=True)):
@@ -128,7 +133,7 @@ def _draw(figure: Figure, charts: Sequence[StackedBars]) -> None:
                         (lefts[row] + share / 2, row),
                         ha="center",
                         va="center",
-                        color="white" if place < ordinary else "black",
+                        color="white" if _is_dark(colour) else "black",
                         fontsize=8,
                     )
             lefts = [left + share for left, share in zip(lefts, shares, strict=True)]
@@ -144,6 +149,19 @@ def _draw(figure: Figure, charts: Sequence[StackedBars]) -> None:
             bbox_to_anchor=(0, -0.3 / (0.42 * len(labels))),
             handlelength=1,
         )
+
+
+def _colours(chart: StackedBars) -> list[str]:
+    """A colour for each part; the last remainder is the same grey in every chart."""
+    ordinary = len(chart.parts) - chart.remainders
+    cycle = SHADES if chart.ordered else PALETTE
+    greys = REMAINDERS[len(REMAINDERS) - chart.remainders :]
+    return [*(cycle[place % len(cycle)] for place in range(ordinary)), *greys]
+
+
+def _is_dark(colour: str) -> bool:
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 150
 
 
 def _size(charts: Sequence[StackedBars]) -> tuple[float, float]:

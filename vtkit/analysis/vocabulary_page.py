@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from vtkit.analysis.charts import StackedBars, svg
@@ -103,8 +104,8 @@ def charts(report: Facts) -> list[StackedBars]:
     for facts in vocabularies:
         counts = [_of_length(facts, low, high) for low, high in LENGTHS]
         lengths[names[facts["name"]]] = [count / max(sum(counts), 1) for count in counts]
-    drawn.append(_without_empty("Tokens by length in characters, %", lengths, [*map(_length_words, LENGTHS)], []))
-    return drawn
+    by_length = _without_empty("Tokens by length in characters, %", lengths, [*map(_length_words, LENGTHS)], [])
+    return [*drawn, replace(by_length, ordered=True)]
 
 
 def html_page(report: Facts) -> str:

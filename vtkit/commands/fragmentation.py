@@ -24,7 +24,7 @@ from vtkit.data.text import Invalid, find_file
 from vtkit.errors import RecipeError
 
 if TYPE_CHECKING:
-    from vtkit.analysis.meter import Counts, Fragmentation
+    from vtkit.analysis.meter import Counts, Fragmentation, FragmentedWord
 
 SMALL_GROUP = 0.001
 """Languages with less than this share of the words are summed up in one row."""
@@ -106,8 +106,9 @@ def fragmentation(
 
 
 _COLUMNS = [
-    "tokenizer", "tokens/word", "words split", "unknown", "lost", "tokens/text", "unknown tokens", "entropy", "used",
-]  # fmt: skip
+    *("tokenizer", "tokens/word", "words split", "words unknown", "words lost"),
+    *("tokens/text", "unknown tokens", "entropy", "tokens used"),
+]
 
 
 def _row(one: Fragmentation) -> list[str]:
@@ -176,20 +177,25 @@ def _group_cell(counts: Counts) -> str:
 
 def _print_details(one: Fragmentation) -> None:
     if one.words:
-        typer.echo(f"\n{one.name}: words that cost most extra tokens (occurrences, pieces)")
-        for word in one.words:
-            pieces = " ".join(console.one_line(piece, 30) for piece in word.pieces)
-            typer.echo(f"  {console.one_line(word.word, 40)}  {word.occurrences:,}  {console.one_line(pieces, 80)}")
+        typer.echo("")
+        rows = [[_in_pieces(word), f"{word.occurrences:,}", f"{word.extra_tokens:,}"] for word in one.words]
+        print_table([f"{one.name}: words that cost most extra tokens", "occurrences", "extra tokens"], rows)
     if one.unknown_characters:
-        typer.echo(f"\n{one.name}: characters behind unknown tokens (tokens)")
-        for character, tokens in one.unknown_characters:
-            typer.echo(f"  {_character(character)}  {tokens:,}")
+        typer.echo("")
+        rows = [[f"  {_character(character)}", f"{tokens:,}"] for character, tokens in one.unknown_characters]
+        print_table([f"{one.name}: characters behind unknown tokens", "tokens"], rows)
     if one.losses:
         typer.echo(f"\n{one.name}: what the normalizer does beyond case (share of the script's characters)")
         for loss in one.losses:
             kinds = ", ".join(f"{kind} {_percent(count, loss.characters)}" for kind, count in loss.counts.items())
             examples = "  ".join(f"{_character(before)} → {_shown(after)}" for before, after in loss.examples[:3])
             typer.echo(f"  {loss.script}: {kinds}   {examples}")
+
+
+def _in_pieces(word: FragmentedWord) -> str:
+    """A word and its tokens."""
+    pieces = " ".join(console.one_line(piece, 30) for piece in word.pieces)
+    return f"  {console.one_line(word.word, 30)} → {console.one_line(pieces, 60)}"
 
 
 def _character(character: str) -> str:

@@ -386,9 +386,9 @@ class TransferSection(Section):
     prompt: str = ""
     """``sembridge``: text put before each token."""
 
-    alpha: Annotated[float, Field(ge=1)] = 4.0
-    """α of the entmax that turns similarities into weights (``sembridge``, ``semantic``, ``focus``, co-occurrence);
-    1 is softmax, 2 sparsemax, larger is sparser."""
+    alpha: Annotated[float, Field(ge=1)] | None = None
+    """α of the entmax that turns similarities into weights; 1 is softmax, 2 sparsemax, larger is sparser. Default: 4
+    for ``sembridge`` and co-occurrence, 2 for ``semantic`` and ``focus``, as in their papers."""
 
     keep: PositiveInt | None = None
     """Choose α for each token so that about so many source tokens have weight, instead of one α for all."""

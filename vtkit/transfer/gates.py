@@ -292,24 +292,25 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
 def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     """Where made rows lie among source rows: cosine to the nearest one, to their own mean, and their lengths.
 
-    Rows that are the mean on purpose (``mean``, ``silent``) are counted and left out. The others are hopeless where
-    nearly all of them point one way: the bridge told no token from another.
+    Rows without a source token behind them (the mean, silence, noise) are counted and left out. The others are hopeless
+    where nearly all of them point one way: the bridge told no token from another.
     """
     mixture = moved.mixture
     old, new = (mlm_head(model[0].auto_model).decoder.weight for model in (moved.source, encoder))
-    same = [METHODS.index(name) for name in ("mean", "silent")]
     made = np.flatnonzero(mixture.methods != METHODS.index("overlap"))
-    alike = np.isin(mixture.methods[made], same)
-    own = made[~alike]
+    own = made[np.diff(mixture.weights.indptr)[made] > 0]
+    without = len(made) - len(own)
     generator = np.random.default_rng(0)
     drawn = np.sort(generator.choice(own, min(ROWS, len(own)), replace=False)) if len(own) else own
     names, target = tokens(moved.source.tokenizer), dimension_names(encoder)
-    figures: dict[str, Any] = {"made": len(made), "mean_rows": int(alike.sum())}
+    figures: dict[str, Any] = {"made": len(made), "without_evidence": without}
     if not len(own):
-        what = f"none of {len(made)} new tokens has a row of its own (all are the mean of the source's)"
+        what = (
+            f"none of {len(made)} new tokens has a source token behind it (all are the mean of the source's, or noise)"
+        )
         if not len(made):
             return "in order", "no new tokens", "", figures
-        advice = "A baseline to compare with: new tokens cannot be told apart before adaptation."
+        advice = "A baseline to compare with: new tokens mean nothing before adaptation."
         return "suspicious", what, advice, figures
     source_rows, rows = _matrix(old), _matrix(new)[drawn]
     source_lengths, lengths = np.linalg.norm(source_rows, axis=1), np.linalg.norm(rows, axis=1)
@@ -335,7 +336,7 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
         ],
     }
     seen = (
-        f"{len(made)} made rows ({int(alike.sum())} of them the mean): cosine to the nearest source row {median:.2f} "
+        f"{len(made)} made rows ({without} of them without evidence): cosine to the nearest source row {median:.2f} "
         f"(5 % below {low:.2f}, 5 % above {high:.2f}), length {ratio:.2f} of the source's"
     )
     if len(drawn) > 1 and collapsed > 0.9:

@@ -29,6 +29,9 @@ from vtkit.vocabulary.alignment import Alignment
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+ALPHA, SPARSEMAX = 4.0, 2.0
+"""α of entmax where the recipe names none: SemBridge's, and that of the vocabulary-transfer paper and of FOCUS."""
+
 Texts = Callable[[], Iterator[str]]
 """Opens the stream of target texts that a method trains on."""
 
@@ -126,7 +129,8 @@ def _mixture(
 ) -> Mixture:
     """One method's mixture, tokens without evidence as its authors have them."""
     tokenizers = (source, target)
-    sparsity = Sparsity(section.alpha, section.keep, section.entropy)
+    alpha = section.alpha or (SPARSEMAX if method in ("semantic", "focus") else ALPHA)
+    sparsity = Sparsity(alpha, section.keep, section.entropy)
     match method:
         case "auto":
             from vtkit.transfer.auto import auto_mixture

@@ -1,0 +1,280 @@
+"""Head-only transfer: what is read stays, what is written is another vocabulary; labels, the two objectives, and the
+model in the plain library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
+from tiny import TOKENS, WORDS, encoder, model, shuffled, texts, tokenizer, weights
+
+from vtkit.encoder.calibration import activation_rates, calibrate
+from vtkit.encoder.checkpoint import WholeEncoder, dimension_names, load_encoder, save_encoder
+from vtkit.encoder.encoding import encode
+from vtkit.encoder.families import mlm_head
+from vtkit.encoder.folding import apply_output_casing, fold_places
+from vtkit.errors import DataError
+from vtkit.recipe.sections import AdaptSection
+from vtkit.training import mlm
+from vtkit.training.masking import IGNORED, emlm_labels
+from vtkit.training.mlm import adapt, pooled_logits, sap_loss
+from vtkit.transfer.graft import graft_encoder
+from vtkit.transfer.head_only import graft_encoder_head, graft_head
+from vtkit.transfer.subtoken import subtoken_mixture
+from vtkit.vocabulary.alignment import align
+
+TEXTS = texts(40, seed=6, words=(4, 10))
+OUTPUT = tuple(token for token in shuffled(2) if token not in WORDS[:40]) + (
+    "riverstone",
+    "oakpine",
+    "Oakpine",
+    "maplereef",
+)
+"""80 tokens of the source and four of its own: fewer than the source's 120."""
+LONGER = (*shuffled(2), *(first + second for first, second in zip(WORDS, WORDS[9:], strict=False)))
+"""More than the source's."""
+
+
+def moved(folder: Path, tokens: tuple[str, ...] = OUTPUT, pad_to: int = 1, **settings: object) -> WholeEncoder:
+    source = encoder(folder / "source", **settings)  # type: ignore[arg-type]
+    alignment = align(source.tokenizer, tokenizer(tokens))
+    mixture = subtoken_mixture(source.tokenizer, tokenizer(tokens), alignment, len(TOKENS))
+    return graft_encoder_head(source, tokenizer(tokens), mixture, mixture.bias, folder / "work", pad_to=pad_to)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert"])
+@pytest.mark.parametrize(("tokens", "pad_to"), [(OUTPUT, 1), (LONGER, 64)])
+def test_shared_dimensions_keep_their_weights_and_the_plain_library_gives_the_same_vectors(
+    architecture: str, tokens: tuple[str, ...], pad_to: int, tmp_path: Path
+) -> None:
+    ours = moved(tmp_path, tokens, pad_to, architecture=architecture, activation="log1p_relu")
+    source = encoder(tmp_path / "again", architecture, activation="log1p_relu")
+    before, after = encode(source, TEXTS, 48).toarray(), encode(ours, TEXTS, 48).toarray()
+    shared = [(number, TOKENS.index(token)) for number, token in enumerate(tokens) if token in TOKENS]
+    np.testing.assert_allclose(
+        after[:, [new for new, _ in shared]], before[:, [old for _, old in shared]], rtol=1e-4, atol=1e-5
+    )
+    assert after.shape[1] == -(-max(len(tokens), len(TOKENS)) // pad_to) * pad_to
+    assert not after[:, len(tokens) :].any()
+    assert after[:, tokens.index(tokens[-1])].any()
+
+    save_encoder(ours, tmp_path / "model")
+    plain = SparseEncoder(str(tmp_path / "model"), device="cpu")
+    np.testing.assert_allclose(plain.encode(TEXTS, convert_to_sparse_tensor=False).numpy(), after, atol=1e-5)
+    assert plain.tokenizer.get_vocab() == tokenizer().get_vocab()
+    again = load_encoder(str(tmp_path / "model"))
+    assert isinstance(again, WholeEncoder)
+    assert [name for name in dimension_names(again) if name] == list(tokens)
+    assert np.array_equal(encode(again, TEXTS, 48).toarray(), after)
+    assert all(torch.equal(tensor, weights(ours)[name]) for name, tensor in weights(again).items())
+
+
+def test_what_is_read_is_the_source_bit_for_bit(tmp_path: Path) -> None:
+    ours = moved(tmp_path)
+    before, head = model(), mlm_head(ours[0].auto_model)
+    assert not head.tied
+    assert torch.equal(head.embeddings.weight, mlm_head(before).embeddings.weight)
+    numbers = [TOKENS.index(token) for token in OUTPUT if token in TOKENS]
+    places = [number for number, token in enumerate(OUTPUT) if token in TOKENS]
+    assert torch.equal(head.decoder.weight[places], mlm_head(before).embeddings.weight[numbers])
+
+
+def test_calibration_casing_and_folding_are_those_of_the_output_vocabulary(tmp_path: Path) -> None:
+    ours = moved(tmp_path)
+    found = calibrate(ours, texts(60, seed=3), 0.2, "token", 48, head_scale=8.0)
+    assert found.after.token == pytest.approx(0.2, abs=2e-3)
+    assert activation_rates(ours, TEXTS, 48).token == pytest.approx(0.2, abs=0.05)
+    places = fold_places(ours)
+    cased, lower = OUTPUT.index("Oakpine"), OUTPUT.index("oakpine")
+    assert places[cased] == places[lower] == lower
+    apply_output_casing(ours, "mask")
+    save_encoder(ours, tmp_path / "model")
+    vectors = encode(load_encoder(str(tmp_path / "model")), TEXTS, 48)
+    assert not vectors[:, [cased]].nnz
+    assert not vectors[:, len(OUTPUT) :].nnz
+
+
+def test_what_a_head_cannot_be_made_of_is_refused(tmp_path: Path) -> None:
+    source = model()
+    rows, bias = torch.zeros(7, 32), torch.zeros(7)
+    for wrong in (rows[:, 1:], rows[:6], rows[0]):
+        with pytest.raises(
+            DataError, match=r"decoder rows of the shape \(output vocabulary, 32\) and one bias for each"
+        ):
+            graft_head(source, tokenizer(), wrong, bias)
+    rows[3, 3] = torch.nan
+    with pytest.raises(DataError, match="not finite"):
+        graft_head(source, tokenizer(), rows, bias)
+    ours = moved(tmp_path)
+    alignment = align(tokenizer(), tokenizer(OUTPUT))
+    mixture = subtoken_mixture(tokenizer(), tokenizer(OUTPUT), alignment, len(TOKENS))
+    for graft in (graft_encoder, graft_encoder_head):
+        with pytest.raises(DataError, match="reads one vocabulary and writes another"):
+            graft(ours, tokenizer(OUTPUT), mixture, mixture.bias, tmp_path / "work")
+
+
+def test_an_encoder_with_a_query_side_is_refused(tmp_path: Path) -> None:
+    plain = encoder(tmp_path)
+    router = Router.for_query_document([SparseStaticEmbedding(tokenizer(), torch.ones(len(TOKENS)))], list(plain))
+    SparseEncoder(modules=[router], device="cpu").save(str(tmp_path / "model"), create_model_card=False)
+    mixture = subtoken_mixture(tokenizer(), tokenizer(OUTPUT), align(tokenizer(), tokenizer(OUTPUT)), len(TOKENS))
+    with pytest.raises(DataError, match=r'Set transfer\.scope to "full"'):
+        graft_encoder_head(
+            load_encoder(str(tmp_path / "model")), tokenizer(OUTPUT), mixture, mixture.bias, tmp_path / "work"
+        )
+
+
+# labels
+
+
+def spans(*pairs: tuple[int, int]) -> NDArray[np.int64]:
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def test_labels_by_hand() -> None:
+    # read:    [CLS] un believ able  news  [SEP]      "unbelievable news"
+    # written:       unbeliev|able   news
+    read = spans((0, 0), (0, 2), (2, 8), (8, 12), (13, 17), (0, 0))
+    labels = emlm_labels(read, spans((0, 8), (8, 12), (13, 17)), np.array([70, 71, 72]))
+    assert labels.tolist() == [IGNORED, 70, 70, 71, 72, IGNORED]
+    # the other way round, the first of two output tokens; and text that the output does not write at all
+    labels = emlm_labels(spans((0, 12), (13, 17), (18, 20)), spans((0, 8), (8, 12), (14, 16)), np.array([70, 71, 72]))
+    assert labels.tolist() == [70, 72, IGNORED]
+    assert emlm_labels(spans((0, 2)), spans(), np.array([], dtype=np.int64)).tolist() == [IGNORED]
+
+
+PIECES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=12)
+"""Gap before and length of each token."""
+
+
+def placed(pieces: list[tuple[int, int]]) -> NDArray[np.int64]:
+    found, at = [], 0
+    for gap, length in pieces:
+        found.append((at + gap, at + gap + length))
+        at += gap + length
+    return spans(*found)
+
+
+@given(PIECES, PIECES)
+def test_a_label_is_the_first_output_token_that_shares_a_character(
+    read: list[tuple[int, int]], written: list[tuple[int, int]]
+) -> None:
+    own, output = placed(read), placed(written)
+    wanted = [
+        next(
+            (100 + n for n, span in enumerate(output) if set(range(start, stop)) & set(range(*span))),
+            IGNORED,
+        )
+        for start, stop in own
+    ]
+    assert emlm_labels(own, output, 100 + np.arange(len(output))).tolist() == wanted
+
+
+def test_labels_of_a_text_are_output_tokens_and_unknown_ones_are_none() -> None:
+    output, own = tokenizer(OUTPUT), tokenizer()
+    text = "riverstone 字 willow"
+    read = own(text, return_offsets_mapping=True)
+    (found,) = mlm._output_labels(output, [text], [read["offset_mapping"]])
+    tokens = own.convert_ids_to_tokens(read["input_ids"])
+    named = [(token, OUTPUT[label] if label >= 0 else None) for token, label in zip(tokens, found, strict=True)]
+    assert named[0] == ("[CLS]", None)
+    assert named[1] == ("river", "riverstone")
+    assert all(label == "riverstone" for token, label in named[2:-3] if token.startswith("##"))
+    assert named[-3:] == [("[UNK]", None), ("willow", "willow"), ("[SEP]", None)]
+
+
+# objectives
+
+
+def test_the_alignment_loss_by_hand() -> None:
+    student = torch.tensor([[1.0, -1.0, -2.0, 0.5], [-1.0, -1.0, -1.0, -1.0]])
+    teacher = torch.tensor([[3.0, -5.0, 1.0, -0.5], [-2.0, -3.0, -4.0, -5.0]])
+    # dimensions 0, 2 and 3: (2² + 3² + 1²) / 3; the second text has no active dimension on either side
+    assert sap_loss(student, teacher).item() == pytest.approx(14 / 3 / 2)
+    assert sap_loss(student, teacher[:, :2]).item() == pytest.approx(4 / 2)
+    assert sap_loss(student[:, :2], teacher).item() == pytest.approx(4 / 2)
+
+
+@given(st.integers(0, 1000), st.integers(1, 4), st.integers(1, 20))
+def test_the_alignment_loss_is_its_equation(seed: int, batch: int, vocabulary: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    student, teacher = (torch.randn(batch, vocabulary, generator=draw, dtype=torch.float64) for _ in range(2))
+    student.requires_grad_()
+    total = torch.zeros((), dtype=torch.float64)
+    for mine, theirs in zip(student, teacher, strict=True):
+        active = [j for j in range(vocabulary) if mine[j] > 0 or theirs[j] > 0]
+        if active:
+            total = total + sum((mine[j] - theirs[j]) ** 2 for j in active) / len(active)
+    found = sap_loss(student, teacher)
+    torch.testing.assert_close(found, total / batch)
+    ours, wanted = (torch.autograd.grad(loss, student, allow_unused=True)[0] for loss in (found, total / batch))
+    torch.testing.assert_close(ours, torch.zeros_like(student) if wanted is None else wanted)
+
+
+def test_pooled_logits_are_maxima_over_tokens_with_their_gradient() -> None:
+    draw = torch.Generator().manual_seed(1)
+    hidden = torch.randn(3, 5, 4, generator=draw, requires_grad=True)
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
+    decoder = torch.nn.Linear(4, 9)
+    logits = decoder(hidden).masked_fill(~mask.bool().unsqueeze(-1), -torch.inf)
+    wanted = logits.max(dim=1).values
+    found = pooled_logits(hidden, mask, decoder)
+    torch.testing.assert_close(found, wanted)
+    for one, other in zip(
+        torch.autograd.grad(found.square().sum(), [hidden, decoder.weight, decoder.bias]),
+        torch.autograd.grad(wanted.square().sum(), [hidden, decoder.weight, decoder.bias]),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def section(**settings: object) -> AdaptSection:
+    common = {"corpus": ("unused",), "steps": 30, "batch_size": 4, "max_length": 24, "learning_rate": 1e-2}
+    return AdaptSection(**{**common, **settings})  # type: ignore[arg-type]
+
+
+def test_masked_tokens_are_learnt_as_output_tokens_and_what_is_read_stays(tmp_path: Path) -> None:
+    ours, few = moved(tmp_path), TEXTS[:3] * 10
+    before = weights(ours)
+    curve = adapt(ours, few, np.arange(80, 84), section(), 1, tmp_path / "checkpoints")
+    assert curve["loss"][-1] < 0.6 * curve["loss"][0]
+    after = weights(ours)
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    decoder = {name for name in changed if "decoder" in name or name == "cls.predictions.bias"}
+    assert decoder == changed
+    assert any(name.endswith("decoder.weight") for name in changed)
+    save_encoder(ours, tmp_path / "model")
+    again = encode(load_encoder(str(tmp_path / "model")), few, 24).toarray()
+    assert np.array_equal(again, encode(ours, few, 24).toarray())
+    assert not again[:, len(OUTPUT) :].any()
+
+
+def test_an_encoder_is_brought_to_a_teachers_vectors(tmp_path: Path) -> None:
+    ours = moved(tmp_path)
+    teacher = encoder(tmp_path / "teacher", tokens=OUTPUT, seed=3)
+    taught = weights(teacher)
+    settings = section(objective="sap", teacher="teacher", train="all", steps=60)
+    curve = adapt(ours, TEXTS[:4] * 15, np.empty(0, dtype=np.int64), settings, 1, tmp_path / "checkpoints", teacher)
+    assert curve["loss"][-1] < 0.4 * curve["loss"][0]
+    assert all(torch.equal(tensor, taught[name]) for name, tensor in weights(teacher).items())
+    mine, theirs = (encode(side, TEXTS[:4], 24).toarray() for side in (ours, teacher))
+    cosines = (mine[:, : len(OUTPUT)] * theirs).sum(1) / np.linalg.norm(mine, axis=1) / np.linalg.norm(theirs, axis=1)
+    assert cosines.min() > 0.8
+
+
+def test_a_teacher_over_another_vocabulary_and_labels_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    ours, teacher = moved(tmp_path), encoder(tmp_path / "teacher")
+    nothing = np.empty(0, dtype=np.int64)
+    with pytest.raises(DataError, match=r"adapt\.teacher writes a vocabulary of 120 tokens, and the encoder one of 84"):
+        adapt(ours, TEXTS, nothing, section(objective="sap", teacher="t"), 1, tmp_path / "checkpoints", teacher)
+    with pytest.raises(DataError, match="this encoder has an own output vocabulary"):
+        adapt(ours, TEXTS, nothing, section(labels="tokens"), 1, tmp_path / "checkpoints")
+    with pytest.raises(DataError, match="this encoder has no own output vocabulary"):
+        adapt(teacher, TEXTS, nothing, section(labels="emlm"), 1, tmp_path / "checkpoints")

@@ -1,0 +1,61 @@
+"""Both sides of an encoder: static query tables cut and folded like any vector, prompts, and what cannot be a source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
+from tiny import TOKENS, encoder, texts, tokenizer
+
+from vtkit.encoder.checkpoint import WholeEncoder, load_encoder
+from vtkit.encoder.folding import fold_places, fold_vectors, set_folding
+from vtkit.encoder.sides import encode_side
+
+TEXTS = [*texts(4), "", "river river river", "a ba ab"]
+TABLE = torch.linspace(0.1, 2.0, len(TOKENS))
+
+
+@pytest.fixture
+def asymmetric(tmp_path: Path) -> WholeEncoder:
+    """Queries by a table, documents by a transformer, and a prompt for each."""
+    document = encoder(tmp_path)
+    router = Router.for_query_document(
+        [SparseStaticEmbedding(tokenizer(), TABLE, frozen=True)], [document[0], document[1]]
+    )
+    plain = SparseEncoder(modules=[router], device="cpu", prompts={"query": "oak ", "document": "pine "})
+    plain.save(str(tmp_path / "model"), create_model_card=False)
+    loaded = load_encoder(str(tmp_path / "model"))
+    assert isinstance(loaded, WholeEncoder)
+    return loaded
+
+
+def test_a_query_weighs_its_distinct_tokens_as_the_table_says(asymmetric: WholeEncoder) -> None:
+    vectors = encode_side(asymmetric, ["river river stone"], "query", 48)
+    wanted = {TOKENS.index(word): float(TABLE[TOKENS.index(word)]) for word in ("oak", "river", "stone")}  # oak: prompt
+    assert dict(zip(vectors.indices.tolist(), vectors.data.tolist(), strict=True)) == wanted
+    assert encode_side(asymmetric, [], "query", 48).shape == (0, len(TOKENS))
+
+
+@pytest.mark.parametrize("side", ["query", "document"])
+def test_both_sides_are_folded_where_the_model_says_so(side: str, asymmetric: WholeEncoder) -> None:
+    plain = encode_side(asymmetric, TEXTS, side, 48)  # type: ignore[arg-type]
+    set_folding(asymmetric, "sum")
+    folded = encode_side(asymmetric, TEXTS, side, 48)  # type: ignore[arg-type]
+    wanted = fold_vectors(plain, fold_places(asymmetric), "sum")
+    np.testing.assert_allclose(folded.toarray(), wanted.toarray(), rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(folded.toarray(), plain.toarray())
+
+
+def test_only_the_largest_weights_are_kept_and_the_models_own_limit_holds(asymmetric: WholeEncoder) -> None:
+    whole = encode_side(asymmetric, TEXTS, "query", 48).toarray()
+    cut = encode_side(asymmetric, TEXTS, "query", 48, top_dimensions=2).toarray()
+    for row, kept in zip(whole, cut, strict=True):
+        assert sorted(kept[kept > 0]) == sorted(sorted(row[row > 0])[-2:])
+    assert asymmetric.query_side is not None
+    asymmetric.query_side.max_active_dims = 1
+    assert np.array_equal((encode_side(asymmetric, TEXTS, "query", 48, top_dimensions=2).toarray() > 0).sum(axis=1) <= 1,
+                          np.full(len(TEXTS), True))  # fmt: skip
