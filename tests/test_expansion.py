@@ -526,6 +526,17 @@ def test_the_command_refuses_in_one_message(base_and_corpus: list[str], options:
     assert "Traceback" not in done.stderr
 
 
+def test_the_command_reads_standard_input_and_replaces_bad_bytes_on_request(base_and_corpus: list[str]) -> None:
+    base, corpus = base_and_corpus
+    raw = Path(corpus).read_bytes() + b"caf\xe9\n"
+    refused = CliRunner().invoke(app, ["expand", base, "-"], input=raw)
+    assert "standard input: line" in str(refused.exception)
+    assert "the first of 1 such places" in str(refused.exception)
+    done = CliRunner().invoke(app, ["expand", base, "-", "--encoding-errors", "replace", "--json"], input=raw)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["added"] > 0
+
+
 @pytest.mark.parametrize("name", ["biomedical_adalm", "science_adalm"])
 def test_the_recipes_load(name: str) -> None:
     loaded = load_recipe(ROOT / "recipes" / f"{name}.toml").recipe

@@ -442,7 +442,7 @@ learning_rate = inf
         "decides how BM25 cuts text into terms.",
         '--set 3 must be section.key=value, such as transfer.alpha=2.5, not "nonsense".',
         "--set 4 index.nothing: unknown setting. There are engine, query_length, document_length, top_dimensions, "
-        "precision.",
+        "document_weighting, precision.",
     ]
 
 

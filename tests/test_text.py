@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.parallel import read_pairs
-from vtkit.data.text import digest, open_text, read_corpora, read_corpus, read_lines
+from vtkit.data.text import LONGEST_TEXT, digest, open_text, read_corpora, read_corpus, read_lines
 from vtkit.errors import DataError
 
 
@@ -64,10 +65,83 @@ def test_a_compressed_file_that_ends_early_is_damaged_not_short(tmp_path: Path) 
 def test_a_file_that_is_missing_or_compressed_otherwise_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         list(read_lines(tmp_path / "absent.txt"))
-    with pytest.raises(DataError, match="gzip"):
-        list(read_lines(write(tmp_path / "t.txt.zst", "x")))
+    with pytest.raises(DataError, match="only gzip and zstandard are read"):
+        list(read_lines(write(tmp_path / "t.txt.bz2", "x")))
     with pytest.raises(DataError, match="cannot be opened"):
         list(read_lines(tmp_path))
+
+
+def test_zstandard_is_read_whatever_its_frames_and_damage_is_told(tmp_path: Path) -> None:
+    text = "".join(f"line {number} é\n" for number in range(5000))
+    raw = text.encode()
+    frames = zstandard.ZstdCompressor().compress(raw[:20_001]) + zstandard.ZstdCompressor().compress(raw[20_001:])
+    assert list(read_lines(write(tmp_path / "t.txt.zst", frames))) == text.splitlines()
+    for damaged in (frames[:-9], b"x" + frames):
+        with pytest.raises(DataError, match="damaged or was not copied to its end"):
+            list(read_lines(write(tmp_path / "bad.txt.zst", damaged)))
+
+
+def test_bytes_that_are_not_utf8_are_counted_and_replaced_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "t.txt", b"fine\nM\xfcnchen\nK\xf6ln \xe2\x82 \xef\xbf\xbd\n")
+    with pytest.raises(DataError) as raised:
+        list(read_corpus(path))
+    said = "line 2 is not UTF-8: byte 0xfc at position 2 of the line (byte 7 of the text)"
+    assert f"{said}, the first of 3 such places" in str(raised.value)
+    assert list(read_corpus(path, "replace")) == ["fine", "M\ufffdnchen", "K\ufffdln \ufffd \ufffd"]
+    assert f"{said}. 3 such places were replaced by U+FFFD." in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_binary_file_is_no_corpus(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="line 1 holds NUL bytes"):
+        list(read_corpus(write(tmp_path / "t.txt", "text\n".encode("utf-16"))))
+
+
+def test_a_file_of_one_line_is_read_in_pieces(tmp_path: Path) -> None:
+    word = "Straßenbahnhaltestelle "
+    path = write(tmp_path / "t.txt", word * (3 * LONGEST_TEXT // len(word)))
+    texts = list(read_corpus(path))
+    assert all(len(text.encode()) <= LONGEST_TEXT for text in texts)
+    assert set(" ".join(texts).split(" ")) == {word.strip()}
+    assert sum(text.count(word.strip()) for text in texts) == 3 * LONGEST_TEXT // len(word)
+    unspaced = "日本語、" * (LONGEST_TEXT // 8)
+    assert "".join(read_corpus(write(tmp_path / "t.txt", unspaced))) == unspaced
+    with pytest.raises(DataError, match="without white space or punctuation"):
+        list(read_corpus(write(tmp_path / "t.txt", "x" * (LONGEST_TEXT + 2))))
+
+
+def test_a_record_longer_than_any_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    with path.open("wb") as file:
+        file.write(b'{"text": "')
+        for _ in range(65):
+            file.write(b"long text " * (2**20 // 10))
+        file.write(b'"}\n')
+    with pytest.raises(DataError, match="line 1 is longer than 64 MiB"):
+        list(read_corpus(path))
+
+
+def test_a_column_of_a_dataset_is_a_corpus(tmp_path: Path) -> None:
+    import datasets
+
+    rows = {"id": [1, 2, 3], "abstract": ["first", None, "third é"]}
+    datasets.Dataset.from_dict(rows).save_to_disk(str(tmp_path / "saved"))
+    (tmp_path / "files").mkdir()
+    datasets.Dataset.from_dict(rows).to_parquet(str(tmp_path / "files" / "part.parquet"))
+    for name in ("saved", "files"):
+        spec = f"datasets:{tmp_path / name}:::abstract"
+        assert list(read_corpus(spec)) == ["first", "third é"]
+        with pytest.raises(DataError, match=r"no column .text.\. There are id, abstract"):
+            list(read_corpus(f"datasets:{tmp_path / name}"))
+        with pytest.raises(DataError, match="row 1 has no text in the column 'id' but int"):
+            list(read_corpus(f"datasets:{tmp_path / name}:::id"))
+    with pytest.raises(DataError, match="cannot be read with the datasets library"):
+        list(read_corpus(f"datasets:{tmp_path / 'files'}::dev:abstract"))
+    with pytest.raises(DataError, match="there is no folder"):
+        list(read_corpus(f"datasets:{tmp_path / 'absent'}"))
+    with pytest.raises(DataError, match="a dataset is named as"):
+        list(read_corpus("datasets:a:b:c:d:e"))
 
 
 def test_every_form_of_corpus_gives_its_texts(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
-"""Trained vocabularies: the wanted size, borders that no token crosses, and the same bytes from process to process."""
+"""Trained vocabularies: the wanted size, borders that no token crosses, the same bytes from process to process; then
+what a user sees of them: ``vtkit tokenizer``, and specifications that recipes name."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
+import re
 import subprocess
 import sys
 import unicodedata
@@ -17,13 +20,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
+from typer.testing import CliRunner, Result
 
-from vtkit.errors import DataError
+from vtkit.cli import app
+from vtkit.errors import DataError, RecipeError, VtkitError
+from vtkit.recipe.load import load_recipe, load_specification
 from vtkit.recipe.sections import CasingSection, TrainedVocabulary
 from vtkit.vocabulary.alignment import surface_and_start, token_family, tokens
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.trained import _count_words, _pipeline, train_vocabulary
 
+ROOT = Path(__file__).resolve().parents[1]
 ALGORITHMS = ["wordpiece", "bpe", "unigram"]
 FAMILIES = {"wordpiece": "wordpiece", "bpe": "byte-level", "unigram": "sentencepiece"}
 
@@ -228,8 +235,8 @@ def test_special_tokens_are_spelled_as_wanted_and_are_never_words() -> None:
 
 def test_the_alphabet_keeps_to_its_limit_and_the_frequent_characters() -> None:
     texts = made_up_texts()
-    frequent = {letter for letter, _ in Counter("".join(texts).replace(" ", "")).most_common(10)}
-    tokenizer = train_vocabulary(texts, section(alphabet_limit=10, size=120))
+    frequent = {letter for letter, _ in Counter("".join(texts).replace(" ", "")).most_common(20)}
+    tokenizer = train_vocabulary(texts, section(alphabet_limit=20, size=150))
     assert {surface for surface, starts in surface_and_start(tokenizer)[5:] if len(surface) == 1} == frequent
 
 
@@ -262,3 +269,150 @@ def test_a_korean_vocabulary_has_its_frequent_words_whole(shared: Path, algorith
     known = set(surface_and_start(tokenizer))
     assert {("있다", True), ("한국", True)} <= known
     assert len(tokenizer.tokenize("한국에서")) <= 2
+
+
+def corpus_file(folder: Path) -> Path:
+    path = folder / "corpus.txt"
+    path.write_text("\n".join(made_up_texts()), encoding="utf-8")
+    return path
+
+
+def vtkit(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+SPECIFICATION = """
+[vocabulary]
+kind = "trained"
+corpus = ["corpus.txt"]
+algorithm = "bpe"
+size = 400
+strip_accents = true
+
+[casing]
+input = "lowercase"
+"""
+
+
+def test_the_commands_build_what_a_specification_or_the_options_say(tmp_path: Path) -> None:
+    corpus = corpus_file(tmp_path)
+    specification = tmp_path / "small.toml"
+    specification.write_text(SPECIFICATION, encoding="utf-8")
+    built = vtkit("tokenizer", "build", specification, "--out", tmp_path / "built", "--json")
+    assert built.exit_code == 0, built.output
+    facts = json.loads(built.stdout)
+    assert (facts["size"], facts["corpus"]["texts"]) == (400, 2000)
+    assert "accents stripped, lower-cased" in facts["text"]
+    options = ["--algorithm", "bpe", "--size", 400, "--strip-accents", "--lowercase", "--out", tmp_path / "trained"]
+    trained = vtkit("tokenizer", "train", corpus, *options)
+    assert trained.exit_code == 0, trained.output
+    assert "400 tokens" in trained.stdout
+    first, second = (tmp_path / name / "tokenizer.json" for name in ("built", "trained"))
+    assert first.read_bytes() == second.read_bytes()
+    smaller = vtkit("tokenizer", "build", specification, "--out", tmp_path / "smaller", "--set", "vocabulary.size=320")
+    assert smaller.exit_code == 0, smaller.output
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "smaller", local_files_only=True)) == 320
+
+
+RECIPE = """
+[recipe]
+name = "{name}"
+[source.scratch]
+layers = 1
+hidden = 32
+heads = 2
+feed_forward = 64
+[vocabulary]
+kind = "existing"
+tokenizer = "tokenizers/small.toml"
+{more}
+[adapt]
+corpus = ["tokenizers/corpus.txt"]
+"""
+
+
+def test_recipes_that_name_one_specification_share_what_it_builds(tmp_path: Path) -> None:
+    folder = tmp_path / "tokenizers"
+    folder.mkdir()
+    corpus_file(folder)
+    (folder / "small.toml").write_text(SPECIFICATION, encoding="utf-8")
+    said = {}
+    for name, more in (("first", ""), ("second", ""), ("third", "size = 320")):
+        (tmp_path / f"{name}.toml").write_text(RECIPE.format(name=name, more=more), encoding="utf-8")
+        done = vtkit("run", tmp_path / f"{name}.toml", "--runs", tmp_path / "runs", "--until", "vocabulary")
+        assert done.exit_code == 0, done.output
+        said[name] = done.output
+    assert re.search(r"vocabulary +run: not made yet", said["first"])
+    assert re.search(r"vocabulary +skip: done", said["second"])
+    assert re.search(r"vocabulary +run", said["third"])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tokenizers").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_specifications_load(path: Path) -> None:
+    assert load_specification(path).specification.vocabulary.corpus
+    assert not (path.parent / "__init__.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("chemistry_bpe", "trained"),
+        *((f"{source}_to_uncased", "existing") for source in ("modernbert", "roberta", "bert_cased")),
+    ],
+)
+def test_the_recipes_load(name: str, kind: str) -> None:
+    recipe = load_recipe(ROOT / "recipes" / f"{name}.toml").recipe
+    assert recipe.vocabulary.kind == kind
+    if isinstance(recipe.vocabulary, TrainedVocabulary):
+        assert (recipe.vocabulary.algorithm, recipe.vocabulary.size) == ("bpe", 40_000)
+        assert recipe.casing.input == "lowercase"
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "complaint"),
+    [
+        (b"", [], "holds no text"),
+        (b"\xff\xd8\xff\x00\x10JFIF", [], "NUL bytes"),
+        (b"caf\xe9\n", [], "line 1 is not UTF-8: byte 0xe9 at position 4"),
+        ("漢字仮名交文".encode() * 20, ["--size", "110"], "cannot fill"),
+        ("".join(map(chr, range(0x4E00, 0x4F00))).encode(), ["--size", "120"], "too small for this corpus"),
+        (b"some text", ["--algorithm", "bpe", "--size", "200"], "alone are 261 tokens"),
+        (b"some text", ["--size", "400000"], "--size: "),
+        (b"some text", ["--byte-fallback"], "byte_fallback needs"),
+        (b"some text", ["--out", "."], "is there already"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_refused_in_one_message(
+    content: bytes, options: list[str], complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "corpus.txt").write_bytes(content)
+    out = [] if "--out" in options else ["--out", tmp_path / "out"]
+    done = vtkit("tokenizer", "train", tmp_path / "corpus.txt", *options, *out)
+    assert isinstance(done.exception, VtkitError), done.output
+    assert complaint in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('[vocabulary]\nkind = "existing"\ntokenizer = "./x"\n', 'a specification says "trained" or "expanded"'),
+        (SPECIFICATION + "[adapt]\nsteps = 3\n", "only the sections"),
+        (SPECIFICATION.replace("corpus.txt", "absent.txt"), "absent.txt does not exist"),
+        (SPECIFICATION.replace("size", "sise"), "Did you mean 'size'"),
+    ],
+)
+def test_a_specification_that_cannot_be_built_is_refused_in_one_message(
+    text: str, complaint: str, tmp_path: Path
+) -> None:
+    corpus_file(tmp_path)
+    (tmp_path / "small.toml").write_text(text, encoding="utf-8")
+    done = vtkit("tokenizer", "build", tmp_path / "small.toml", "--out", tmp_path / "out")
+    assert isinstance(done.exception, RecipeError), done.output
+    assert complaint in str(done.exception)
+
+
+def test_a_tokenizer_folder_is_no_corpus(tmp_path: Path) -> None:
+    train_vocabulary(made_up_texts(), section()).save_pretrained(tmp_path / "tokenizer")
+    done = vtkit("tokenizer", "train", tmp_path / "tokenizer", "--out", tmp_path / "out")
+    assert "holds neither corpus.jsonl" in str(done.exception)

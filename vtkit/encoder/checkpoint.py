@@ -144,11 +144,16 @@ def settings_of(encoder: SparseEncoder) -> dict[str, Any]:
     }
 
 
+def output_tokenizer(encoder: SparseEncoder) -> PreTrainedTokenizerFast:
+    """The tokenizer that names the output dimensions of ``encoder``."""
+    own = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
+    return own or encoder.tokenizer
+
+
 def dimension_names(encoder: SparseEncoder) -> list[str]:
     """The token that each output dimension stands for; empty for rows that are never active, (vocabulary,)."""
-    own = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
     names = [""] * int(encoder[0].auto_model.config.vocab_size)
-    for token, number in (own or encoder.tokenizer).get_vocab().items():
+    for token, number in output_tokenizer(encoder).get_vocab().items():
         names[number] = token
     return names
 

@@ -18,7 +18,7 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
-from vtkit.encoder.checkpoint import WholeEncoder
+from vtkit.encoder.checkpoint import WholeEncoder, output_tokenizer
 from vtkit.encoder.families import mlm_head
 from vtkit.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map
@@ -26,7 +26,7 @@ from vtkit.vocabulary.casing import cased_ids, fold_map
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedModel
 
 Fold = Literal["max", "sum"]
 
@@ -76,7 +76,7 @@ def folding(encoder: SparseEncoder) -> Fold | None:
 def fold_places(encoder: SparseEncoder) -> NDArray[np.int64]:
     """Where each dimension of ``encoder`` goes when it is folded: :func:`vtkit.vocabulary.casing.fold_map` of the
     tokenizer that names its dimensions, (vocabulary,)."""
-    return fold_map(_output_tokenizer(encoder), int(encoder[0].auto_model.config.vocab_size))
+    return fold_map(output_tokenizer(encoder), int(encoder[0].auto_model.config.vocab_size))
 
 
 def fold_vectors(vectors: sparse.csr_matrix, places: NDArray[np.int64], how: Fold = "max") -> sparse.csr_matrix:
@@ -132,7 +132,7 @@ def apply_output_casing(
     set_folding(encoder, fold if output == "fold" else None)
     match output:
         case "mask" | "map":
-            ids = cased_ids(_output_tokenizer(encoder))
+            ids = cased_ids(output_tokenizer(encoder))
             for model in _models(encoder):
                 mask_dimensions(model, ids)
             return len(ids)
@@ -147,12 +147,6 @@ def _models(encoder: SparseEncoder) -> list[PreTrainedModel]:
     query_side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
     sides = [encoder, *([query_side] if query_side is not None and isinstance(query_side[0], Transformer) else [])]
     return [side[0].auto_model for side in sides]
-
-
-def _output_tokenizer(encoder: SparseEncoder) -> PreTrainedTokenizerFast:
-    """The tokenizer that names the output dimensions."""
-    own = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
-    return own or encoder.tokenizer
 
 
 def _bias(model: PreTrainedModel) -> Tensor:

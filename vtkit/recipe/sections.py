@@ -688,6 +688,11 @@ class IndexSection(Section):
     top_dimensions: PositiveInt | None = None
     """Keep only so many of the largest weights of a document. Default: all."""
 
+    document_weighting: Literal["none", "cai-paper", "cai-code", "geng"] = "none"
+    """Multiply each dimension of the documents by its token's inverse document frequency. ``cai-paper``: ln(N/N_t), 1
+    for tokens of no document. ``cai-code``: its square root, as the authors' code has it. ``geng``:
+    ln(1 + (N − N_t + ½)/(N_t + ½)). Counted on the whole texts of each evaluation set (docs/evaluation.md)."""
+
     precision: Literal["float32", "bf16"] = "float32"
     """Of the encoder's matrix products, for documents and judged queries. ``bf16`` is several times faster on GPUs
     and processors that have it, and moves weights by about one part in a hundred."""

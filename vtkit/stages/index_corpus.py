@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from vtkit.data.collections import load_retrieval
-from vtkit.encoder.checkpoint import fastest_device, load_encoder
+from vtkit.encoder.checkpoint import fastest_device, load_encoder, output_tokenizer
+from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
 from vtkit.encoder.sides import encode_side
 from vtkit.measures.cost import active_dimensions
 from vtkit.recipe.sections import Recipe
@@ -39,6 +40,10 @@ def index_corpus(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[
             precision=recipe.index.precision,
             description=f"encoding the documents of {folder}",
         )
+        if recipe.index.document_weighting != "none":
+            contents = (document.contents for document in collection.documents)
+            frequencies, count = document_frequencies(output_tokenizer(encoder), contents, vectors.shape[1])
+            vectors = weighted(vectors, idf_weights(frequencies, count, recipe.index.document_weighting))
         index = ExactIndex.build(vectors)
         index.save(out / folder / "postings")
         with (out / folder / "documents.jsonl").open("w", encoding="utf-8") as file:

@@ -1,0 +1,68 @@
+"""Weighting documents by inverse document frequency: ŝ_d = w ⊙ s_d, documents only.
+
+Continued adaptation (CAI, arXiv:2211.03988) leaves an encoder whose new tokens were never trained for retrieval; the
+rarity of a token in the collection says what it is worth there. Scores are dot products, so weighting the documents
+is weighting the queries, as long as nothing is pruned or quantised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Weighting = Literal["none", "cai-paper", "cai-code", "geng"]
+
+TEXTS_AT_ONCE = 1024
+
+
+def document_frequencies(
+    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], size: int
+) -> tuple[NDArray[np.int64], int]:
+    """In how many of ``texts`` each token occurs, (size,), and how many texts there are.
+
+    Whole texts count, however long; special tokens do not.
+    """
+    frequencies, count = np.zeros(size, dtype=np.int64), 0
+    stream = iter(texts)
+    while batch := list(islice(stream, TEXTS_AT_ONCE)):
+        count += len(batch)
+        for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+            frequencies[list(set(encoding.ids))] += 1
+    return frequencies, count
+
+
+def idf_weights(frequencies: NDArray[np.integer], documents: int, weighting: Weighting) -> NDArray[np.float32]:
+    """What each dimension of a document is multiplied by, (vocabulary,), for N documents of which N_t hold token t.
+
+    - ``cai-paper``: ``w_t = ln(N / N_t)``, and 1 where no document holds t (CAI).
+    - ``cai-code``: the square root of that, as the authors' code has it by default.
+    - ``geng``: ``w_t = ln(1 + (N − N_t + ½) / (N_t + ½))`` (Geng et al. 2024, arXiv:2411.04403).
+    - ``none``: 1.
+    """
+    held = np.asarray(frequencies, dtype=np.float64)
+    match weighting:
+        case "none":
+            weights = np.ones_like(held)
+        case "geng":
+            weights = np.log1p((documents - held + 0.5) / (held + 0.5))
+        case "cai-paper" | "cai-code":
+            weights = np.where(held > 0, np.log(documents / np.maximum(held, 1)), 1.0)
+            if weighting == "cai-code":
+                weights = np.sqrt(weights)
+    return weights.astype(np.float32)
+
+
+def weighted(vectors: sparse.csr_matrix, weights: NDArray[np.float32]) -> sparse.csr_matrix:
+    """``vectors`` with every dimension multiplied by its weight; dimensions that become 0 are left out."""
+    result = vectors.copy()
+    result.data = result.data * weights[result.indices]
+    result.eliminate_zeros()
+    return result
