@@ -225,6 +225,16 @@ def test_the_settings_by_eye() -> None:
     assert cut(" a  b", algorithm="unigram") == ["▁a", "▁b"]
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_corpus_may_hold_any_characters(algorithm: str) -> None:
+    odd = "a\0b \U000f0000a\U000f0001\U000f0000 <unk> <s> \x1b[31m ▁x\x7f"
+    texts = [*made_up_texts(), *[odd] * 40]
+    tokenizer = train_vocabulary(texts, section(algorithm, clean="none", split="whitespace"))
+    read = tokenizer("\U000f0000a", add_special_tokens=False)["input_ids"]
+    assert tokenizer.unk_token_id not in read
+    assert tokenizer.decode(read).replace(" ", "") == "\U000f0000a"
+
+
 def test_special_tokens_are_spelled_as_wanted_and_are_never_words() -> None:
     spelled = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
     tokenizer = train_vocabulary(made_up_texts(), section(special_tokens=spelled))

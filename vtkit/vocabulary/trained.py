@@ -81,8 +81,8 @@ SINGLE_DIGIT_RUNS = {
 }
 """The same with ``split_digits``."""
 
-_PRIVATE = 0xF0000
-"""Continuing characters are trained as private-use code points from here on."""
+_PRIVATE = range(0xF0000, 0x10FFFE)
+"""Continuing characters are merged as private-use code points that the corpus does not have."""
 
 _THREADS = "TOKENIZERS_PARALLELISM"
 _REPEATS_AT_ONCE = 10_000
@@ -359,9 +359,11 @@ def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) ->
     kept = sorted(_alphabet(words, section))
     usual = section.split in ("words", "scripts") and not section.cjk_spacing and not section.split_digits
     inside = [c for c in kept if (c.isalnum() or _is_mark(c) if usual else _stays_whole(c + c, backend))]
-    continuing = {character: chr(_PRIVATE + number) for number, character in enumerate(inside)}
+    known = set(kept)
+    unused = (private for private in map(chr, _PRIVATE) if private not in known)
+    continuing = dict(zip(inside, unused, strict=False))
     plain = {private: character for character, private in continuing.items()}
-    known, table = set(kept), str.maketrans(continuing)
+    table = str.maketrans(continuing)
     mapped = ((word[0] + word[1:].translate(table), count) for word, count in words if known.issuperset(word))
     merged, _ = _merge(mapped, [*kept, *plain], section)
     vocabulary = {token: number for number, token in enumerate(special_tokens(section).values())}
