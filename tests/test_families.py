@@ -46,7 +46,6 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "megatron-bert": ("megatron-bert", {}),
     "roformer": ("roformer", {"embedding_size": 16}),
     "ernie": ("ernie", {}),
-    "nystromformer": ("nystromformer", {}),
     "squeezebert": ("squeezebert", {"embedding_size": 32, "q_groups": 2, "k_groups": 2, "v_groups": 2}),
     "big-bird": ("big_bird", {"attention_type": "original_full"}),
     "xlm": ("xlm", XLM),
@@ -133,6 +132,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         r"MobileBertForMaskedLM has weights beside its embeddings.*cls\.predictions\.dense\.weight",
     ),
     "fnet": (SHAPE, "FNetForMaskedLM mixes padding into its vectors"),
+    "nystromformer": (SHAPE, "NystromformerForMaskedLM mixes padding into its vectors"),
     "convbert": ({**SHAPE, "embedding_size": 16}, "ConvBertForMaskedLM mixes padding into its vectors"),
     "mpnet": (SHAPE, r"mpnet counts positions from the padding id 1, and.*is 0\. Give its \[PAD\] token the id 1"),
 }

@@ -29,12 +29,8 @@ TOKEN_WIDTH = 30
 LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))
 """Lengths in characters, from and to, that are told apart."""
 
-REMAINDERS = {
-    "undecided": "undecided",
-    "other": "in a script of none of these languages",
-    "etc": "ETC (no letters)",
-}
-"""What is in no language asked for, in the words of the table."""
+REMAINDERS = {"undecided": "undecided", "other": "other scripts", "etc": "ETC (no letters)"}
+"""What is in no language asked for, in the words of the table. The other scripts are written in none of them."""
 
 
 class Table(NamedTuple):
@@ -90,7 +86,7 @@ def charts(report: Facts) -> list[StackedBars]:
     ):
         top = _top(vocabularies, key, DRAWN_LANGUAGES)
         remainders = [f"other {'languages' if key == 'language' else 'scripts'}"]
-        remainders += ["undecided", "other"] if key == "language" else []
+        remainders += ["undecided", "other scripts"] if key == "language" else []
         rows = {}
         for facts in vocabularies:
             counts = facts["composition"][key]

@@ -89,7 +89,8 @@ def _of_word(word: str, folder: Path, table: list[Origin]) -> list[dict[str, Any
     if not named:
         from vtkit.vocabulary.existing import load_tokenizer
 
-        tokenizer = load_tokenizer(str(folder / "model"))
+        own = folder / "model" / "output_tokenizer"  # of head-only transfer
+        tokenizer = load_tokenizer(str(own if own.is_dir() else folder / "model"), require_roles=False)
         named = [table[number] for number in tokenizer(word, add_special_tokens=False)["input_ids"]]
     return [_facts(origin) for origin in named]
 

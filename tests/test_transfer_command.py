@@ -1,0 +1,152 @@
+"""``vtkit transfer`` and ``vtkit provenance``, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from sentence_transformers import SparseEncoder
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.encoder.checkpoint import dimension_names, load_encoder, save_encoder
+from vtkit.encoder.families import mlm_head
+
+NEW = ("강", "숲", "돌", "##에서", "rivers")
+TARGET = (*tiny.ROLES.values(), *"abc", "##s", "river", "forest", *NEW)
+PAIRS = ["river\t강", "river\t강", "forest\t숲", "forest\t숲", "river forest\t강 숲"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("transfer")
+    save_encoder(tiny.encoder(place), place / "source")
+    tiny.tokenizer(TARGET).save_pretrained(str(place / "target"))
+    (place / "pairs.tsv").write_text("\n".join(PAIRS) + "\n", encoding="utf-8")
+    (place / "corpus.txt").write_text("강 river\n강 숲\n강에서 돌\n" * 20, encoding="utf-8")
+    return place
+
+
+def called(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code != 0
+    assert result.exception is None or isinstance(result.exception, SystemExit | Exception)
+    return f"{result.output}{result.exception}"
+
+
+@pytest.fixture(scope="module")
+def moved(folder: Path) -> Path:
+    pairs, corpus, out = (str(folder / name) for name in ("pairs.tsv", "corpus.txt", "moved"))
+    printed = called(
+        "transfer", str(folder / "source"), str(folder / "target"), "--parallel", pairs, "--corpus", corpus, "-o", out
+    )
+    assert f"{len(TARGET)} tokens, {len(TARGET) - len(NEW)} of them shared" in printed
+    assert "parallel" in printed
+    return folder / "moved"
+
+
+def test_the_model_is_the_source_on_the_new_vocabulary_and_loads_without_vtkit(folder: Path, moved: Path) -> None:
+    source, target = load_encoder(str(folder / "source")), SparseEncoder(str(moved / "model"), device="cpu")
+    assert target.encode(["river 강"]).to_dense().shape == (1, len(TARGET))
+    rows, old = (mlm_head(model[0].auto_model).embeddings.weight for model in (target, source))
+    assert torch.equal(rows[TARGET.index("river")], old[tiny.TOKENS.index("river")])
+    assert torch.equal(rows[TARGET.index("강")], old[tiny.TOKENS.index("river")])
+    assert sorted(path.name for path in moved.iterdir()) == ["model", "provenance.parquet"]
+
+
+def test_the_bias_follows_the_corpus_and_without_one_the_mixture(folder: Path, moved: Path) -> None:
+    bias = mlm_head(load_encoder(str(moved / "model"))[0].auto_model).decoder.bias
+    assert bias[TARGET.index("강")] > bias[TARGET.index("숲")] > bias[TARGET.index("forest")]
+    out = folder / "mixed"
+    called("transfer", str(folder / "source"), str(folder / "target"), "-m", "mean", "-o", str(out))
+    bias = mlm_head(load_encoder(str(out / "model"))[0].auto_model).decoder.bias
+    old = mlm_head(load_encoder(str(folder / "source"))[0].auto_model).decoder.bias
+    assert bias[TARGET.index("river")] == old[tiny.TOKENS.index("river")]
+    assert bias[TARGET.index("강")].item() == pytest.approx(old.mean().item(), abs=1e-6)
+
+
+def test_where_a_token_comes_from_and_where_one_went(moved: Path) -> None:
+    found: dict[str, Any] = json.loads(called("provenance", str(moved), "강", "강에서", "-s", "river", "--json"))
+    (origin,) = found["tokens"]["강"][str(moved)]
+    assert (origin["method"], origin["sources"]) == ("parallel", [["river", 1.0]])
+    assert [part["token"] for part in found["tokens"]["강에서"][str(moved)]] == ["강", "##에서"]
+    assert ["river", 1.0, "overlap"] in found["source"]["river"][str(moved)]
+    assert ["강", 1.0, "parallel"] in found["source"]["river"][str(moved)]
+    assert ["rivers", 0.5, "subtoken"] in found["source"]["river"][str(moved)]
+    shown = called("provenance", str(moved), "숲")
+    assert "숲" in shown
+    assert "forest 1.00" in shown
+
+
+def test_several_transfers_stand_side_by_side(folder: Path, moved: Path) -> None:
+    out = folder / "pieces"
+    listed = ("-m", "subtoken", "-m", "random")
+    called("transfer", str(folder / "source"), str(folder / "target"), *listed, "-o", str(out))
+    shown = called("provenance", str(moved), "rivers", "강", "--beside", str(out))
+    lines = [line.split() for line in shown.splitlines()]
+    assert [line[:2] for line in lines if line[0] == "강" and len(line) > 1] == [["강", "parallel"], ["강", "random"]]
+    assert [line[:2] for line in lines if line[0] == "rivers" and len(line) > 1] == [["rivers", "subtoken"]] * 2
+
+
+def test_head_only_keeps_what_is_read_and_names_what_is_written(folder: Path) -> None:
+    out = folder / "headonly"
+    pairs = str(folder / "pairs.tsv")
+    scope = ("--set", "transfer.scope=head-only")
+    called("transfer", str(folder / "source"), str(folder / "target"), "--parallel", pairs, *scope, "-o", str(out))
+    encoder, source = load_encoder(str(out / "model")), load_encoder(str(folder / "source"))
+    assert encoder.tokenizer.get_vocab() == source.tokenizer.get_vocab()
+    assert [name for name in dimension_names(encoder) if name] == list(TARGET)
+    (origin,) = json.loads(called("provenance", str(out), "강", "--json"))["tokens"]["강"][str(out)]
+    assert origin["sources"] == [["river", 1.0]]
+    plain = SparseEncoder(str(out / "model"), device="cpu").encode(["river stone"]).to_dense().numpy()
+    written = dict(zip(dimension_names(encoder), plain[0], strict=True))
+    assert written["강"] == pytest.approx(written["river"], abs=1.0)  # one row, and biases of the same mixture
+    assert np.count_nonzero(plain[0, len(TARGET) :]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-m", "parallel"), "needs the setting parallel"),
+        (("-m", "subtokn"), "Did you mean"),
+        (("-m", "auto", "-m", "mean"), "cannot stand in a list"),
+        (("--parallel", "/nowhere/pairs.tsv"), "/nowhere/pairs.tsv"),
+        (("--set", "transfer.alpha=0.5"), "at least 1"),
+        (("--set", "evaluate.depth=3"), "evaluate"),
+    ],
+)
+def test_what_users_get_wrong_is_said_and_nothing_is_written(
+    folder: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    out = folder / "refused"
+    assert words in refused("transfer", str(folder / "source"), str(folder / "target"), *arguments, "-o", str(out))
+    assert not out.exists()
+    assert not list(folder.glob(".refused*"))
+
+
+def test_nothing_is_overwritten_and_unknown_tokens_are_said(folder: Path, moved: Path) -> None:
+    said = refused("transfer", str(folder / "source"), str(folder / "target"), "-o", str(moved))
+    assert "is there already" in said
+    assert "no token was made of" in refused("provenance", str(moved), "-s", "nonsense")
+    assert "needs a token" in refused("provenance", str(moved))
+    assert "no provenance.parquet" in refused("provenance", str(folder / "source"), "강")
+
+
+def test_the_source_s_own_vocabulary_is_nothing_to_transfer(folder: Path) -> None:
+    source, out = str(folder / "source"), folder / "same"
+    result = CliRunner().invoke(app, ["transfer", source, source, "-o", str(out)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "nothing to transfer" in result.output
+    before, after = (load_encoder(name)[0].auto_model.state_dict() for name in (source, str(out / "model")))
+    assert all(torch.equal(before[name], after[name]) for name in before if "bias" not in name)
