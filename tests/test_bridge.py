@@ -231,6 +231,33 @@ def test_two_processes_may_embed_at_once(plain: str, cache: Path, tmp_path: Path
     assert sorted(kept) == sorted(tiny.WORDS)  # none of them twice
 
 
+def test_a_killed_process_leaves_what_it_had_embedded_and_no_lock(
+    plain: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import os, signal, sys, torch; torch.set_num_threads(1)\n"
+        "from vtkit.transfer import bridge\n"
+        "bridge.BATCH, bridge.TEXTS_A_SHARD = 4, 8\n"
+        "write, written = bridge.Cache.write, []\n"
+        "def counted(cache, vectors):\n"
+        "    if len(written) == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    written.append(write(cache, vectors))\n"
+        "bridge.Cache.write = counted\n"
+        "bridge.embed(sys.argv[2:], bridge.load_embedder(sys.argv[1]))\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, plain, *tiny.WORDS], capture_output=True, timeout=300)
+    assert killed.returncode == -9
+    assert len(list(cache.rglob("*.safetensors"))) == 2
+    monkeypatch.setattr(bridge, "BATCH", 4)
+    torch.set_num_threads(1)
+    counted = Counted(monkeypatch)
+    found = embed(tiny.WORDS, load_embedder(plain))  # waits for nobody
+    assert len(counted.texts) == len(tiny.WORDS) - 16
+    shutil.rmtree(cache)
+    assert np.array_equal(found, embed(tiny.WORDS, load_embedder(plain)))
+
+
 def test_a_cache_that_cannot_be_written_is_said_and_done_without(
     plain: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -268,6 +295,11 @@ def test_models_of_another_kind_are_refused(plain: str, tmp_path: Path) -> None:
     (cross / "config_sentence_transformers.json").write_text("{")
     with pytest.raises(DataError, match="cannot be read as JSON"):
         load_embedder(str(cross))
+
+
+def test_loading_prints_no_notices_of_other_libraries(plain: str, capfd: pytest.CaptureFixture[str]) -> None:
+    embed(["apple"], load_embedder(plain))  # the folder has no pooler, which transformers would report at length
+    assert "pooler" not in "".join(capfd.readouterr())
 
 
 def test_an_embedder_that_is_not_there_is_refused(plain: str, tmp_path: Path) -> None:

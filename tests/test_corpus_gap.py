@@ -131,8 +131,9 @@ def test_the_command_prints_the_gap_and_its_meaning(tmp_path: Path) -> None:
     ):
         assert part in printed
     facts = json.loads(runner.invoke(app, [*arguments, "--json"], input="a dog barked at the cat\n").stdout)
-    assert facts["first"] == "a.txt"
-    assert facts["second"] == "standard input"
+    assert (facts["first"]["name"], facts["first"]["texts"], facts["first"]["distinct"]) == ("a.txt", 5, 5)
+    assert (facts["second"]["name"], facts["second"]["unknown_share"]) == ("standard input", pytest.approx(4 / 6))
+    assert facts["second"]["typical"][0]["there"] == 0
     assert facts["similarity"] == pytest.approx(
         similarity(_words("the cat sat on the mat"), _words("a dog barked at the cat"))
     )

@@ -143,6 +143,9 @@ def test_what_cannot_be_moved_is_refused_with_the_reason(kind: str) -> None:
     settings, message = REFUSED[kind]
     config = AutoConfig.for_model(kind, vocab_size=130, pad_token_id=1, **settings)
     source = AutoModelForMaskedLM.from_config(config)
+    with torch.no_grad():
+        for parameter in source.parameters():
+            parameter.normal_(0.0, 0.2)
     with pytest.raises(DataError, match=message):
         graft(source, tokenizer(), torch.zeros(len(TOKENS), source.get_input_embeddings().weight.shape[1]),
               torch.zeros(len(TOKENS)))  # fmt: skip

@@ -457,5 +457,9 @@ def test_bad_input_is_one_message(saved: Path) -> None:
     assert failed.returncode == 1
     assert failed.stderr.startswith("error: No tokenizer")
     assert "Traceback" not in failed.stderr
+    one_line = saved / "line.txt"  # longer than is read at a time: cut at white space, and counted all the same
+    one_line.write_text("the wild tab " * 200_000)
+    long = json.loads(output(one_line, "-t", tok, "--json"))["tokenizers"][0]["total"]
+    assert (long["words"], long["tokens"]) == (600_000, 1_000_000)
     replaced = json.loads(output(saved / "latin.txt", "-t", tok, "--json", "--encoding-errors", "replace"))
     assert replaced["tokenizers"][0]["total"]["texts"] == 2

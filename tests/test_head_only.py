@@ -255,13 +255,13 @@ def test_an_encoder_is_brought_to_a_teachers_vectors(tmp_path: Path) -> None:
     ours = moved(tmp_path)
     teacher = encoder(tmp_path / "teacher", tokens=OUTPUT, seed=3)
     taught = weights(teacher)
-    settings = section(objective="sap", teacher="teacher", train="all", steps=40)
-    curve = adapt(ours, TEXTS[:4] * 10, np.empty(0, dtype=np.int64), settings, 1, tmp_path / "checkpoints", teacher)
-    assert curve["loss"][-1] < 0.5 * curve["loss"][0]
+    settings = section(objective="sap", teacher="teacher", train="all", steps=25, batch_size=2)
+    curve = adapt(ours, TEXTS[:4] * 5, np.empty(0, dtype=np.int64), settings, 1, tmp_path / "checkpoints", teacher)
+    assert curve["loss"][-1] < 0.7 * curve["loss"][0]
     assert all(torch.equal(tensor, taught[name]) for name, tensor in weights(teacher).items())
     mine, theirs = (encode(side, TEXTS[:4], 24).toarray() for side in (ours, teacher))
     cosines = (mine[:, : len(OUTPUT)] * theirs).sum(1) / np.linalg.norm(mine, axis=1) / np.linalg.norm(theirs, axis=1)
-    assert cosines.min() > 0.8
+    assert cosines.min() > 0.7
 
 
 def test_a_teacher_over_another_vocabulary_and_labels_that_do_not_fit_are_refused(tmp_path: Path) -> None:

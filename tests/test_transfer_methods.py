@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
+import tiny
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from scipy.sparse import csr_matrix, random_array
 from test_alignment import byte_level, sentencepiece, wordpiece
+from test_vectors import write_text
+from typer.testing import CliRunner
 
-from vtkit.errors import DataError
+from vtkit.cli import app
+from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.sections import Method
 from vtkit.transfer.entmax import Sparsity
 from vtkit.transfer.in_order import in_order
@@ -310,3 +318,75 @@ def test_subtokens_of_a_real_pair_cover_every_word(shared: Path) -> None:
     known = tokens(source)
     pieces = mixture.sources(target.convert_tokens_to_ids("encyclopedia"))
     assert sorted(known[n] for n, _ in pieces) == ["cyclopedia", "Ġen"]
+
+
+@pytest.fixture(scope="module")
+def given_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source, a target, and things that a user may name and cannot be used."""
+    folder = tmp_path_factory.mktemp("files")
+    tiny.encoder(folder).save(str(folder / "source"))
+    tiny.tokenizer((*tiny.TOKENS[:-20], "brook", "rivers", "hill")).save_pretrained(str(folder / "target"))
+    tiny.model().base_model.save_pretrained(folder / "embedder")
+    tiny.tokenizer().save_pretrained(str(folder / "embedder"))
+    tiny.tokenizer().save_pretrained(str(folder / "tokenizer"))
+    for name, copy in (("source", "source-of-nan"), ("embedder", "embedder-of-nan")):
+        shutil.copytree(folder / name, folder / copy)
+        weights = load_file(folder / copy / "model.safetensors")
+        next(tensor for key, tensor in weights.items() if "word_embeddings" in key)[30] = torch.nan
+        save_file(weights, folder / copy / "model.safetensors", {"format": "pt"})
+    for name, size in (("gaps", 3_000_000_000), ("beyond", 2**33)):
+        shutil.copytree(folder / "target", folder / name)
+        content = json.loads((folder / name / "tokenizer.json").read_text())
+        content["model"]["vocab"]["hill"] = size
+        (folder / name / "tokenizer.json").write_text(json.dumps(content))
+    (folder / "one.tsv").write_text("river\nstone\n")
+    (folder / "two.tsv").write_text("river\tbrook\nstone\thill\n")
+    write_text(folder / "wide.vec", {"brook": [1, 2, 3], "hill": [1, 0, 1], "river": [0, 1, 0]})
+    write_text(folder / "narrow.vec", {"river": [1, 2], "stone": [1, 0]})
+    write_text(folder / "nan.vec", {"brook": [1, float("nan"), 3], "river": [1, 0, 1]})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("source-of-nan target -m subtoken", r"The source's embeddings: 1 of 120 rows are not finite .* row 30 "),
+        ("source target -m sembridge --embedder embedder-of-nan", r"gives vectors that are not finite numbers \(NaN"),
+        ("source target -m sembridge --embedder source", "is a sparse encoder"),
+        ("source target -m sembridge --embedder tokenizer", r"neither modules\.json nor config\.json|is no model"),
+        ("source target -m semantic --target-embeddings embedder-of-nan", "vectors are not finite numbers"),
+        ("source target -m focus --vectors nan.vec", r"nan\.vec: the vector of 'brook' holds a value that is not a"),
+        ("source target -m ofa --vectors nan.vec", r"nan\.vec: the vector of 'brook' holds a value that is not a"),
+        (
+            "source target -m wechsel --vectors wide.vec --source-vectors narrow.vec --dictionary two.tsv",
+            r"narrow\.vec has vectors of 2 numbers and .*wide\.vec of 3",
+        ),
+        (
+            "source target -m wechsel --vectors wide.vec --source-vectors wide.vec --dictionary one.tsv",
+            r"one\.tsv: line 1 has only one column",
+        ),
+        ("source target -m parallel --parallel one.tsv", r"one\.tsv: line 1 has only one column"),
+        ("source gaps -m mean", r"the token 'hill' the id 3,000,000,000, and vocabularies end at"),
+        ("source beyond -m mean", "cannot be read|cannot be loaded|vocabularies end at"),
+    ],
+)
+def test_what_a_user_cannot_use_is_refused_in_one_message(
+    arguments: str, message: str, given_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(given_files)
+    result = CliRunner().invoke(app, ["transfer", *arguments.split(), "--out", str(tmp_path / "out")])
+    assert isinstance(result.exception, VtkitError), result.output
+    assert str(result.exception).count("\n") < 4
+    with pytest.raises(VtkitError, match=message):
+        raise result.exception
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_target_that_is_the_source_has_nothing_to_transfer(given_files: Path, tmp_path: Path) -> None:
+    source, out = str(given_files / "source"), str(tmp_path / "out")
+    result = CliRunner().invoke(app, ["transfer", source, source, "-m", "subtoken", "-o", out], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "The target vocabulary is the source's own, so there is nothing to transfer" in " ".join(
+        result.stderr.split()
+    )

@@ -129,7 +129,10 @@ def run_recipe(
         typer.Option("--force", metavar="STAGE", help="Make this stage again. May be repeated.", show_default=False),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="Processor threads. Default: all cores.", show_default=False)
+        int | None,
+        typer.Option(
+            "--threads", min=1, help="Processor threads. Default: OMP_NUM_THREADS, else all cores.", show_default=False
+        ),
     ] = None,
     download: DownloadOption = False,
 ) -> None:

@@ -10,11 +10,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from vtkit.analysis.normalization import ScriptLoss, normalizer_losses
-from vtkit.analysis.pages import Page
+from vtkit.analysis.pages import Integers, Page, padded, sums
 from vtkit.analysis.white_space import cuts_at_white_space
 from vtkit.vocabulary.alignment import canonical
 from vtkit.vocabulary.alignment import tokens as tokens_of
@@ -22,8 +21,6 @@ from vtkit.vocabulary.existing import special_roles
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-Integers = NDArray[np.int64]
 
 
 @dataclass
@@ -318,15 +315,6 @@ def _coverage(first: Integers, behind: Integers, number: int) -> Integers:
     """How many of the ranges ``first`` to ``behind`` (not included) each of ``number`` places lies in."""
     changes = np.bincount(first, minlength=number + 1) - np.bincount(behind, minlength=number + 1)
     return np.cumsum(changes)[:number]
-
-
-def sums(numbers: Integers, weights: Integers, size: int) -> Integers:
-    """The sum of the weights of each number below ``size``; exact up to 2^53."""
-    return np.bincount(numbers, weights=weights, minlength=size).astype(np.int64)
-
-
-def padded(values: Integers, size: int) -> Integers:
-    return np.pad(values, (0, max(0, size - len(values))))
 
 
 def _as_text(token: str) -> str:

@@ -17,6 +17,7 @@ from vtkit.analysis.words import Punctuation, word_spans
 from vtkit.errors import DataError
 
 Integers = NDArray[np.int64]
+"""Whole numbers, one row."""
 
 PAGE_CHARACTERS = 1_000_000
 """Characters that are tokenized at a time."""
@@ -83,6 +84,12 @@ def pages_of_chunks(
 
 
 def page_of_texts(texts: list[tuple[str, int]], word_ids: dict[str, int], punctuation: Punctuation) -> Page:
+    """Whole texts with their occurrences, each a unit of its own.
+
+    Args:
+        word_ids: number of each word; new words are added.
+        punctuation: whether punctuation inside a white-space word ends it.
+    """
     return _page([[text] for text, _ in texts], [count for _, count in texts], word_ids, punctuation)
 
 
@@ -113,6 +120,7 @@ def _page(texts: list[list[str]], weights: list[int], word_ids: dict[str, int], 
 
 
 def batches(texts: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
+    """Texts with their occurrences, :data:`PAGE_CHARACTERS` or a little more at a time."""
     batch: list[tuple[str, int]] = []
     characters = 0
     for text in texts:
@@ -123,6 +131,16 @@ def batches(texts: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]
             batch, characters = [], 0
     if batch:
         yield batch
+
+
+def sums(numbers: Integers, weights: Integers, size: int) -> Integers:
+    """The sum of the weights of each number below ``size``; exact up to 2^53."""
+    return np.bincount(numbers, weights=weights, minlength=size).astype(np.int64)
+
+
+def padded(values: Integers, size: int) -> Integers:
+    """``values`` with zeros behind them, up to ``size``."""
+    return np.pad(values, (0, max(0, size - len(values))))
 
 
 def _starts(lengths: Iterable[int]) -> Integers:

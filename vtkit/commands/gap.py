@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +22,7 @@ from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.errors import RecipeError
 
 if TYPE_CHECKING:
-    from vtkit.analysis.corpus_gap import Gap, TypicalWord
+    from vtkit.analysis.corpus_gap import Gap, Side, TypicalWord
 
 
 def gap(
@@ -64,11 +64,16 @@ def gap(
     )
     names = [name_of(first), name_of(second)]
     if as_json:
-        facts = {"first": names[0], "second": names[1], "word": RULE, "punctuation": punctuation}
-        measured = asdict(found)
-        measured["typical_of_first"] = [word._asdict() for word in found.typical_of_first]
-        measured["typical_of_second"] = [word._asdict() for word in found.typical_of_second]
-        report = {**facts, **measured, "advice": advice(found), "beir_to_msmarco": BEIR_TO_MSMARCO}
+        report = {
+            "similarity": found.similarity,
+            "sampled": found.sampled,
+            "advice": advice(found),
+            "first": _as_json(names[0], found.first, found.typical_of_first),
+            "second": _as_json(names[1], found.second, found.typical_of_second),
+            "word": RULE,
+            "punctuation": punctuation,
+            "beir_to_msmarco": BEIR_TO_MSMARCO,
+        }
         typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
         return
     typer.echo(f"weighted Jaccard similarity {found.similarity:.3f}")
@@ -80,6 +85,11 @@ def gap(
             typer.echo(f"\ntypical of {name} (z-score; occurrences there, in the other)")
             _print_words(words)
     typer.echo(f"\nWords, lower-cased: {RULE}.")
+
+
+def _as_json(name: str, side: Side, typical: list[TypicalWord]) -> dict[str, Any]:
+    words = [word._asdict() for word in typical]
+    return {"name": name, **asdict(side), "unknown_share": side.unknown_share, "typical": words}
 
 
 def _sides(found: Gap) -> list[list[str]]:

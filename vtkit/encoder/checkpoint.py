@@ -159,14 +159,14 @@ def dimension_names(encoder: SparseEncoder) -> list[str]:
 
 
 def refuse_query_side(encoder: SparseEncoder, stage: str) -> None:
-    """Stages that train both sides by training one cannot take an asymmetric encoder.
+    """Stages that change both sides by changing one cannot take an asymmetric encoder.
 
     Raises:
         DataError: the encoder's queries take a way of their own.
     """
     if isinstance(encoder, WholeEncoder) and encoder.query_side is not None:
         raise DataError(
-            f"[{stage}] trains encoders that encode queries and documents alike, and this one has a query side of its "
+            f"[{stage}] changes encoders that encode queries and documents alike, and this one has a query side of its "
             f"own, which would stay behind. Remove [{stage}], or start from a symmetric encoder."
         )
 

@@ -42,10 +42,7 @@ def encode_side(
     Returns:
         (n, vocabulary) float32, rows in the order of ``texts``, indices sorted.
     """
-    prompt = encoder.prompts.get(side)
-    if prompt is None and encoder.default_prompt_name is not None:
-        prompt = encoder.prompts.get(encoder.default_prompt_name)
-    prompted = [(prompt or "") + text for text in texts]
+    prompted = [prompt_of(encoder, side) + text for text in texts]
     query_side = encoder.query_side if side == "query" and isinstance(encoder, WholeEncoder) else None
     if query_side is not None and isinstance(query_side[0], SparseStaticEmbedding):
         vectors = _looked_up(query_side[0], prompted, max_length)
@@ -63,6 +60,14 @@ def encode_side(
         precision=precision,
         description=description,
     )
+
+
+def prompt_of(encoder: SparseEncoder, side: Side) -> str:
+    """What the encoder puts before each text of ``side``: the prompt of that name, else its default one."""
+    prompt = encoder.prompts.get(side)
+    if prompt is None and encoder.default_prompt_name is not None:
+        prompt = encoder.prompts.get(encoder.default_prompt_name)
+    return prompt or ""
 
 
 def _looked_up(table: SparseStaticEmbedding, texts: list[str], length: int) -> sparse.csr_matrix:

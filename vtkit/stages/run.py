@@ -242,10 +242,11 @@ def report_of(folder: Path) -> dict[str, Any] | None:
 
 
 def limit_threads(threads: int | None) -> None:
-    """Let torch and numba use so many threads; all cores by default."""
+    """Let torch and numba use so many threads; by default as many as OMP_NUM_THREADS says, else all cores."""
     import torch
 
-    count = threads or os.cpu_count() or 1
+    stated = os.environ.get("OMP_NUM_THREADS", "")
+    count = threads or (int(stated) if stated.isdigit() and int(stated) else os.cpu_count()) or 1
     torch.set_num_threads(count)
     import numba
 

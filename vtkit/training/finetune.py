@@ -17,6 +17,7 @@ from torch.utils.data import SequentialSampler
 
 from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.encoder.sides import prompt_of
 from vtkit.encoder.sparse_head import streaming
 from vtkit.errors import DataError
 from vtkit.recipe.sections import FinetuneSection
@@ -234,7 +235,7 @@ class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
 
 @dataclass
 class _Collator:
-    """Tokenised columns: queries and documents are cut at lengths of their own."""
+    """Tokenised columns: queries and documents have prompts, and are cut at lengths, of their own."""
 
     encoder: SparseEncoder
     query_length: int
@@ -247,11 +248,13 @@ class _Collator:
         batch: dict[str, Any] = {}
         for column in rows[0]:
             length = self.query_length if column == "query" else self.document_length
+            prompt = prompt_of(self.encoder, "query" if column == "query" else "document")
             features = tokenizer(
-                [row[column] for row in rows],
+                [prompt + row[column] for row in rows],
                 truncation=True,
                 max_length=min(length, longest or length),
                 padding=True,
+                padding_side="right",  # the loss cuts groups of shorter texts at their longest
                 return_tensors="pt",
                 return_token_type_ids=False,
             )

@@ -84,10 +84,11 @@ class Mixture:
             seed: of the noise.
 
         Raises:
+            DataError: the source's embeddings are not finite.
             RecipeError: the rank is larger than the width.
         """
         embeddings = np.asarray(embeddings, dtype=np.float32)
-        self._check_rows(len(embeddings))
+        self._check(embeddings, "embeddings")
         width = embeddings.shape[1]
         directions = None if self.rank is None else _directions(embeddings, self.rank)
         coordinates = embeddings if directions is None else np.asarray(embeddings @ directions.T, dtype=np.float32)
@@ -111,9 +112,13 @@ class Mixture:
 
     def bias(self, source_bias: NDArray[np.floating]) -> NDArray[np.float32]:
         """The decoder bias by the same weights, (target vocabulary,). Rows without weights get the source's mean,
-        silent ones the lowest of the source's less :data:`SILENCE`."""
+        silent ones the lowest of the source's less :data:`SILENCE`.
+
+        Raises:
+            DataError: the source's bias is not finite.
+        """
         source_bias = np.asarray(source_bias, dtype=np.float32)
-        self._check_rows(len(source_bias))
+        self._check(source_bias[:, None], "decoder bias")
         mixed = np.asarray(self.weights @ source_bias, dtype=np.float32)
         mixed[np.diff(self.weights.indptr) == 0] = source_bias.mean(dtype=np.float64)
         mixed[self._of("silent")] = source_bias.min() - SILENCE
@@ -133,9 +138,17 @@ class Mixture:
     def _of(self, method: str) -> NDArray[np.int64]:
         return np.flatnonzero(self.methods == METHODS.index(method))
 
-    def _check_rows(self, rows: int) -> None:
+    def _check(self, values: NDArray[np.float32], what: str) -> None:
+        """``values`` of the source, (source rows, width)."""
+        rows = len(values)
         if rows != self.weights.shape[1]:
             raise ValueError(f"the mixture is over {self.weights.shape[1]} source tokens, but there are {rows} rows")
+        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if len(bad):
+            raise DataError(
+                f"The source's {what}: {len(bad):,} of {rows:,} rows are not finite numbers (NaN or infinite), row "
+                f"{bad[0]} for one. Its weights are damaged: fetch or train the source again."
+            )
 
 
 def with_rest(mixture: Mixture, rest: Rest) -> Mixture:

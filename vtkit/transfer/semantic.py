@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vtkit import console
 from vtkit.data.hub import fetch
 from vtkit.errors import DataError
-from vtkit.transfer.bridge import read_json
+from vtkit.transfer.bridge import no_notices, read_json
 from vtkit.transfer.entmax import Sparsity, entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, assemble
 from vtkit.transfer.word_space import unit
@@ -189,25 +189,18 @@ def _static(name: str, folder: Path) -> NDArray[np.float32]:
 def _input_embeddings(name: str, folder: Path) -> NDArray[np.float32]:
     import torch
     from transformers import AutoModel
-    from transformers.utils import logging
 
     from vtkit.encoder.checkpoint import UNLOADABLE
 
-    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
     try:
-        model, info = AutoModel.from_pretrained(
-            folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
-        )
+        with no_notices():
+            model, info = AutoModel.from_pretrained(
+                folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
+            )
         weight = model.get_input_embeddings().weight
     except (*UNLOADABLE, AttributeError, NotImplementedError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(f"transfer.target_embeddings = {name} cannot be loaded: {reason}") from error
-    finally:
-        logging.set_verbosity(level)
-        if shown:
-            logging.enable_progress_bar()
     called = next(key for key, parameter in model.named_parameters() if parameter is weight)
     if called in info["missing_keys"]:
         raise DataError(f"transfer.target_embeddings = {name}: its weights lack the input embeddings ({called}).")
