@@ -293,7 +293,7 @@ def test_a_normalizer_that_takes_letters_apart_is_suspicious() -> None:
 # vectors
 
 
-def with_bias(source: SparseEncoder, folder: Path, value: float) -> SparseEncoder:
+def with_bias(folder: Path, value: float) -> SparseEncoder:
     made = encoder(folder)
     with torch.no_grad():
         mlm_head(made[0].auto_model).decoder.bias.fill_(value)
@@ -304,10 +304,8 @@ def findings(results: list[GateResult]) -> dict[str, str]:
     return {result.gate: result.finding for result in results}
 
 
-def test_dead_vectors_are_hopeless_and_suspicious_where_calibration_follows(
-    source: SparseEncoder, tmp_path: Path
-) -> None:
-    dead = with_bias(source, tmp_path, -100.0)
+def test_dead_vectors_are_hopeless_and_suspicious_where_calibration_follows(tmp_path: Path) -> None:
+    dead = with_bias(tmp_path, -100.0)
     results = encoder_gates(MOST, "calibrate", dead, TEXTS)
     assert findings(results) == dict.fromkeys(("activation", "dimensions", "ties"), "hopeless")
     assert "0 active dimensions a text and 0 a query of 120, 100% of the texts empty" in results[1].seen
@@ -322,18 +320,14 @@ def test_dead_vectors_are_hopeless_and_suspicious_where_calibration_follows(
     stop_at_hopeless(later)
 
 
-def test_dense_vectors_are_no_reason_to_stop_but_logits_that_are_all_positive_are(
-    source: SparseEncoder, tmp_path: Path
-) -> None:
-    found = findings(encoder_gates(MOST, "calibrate", with_bias(source, tmp_path, 100.0), TEXTS))
+def test_dense_vectors_are_no_reason_to_stop_but_logits_that_are_all_positive_are(tmp_path: Path) -> None:
+    found = findings(encoder_gates(MOST, "calibrate", with_bias(tmp_path, 100.0), TEXTS))
     assert (found["activation"], found["dimensions"]) == ("hopeless", "suspicious")
 
 
 @pytest.mark.parametrize("off", [(), ("activation",), ("activation", "dimensions")])
-def test_weights_that_are_not_finite_are_hopeless_whatever_follows(
-    off: tuple[str, ...], source: SparseEncoder, tmp_path: Path
-) -> None:
-    broken = with_bias(source, tmp_path, 0.0)
+def test_weights_that_are_not_finite_are_hopeless_whatever_follows(off: tuple[str, ...], tmp_path: Path) -> None:
+    broken = with_bias(tmp_path, 0.0)
     with torch.no_grad():
         mlm_head(broken[0].auto_model).embeddings.weight[70, 3] = torch.nan
     section = GatesSection(**dict.fromkeys(off, "off"))  # type: ignore[arg-type]
@@ -381,9 +375,9 @@ def test_ties_by_hand() -> None:
 
 
 def test_a_gate_that_is_off_does_not_look_and_one_that_warns_does_not_stop(
-    source: SparseEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dead = with_bias(source, tmp_path, -100.0)
+    dead = with_bias(tmp_path, -100.0)
     section = GatesSection(activation="off", dimensions="warn", ties="off", overlap="off", unicode="off")
     alignment = align(tokenizer(), tokenizer(TARGET))
     assert vocabulary_gates(section, tokenizer(), tokenizer(TARGET), alignment, TEXTS) == []
@@ -427,7 +421,7 @@ def test_a_real_encoder_moved_to_korean_gives_sensible_findings_in_well_under_a_
     source = load_encoder(str(shared / "models" / "minilm-splade-en"))
     target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
     with gzip.open(shared / "data" / "parallel" / "pud-en-ko.tsv.gz", "rt", encoding="utf-8") as file:
-        pairs = [tuple(line.rstrip("\n").split("\t")[:2]) for line in file]
+        pairs = [(english, korean) for english, korean, *_ in (line.rstrip("\n").split("\t") for line in file)]
     probes = [korean for _, korean in pairs][:16]
     alignment = align(source.tokenizer, target)
     size = mlm_head(source[0].auto_model).embeddings.num_embeddings

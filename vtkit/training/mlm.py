@@ -128,7 +128,6 @@ def adapt(
         )
         trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
         history = train(trainer, folder)
-    model.__dict__.pop("forward", None)  # what mixed precision put around the class's own
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     model.eval()

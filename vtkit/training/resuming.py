@@ -90,8 +90,8 @@ def train(trainer: Any, folder: Path) -> list[dict[str, float]]:
     try:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
     finally:
-        # mixed precision is put around the model's forward, and would stay there after the training
-        trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+        for name in ("forward", "_original_forward"):  # mixed precision, which hides the class's own
+            trainer.model.__dict__.pop(name, None)
         transformers_logging.set_verbosity(level)
         if shown:
             transformers_logging.enable_progress_bar()
