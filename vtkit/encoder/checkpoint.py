@@ -158,13 +158,17 @@ def dimension_names(encoder: SparseEncoder) -> list[str]:
     return names
 
 
-def refuse_query_side(encoder: SparseEncoder, stage: str) -> None:
+def refuse_query_side(encoder: SparseEncoder, stage: str, *, static_too: bool = True) -> None:
     """Stages that change both sides by changing one cannot take an asymmetric encoder.
+
+    Args:
+        static_too: whether a static query table is in the way too.
 
     Raises:
         DataError: the encoder's queries take a way of their own.
     """
-    if isinstance(encoder, WholeEncoder) and encoder.query_side is not None:
+    side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
+    if side is not None and (static_too or isinstance(side[0], Transformer)):
         raise DataError(
             f"[{stage}] changes encoders that encode queries and documents alike, and this one has a query side of its "
             f"own, which would stay behind. Remove [{stage}], or start from a symmetric encoder."

@@ -42,7 +42,7 @@ def calibrate_encoder(encoder: SparseEncoder, texts: list[str], section: Calibra
     Raises:
         DataError: too few texts, or an encoder whose queries take a way of their own.
     """
-    refuse_query_side(encoder, "calibrate")
+    refuse_query_side(encoder, "calibrate", static_too=False)
     if len(texts) < FEWEST:
         raise DataError(
             f"calibration has {len(texts)} probe texts and needs at least {FEWEST}: name a longer calibrate.corpus"
