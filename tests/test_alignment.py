@@ -120,10 +120,11 @@ def test_special_tokens_match_by_role_and_never_by_spelling() -> None:
 
 
 def test_fillers_never_match_except_in_raw_mode() -> None:
-    source = wordpiece("[unused1]", "<extra_id_0>", "madeupword0001", "unused")
+    fillers = ("[unused1]", "<extra_id_0>", "madeupword0001")
+    source, target = wordpiece(*fillers, "unused"), wordpiece("unused", *fillers)
     for mode in ("exact+symbols", "exact", "fuzzy"):
-        assert matches(source, source, mode).keys() == {*ROLES.values(), "unused"}
-    assert len(matches(source, source, "raw")) == len(source)
+        assert matches(source, target, mode).keys() == {*ROLES.values(), "unused"}
+    assert len(matches(source, target, "raw")) == len(source)
     assert not FILLER.fullmatch("reserved")
     assert FILLER.fullmatch("<|reserved_special_token_12|>")
 
@@ -157,11 +158,13 @@ def test_digits_and_latin_symbols_are_symbols() -> None:
 
 
 @given(st.lists(st.sampled_from(["a", "##a", "B", "##1", "1", "!", "zz", "[unused0]"]), unique=True))
-def test_a_vocabulary_overlaps_itself_but_for_its_fillers(words: list[str]) -> None:
-    tokenizer = wordpiece(*words)
-    found = align(tokenizer, tokenizer)
+def test_a_vocabulary_overlaps_itself_in_any_order_but_for_its_fillers(words: list[str]) -> None:
+    same, tokenizer = wordpiece(*words), wordpiece(*words, "last")
+    assert align(same, tokenizer).target_to_source.tolist() == [*range(len(same)), -1]
+    found = align(wordpiece("last", *words), tokenizer)
+    names = tokens(wordpiece("last", *words))
     for number, token in enumerate(tokens(tokenizer)):
-        assert found.target_to_source[number] == (-1 if token == "[unused0]" else number)
+        assert found.target_to_source[number] == (-1 if token == "[unused0]" else names.index(token))
     assert sum(found.counts.values()) == found.target_size
     assert np.array_equal(np.sort(np.concatenate([found.new_ids, found.overlap_ids])), np.arange(len(tokenizer)))
     assert found.share == len(found.overlap_ids) / len(tokenizer)
@@ -188,3 +191,20 @@ def test_the_shares_of_the_vocabulary_transfer_paper_come_out(shared: Path) -> N
     fillers = {token for token in tokens(source) if FILLER.fullmatch(token)} & set(tokens(target))
     assert len(fillers) == 83
     assert 100 * (len(found.overlap_ids) + len(fillers)) / found.target_size == pytest.approx(60.89, abs=0.005)
+
+
+def test_an_expanded_vocabulary_keeps_every_token_of_its_base_fillers_too() -> None:
+    source = wordpiece("school", "[unused0]", "##s", "[unused1]", "School")
+    target = wordpiece("school", "[unused0]", "##s", "[unused1]", "School", "receptor", "[unused7]")
+    alignment = align(source, target)
+    assert alignment.target_to_source.tolist() == [*range(len(source)), -1, -1]
+    assert [tokens(target)[number] for number in alignment.new_ids] == ["receptor", "[unused7]"]
+    # another order is another vocabulary, whose fillers stand for nothing
+    other = wordpiece("[unused0]", "school", "##s", "[unused1]", "School", "receptor")
+    assert alignment_of(source, other) == {"[unused0]": -1, "[unused1]": -1}
+
+
+def alignment_of(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> dict[str, int]:
+    found = align(source, target).target_to_source
+    names = tokens(target)
+    return {name: int(found[number]) for number, name in enumerate(names) if name.startswith("[unused")}

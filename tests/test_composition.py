@@ -403,7 +403,8 @@ def test_the_corpus_may_come_from_standard_input_and_have_bytes_that_are_no_text
 def test_what_cannot_be_done_is_one_message(
     folders: list[str], tmp_path: Path, arguments: list[str], error: type, said: str
 ) -> None:
-    backend = Tokenizer(models.BPE({"a</w>": 0, "<pad>": 1, "<unk>": 2}, [], end_of_word_suffix="</w>"))
+    pieces = ["<pad>", "<unk>", *"theyarins", *(f"{letter}</w>" for letter in "theyarins")]
+    backend = Tokenizer(models.BPE({piece: n for n, piece in enumerate(pieces)}, [], end_of_word_suffix="</w>"))
     PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>").save_pretrained(tmp_path / "marks")
     places = {"first": folders[0], "marks": str(tmp_path / "marks")}
     result = call("inspect-vocab", *(argument.format(**places) for argument in arguments))

@@ -220,6 +220,8 @@ class TrainedVocabulary(Section):
     def _byte_fallback_has_its_algorithm(self) -> TrainedVocabulary:
         if self.byte_fallback and self.algorithm == "wordpiece":
             raise ValueError('vocabulary.byte_fallback needs algorithm = "unigram", or "bpe" over characters')
+        if self.byte_fallback and self.algorithm == "bpe" and self.alphabet == "bytes":
+            raise ValueError('vocabulary.byte_fallback is for alphabet = "characters": bytes have no fallback')
         return self
 
 
@@ -254,6 +256,10 @@ class ExpandedVocabulary(Section):
 
     min_frequency: PositiveInt = 2
     """A new token must occur at least this often in the corpus."""
+
+    invalid_utf8: Literal["strict", "replace"] = "strict"
+    """What becomes of bytes in the corpus that are not UTF-8: an error with their number and the place of the first,
+    or U+FFFD and a warning."""
 
     @model_validator(mode="after")
     def _epsilon_has_a_rule(self) -> ExpandedVocabulary:

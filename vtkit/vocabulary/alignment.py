@@ -102,6 +102,9 @@ def align(
     An equal canonical form beats an equal symbol, then the lowest source id wins. Special tokens take part in
     rule 3 only, and fillers such as ``[unused7]`` in none.
 
+    Where the target begins with the whole source vocabulary, id by id (an expanded vocabulary), those tokens are the
+    source's own, fillers included, and the rules are for the tokens behind them.
+
     Args:
         mode: ``exact+symbols`` applies rules 1 to 3, ``exact`` leaves out rule 2, ``fuzzy`` adds tokens equal
             up to case and word-start mark, ``raw`` compares nothing but the strings (to show what the mistake
@@ -134,9 +137,12 @@ def align(
         folded_surface.setdefault(form.surface.casefold(), number)
     source_roles = special_roles(source)
     target_roles = roles_by_id(target)
+    expanded = target_tokens[: len(source_tokens)] == source_tokens
     for number, form in enumerate(target_forms):
         role = target_roles.get(number)
-        if role is not None:
+        if expanded and number < len(source_tokens):
+            found[number], kinds[number] = number, EXACT if role is None else SPECIAL
+        elif role is not None:
             if role in source_roles:
                 found[number], kinds[number] = source_roles[role], SPECIAL
         elif form is None:

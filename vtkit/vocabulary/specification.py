@@ -48,7 +48,8 @@ def build(
             from vtkit.vocabulary.existing import load_tokenizer
             from vtkit.vocabulary.expanded import expand_vocabulary
 
-            texts = read_corpora(vocabulary.corpus) if texts is None else texts
+            if texts is None:
+                texts = read_corpora(vocabulary.corpus, vocabulary.invalid_utf8)
             expansion = expand_vocabulary(load_tokenizer(vocabulary.tokenizer), texts, vocabulary, casing)
             return Built(expansion.tokenizer, {"expansion": expansion.facts})
         case _:
