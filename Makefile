@@ -19,6 +19,11 @@ test: $(VENV)/.installed-test
 benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/sparse_head.py
 	$(BIN)/python tests/benchmarks/exact_search.py
+	$(BIN)/python tests/benchmarks/sparse_weights.py
+	$(BIN)/python tests/benchmarks/transfer.py
+	$(BIN)/python tests/benchmarks/fragmentation.py
+	$(BIN)/python tests/benchmarks/expansion.py
+	$(BIN)/python tests/benchmarks/vocabulary_training.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vtkit needs Python 3.11 or later: make PYTHON=...")'

@@ -5,7 +5,7 @@
 bert-base-uncased is expanded on biomed-abstracts-en by eight increments of 3,000 tokens. The peer trains a WordPiece
 vocabulary with ``tokenizers`` for every size, cuts the whole corpus with it, and once more with the expanded
 vocabulary for its entropy; it runs once, since it takes minutes. Its trainer numbers continuing characters in hash
-order, so that equally frequent pairs may merge in another order: the last vocabularies must agree in 98 % of their
+order, so that equally frequent pairs may merge in another order: the last vocabularies must agree in 90 % of their
 new tokens and in entropy to 0.1 %. (That vtkit's equal the algorithm's token for token is tests/test_expansion.py.)
 The last line is one object of JSON; ``ratio`` is the peer's time over vtkit's median, ``cpu_ratio`` the same of
 processor time, which other work on the machine changes less.
@@ -138,7 +138,7 @@ def main() -> None:
     peer, peer_memory = time.perf_counter() - started, peak_mebibytes() - before
 
     shared = len(set(added) & set(found.added)) / len(found.added)
-    if len(added) != len(found.added) or shared < 0.98 or abs(reached / found.curve[-1].entropy - 1) > 1e-3:
+    if len(added) != len(found.added) or shared < 0.9 or abs(reached / found.curve[-1].entropy - 1) > 1e-3:
         raise SystemExit(f"the two sides disagree: {shared:.1%} of the new tokens are the same")
 
     median, processor_median = statistics.median(ours), statistics.median(processor[1:])

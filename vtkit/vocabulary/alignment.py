@@ -18,16 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.errors import DataError
-from vtkit.vocabulary.existing import roles_by_id, special_roles
+from vtkit.vocabulary.existing import check_ids, roles_by_id, special_roles
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 Family = Literal["wordpiece", "byte-level", "sentencepiece"]
 OverlapMode = Literal["exact+symbols", "exact", "fuzzy", "raw"]
-
-LARGEST_ID = 50_000_000
-"""Larger ids cannot be meant: a model of width 384 would have 77 GB of embeddings."""
 
 KINDS = ("new", "exact", "symbol", "special", "fuzzy")
 """How a target token came to its source token; ``Alignment.kinds`` holds indices into this."""
@@ -237,16 +234,11 @@ def tokens(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     """The token of each id as the vocabulary writes it; the empty string for ids without one.
 
     Raises:
-        DataError: an id beyond :data:`LARGEST_ID`, as a damaged file has them.
+        DataError: an id that no model has a row for, as a damaged file has them.
     """
     vocabulary = tokenizer.get_vocab()
-    last, largest = max(((token, number) for token, number in vocabulary.items()), key=lambda pair: pair[1])
-    if largest > LARGEST_ID:
-        raise DataError(
-            f"The tokenizer gives the token {last!r} the id {largest:,}, and vocabularies end at {LARGEST_ID:,}: every "
-            "id up to the largest is a row of the model. Number its tokens without gaps."
-        )
-    listed = [""] * (largest + 1)
+    check_ids(vocabulary)
+    listed = [""] * (max(vocabulary.values()) + 1)
     for token, number in vocabulary.items():
         listed[number] = token
     return listed

@@ -61,6 +61,9 @@ TOKENIZER_FILES = (
 PROBE_TEXTS = ("the year 2024 in a test", "2024년 한국어 시험", "日本語と中文", "тест اختبار परीक्षण ทดสอบ")
 """A tokenizer that reads all of these as unknown has lost its vocabulary."""
 
+LARGEST_ID = 50_000_000
+"""Larger ids cannot be meant: a model of width 384 would have 77 GB of embeddings."""
+
 UNREACHABLE_SHARE = 0.01
 """Accents are not stripped where more than this share of the tokens could never be matched afterwards."""
 
@@ -240,6 +243,7 @@ def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> 
         backend, size = _from_vocab_txt(path, settings)
     else:
         raise DataError(f"{path} is no tokenizer file: name a tokenizer.json, a vocab.txt or a SentencePiece .model.")
+    check_ids(backend.get_vocab())
     roles = _roles(backend, settings)
     for role, token in roles.items():
         if backend.token_to_id(token) is None:
@@ -248,6 +252,20 @@ def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> 
     tokenizer = wrap(backend, roles, str(path), require_roles=require_roles)
     _check(tokenizer, size, path)
     return tokenizer
+
+
+def check_ids(vocabulary: Mapping[str, int]) -> None:
+    """Refuse ids that no model has rows for; the library takes minutes to write such a vocabulary.
+
+    Raises:
+        DataError: an id beyond :data:`LARGEST_ID`, as a damaged file has them.
+    """
+    last, largest = max(vocabulary.items(), key=lambda pair: pair[1], default=("", 0))
+    if largest > LARGEST_ID:
+        raise DataError(
+            f"The tokenizer gives the token {last!r} the id {largest:,}, and vocabularies end at {LARGEST_ID:,}: every "
+            "id up to the largest is a row of the model. Number its tokens without gaps."
+        )
 
 
 def _roles(backend: Tokenizer, settings: Mapping[str, Any]) -> dict[Role, str]:
