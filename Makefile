@@ -14,7 +14,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/sparse_head.py
