@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 from vtkit.analysis.fragmentation import language_groups, measure_fragmentation
 from vtkit.analysis.meter import Counts, Fragmentation, QueryCounts
-from vtkit.analysis.white_space import cuts_at_white_space
+from vtkit.analysis.white_space import cuts_at_white_space, parts_of_chunks
 from vtkit.analysis.words import lowered, script_of, script_of_text, word_spans, words
 from vtkit.cli import app
 from vtkit.data.text import read_corpus
@@ -81,6 +81,8 @@ def tokenizer(kind: str) -> PreTrainedTokenizerFast:
         backend.normalizer = normalizers.NFC()
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=kind.endswith("prefix"))
         backend.decoder = decoders.ByteLevel()
+        if kind.endswith("trim"):
+            backend.post_processor = processors.ByteLevel(trim_offsets=True)
     else:
         tokens = [("[UNK]", 0.0), ("▁", -2.0), *((letter, -5.0) for letter in letters), ("▁the", -1.0), ("ab", -1.5)]
         backend = Tokenizer(models.Unigram([*dict(tokens).items()], unk_id=0))
@@ -94,7 +96,7 @@ def tokenizer(kind: str) -> PreTrainedTokenizerFast:
 
 
 KINDS = [
-    *("wordpiece", "byte-level", "byte-level-prefix", "metaspace", "no-cut"),
+    *("wordpiece", "byte-level", "byte-level-trim", "byte-level-prefix", "metaspace", "no-cut"),
     *("trained-wordpiece-bert-collapse", "trained-bpe-words-keep", "trained-unigram-scripts-collapse"),
 ]
 
@@ -230,6 +232,26 @@ MESSY = st.lists(st.one_of(st.sampled_from(CHUNKS), st.sampled_from(SPACES), st.
 @given(st.lists(MESSY.map("".join), min_size=1, max_size=5))
 def test_counts_are_those_of_tokenizing_every_line_however_messy_the_text(kind: str, texts: list[str]) -> None:
     check([*texts, "so that there is some text"], kind, tokenizer(kind))
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte-level", "byte-level-trim"])
+@hypothesis_settings(max_examples=50)
+@given(st.lists(st.text("the'sll.-=17(), \u0338\u0301éΣ漢…", min_size=1), min_size=1, max_size=8))
+def test_words_that_are_taken_apart_give_the_tokens_of_the_line(kind: str, texts: list[str]) -> None:
+    check([*texts, "so that there is some text"], kind, tokenizer(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("wordpiece", ["it", "'", "s", "  ", "(", "CD25", ")", ",", " ", "a=\u0338b", " ", "x,é", ".", " ", "s", "'"]),
+        ("byte-level", ["it", "'s", "  (", "CD", "25", "),", " a", "=\u0338b", " x", ",é.", " s", "'"]),
+        *((kind, None) for kind in ("byte-level-prefix", "metaspace", "no-cut", "trained-wordpiece-bert-collapse")),
+    ],
+)
+def test_words_are_taken_apart_where_the_tokenizer_does_whatever_is_around(kind: str, parts: list[str] | None) -> None:
+    pattern = parts_of_chunks(tokenizer(kind).backend_tokenizer)
+    assert (pattern and pattern.findall("it's  (CD25), a=\u0338b x,é. s'")) == parts
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 A corpus is not tokenized text by text. Tokenizers that never look across white space (vtkit.analysis.white_space)
 need each distinct chunk (a word with its punctuation and the white space before it) only once, weighted by how often
-it occurs; the result is the same to the last token. Chunks are joined into longer texts before they are tokenized,
-because a tokenizer reads one long text faster than many short ones. Other tokenizers, and the few texts with
-characters that tokenizers treat in ways of their own, are tokenized as they stand.
+it occurs; the result is the same to the last token. Those that are known to take chunks apart in any case (BERT's
+punctuation, GPT-2's letters, digits and punctuation) need each distinct part only once a page. Chunks and parts are
+joined into longer texts before they are tokenized, because a tokenizer reads one long text faster than many short ones.
+Other tokenizers, and the few texts with characters that tokenizers treat in ways of their own, are tokenized as they
+stand.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -33,6 +36,9 @@ LONGEST_TEXT = 20_000_000
 
 VERIFIED_CHARACTERS = 200_000
 """Characters at the beginning of the corpus on which chunks and whole texts must give the same counts."""
+
+THREADS = 2
+"""One counts while the other tokenizes; tokenizers have threads of their own."""
 
 LANGUAGE_CHARACTERS = 200
 """Characters of a text that its language is read from."""
@@ -101,6 +107,7 @@ class _Corpus:
         self.word_counts = np.zeros(0, dtype=np.int64)
         self.character_counts = np.zeros(0x110000, dtype=np.int64)
         self.texts: Counter[str] = Counter()
+        self._at_work: list[Future[None]] = []
 
     def read(self, texts: Iterable[str], group_of: Callable[[str], str]) -> None:
         """Measure ``texts``: the first group as they come, the others from temporary files."""
@@ -121,9 +128,11 @@ class _Corpus:
                 else:
                     others.setdefault(group, _Spool()).write(text)
 
-        self._read_group(first, of_first_group())
-        for group, spool in others.items():
-            self._read_group(group, spool)
+        with ThreadPoolExecutor(THREADS) as self.threads:
+            self._read_group(first, of_first_group())
+            for group, spool in others.items():
+                self._read_group(group, spool)
+            self._wait()
 
     def _read_group(self, group: str, texts: Iterable[str]) -> None:
         by_chunks = [meter for meter in self.meters if meter.by_chunks]
@@ -153,12 +162,17 @@ class _Corpus:
 
     def _measure(self, page: Page, group: str, meters: list[Meter], observe: bool) -> None:
         """Give ``page`` to ``meters``; ``observe`` where its words and characters have not been counted yet."""
-        for meter in meters:
-            meter.measure(page, group)
+        self._wait()
+        self._at_work = [self.threads.submit(meter.measure, page, group) for meter in meters]
         if observe:
             self.word_counts = padded(self.word_counts, len(self.word_ids))
             self.word_counts += sums(page.word_ids, page.word_weights, len(self.word_counts))
             self.character_counts += sums(*page.characters(), len(self.character_counts))
+
+    def _wait(self) -> None:
+        """Until the meters are through with their last page."""
+        for work in self._at_work:
+            work.result()
 
     def _verify(self, texts: list[str]) -> None:
         """Take whole texts after all for tokenizers whose chunks are not cut up as the texts are."""

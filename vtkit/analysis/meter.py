@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,8 +12,8 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from vtkit.analysis.normalization import ScriptLoss, normalizer_losses
-from vtkit.analysis.pages import Integers, Page, padded, sums
-from vtkit.analysis.white_space import cuts_at_white_space
+from vtkit.analysis.pages import Integers, Page, padded, starts_of, sums
+from vtkit.analysis.white_space import cuts_at_white_space, parts_of_chunks, state
 from vtkit.vocabulary.alignment import canonical
 from vtkit.vocabulary.alignment import tokens as tokens_of
 from vtkit.vocabulary.existing import special_roles
@@ -172,8 +171,8 @@ class Meter:
         self.backend: Tokenizer = tokenizer.backend_tokenizer
         self.by_chunks = cuts_at_white_space(self.backend)
         vocabulary = tokens_of(tokenizer)
-        layout = json.loads(self.backend.to_str())
-        self.is_byte_level = '"ByteLevel"' in json.dumps(layout["pre_tokenizer"])
+        self.is_byte_level = '"ByteLevel"' in state(self.backend.pre_tokenizer)
+        self._part = parts_of_chunks(self.backend)
         mark = "Ġ" if self.is_byte_level else "▁"
         self.is_mark = np.array([token != "" and not token.strip(f"{mark} ") for token in vocabulary], dtype=bool)
         self.unknown = special_roles(tokenizer).get("unk", -1)
@@ -188,9 +187,8 @@ class Meter:
         """Tokenize a page. Its texts are not counted."""
         ids, starts, ends = self._tokenize(page)
         # By its last character: the first may be white space that a normalizer joined to what was before it.
-        weights = page.weights[page.units_at(np.maximum(starts, ends - 1))]
-        first = np.searchsorted(page.word_ends, starts, "right")
-        behind = np.searchsorted(page.word_starts, ends, "left")
+        weights = page.weights[page.units[np.maximum(starts, ends - 1)]]
+        first, behind = page.words_ended[starts], page.words_begun[ends]
         in_word = (behind > first) & (ends > starts) & ~self.is_mark[ids]
         unknown = ids == self.unknown
         pieces = _coverage(first[in_word], behind[in_word], len(page.word_starts))
@@ -224,8 +222,8 @@ class Meter:
     def measure_queries(self, page: Page) -> None:
         """Add a page of queries, each a unit of its own."""
         counts, tokens = self.count(page)
-        split = page.units_at(page.word_starts[tokens.pieces > 1])
-        unknown = page.units_at(tokens.starts[tokens.ids == self.unknown])
+        split = page.units[page.word_starts[tokens.pieces > 1]]
+        unknown = page.units[tokens.starts[tokens.ids == self.unknown]]
         self.queries = self.queries or QueryCounts()
         self.queries.add(counts)
         self.queries.texts += int(page.weights.sum())
@@ -269,12 +267,30 @@ class Meter:
 
     def _tokenize(self, page: Page) -> tuple[Integers, Integers, Integers]:
         """Ids of the page's tokens, and where each begins and ends; (tokens,) each."""
-        encodings = self.backend.encode_batch(page.texts, add_special_tokens=False)
+        if self._part is None or not page.of_chunks:
+            return self._encode(page.texts)
+        parts = page.parts(self._part)
+        texts, part_starts, part_ends = parts.texts()
+        ids, starts, ends = self._encode(texts)
+        held_by = np.searchsorted(part_ends[:-1], np.maximum(starts, ends - 1), "right")
+        kept = starts >= part_starts[held_by]  # others are of the white space in front of a part
+        ids, starts, ends, held_by = ids[kept], starts[kept], ends[kept], held_by[kept]
+        starts, ends = starts - part_starts[held_by], ends - part_starts[held_by]
+        numbers = np.bincount(held_by, minlength=len(part_ends))  # tokens of each distinct part
+        first = np.cumsum(numbers) - numbers
+        lengths, repeats = (part_ends - part_starts)[parts.numbers], numbers[parts.numbers]
+        shift = np.repeat(np.cumsum(lengths) - lengths, repeats)
+        taken = np.repeat(first[parts.numbers] - np.cumsum(repeats) + repeats, repeats) + np.arange(len(shift))
+        return ids[taken], starts[taken] + shift, ends[taken] + shift
+
+    def _encode(self, texts: list[str]) -> tuple[Integers, Integers, Integers]:
+        """Ids of the tokens of ``texts``, and where each begins and ends in all of them; (tokens,) each."""
+        encodings = self.backend.encode_batch(texts, add_special_tokens=False)
         lengths = [len(encoding) for encoding in encodings]
         ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), dtype=np.int64, count=sum(lengths))
         offsets = chain.from_iterable(chain.from_iterable(e.offsets) for e in encodings)
         spans = np.fromiter(offsets, dtype=np.int64, count=2 * sum(lengths)).reshape(-1, 2)
-        spans += np.repeat(page.text_starts, lengths)[:, None]
+        spans += np.repeat(starts_of(map(len, texts)), lengths)[:, None]
         return ids, np.ascontiguousarray(spans[:, 0]), np.ascontiguousarray(spans[:, 1])
 
     def _most_extra(self, words: list[str], top: int) -> list[tuple[int, int]]:

@@ -1,11 +1,12 @@
 """Texts that are tokenized together, as arrays: where they, their units of counting and their words begin and end.
 
 A page holds a million characters or so. Everything that is counted of a tokenizer's tokens comes from the positions of
-a page by sorted search, without a loop over tokens.
+a page by look-up, without a loop over tokens.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
@@ -23,7 +24,7 @@ PAGE_CHARACTERS = 1_000_000
 """Characters that are tokenized at a time."""
 
 CHUNKS_A_TEXT = 64
-"""Chunks that are joined to one text before it is tokenized."""
+"""Chunks, or parts of chunks, that are joined to one text before it is tokenized."""
 
 LONGEST_CHUNK = 1_000_000
 """Characters without white space; what is longer is no text of words."""
@@ -33,26 +34,54 @@ class Page(NamedTuple):
     """Texts that are tokenized together. Positions are characters of all of them, one after the other."""
 
     texts: list[str]
-    text_starts: Integers
-    unit_starts: Integers
-    """Where the units of counting begin: chunks, or whole texts."""
+    of_chunks: bool
+    """Whether the units of counting are chunks; otherwise they are the texts."""
 
     weights: Integers
     """Occurrences of each unit; 0 for one that only stands before others."""
 
     word_starts: Integers
-    word_ends: Integers
     word_ids: Integers
     word_weights: Integers
 
-    def units_at(self, positions: Integers) -> Integers:
-        """The unit that each position lies in."""
-        return np.searchsorted(self.unit_starts, positions, "right") - 1
+    units: Integers
+    """The unit that each position lies in, and the last one behind them all; (characters + 1,)."""
+
+    words_begun: Integers
+    """Words that begin before each position, (characters + 1,)."""
+
+    words_ended: Integers
+    """Words that end at or before each position, (characters + 1,)."""
+
+    def parts(self, pattern: re.Pattern[str]) -> Parts:
+        """The page cut into the matches of ``pattern``, of which every text must be made up."""
+        found = list(chain.from_iterable(map(pattern.findall, self.texts)))
+        distinct = {part: number for number, part in enumerate(dict.fromkeys(found))}
+        numbers = np.fromiter(map(distinct.__getitem__, found), dtype=np.int64, count=len(found))
+        return Parts(list(distinct), numbers)
 
     def characters(self) -> tuple[Integers, Integers]:
         """Every code point of the page, and its occurrences."""
         codes = np.frombuffer("".join(self.texts).encode("utf-32-le"), dtype="<u4").astype(np.int64)
-        return codes, np.repeat(self.weights, np.diff(self.unit_starts, append=len(codes)))
+        return codes, self.weights[self.units[:-1]]
+
+
+class Parts(NamedTuple):
+    """A page as a row of parts that occur more than once."""
+
+    distinct: list[str]
+    numbers: Integers
+    """Which of ``distinct`` each part of the page is, in its order."""
+
+    def texts(self) -> tuple[list[str], Integers, Integers]:
+        """Texts with every distinct part once, each behind white space; where parts begin and end in all of them."""
+        behind = [part if part[0].isspace() else f"\n{part}" for part in self.distinct]
+        rows = range(0, len(behind), CHUNKS_A_TEXT)
+        lengths = np.fromiter(map(len, behind), dtype=np.int64, count=len(behind))
+        lengths[::CHUNKS_A_TEXT] += 1  # the letter that each text begins with
+        ends = np.cumsum(lengths)
+        starts = ends - np.fromiter(map(len, self.distinct), dtype=np.int64, count=len(behind))
+        return ["a" + "".join(behind[row : row + CHUNKS_A_TEXT]) for row in rows], starts, ends
 
 
 def pages_of_chunks(
@@ -77,10 +106,10 @@ def pages_of_chunks(
         weights.append(count)
         characters += len(chunk)
         if characters >= PAGE_CHARACTERS:
-            yield _page(texts, weights, word_ids, punctuation)
+            yield _page(texts, weights, True, word_ids, punctuation)
             texts, weights, characters = [], [], 0
     if texts:
-        yield _page(texts, weights, word_ids, punctuation)
+        yield _page(texts, weights, True, word_ids, punctuation)
 
 
 def page_of_texts(texts: list[tuple[str, int]], word_ids: dict[str, int], punctuation: Punctuation) -> Page:
@@ -90,32 +119,35 @@ def page_of_texts(texts: list[tuple[str, int]], word_ids: dict[str, int], punctu
         word_ids: number of each word; new words are added.
         punctuation: whether punctuation inside a white-space word ends it.
     """
-    return _page([[text] for text, _ in texts], [count for _, count in texts], word_ids, punctuation)
+    return _page([[text] for text, _ in texts], [count for _, count in texts], False, word_ids, punctuation)
 
 
-def _page(texts: list[list[str]], weights: list[int], word_ids: dict[str, int], punctuation: Punctuation) -> Page:
+def _page(
+    texts: list[list[str]], weights: list[int], of_chunks: bool, word_ids: dict[str, int], punctuation: Punctuation
+) -> Page:
     """A page of ``texts``, each a list of units; ``weights`` of all units."""
     joined = ["".join(units) for units in texts]
-    text_starts = _starts(map(len, joined))
-    unit_starts = _starts(map(len, chain.from_iterable(texts)))
+    characters = sum(map(len, joined))
     spans: list[tuple[int, int]] = []
     ids: list[int] = []
-    for text, start in zip(joined, text_starts.tolist(), strict=True):
+    for text, start in zip(joined, starts_of(map(len, joined)).tolist(), strict=True):
         for begin, end in word_spans(text, punctuation):
             spans.append((start + begin, start + end))
             ids.append(word_ids.setdefault(text[begin:end], len(word_ids)))
     bounds = np.array(spans, dtype=np.int64).reshape(-1, 2)
     counts = np.array(weights, dtype=np.int64)
-    word_units = np.searchsorted(unit_starts, bounds[:, 0], "right") - 1
+    unit_starts = starts_of(map(len, chain.from_iterable(texts)))
+    units = np.repeat(np.arange(len(counts)), np.diff(unit_starts, append=characters + 1))
     return Page(
         texts=joined,
-        text_starts=text_starts,
-        unit_starts=unit_starts,
+        of_chunks=of_chunks,
         weights=counts,
         word_starts=np.ascontiguousarray(bounds[:, 0]),
-        word_ends=np.ascontiguousarray(bounds[:, 1]),
         word_ids=np.array(ids, dtype=np.int64),
-        word_weights=counts[word_units],
+        word_weights=counts[units[bounds[:, 0]]],
+        units=units,
+        words_begun=np.cumsum(np.bincount(bounds[:, 0] + 1, minlength=characters + 1)),
+        words_ended=np.cumsum(np.bincount(bounds[:, 1], minlength=characters + 1)),
     )
 
 
@@ -143,6 +175,7 @@ def padded(values: Integers, size: int) -> Integers:
     return np.pad(values, (0, max(0, size - len(values))))
 
 
-def _starts(lengths: Iterable[int]) -> Integers:
+def starts_of(lengths: Iterable[int]) -> Integers:
+    """Where each of a row of stretches begins."""
     ends = np.cumsum(np.fromiter(lengths, dtype=np.int64))
     return np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])

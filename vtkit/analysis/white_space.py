@@ -1,7 +1,8 @@
 """Which tokenizers, and which texts, may be cut at white space before they are tokenized.
 
 Most tokenizers cut at white space themselves. What they make of a text is then what they make of its chunks (a word
-with the white space in front of it), one after the other. Only layouts that are known to work so are taken for such.
+with the white space in front of it), one after the other. Some take chunks apart as well, whatever is around them. Only
+layouts that are known to work so are taken for such.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 
 import regex
 from tokenizers import Regex, Tokenizer, pre_tokenizers
+from tokenizers.normalizers import Normalizer
+from tokenizers.pre_tokenizers import PreTokenizer
 
 WHITE_SPACE = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """Every character that ends a chunk."""
@@ -26,14 +29,52 @@ def cuts_at_white_space(backend: Tokenizer) -> bool:
     with the pre-tokenizers of BERT, of words, of GPT-2's byte-level rule or of SentencePiece's mark, or a split by a
     pattern that can match white space at the beginning of a match only (as vtkit's own vocabularies have).
     """
-    layout = json.loads(backend.to_str())
-    steps = _steps(layout["pre_tokenizer"], "pretokenizers")
+    steps = _steps(json.loads(state(backend.pre_tokenizer)), "pretokenizers")
     border = next((number for number, step in enumerate(steps) if _splits_at_white_space(step)), None)
-    if border is None or layout["model"].get("dropout"):
+    if border is None or getattr(backend.model, "dropout", None):
         return False
     if any(step["type"] not in ("Digits", "Punctuation") for step in steps[:border]):
         return False
-    return all(_minds_white_space(step) for step in _steps(layout["normalizer"], "normalizers"))
+    return all(_minds_white_space(step) for step in _steps(json.loads(state(backend.normalizer)), "normalizers"))
+
+
+_PUNCTUATION = r"!-/:-@\[-`{-~"
+_BEYOND_ASCII = r"\x80-\U0010ffff"
+_BERT_PARTS = re.compile(
+    rf"\s+|[{_PUNCTUATION}](?![{_BEYOND_ASCII}])|(?:[^\s{_PUNCTUATION}]+|[{_PUNCTUATION}](?=[{_BEYOND_ASCII}]))+"
+)
+_BYTE_LEVEL_PARTS = re.compile(
+    rf"\s*(?:[A-Za-z]+(?=[^A-Za-z{_BEYOND_ASCII}]|\Z)|[0-9]+(?=[^0-9{_BEYOND_ASCII}]|\Z)|[{_PUNCTUATION}]+(?=\s|\Z)"
+    rf"|[{_PUNCTUATION}]*(?!')[{_PUNCTUATION}](?=[A-Za-z0-9])|\S+)"
+)
+
+
+def parts_of_chunks(backend: Tokenizer) -> re.Pattern[str] | None:
+    """A pattern of the parts of chunks that a tokenizer cuts up one by one; None where it is not known to do so.
+
+    The pre-tokenizer of BERT parts ASCII punctuation from all that is around it; GPT-2's rule parts ASCII letters,
+    digits and punctuation from each other, but for what comes behind an apostrophe (*'s*). Beside characters beyond
+    ASCII there is no cut where a normalizer may join them (= and U+0338 to ≠). Parts are alike in every chunk if they
+    stand behind white space, their own or other.
+    """
+    normalizer = _steps(json.loads(state(backend.normalizer)), "normalizers")
+    simple = ("BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents")
+    if any(step["type"] not in simple for step in normalizer):
+        return None
+    added = {token.content for token in backend.get_added_tokens_decoder().values()}
+    spaced = [content for content in added if any(map(str.isspace, content))]
+    match json.loads(state(backend.pre_tokenizer)):
+        case {"type": "BertPreTokenizer"} if not spaced:
+            return _BERT_PARTS
+        case {"type": "ByteLevel", "use_regex": True, "add_prefix_space": False} if not "".join(spaced).strip(" "):
+            return _BYTE_LEVEL_PARTS
+        case _:
+            return None
+
+
+def state(part: Normalizer | PreTokenizer | None) -> str:
+    """The settings of a part of a tokenizer, in JSON."""
+    return "null" if part is None else part.__getstate__().decode()
 
 
 def odd_texts(backends: Sequence[Tokenizer]) -> Callable[[str], bool]:
