@@ -170,7 +170,8 @@ def main() -> None:
         f"{facts['chunks']:,} chunks, "
         f"{facts['distinct_chunks']:,} distinct, {len(tokenizers)} tokenizers, {os.cpu_count()} cores: vtkit "
         f"{median:.1f} s (worst {max(ours):.1f}), encode_batch over every line {peer:.1f} s (worst {max(theirs):.1f}), "
-        f"{peer / median:.1f} times faster; {our_work:.1f} and {their_work:.1f} processor seconds; {our_peak:.0f} and {their_peak:.0f} MiB at their peaks beside the text"
+        f"{peer / median:.1f} times faster; {our_work:.1f} and {their_work:.1f} processor seconds; "
+        f"{our_peak:.0f} and {their_peak:.0f} MiB at their peaks beside the text"
     )
     print(
         json.dumps(
