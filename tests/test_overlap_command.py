@@ -143,11 +143,11 @@ def test_the_command_lists_all_pairs_and_prints_json(folders: list[str], tmp_pat
     )
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert (report["mode"], report["overlap"]) == ("exact", 12)
+    assert (report["mode"], report["overlap"]) == ("exact", 13)  # its own vocabulary: fillers too
     assert len(report["classes"]["exact"]["examples"]) == 2
     rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
     assert tuple(rows[0]) == HEADER
-    assert len(rows) == 13
+    assert len(rows) == 14
     assert rows[1] == ["0", "[PAD]", "special", "0", "[PAD]"]
     assert rows[-1] == ["12", r"a\tb\\c", "exact", "12", r"a\tb\\c"]
 
