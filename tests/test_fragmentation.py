@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from vtkit.analysis.fragmentation import language_groups, measure_fragmentation
 from vtkit.analysis.meter import Counts, Fragmentation, QueryCounts
 from vtkit.analysis.white_space import cuts_at_white_space, parts_of_chunks
-from vtkit.analysis.words import lowered, script_of, script_of_text, word_spans, words
+from vtkit.analysis.words import Punctuation, lowered, script_of, script_of_text, word_spans, words
 from vtkit.cli import app
 from vtkit.data.text import read_corpus
 from vtkit.errors import DataError
@@ -161,6 +161,11 @@ def test_a_word_is_what_its_script_makes_it() -> None:
     assert words("서울은 대한민국(韓國)의") == ["서울은", "대한민국", "韓", "國", "의"]
     assert words("می‌خواهم بروم،", "cut") == ["می‌خواهم", "بروم"]
     assert words("❤️ … ok❤️ 😀 ー ﷼") == ["ok"]
+
+
+@given(st.text(st.characters(max_codepoint=127)), st.sampled_from(["keep", "cut"]))
+def test_ascii_text_has_the_words_of_the_general_rule(text: str, punctuation: Punctuation) -> None:
+    assert [text[start:end] for start, end in word_spans(text, punctuation)] == words(text, punctuation)
 
 
 @given(st.text(), st.text(), st.sampled_from(["keep", "cut"]), st.sampled_from([" ", "\n", "\u3000", " \t"]))

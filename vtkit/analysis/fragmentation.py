@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LONGEST_TEXT = 20_000_000
 """Characters of a text that is tokenized as it stands; a longer one would take gigabytes."""
 
-VERIFIED_CHARACTERS = 200_000
+VERIFIED_CHARACTERS = 100_000
 """Characters at the beginning of the corpus on which chunks and whole texts must give the same counts."""
 
 THREADS = 2
