@@ -6,7 +6,7 @@ bert-base-uncased is expanded on biomed-abstracts-en by eight increments of 3,00
 vocabulary with ``tokenizers`` for every size, cuts the whole corpus with it, and once more with the expanded
 vocabulary for its entropy; it runs once, since it takes minutes. Its trainer numbers continuing characters in hash
 order, so that equally frequent pairs may merge in another order: the last vocabularies must agree in 90 % of their
-new tokens and in entropy to 0.1 %. (That vtkit's equal the algorithm's token for token is tests/test_expansion.py.)
+new tokens and in entropy to 0.5 %. (That vtkit's equal the algorithm's token for token is tests/test_expansion.py.)
 The last line is one object of JSON; ``ratio`` is the peer's time over vtkit's median, ``cpu_ratio`` the same of
 processor time, which other work on the machine changes less.
 """
@@ -138,8 +138,11 @@ def main() -> None:
     peer, peer_memory = time.perf_counter() - started, peak_mebibytes() - before
 
     shared = len(set(added) & set(found.added)) / len(found.added)
-    if len(added) != len(found.added) or shared < 0.9 or abs(reached / found.curve[-1].entropy - 1) > 1e-3:
-        raise SystemExit(f"the two sides disagree: {shared:.1%} of the new tokens are the same")
+    if len(added) != len(found.added) or shared < 0.9 or abs(reached / found.curve[-1].entropy - 1) > 5e-3:
+        raise SystemExit(
+            f"the two sides disagree: {len(found.added)} and {len(added)} new tokens, {shared:.1%} of them the same, "
+            f"entropy {found.curve[-1].entropy:.5f} and {reached:.5f}"
+        )
 
     median, processor_median = statistics.median(ours), statistics.median(processor[1:])
     print(
