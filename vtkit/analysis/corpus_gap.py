@@ -172,7 +172,7 @@ def log_odds(a: Integers, b: Integers) -> Floats:
     rest, other_rest = first.sum() - first, second.sum() - second
     with np.errstate(divide="ignore", invalid="ignore"):  # a single word has no odds
         difference = np.log(first / rest) - np.log(second / other_rest)
-    scores: Floats = np.nan_to_num(difference, nan=0.0) / np.sqrt(1 / first + 1 / second)
+        scores: Floats = np.nan_to_num(difference, nan=0.0) / np.sqrt(1 / first + 1 / second)
     return scores
 
 
