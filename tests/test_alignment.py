@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers.normalizers import Normalizer
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.errors import DataError
@@ -29,9 +30,11 @@ ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep":
 XLM_ROLES: dict[Role, str] = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 
 
-def wordpiece(*words: str) -> PreTrainedTokenizerFast:
+def wordpiece(*words: str, normalizer: Normalizer | None = None) -> PreTrainedTokenizerFast:
     listed = [*ROLES.values(), *words]
     backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(listed)}, unk_token="[UNK]"))
+    if normalizer is not None:
+        backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return wrap(backend, ROLES, "of the test")
 

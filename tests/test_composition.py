@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from test_alignment import ROLES, byte_level, wordpiece
+from tokenizers import Regex, Tokenizer, models, normalizers
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
@@ -34,27 +35,7 @@ from vtkit.cli import app
 from vtkit.commands.inspect_vocab import table_lines
 from vtkit.errors import DataError, RecipeError
 from vtkit.vocabulary.alignment import align, canonical_forms, tokens
-from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
-
-ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-XLM_ROLES: dict[Role, str] = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
-
-
-def wordpiece(*words: str, normalizer: Any = None) -> PreTrainedTokenizerFast:
-    listed = [*ROLES.values(), *words]
-    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(listed)}, unk_token="[UNK]"))
-    if normalizer is not None:
-        backend.normalizer = normalizer
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return wrap(backend, ROLES, "of the test")
-
-
-def byte_level(*words: str) -> PreTrainedTokenizerFast:
-    listed = [*XLM_ROLES.values(), *words]
-    backend = Tokenizer(models.BPE({word: n for n, word in enumerate(listed)}, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    return wrap(backend, XLM_ROLES, "of the test")
+from vtkit.vocabulary.existing import load_tokenizer
 
 
 def labels(tokenizer: PreTrainedTokenizerFast, languages: str = "all", **settings: Any) -> dict[str, tuple[str, str]]:

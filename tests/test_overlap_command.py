@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from test_alignment import byte_level, wordpiece
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
@@ -18,25 +18,7 @@ from vtkit.analysis.overlap import HEADER, MODES, overlap_report, pair_rows
 from vtkit.cli import app
 from vtkit.errors import DataError
 from vtkit.vocabulary.alignment import FILLER, align, canonical, tokens
-from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
-
-ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-XLM_ROLES: dict[Role, str] = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
-
-
-def wordpiece(*words: str) -> PreTrainedTokenizerFast:
-    listed = [*ROLES.values(), *words]
-    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(listed)}, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return wrap(backend, ROLES, "of the test")
-
-
-def byte_level(*words: str) -> PreTrainedTokenizerFast:
-    listed = [*XLM_ROLES.values(), *words]
-    backend = Tokenizer(models.BPE({word: n for n, word in enumerate(listed)}, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    return wrap(backend, XLM_ROLES, "of the test")
+from vtkit.vocabulary.existing import load_tokenizer
 
 
 def call(*arguments: str) -> Any:

@@ -18,7 +18,7 @@ from vtkit.transfer.parallel import (
     Bitext,
     Ragged,
     in_agreement,
-    parallel_mixture,
+    pairs_in,
     read_bitext,
     strongest,
     translation_mixture,
@@ -187,7 +187,7 @@ def test_korean_words_find_their_translations(shared: Path) -> None:
         for name in ("dict-wiktionary-en-ko", "news-en-ko", "tatoeba-anki-en-ko")
     ]
     alignment = align(source, target)
-    mixture = parallel_mixture(files, source, target, alignment, len(source))
+    mixture = translation_mixture(read_bitext(source, target, pairs_in(files)), alignment, len(source))
     known = tokens(source)
     for word, translation in {
         "학교": "school",
@@ -202,6 +202,6 @@ def test_korean_words_find_their_translations(shared: Path) -> None:
     counts = mixture.counts()
     assert counts["parallel"] > 15_000
     assert counts["overlap"] == len(alignment.overlap_ids)
-    again = parallel_mixture(files, source, target, alignment, len(source))
+    again = translation_mixture(read_bitext(source, target, pairs_in(files)), alignment, len(source))
     assert again.weights.data.tobytes() == mixture.weights.data.tobytes()
     assert again.weights.indices.tobytes() == mixture.weights.indices.tobytes()

@@ -10,10 +10,8 @@ against each other. The last line is one object of JSON; ``ratio`` is scipy's me
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
-import resource
 import statistics
 import sys
 import time
@@ -25,6 +23,8 @@ import numpy as np
 import scipy.sparse as sp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from memory import forget_peak, peak_mebibytes
 
 from vtkit.search.exact import ExactIndex
 
@@ -73,22 +73,6 @@ def timed(search: Callable[[], object], repeats: int) -> list[float]:
         search()
         seconds.append(time.perf_counter() - started)
     return seconds
-
-
-def forget_peak() -> float:
-    """Begin a new measurement of the peak where the system can (Linux); the resident size now, in MiB."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-    return peak_mebibytes()
-
-
-def peak_mebibytes() -> float:
-    """Largest resident size of this process since :func:`forget_peak`, in MiB."""
-    with contextlib.suppress(OSError):
-        status = Path("/proc/self/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) / 2**10
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 def main() -> None:

@@ -14,12 +14,10 @@ processor time, which other work on the machine changes less.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gzip
 import json
 import math
 import os
-import resource
 import statistics
 import sys
 import time
@@ -31,6 +29,8 @@ import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from memory import forget_peak, peak_mebibytes
 
 from vtkit.recipe.sections import ExpandedVocabulary
 from vtkit.vocabulary.existing import load_tokenizer
@@ -84,22 +84,6 @@ def naive(base: Tokenizer, texts: list[str], increment: int) -> tuple[list[str],
         expanded.normalizer, expanded.pre_tokenizer = base.normalizer, base.pre_tokenizer
         gained = entropy(cut(expanded, texts))
     return added, gained
-
-
-def forget_peak() -> float:
-    """Begin a new measurement of the peak where the system can (Linux); the resident size now, in MiB."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-    return peak_mebibytes()
-
-
-def peak_mebibytes() -> float:
-    """Largest resident size of this process since :func:`forget_peak`, in MiB."""
-    with contextlib.suppress(OSError):
-        status = Path("/proc/self/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) / 2**10
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 def main() -> None:

@@ -14,12 +14,10 @@ is the peer's median time over vtkit's.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
 import re
-import resource
 import statistics
 import sys
 import time
@@ -29,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from memory import forget_peak, peak_mebibytes
 
 from vtkit.analysis.fragmentation import measure_fragmentation
 from vtkit.data.text import read_corpora
@@ -118,21 +118,6 @@ def timed(work: Callable[[], Any], repeats: int) -> tuple[list[float], float, An
         result = work()
         seconds.append(time.perf_counter() - started)
     return seconds, (time.process_time() - before) / repeats, result
-
-
-def forget_peak() -> float:
-    """Begin a new measurement of the peak where the system can (Linux); the resident size now, in MiB."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-    return peak_mebibytes()
-
-
-def peak_mebibytes() -> float:
-    """Largest resident size of this process since :func:`forget_peak`, in MiB."""
-    with contextlib.suppress(OSError):
-        return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 2**10
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from vtkit import console
-from vtkit.commands.casing import located, new_folder
+from vtkit.commands.folders import located, new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.errors import RecipeError
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from vtkit import console
+from vtkit.commands.folders import located, new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
-from vtkit.errors import RecipeError, VtkitError
+from vtkit.errors import RecipeError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -82,33 +79,6 @@ def casing(
 
     tokenizer = load_tokenizer(located(name), require_roles=False)
     _show(name, tokenizer, listed, as_json)
-
-
-def located(name: str) -> str:
-    """``name`` as an absolute path where something is there under it or it can be nothing else, else as it is."""
-    return os.path.abspath(os.path.expanduser(name)) if os.path.exists(name) or name.startswith((".", "~")) else name
-
-
-@contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` to write into; it becomes ``out`` when the block ends well, and goes away when not.
-
-    Raises:
-        RecipeError: ``out`` is there already.
-        VtkitError: it cannot be written.
-    """
-    if os.path.lexists(out):
-        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
-    work = out.absolute().with_name(f".{out.name}.{os.getpid()}")
-    try:
-        work.mkdir(parents=True)
-        try:
-            yield work
-            work.rename(out)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-    except OSError as error:
-        raise VtkitError(f"{out} cannot be written: {error.strerror or error}") from error
 
 
 def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as_json: bool) -> None:

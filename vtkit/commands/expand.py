@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import typer
 
 from vtkit import console
-from vtkit.commands.casing import located, new_folder
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
+from vtkit.commands.folders import located, new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.commands.tokenizer import wrong_options
 from vtkit.errors import RecipeError, VtkitError

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from vtkit import console
-from vtkit.commands.casing import new_folder
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
+from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.errors import RecipeError
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vtkit import console
-from vtkit.commands.casing import located, new_folder
+from vtkit.commands.folders import located, new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 
 Files = list[str] | None
@@ -95,9 +96,7 @@ def transfer(
         vocabulary.mkdir()
         build_vocabulary(loaded.recipe, {}, vocabulary)
         facts = transfer_embeddings(loaded.recipe, {"vocabulary": vocabulary}, work)
-        for path in sorted(vocabulary.rglob("*"), reverse=True):
-            path.unlink() if path.is_file() else path.rmdir()
-        vocabulary.rmdir()
+        shutil.rmtree(vocabulary)
     if as_json:
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
         return

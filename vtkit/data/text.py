@@ -16,8 +16,9 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar, cast
 
 from vtkit import console
 from vtkit.errors import DataError
@@ -42,6 +43,12 @@ LONGEST_TEXT = 2**20
 
 _UNPAIRED = re.compile(r"\\u[dD][89a-fA-F]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+Item = TypeVar("Item")
+
+TEXTS_AT_ONCE = 1024
+"""Texts that are tokenized together."""
 
 
 def open_text(path: str | Path) -> TextIO:
@@ -130,6 +137,13 @@ def read_corpora(specs: Iterable[str | Path], invalid: Invalid = "strict") -> It
     """The texts of several corpora, one corpus after the other (see :func:`read_corpus`)."""
     for spec in specs:
         yield from read_corpus(spec, invalid)
+
+
+def batches(texts: Iterable[Item], size: int = TEXTS_AT_ONCE) -> Iterator[list[Item]]:
+    """``texts`` in lists of ``size``."""
+    stream = iter(texts)
+    while batch := list(islice(stream, size)):
+        yield batch
 
 
 def digest(path: str | Path) -> str:

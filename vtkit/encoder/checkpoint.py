@@ -425,15 +425,21 @@ def _first_line(error: BaseException) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Loading and saving without the libraries' own bars and notices: vtkit has one console."""
+    """Loading and saving without the libraries' bars, notices and warnings."""
+    with without_notices(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def without_notices() -> Iterator[None]:
+    """Without the bars and notices of transformers: vtkit has one console."""
     level = transformers_logging.get_verbosity()
     shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+        yield
     finally:
         transformers_logging.set_verbosity(level)
         if shown:

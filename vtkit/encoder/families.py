@@ -12,8 +12,10 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from vtkit.errors import DataError
 
@@ -88,6 +90,11 @@ def with_plain_head(model: PreTrainedModel) -> PreTrainedModel:
         model.config.decoder_bias = True
         decoder.bias = nn.Parameter(decoder.weight.new_zeros(decoder.out_features))
     return model
+
+
+def as_array(parameter: Tensor) -> NDArray[np.float32]:
+    """The numbers of a parameter, in single precision."""
+    return np.asarray(parameter.detach().float().cpu().numpy(), dtype=np.float32)
 
 
 def position_offset(model: PreTrainedModel) -> int:

@@ -8,19 +8,18 @@ is weighting the queries, as long as nothing is pruned or quantised.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from vtkit.data.text import batches
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Weighting = Literal["none", "cai-paper", "cai-code", "geng"]
-
-TEXTS_AT_ONCE = 1024
 
 
 def document_frequencies(
@@ -31,8 +30,7 @@ def document_frequencies(
     Whole texts count, however long; special tokens do not.
     """
     frequencies, count = np.zeros(size, dtype=np.int64), 0
-    stream = iter(texts)
-    while batch := list(islice(stream, TEXTS_AT_ONCE)):
+    for batch in batches(texts):
         count += len(batch)
         for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
             frequencies[list(set(encoding.ids))] += 1

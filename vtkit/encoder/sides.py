@@ -13,6 +13,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
 from vtkit.encoder.checkpoint import WholeEncoder
 from vtkit.encoder.encoding import Precision, encode
+from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import fold_places, fold_vectors, folding
 
 Side = Literal["query", "document"]
@@ -72,7 +73,7 @@ def prompt_of(encoder: SparseEncoder, side: Side) -> str:
 
 def _looked_up(table: SparseStaticEmbedding, texts: list[str], length: int) -> sparse.csr_matrix:
     """The table's weight of every distinct token, special tokens left out."""
-    weights = table.weight.detach().float().cpu().numpy()
+    weights = as_array(table.weight)
     rows, columns = [], []
     limit = min(length, table.tokenizer.model_max_length)
     for row, text in enumerate(texts):

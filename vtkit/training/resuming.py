@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.utils import logging as transformers_logging
 
 from vtkit import console
+from vtkit.encoder.checkpoint import without_notices
 
 COMPLETE = "vtkit-complete"
 CURVE_POINTS_EVERY = 10
@@ -83,18 +83,12 @@ def train(trainer: Any, folder: Path) -> list[dict[str, float]]:
     if checkpoint is not None:
         console.say(f"  continuing from step {checkpoint.name.rsplit('-', 1)[1]}")
     trainer.remove_callback(PrinterCallback)
-    level = transformers_logging.get_verbosity()
-    shown = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
     try:
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
+        with without_notices():
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
     finally:
         for name in ("forward", "_original_forward"):  # mixed precision, which hides the class's own
             trainer.model.__dict__.pop(name, None)
-        transformers_logging.set_verbosity(level)
-        if shown:
-            transformers_logging.enable_progress_bar()
     return list(trainer.state.log_history)
 
 

@@ -7,21 +7,20 @@ owns the target vocabulary, or from the source's bias, copied or mixed as the em
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vtkit.data.text import batches
 from vtkit.errors import DataError
 from vtkit.transfer.mixture import METHODS, SILENCE, Mixture
 from vtkit.vocabulary.alignment import Alignment
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-TEXTS_AT_ONCE = 1024
 
 SMALLEST_SHARE = 0.5
 """Share of the target's tokens that the model must have whose bias is the prior."""
@@ -132,16 +131,9 @@ def count_tokens(
     from vtkit.vocabulary.alignment import tokens
 
     counts = np.zeros(len(tokens(tokenizer)), dtype=np.int64)
-    for batch in batches(islice(texts, max_texts), TEXTS_AT_ONCE):
+    for batch in batches(islice(texts, max_texts)):
         for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
             np.add.at(counts, encoding.ids, 1)
     if not counts.any():
         raise DataError("There are no tokens in the texts whose frequencies are to be counted: they are empty.")
     return counts
-
-
-def batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """``texts`` in lists of ``size``."""
-    stream = iter(texts)
-    while batch := list(islice(stream, size)):
-        yield batch

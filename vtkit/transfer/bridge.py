@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -102,10 +102,10 @@ class Embedder:
 
     @cached_property
     def _model(self) -> Any:
-        from vtkit.encoder.checkpoint import UNLOADABLE, fastest_device
+        from vtkit.encoder.checkpoint import UNLOADABLE, fastest_device, without_notices
 
         try:
-            with no_notices():
+            with without_notices():
                 return _load(self.name, self.folder, self.pooling).float().eval().to(fastest_device())
         except (*UNLOADABLE, ImportError, AttributeError, TypeError) as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -164,22 +164,6 @@ def read_json(path: Path) -> Any:
         return None
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as JSON ({error}). Fetch the model again.") from error
-
-
-@contextmanager
-def no_notices() -> Iterator[None]:
-    """Loading a part of a model without the library's bars, and without its notices of the parts that are not used."""
-    from transformers.utils import logging
-
-    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if shown:
-            logging.enable_progress_bar()
 
 
 class Cache:

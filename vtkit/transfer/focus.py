@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit import console
+from vtkit.data.text import batches
 from vtkit.data.vectors import vectors_of
 from vtkit.errors import DataError
-from vtkit.transfer.bias import TEXTS_AT_ONCE, batches
 from vtkit.transfer.entmax import Sparsity, entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, assemble
 from vtkit.transfer.word_space import unit
@@ -115,7 +115,7 @@ def train_vectors(
     spelled = tokens(target)
     with tempfile.TemporaryFile("w+", encoding="ascii") as file:
         lines = _TokenLines(file, spelled)
-        for batch in batches(texts, TEXTS_AT_ONCE):
+        for batch in batches(texts):
             for encoding in target.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
                 lines.append(encoding.ids)
         model = FastText(

@@ -25,7 +25,7 @@ from vtkit.analysis.normalization import normalizer_losses
 from vtkit.analysis.words import script_of, script_of_text
 from vtkit.encoder.calibration import QUERY_TOKENS, ActivationRates, activation_rates, score_spread
 from vtkit.encoder.checkpoint import WholeEncoder, dimension_names
-from vtkit.encoder.families import mlm_head
+from vtkit.encoder.families import as_array, mlm_head
 from vtkit.encoder.folding import MASKED_BIAS, masked_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import CollapseError
@@ -251,16 +251,16 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     kept = np.flatnonzero(mixture.methods == METHODS.index("overlap"))
     origins = moved.alignment.target_to_source[kept]
     active = ~masked_dimensions(encoder[0].auto_model).cpu().numpy()[: moved.alignment.target_size]
-    biases, old_biases = (_matrix(head.decoder.bias) for head in (new, old))
+    biases, old_biases = (as_array(head.decoder.bias) for head in (new, old))
     figures: dict[str, Any] = {"shared_tokens": len(kept)}
     problems = []
     pairs = [] if _head_only(encoder) else [("embedding rows", new.embeddings.weight, old.embeddings.weight)]
     if not new.tied:
         pairs.append(("decoder rows", new.decoder.weight, old.decoder.weight))
     for what, ours, theirs in pairs:
-        if not np.isfinite(_matrix(ours)).all():
+        if not np.isfinite(as_array(ours)).all():
             problems.append(f"{what} are not finite")
-        differing = 0 if mixture.rank is not None else _differing(_matrix(ours)[kept], _matrix(theirs)[origins])
+        differing = 0 if mixture.rank is not None else _differing(as_array(ours)[kept], as_array(theirs)[origins])
         figures[f"differing_{what.replace(' ', '_')}"] = differing
         if differing:
             problems.append(f"{differing} of {len(kept)} shared tokens have other {what} than in the source")
@@ -312,7 +312,7 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
             return "in order", "no new tokens", "", figures
         advice = "A baseline to compare with: new tokens mean nothing before adaptation."
         return "suspicious", what, advice, figures
-    source_rows, rows = _matrix(old), _matrix(new)[drawn]
+    source_rows, rows = as_array(old), as_array(new)[drawn]
     source_lengths, lengths = np.linalg.norm(source_rows, axis=1), np.linalg.norm(rows, axis=1)
     directions = rows / np.maximum(lengths, 1e-12)[:, None]
     nearest = (directions @ (source_rows / np.maximum(source_lengths, 1e-12)[:, None]).T).max(axis=1)
@@ -529,7 +529,3 @@ def _byte_fragments(tokenizer: PreTrainedTokenizerFast) -> set[int]:
 def _differing(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> int:
     """How many rows (or numbers) differ."""
     return int((ours != theirs).reshape(len(ours), -1).any(axis=1).sum())
-
-
-def _matrix(parameter: Any) -> NDArray[np.float32]:
-    return np.asarray(parameter.detach().float().cpu().numpy(), dtype=np.float32)

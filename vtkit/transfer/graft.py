@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 
 from vtkit.encoder.checkpoint import WholeEncoder, assemble, refuse_output_vocabulary, settings_of
-from vtkit.encoder.families import FIXED_PADDING, mlm_head, position_offset, with_plain_head
+from vtkit.encoder.families import FIXED_PADDING, as_array, mlm_head, position_offset, with_plain_head
 from vtkit.encoder.folding import MASKED_BIAS
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.errors import DataError
@@ -126,9 +126,9 @@ def graft_encoder(
     for side, place in sides:
         model = with_plain_head(side[0].auto_model)
         head = mlm_head(model)
-        rows = torch.from_numpy(mixture.rows(_numbers(head.embeddings.weight), seed=seed))
-        output = None if head.tied else torch.from_numpy(mixture.rows(_numbers(head.decoder.weight), seed=seed))
-        new_bias = torch.from_numpy(bias(_numbers(head.decoder.bias)))
+        rows = torch.from_numpy(mixture.rows(as_array(head.embeddings.weight), seed=seed))
+        output = None if head.tied else torch.from_numpy(mixture.rows(as_array(head.decoder.weight), seed=seed))
+        new_bias = torch.from_numpy(bias(as_array(head.decoder.bias)))
         grafted = graft(model, tokenizer, rows, new_bias, output, pad_to=pad_to)
         moved.append(assemble(grafted, tokenizer, place, like=side))
     if query_side is None or not isinstance(source, WholeEncoder):
@@ -139,7 +139,7 @@ def graft_encoder(
                 "transfer.pad_to fills up the vocabulary of documents, and the source's static query table cannot "
                 "follow: sentence-transformers loads a table of the tokenizer's size only. Set transfer.pad_to to 1."
             )
-        table = torch.from_numpy(_mixed_table(mixture, _numbers(query_side[0].weight)))
+        table = torch.from_numpy(_mixed_table(mixture, as_array(query_side[0].weight)))
         moved.append(
             SparseEncoder(
                 modules=[SparseStaticEmbedding(tokenizer, table, frozen=query_side[0].frozen)],
@@ -258,10 +258,6 @@ def _mixed_table(mixture: Mixture, table: NDArray[np.float32]) -> NDArray[np.flo
 def _close(found: Tensor, wanted: Tensor) -> bool:
     scale = float(wanted.abs().clamp(max=-MASKED_BIAS / 2).max())
     return bool((found - wanted).abs().max() <= TOLERANCE * max(scale, 1e-6))
-
-
-def _numbers(parameter: Tensor) -> NDArray[np.float32]:
-    return np.asarray(parameter.detach().float().cpu().numpy(), dtype=np.float32)
 
 
 def _fill(parameter: Tensor, values: Tensor, filler: float) -> None:

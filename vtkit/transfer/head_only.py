@@ -21,7 +21,7 @@ from sentence_transformers import SparseEncoder
 from torch import Tensor
 
 from vtkit.encoder.checkpoint import WholeEncoder, assemble, refuse_output_vocabulary, settings_of
-from vtkit.encoder.families import mlm_head, with_plain_head
+from vtkit.encoder.families import as_array, mlm_head, with_plain_head
 from vtkit.errors import DataError
 from vtkit.transfer.graft import check_unchanged, install, rebuilt
 from vtkit.transfer.mixture import Mixture
@@ -103,8 +103,8 @@ def graft_encoder_head(
         )
     model = with_plain_head(source[0].auto_model)
     decoder = mlm_head(model).decoder
-    rows = mixture.rows(decoder.weight.detach().float().cpu().numpy(), seed=seed)
-    biases = bias(decoder.bias.detach().float().cpu().numpy())
+    rows = mixture.rows(as_array(decoder.weight), seed=seed)
+    biases = bias(as_array(decoder.bias))
     grafted = graft_head(model, source.tokenizer, torch.from_numpy(rows), torch.from_numpy(biases), pad_to=pad_to)
     made = assemble(grafted, source.tokenizer, folder, like=source)
     whole = WholeEncoder(modules=list(made), device="cpu", **settings_of(source))

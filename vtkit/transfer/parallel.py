@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +22,7 @@ from scipy.sparse import csr_matrix, diags_array
 
 from vtkit import console
 from vtkit.data.parallel import read_pairs
+from vtkit.data.text import batches
 from vtkit.errors import DataError
 from vtkit.transfer.mixture import Mixture, Part, assemble
 from vtkit.vocabulary.alignment import Alignment, canonical_forms
@@ -64,21 +65,6 @@ class Bitext:
 
     def __len__(self) -> int:
         return len(self.source.starts) - 1
-
-
-def parallel_mixture(
-    files: Sequence[str | Path],
-    source: PreTrainedTokenizerFast,
-    target: PreTrainedTokenizerFast,
-    alignment: Alignment,
-    source_rows: int,
-    iterations: int = 8,
-    agreement: float = 0.5,
-    min_probability: float = 0.05,
-) -> Mixture:
-    """:func:`translation_mixture` of the pairs in ``files``: two tab-separated columns, the source language first."""
-    bitext = read_bitext(source, target, pairs_in(files))
-    return translation_mixture(bitext, alignment, source_rows, iterations, agreement, min_probability)
 
 
 def pairs_in(files: Sequence[str | Path]) -> Iterator[tuple[str, str]]:
@@ -153,8 +139,7 @@ def read_bitext(
     usable = [np.array([form is not None for form in canonical_forms(side)]) for side in (source, target)]
     ids: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = ([], [])
     lengths: tuple[list[int], list[int]] = ([], [])
-    stream = iter(pairs)
-    while batch := list(islice(stream, PAIRS_AT_ONCE)):
+    for batch in batches(pairs, PAIRS_AT_ONCE):
         encoded = [
             tokenizer.backend_tokenizer.encode_batch_fast(
                 [pair[side][: LONGEST_TEXT * CHARACTERS_PER_TOKEN] for pair in batch], add_special_tokens=False

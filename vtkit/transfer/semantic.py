@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vtkit import console
 from vtkit.data.hub import fetch
 from vtkit.errors import DataError
-from vtkit.transfer.bridge import no_notices, read_json
+from vtkit.transfer.bridge import read_json
 from vtkit.transfer.entmax import Sparsity, entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, assemble
 from vtkit.transfer.word_space import unit
@@ -190,10 +190,10 @@ def _input_embeddings(name: str, folder: Path) -> NDArray[np.float32]:
     import torch
     from transformers import AutoModel
 
-    from vtkit.encoder.checkpoint import UNLOADABLE
+    from vtkit.encoder.checkpoint import UNLOADABLE, without_notices
 
     try:
-        with no_notices():
+        with without_notices():
             model, info = AutoModel.from_pretrained(
                 folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
             )

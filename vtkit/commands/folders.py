@@ -1,0 +1,38 @@
+"""Folders that commands are given, and those they write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vtkit.errors import RecipeError, VtkitError
+
+
+def located(name: str) -> str:
+    """``name`` as an absolute path where something is there under it or it can be nothing else, else as it is."""
+    return os.path.abspath(os.path.expanduser(name)) if os.path.exists(name) or name.startswith((".", "~")) else name
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder beside ``out`` to write into; it becomes ``out`` when the block ends well, and goes away when not.
+
+    Raises:
+        RecipeError: ``out`` is there already.
+        VtkitError: it cannot be written.
+    """
+    if os.path.lexists(out):
+        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
+    work = out.absolute().with_name(f".{out.name}.{os.getpid()}")
+    try:
+        work.mkdir(parents=True)
+        try:
+            yield work
+            work.rename(out)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    except OSError as error:
+        raise VtkitError(f"{out} cannot be written: {error.strerror or error}") from error
