@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from test_alignment import wordpiece
 
+from vtkit.recipe.sections import TransferSection
 from vtkit.transfer.auto import auto_mixture, stems_and_unread
 from vtkit.transfer.borrowed import with_borrowed
 from vtkit.transfer.mean import mean_mixture
+from vtkit.transfer.methods import mixture_of
 from vtkit.transfer.mixture import Mixture, Part, assemble
 from vtkit.transfer.parallel import read_bitext, translation_mixture
 from vtkit.transfer.pieces import with_pieces
@@ -81,6 +83,8 @@ def test_auto_takes_translations_then_stems_then_neighbours_then_borrows() -> No
     )
     bridges = [("parallel", parallel), ("sembridge", neighbours)]
     mixture = auto_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), bridges)
+    assert mixture.counts() == {"overlap": 6, "parallel": 1, "subtoken": 1, "sembridge": 2, "mean": 2}
+    mixture = with_borrowed(mixture, SOURCE, TARGET)
     assert of(mixture) == dict.fromkeys(tokens(TARGET), "overlap") | {
         "학교": "parallel",
         "receptors": "subtoken",
@@ -89,8 +93,19 @@ def test_auto_takes_translations_then_stems_then_neighbours_then_borrows() -> No
         "고래": "borrowed",
         "[unused3]": "silent",
     }
-    alone = auto_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), [])
+    alone = with_borrowed(auto_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), []), SOURCE, TARGET)
     assert alone.counts() == {"overlap": 6, "subtoken": 1, "borrowed": 4, "silent": 1}
+
+
+def test_a_recipe_chooses_what_auto_makes_of_tokens_without_evidence() -> None:
+    def counts(rest: str) -> dict[str, int]:
+        section = TransferSection.model_validate({"method": "auto", "rest": rest, "bias": {"method": "mixture"}})
+        made = mixture_of(section, SOURCE, TARGET, ALIGNMENT, len(SOURCE), lambda: iter(()), lambda: None, 0)
+        return made.counts()
+
+    assert counts("auto") == counts("borrowed") == {"overlap": 6, "subtoken": 1, "borrowed": 4, "silent": 1}
+    assert counts("mean") == {"overlap": 6, "subtoken": 1, "mean": 5}
+    assert counts("silent") == {"overlap": 6, "subtoken": 1, "silent": 5}
 
 
 def test_pieces_are_the_mean_of_the_tokens_a_text_is_made_of() -> None:
@@ -111,7 +126,7 @@ def test_an_english_vocabulary_of_medicine_reads_stems_and_borrows_the_rest(shar
     source = load_tokenizer(str(shared / "models" / "minilm-splade-en"))
     target = wordpiece("apoptosis", "receptors", "proteins", "mg", "the")
     alignment = align(source, target)
-    mixture = auto_mixture(source, target, alignment, len(source), [])
+    mixture = with_borrowed(auto_mixture(source, target, alignment, len(source), []), source, target)
     found = dict(zip(tokens(target), mixture.method_names, strict=True))
     assert found["the"] == found["proteins"] == "overlap"
     assert found["receptors"] in ("overlap", "subtoken")

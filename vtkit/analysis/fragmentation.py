@@ -12,7 +12,7 @@ stand.
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
@@ -39,6 +39,9 @@ VERIFIED_CHARACTERS = 100_000
 
 THREADS = 2
 """One counts while the other tokenizes; tokenizers have threads of their own."""
+
+PAGES_AT_WORK = 2
+"""Pages that the meters may have at a time, so that none of them waits for the slowest at the end of every page."""
 
 LANGUAGE_CHARACTERS = 200
 """Characters of a text that its language is read from."""
@@ -103,11 +106,12 @@ class _Corpus:
 
     def __init__(self, meters: list[Meter], punctuation: Punctuation) -> None:
         self.meters, self.punctuation = meters, punctuation
+        self.patterns = {meter.part for meter in meters if meter.by_chunks and meter.part is not None}
         self.word_ids: dict[str, int] = {}
         self.word_counts = np.zeros(0, dtype=np.int64)
         self.character_counts = np.zeros(0x110000, dtype=np.int64)
         self.texts: Counter[str] = Counter()
-        self._at_work: list[Future[None]] = []
+        self._at_work: deque[list[Future[None]]] = deque()
 
     def read(self, texts: Iterable[str], group_of: Callable[[str], str]) -> None:
         """Measure ``texts``: the first group as they come, the others from temporary files."""
@@ -153,7 +157,7 @@ class _Corpus:
 
         counts = count_chunks(plain())
         if by_chunks:
-            for page in pages_of_chunks(counts, self.word_ids, self.punctuation):
+            for page in pages_of_chunks(counts, self.word_ids, self.punctuation, self.patterns):
                 self._measure(page, group, by_chunks, True)
         if odd.texts:
             self._measure(odd.page(self.word_ids, self.punctuation), group, by_chunks, True)
@@ -162,23 +166,24 @@ class _Corpus:
 
     def _measure(self, page: Page, group: str, meters: list[Meter], observe: bool) -> None:
         """Give ``page`` to ``meters``; ``observe`` where its words and characters have not been counted yet."""
-        self._wait()
-        self._at_work = [self.threads.submit(meter.measure, page, group) for meter in meters]
+        self._wait(PAGES_AT_WORK - 1)
+        self._at_work.append([self.threads.submit(meter.measure, page, group) for meter in meters])
         if observe:
             self.word_counts = padded(self.word_counts, len(self.word_ids))
             self.word_counts += sums(page.word_ids, page.word_weights, len(self.word_counts))
             self.character_counts += sums(*page.characters(), len(self.character_counts))
 
-    def _wait(self) -> None:
-        """Until the meters are through with their last page."""
-        for work in self._at_work:
-            work.result()
+    def _wait(self, pages: int = 0) -> None:
+        """Until the meters have no more than ``pages`` at work."""
+        while len(self._at_work) > pages:
+            for work in self._at_work.popleft():
+                work.result()
 
     def _verify(self, texts: list[str]) -> None:
         """Take whole texts after all for tokenizers whose chunks are not cut up as the texts are."""
         plain = [text for text in texts if not self.is_odd(text)]
         ids: dict[str, int] = {}
-        chunks = list(pages_of_chunks(count_chunks(plain), ids, self.punctuation))
+        chunks = list(pages_of_chunks(count_chunks(plain), ids, self.punctuation, self.patterns))
         whole = [page_of_texts(batch, ids, self.punctuation) for batch in batches((text, 1) for text in plain)]
         for meter in self.meters:
             if not meter.by_chunks:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import chain
+from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -172,7 +173,9 @@ class Meter:
         self.by_chunks = cuts_at_white_space(self.backend)
         vocabulary = tokens_of(tokenizer)
         self.is_byte_level = '"ByteLevel"' in state(self.backend.pre_tokenizer)
-        self._part = parts_of_chunks(self.backend)
+        self.part = parts_of_chunks(self.backend)
+        """The pattern of the parts of chunks that it cuts up one by one; None where it is not known to do so."""
+
         mark = "Ġ" if self.is_byte_level else "▁"
         self.is_mark = np.array([token != "" and not token.strip(f"{mark} ") for token in vocabulary], dtype=bool)
         self.unknown = special_roles(tokenizer).get("unk", -1)
@@ -182,6 +185,7 @@ class Meter:
         self.extra_tokens = np.zeros(0, dtype=np.int64)
         self.unknown_characters: Counter[str] = Counter()
         self._is_unknown: dict[str, bool] = {}
+        self._lock = Lock()
 
     def count(self, page: Page) -> tuple[Counts, Tokens]:
         """Tokenize a page. Its texts are not counted."""
@@ -205,7 +209,11 @@ class Meter:
         return counts, Tokens(ids, starts, ends, weights, pieces)
 
     def measure(self, page: Page, group: str) -> None:
-        """Add a page of the corpus to ``group``."""
+        """Add a page of the corpus to ``group``; pages may be added from several threads."""
+        with self._lock:
+            self._measure(page, group)
+
+    def _measure(self, page: Page, group: str) -> None:
         counts, tokens = self.count(page)
         self.groups.setdefault(group, Counts()).add(counts)
         self.token_counts += sums(tokens.ids, tokens.weights, len(self.token_counts))
@@ -267,11 +275,11 @@ class Meter:
 
     def _tokenize(self, page: Page) -> tuple[Integers, Integers, Integers]:
         """Ids of the page's tokens, and where each begins and ends; (tokens,) each."""
-        if self._part is None or not page.of_chunks:
+        parts = page.cuts.get(self.part) if self.part is not None else None
+        if parts is None:
             return self._encode(page.texts)
-        parts = page.parts(self._part)
-        texts, part_starts, part_ends = parts.texts()
-        ids, starts, ends = self._encode(texts)
+        part_starts, part_ends = parts.starts, parts.ends
+        ids, starts, ends = self._encode(parts.texts)
         held_by = np.searchsorted(part_ends[:-1], np.maximum(starts, ends - 1), "right")
         kept = starts >= part_starts[held_by]  # others are of the white space in front of a part
         ids, starts, ends, held_by = ids[kept], starts[kept], ends[kept], held_by[kept]

@@ -7,7 +7,7 @@ a page by look-up, without a loop over tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -34,8 +34,9 @@ class Page(NamedTuple):
     """Texts that are tokenized together. Positions are characters of all of them, one after the other."""
 
     texts: list[str]
-    of_chunks: bool
-    """Whether the units of counting are chunks; otherwise they are the texts."""
+    cuts: Mapping[re.Pattern[str], Parts]
+    """The page cut into the matches of a pattern, for tokenizers that take chunks apart; empty where the units of
+    counting are whole texts."""
 
     weights: Integers
     """Occurrences of each unit; 0 for one that only stands before others."""
@@ -53,13 +54,6 @@ class Page(NamedTuple):
     words_ended: Integers
     """Words that end at or before each position, (characters + 1,)."""
 
-    def parts(self, pattern: re.Pattern[str]) -> Parts:
-        """The page cut into the matches of ``pattern``, of which every text must be made up."""
-        found = list(chain.from_iterable(map(pattern.findall, self.texts)))
-        distinct = {part: number for number, part in enumerate(dict.fromkeys(found))}
-        numbers = np.fromiter(map(distinct.__getitem__, found), dtype=np.int64, count=len(found))
-        return Parts(list(distinct), numbers)
-
     def characters(self) -> tuple[Integers, Integers]:
         """Every code point of the page, and its occurrences."""
         codes = np.frombuffer("".join(self.texts).encode("utf-32-le"), dtype="<u4").astype(np.int64)
@@ -69,25 +63,45 @@ class Page(NamedTuple):
 class Parts(NamedTuple):
     """A page as a row of parts that occur more than once."""
 
-    distinct: list[str]
     numbers: Integers
-    """Which of ``distinct`` each part of the page is, in its order."""
+    """Which of the distinct parts each part of the page is, in its order."""
 
-    def texts(self) -> tuple[list[str], Integers, Integers]:
-        """Texts with every distinct part once, each behind white space; where parts begin and end in all of them."""
-        behind = [part if part[0].isspace() else f"\n{part}" for part in self.distinct]
-        rows = range(0, len(behind), CHUNKS_A_TEXT)
-        lengths = np.fromiter(map(len, behind), dtype=np.int64, count=len(behind))
-        lengths[::CHUNKS_A_TEXT] += 1  # the letter that each text begins with
-        ends = np.cumsum(lengths)
-        starts = ends - np.fromiter(map(len, self.distinct), dtype=np.int64, count=len(behind))
-        return ["a" + "".join(behind[row : row + CHUNKS_A_TEXT]) for row in rows], starts, ends
+    texts: list[str]
+    """Every distinct part once, each behind white space."""
+
+    starts: Integers
+    """Where each distinct part begins in all of these texts."""
+
+    ends: Integers
+
+
+def _parts(page: list[str], pattern: re.Pattern[str]) -> Parts:
+    """``page`` cut into the matches of ``pattern``, of which every text must be made up."""
+    found = list(chain.from_iterable(map(pattern.findall, page)))
+    distinct = {part: number for number, part in enumerate(dict.fromkeys(found))}
+    numbers = np.fromiter(map(distinct.__getitem__, found), dtype=np.int64, count=len(found))
+    behind = [part if part[0].isspace() else f"\n{part}" for part in distinct]
+    rows = range(0, len(behind), CHUNKS_A_TEXT)
+    lengths = np.fromiter(map(len, behind), dtype=np.int64, count=len(behind))
+    lengths[::CHUNKS_A_TEXT] += 1  # the letter that each text begins with
+    ends = np.cumsum(lengths)
+    starts = ends - np.fromiter(map(len, distinct), dtype=np.int64, count=len(behind))
+    return Parts(numbers, ["a" + "".join(behind[row : row + CHUNKS_A_TEXT]) for row in rows], starts, ends)
 
 
 def pages_of_chunks(
-    counts: Iterable[tuple[str, int]], word_ids: dict[str, int], punctuation: Punctuation
+    counts: Iterable[tuple[str, int]],
+    word_ids: dict[str, int],
+    punctuation: Punctuation,
+    patterns: Collection[re.Pattern[str]] = (),
 ) -> Iterator[Page]:
-    """Chunks in texts as a tokenizer would meet them: behind other text where white space comes first."""
+    """Chunks in texts as a tokenizer would meet them: behind other text where white space comes first.
+
+    Args:
+        word_ids: number of each word; new words are added.
+        punctuation: whether punctuation inside a white-space word ends it.
+        patterns: of parts of chunks, for :attr:`Page.cuts`.
+    """
     texts: list[list[str]] = []
     weights: list[int] = []
     characters = 0
@@ -106,10 +120,10 @@ def pages_of_chunks(
         weights.append(count)
         characters += len(chunk)
         if characters >= PAGE_CHARACTERS:
-            yield _page(texts, weights, True, word_ids, punctuation)
+            yield _page(texts, weights, word_ids, punctuation, patterns)
             texts, weights, characters = [], [], 0
     if texts:
-        yield _page(texts, weights, True, word_ids, punctuation)
+        yield _page(texts, weights, word_ids, punctuation, patterns)
 
 
 def page_of_texts(texts: list[tuple[str, int]], word_ids: dict[str, int], punctuation: Punctuation) -> Page:
@@ -119,11 +133,15 @@ def page_of_texts(texts: list[tuple[str, int]], word_ids: dict[str, int], punctu
         word_ids: number of each word; new words are added.
         punctuation: whether punctuation inside a white-space word ends it.
     """
-    return _page([[text] for text, _ in texts], [count for _, count in texts], False, word_ids, punctuation)
+    return _page([[text] for text, _ in texts], [count for _, count in texts], word_ids, punctuation)
 
 
 def _page(
-    texts: list[list[str]], weights: list[int], of_chunks: bool, word_ids: dict[str, int], punctuation: Punctuation
+    texts: list[list[str]],
+    weights: list[int],
+    word_ids: dict[str, int],
+    punctuation: Punctuation,
+    patterns: Collection[re.Pattern[str]] = (),
 ) -> Page:
     """A page of ``texts``, each a list of units; ``weights`` of all units."""
     joined = ["".join(units) for units in texts]
@@ -140,7 +158,7 @@ def _page(
     units = np.repeat(np.arange(len(counts)), np.diff(unit_starts, append=characters + 1))
     return Page(
         texts=joined,
-        of_chunks=of_chunks,
+        cuts={pattern: _parts(joined, pattern) for pattern in patterns},
         weights=counts,
         word_starts=np.ascontiguousarray(bounds[:, 0]),
         word_ids=np.array(ids, dtype=np.int64),

@@ -6,7 +6,9 @@
 3. ``sembridge``: its neighbours by an embedder, where one is given and the source cannot read the token, that is, cuts
    it into single characters or into nothing. A neighbour is then a translation. Within the source's own language it
    would be another word: neighbours made ``apoptosis`` fire as ``cancer``.
-4. ``borrowed``: a source word's row of its own (:mod:`vtkit.transfer.borrowed`).
+
+What is left has no evidence and takes the recipe's ``rest``: by default a source word's row of its own
+(:mod:`vtkit.transfer.borrowed`).
 
 docs/transfer.md compares this with every single method.
 """
@@ -19,7 +21,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.transfer.borrowed import with_borrowed
 from vtkit.transfer.in_order import in_order
 from vtkit.transfer.mixture import Mixture, only
 from vtkit.transfer.subtoken import source_pieces, subtoken_mixture
@@ -41,14 +42,12 @@ def auto_mixture(
     alignment: Alignment,
     source_rows: int,
     bridges: Sequence[tuple[str, Mixture]],
-    counts: NDArray[np.integer] | None = None,
 ) -> Mixture:
-    """Each new token by its best evidence.
+    """Each new token by its best evidence; tokens without any have no weights.
 
     Args:
         source_rows: rows of the source's embedding matrix.
         bridges: what ``parallel`` and ``sembridge`` found, where the recipe gives their bridges.
-        counts: how often each target token occurs in target text, for :func:`with_borrowed`.
     """
     stems, unread = stems_and_unread(source, target, alignment)
     found = dict(bridges)
@@ -57,7 +56,7 @@ def auto_mixture(
     order.append(("subtoken", pieces))
     if "sembridge" in found:
         order.append(("sembridge", only(found["sembridge"], unread)))
-    return with_borrowed(in_order(order), source, target, counts)
+    return in_order(order)
 
 
 def stems_and_unread(

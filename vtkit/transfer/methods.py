@@ -59,7 +59,7 @@ def mixture_of(
     """
 
     def by(method: Method) -> Mixture:
-        return _mixture(method, section, source, target, alignment, source_rows, texts, counts, seed)
+        return _mixture(method, section, source, target, alignment, source_rows, texts, seed)
 
     methods = section.methods
     mixture = by(methods[0]) if len(methods) == 1 else in_order([(method, by(method)) for method in methods])
@@ -124,7 +124,6 @@ def _mixture(
     alignment: Alignment,
     source_rows: int,
     texts: Texts,
-    counts: Counts,
     seed: int,
 ) -> Mixture:
     """One method's mixture, tokens without evidence as its authors have them."""
@@ -140,11 +139,11 @@ def _mixture(
                 ("sembridge", section.embedder),
             )
             bridges = [
-                (name, _mixture(name, section, source, target, alignment, source_rows, texts, counts, seed))
+                (name, _mixture(name, section, source, target, alignment, source_rows, texts, seed))
                 for name, bridge in named
                 if bridge
             ]
-            return auto_mixture(source, target, alignment, source_rows, bridges, counts())
+            return auto_mixture(source, target, alignment, source_rows, bridges)
         case "parallel":
             from vtkit.transfer.parallel import pairs_in, read_bitext, translation_mixture
 
