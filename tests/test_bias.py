@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from test_alignment import wordpiece
+from test_transfer_methods import silenced
 
 from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder, scratch_model
 from vtkit.encoder.families import mlm_head
@@ -26,7 +27,6 @@ from vtkit.transfer.bias import (
     zscore_bias,
 )
 from vtkit.transfer.mean import mean_mixture
-from vtkit.transfer.mixture import silenced
 from vtkit.vocabulary.alignment import align, tokens
 
 SOURCE = wordpiece("school", "war", "##s", "##ing", "the", "7")

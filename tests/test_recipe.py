@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from vtkit.errors import RecipeError
 from vtkit.recipe.lines import key_lines, one_value
-from vtkit.recipe.load import load_recipe, missing_things, required_things, resolve_name
+from vtkit.recipe.load import load_recipe, required_things, resolve_name
 from vtkit.recipe.new import as_written_in, new_recipe
 from vtkit.recipe.preflight import preflight
 from vtkit.recipe.reference import settings_reference
@@ -582,23 +582,29 @@ def collection(folder: Path, *splits: str) -> Path:
     return folder
 
 
-def test_missing_things_are_the_local_ones_that_the_methods_use(tmp_path: Path) -> None:
+def absent(recipe: Recipe) -> list[tuple[str, str]]:
+    return [
+        (thing.setting, thing.value)
+        for thing in required_things(recipe)
+        if os.path.isabs(thing.value) and not os.path.exists(thing.value)
+    ]
+
+
+def test_required_are_the_things_that_the_methods_use(tmp_path: Path) -> None:
     text = (
         SMALLEST + 'parallel = ["gone.tsv"]\nembedder = "./gone"\nbias = {method = "mixture", corpus = ["gone.txt"]}\n'
     )
     path = write(tmp_path, "small.toml", text + '[adapt]\ncorpus = ["here.txt", "absent.txt"]\n')
     write(tmp_path, "here.txt", "x")
     recipe = load_recipe(path).recipe
-    assert [(thing.setting, thing.value) for thing in missing_things(recipe)] == [
-        ("adapt.corpus", f"{tmp_path}/absent.txt")
-    ]
+    assert absent(recipe) == [("adapt.corpus", f"{tmp_path}/absent.txt")]
     # parallel counts text too: rows are borrowed by frequency
     for method, also in [
         ("parallel", ["transfer.parallel", "transfer.bias.corpus"]),
         ("sembridge", ["transfer.embedder"]),
     ]:
-        missing = missing_things(load_recipe(path, [f"transfer.method={method}"]).recipe)
-        assert [thing.setting for thing in missing] == [*also, "adapt.corpus"]
+        missing = absent(load_recipe(path, [f"transfer.method={method}"]).recipe)
+        assert [setting for setting, _ in missing] == [*also, "adapt.corpus"]
     everything = {thing.setting for thing in named_things(recipe)}
     assert everything - {thing.setting for thing in required_things(recipe)} == {
         "transfer.parallel",

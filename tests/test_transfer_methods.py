@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,8 +14,9 @@ import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
-from scipy.sparse import csr_matrix, random_array
+from scipy.sparse import csr_matrix, diags_array, random_array
 from test_alignment import byte_level, sentencepiece, wordpiece
 from test_vectors import write_text
 from typer.testing import CliRunner
@@ -25,7 +27,7 @@ from vtkit.recipe.sections import Method
 from vtkit.transfer.entmax import Sparsity
 from vtkit.transfer.in_order import in_order
 from vtkit.transfer.mean import mean_mixture
-from vtkit.transfer.mixture import METHODS, Mixture, Part, Rest, assemble, silenced, with_rest
+from vtkit.transfer.mixture import METHODS, Mixture, Part, Rest, assemble, with_rest
 from vtkit.transfer.noise import multivariate_mixture, random_all_mixture, univariate_mixture
 from vtkit.transfer.provenance import origins, read_new_ids, read_provenance, sample_neighbours, write_provenance
 from vtkit.transfer.random import random_mixture
@@ -129,6 +131,17 @@ def test_a_list_of_one_method_is_that_method() -> None:
         in_order([])
     with pytest.raises(ValueError, match="the methods before it"):
         in_order([("subtoken", alone), ("mean", mean_mixture(ALIGNMENT, ROWS + 1))])
+
+
+def silenced(mixture: Mixture, ids: NDArray[np.integer]) -> Mixture:
+    """``mixture`` with the rows of the target tokens ``ids`` silent: made of no source token, and never active."""
+    keep = np.ones(len(mixture.methods), dtype=np.float32)
+    keep[ids] = 0
+    weights = csr_matrix(diags_array(keep) @ mixture.weights)
+    weights.eliminate_zeros()
+    methods = mixture.methods.copy()
+    methods[ids] = METHODS.index("silent")
+    return replace(mixture, weights=weights, methods=methods)
 
 
 def test_the_rest_of_a_method_can_be_chosen() -> None:

@@ -28,7 +28,6 @@ from vtkit.recipe.sections import (
     SourceSection,
     Specification,
     find_mark,
-    local_path,
     named_things,
 )
 from vtkit.recipe.tables import choices, field_called, tables_in, tags_of, takes_text
@@ -183,12 +182,6 @@ def required_things(recipe: Recipe) -> Iterator[Named]:
     return (
         thing for thing in named_things(recipe) if not thing.setting.startswith("transfer.") or thing.setting in read
     )
-
-
-def missing_things(recipe: Recipe) -> list[Named]:
-    """The files and folders the recipe needs that do not exist; hub names are not looked at."""
-    required = ((thing, local_path(thing.value)) for thing in required_things(recipe))
-    return [thing for thing, path in required if path is not None and not os.path.exists(path)]
 
 
 @dataclass(frozen=True)

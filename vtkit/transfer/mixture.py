@@ -170,17 +170,6 @@ def only(mixture: Mixture, ids: NDArray[np.int64]) -> Mixture:
     return replace(mixture, weights=weights, methods=methods)
 
 
-def silenced(mixture: Mixture, ids: NDArray[np.int64]) -> Mixture:
-    """``mixture`` with the rows of the target tokens ``ids`` silent: made of no source token, and never active."""
-    keep = np.ones(len(mixture.methods), dtype=np.float32)
-    keep[ids] = 0
-    weights = csr_matrix(diags_array(keep) @ mixture.weights)
-    weights.eliminate_zeros()
-    methods = mixture.methods.copy()
-    methods[ids] = METHODS.index("silent")
-    return replace(mixture, weights=weights, methods=methods)
-
-
 @dataclass(frozen=True)
 class Part:
     """Rows that one method has found."""
