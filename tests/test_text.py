@@ -16,7 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.parallel import read_pairs
-from vtkit.data.text import LONGEST_TEXT, digest, open_text, read_corpora, read_corpus, read_lines
+from vtkit.data.text import (
+    CHARACTERS_AT_ONCE,
+    LONGEST_TEXT,
+    batches,
+    digest,
+    open_text,
+    read_corpora,
+    read_corpus,
+    read_lines,
+)
 from vtkit.errors import DataError
 
 
@@ -232,3 +241,14 @@ def test_importing_the_data_package_loads_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@given(st.lists(st.integers(0, 3_000_000).map(lambda length: "x" * length), max_size=8), st.integers(1, 4))
+def test_batches_are_the_texts_in_order_and_bounded(texts: list[str], size: int) -> None:
+    found = list(batches(texts, size))
+    assert [text for batch in found for text in batch] == texts
+    assert all(1 <= len(batch) <= size for batch in found)
+    assert all(sum(map(len, batch[:-1])) < CHARACTERS_AT_ONCE for batch in found)
+    pairs = list(batches([(text, text) for text in texts]))
+    assert [pair[0] for batch in pairs for pair in batch] == texts
+    assert all(sum(len(side) for pair in batch[:-1] for side in pair) < CHARACTERS_AT_ONCE for batch in pairs)

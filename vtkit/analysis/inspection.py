@@ -10,13 +10,13 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vtkit.analysis.composition import Composition, Han, compose
 from vtkit.analysis.reachability import duplicates, unreachable
+from vtkit.data.text import batches
 from vtkit.vocabulary.alignment import OverlapMode, align, tokens
 from vtkit.vocabulary.casing import lowered
 from vtkit.vocabulary.existing import special_roles
@@ -28,10 +28,6 @@ Facts = dict[str, Any]
 
 EXAMPLES = 8
 """Tokens shown of a group."""
-
-TEXTS_AT_ONCE = 1000
-CHARACTERS_AT_ONCE = 4_000_000
-"""Texts of a corpus are tokenized in batches of at most so many texts, and about so many characters."""
 
 
 def inspect_vocabulary(
@@ -84,7 +80,7 @@ def corpus_use(tokenizers: Sequence[PreTrainedTokenizerFast], texts: Iterable[st
     backends = [tokenizer.backend_tokenizer for tokenizer in tokenizers]
     counts = [np.zeros(len(tokens(tokenizer)), dtype=np.int64) for tokenizer in tokenizers]
     read = 0
-    for batch in _batches(texts):
+    for batch in batches(texts):
         read += len(batch)
         for backend, count in zip(backends, counts, strict=True):
             for encoding in backend.encode_batch_fast(batch, add_special_tokens=False):
@@ -247,18 +243,3 @@ def _characters(surfaces: Sequence[str]) -> Facts:
 def _spread(items: Sequence[Any]) -> list[Any]:
     """At most :data:`EXAMPLES` of ``items``, from all over."""
     return [items[len(items) * place // EXAMPLES] for place in range(EXAMPLES)] if len(items) > EXAMPLES else [*items]
-
-
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    running = iter(texts)
-    while True:
-        batch: list[str] = []
-        characters = 0
-        for text in islice(running, TEXTS_AT_ONCE):
-            batch.append(text)
-            characters += len(text)
-            if characters > CHARACTERS_AT_ONCE:
-                break
-        if not batch:
-            return
-        yield batch

@@ -16,7 +16,6 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar, cast
 
@@ -45,10 +44,14 @@ _UNPAIRED = re.compile(r"\\u[dD][89a-fA-F]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-Item = TypeVar("Item")
+Item = TypeVar("Item", str, tuple[str, str])
+"""A text, or a pair of texts."""
 
 TEXTS_AT_ONCE = 1024
-"""Texts that are tokenized together."""
+"""Texts that are tokenized together, at the most."""
+
+CHARACTERS_AT_ONCE = 4_000_000
+"""Characters that are tokenized together, about: the encodings of a text take a hundred times its memory."""
 
 
 def open_text(path: str | Path) -> TextIO:
@@ -139,10 +142,17 @@ def read_corpora(specs: Iterable[str | Path], invalid: Invalid = "strict") -> It
         yield from read_corpus(spec, invalid)
 
 
-def batches(texts: Iterable[Item], size: int = TEXTS_AT_ONCE) -> Iterator[list[Item]]:
-    """``texts`` in lists of ``size``."""
-    stream = iter(texts)
-    while batch := list(islice(stream, size)):
+def batches(items: Iterable[Item], size: int = TEXTS_AT_ONCE) -> Iterator[list[Item]]:
+    """Texts, or pairs of texts, in lists of at most ``size`` and about :data:`CHARACTERS_AT_ONCE` characters."""
+    batch: list[Item] = []
+    characters = 0
+    for item in items:
+        batch.append(item)
+        characters += len(item) if isinstance(item, str) else sum(map(len, item))
+        if len(batch) == size or characters >= CHARACTERS_AT_ONCE:
+            yield batch
+            batch, characters = [], 0
+    if batch:
         yield batch
 
 
