@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from test_alignment import wordpiece
 
 from vtkit.recipe.sections import TransferSection
-from vtkit.transfer.auto import auto_mixture, stems_and_unread
+from vtkit.transfer.auto import auto_mixture, scripts_read, stems_and_unread
 from vtkit.transfer.borrowed import with_borrowed
 from vtkit.transfer.mean import mean_mixture
 from vtkit.transfer.methods import mixture_of
@@ -69,7 +69,17 @@ def test_borrowing_keeps_what_there_is(counts: list[int]) -> None:
 def test_stems_and_what_the_source_cannot_read() -> None:
     stems, unread = stems_and_unread(SOURCE, TARGET, ALIGNMENT)
     assert [tokens(TARGET)[n] for n in stems] == ["receptors"]
-    assert [tokens(TARGET)[n] for n in unread] == ["학교", "고래", "전쟁", "abba"]
+    assert [tokens(TARGET)[n] for n in unread] == ["학교", "고래", "전쟁"]  # abba is a name in a script it reads
+
+
+def test_another_language_in_the_same_script_is_not_read() -> None:
+    german = wordpiece("Schulen", "receptors", "##receptor", "gehen", "7a", "School", "Flüsse", "Ochsen")
+    alignment = align(SOURCE, german)
+    assert scripts_read(SOURCE, german) == set()  # one of six words: what looks like a stem may be a false friend
+    stems, unread = stems_and_unread(SOURCE, german, alignment)
+    assert not len(stems)
+    assert [tokens(german)[n] for n in unread] == [t for t in tokens(german) if t[-1].isalpha() and t[0] != "["]
+    assert scripts_read(SOURCE, wordpiece("School", "HOUSE", "gehen", "Flüsse", "학교", "7a")) == {"Latin"}
 
 
 def test_auto_takes_translations_then_stems_then_neighbours_then_borrows() -> None:
@@ -83,13 +93,13 @@ def test_auto_takes_translations_then_stems_then_neighbours_then_borrows() -> No
     )
     bridges = [("parallel", parallel), ("sembridge", neighbours)]
     mixture = auto_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), bridges)
-    assert mixture.counts() == {"overlap": 6, "parallel": 1, "subtoken": 1, "sembridge": 2, "mean": 2}
+    assert mixture.counts() == {"overlap": 6, "parallel": 1, "subtoken": 1, "sembridge": 1, "mean": 3}
     mixture = with_borrowed(mixture, SOURCE, TARGET)
     assert of(mixture) == dict.fromkeys(tokens(TARGET), "overlap") | {
         "학교": "parallel",
         "receptors": "subtoken",
         "전쟁": "sembridge",
-        "abba": "sembridge",
+        "abba": "borrowed",
         "고래": "borrowed",
         "[unused3]": "silent",
     }
