@@ -20,6 +20,7 @@ from vtkit.vocabulary.alignment import (
     align,
     canonical,
     is_symbol,
+    legible,
     surface_and_start,
     token_family,
     tokens,
@@ -139,6 +140,15 @@ def test_fuzzy_ignores_case_and_mark_where_nothing_better_is_there() -> None:
     assert found["School"] == ("ĠSchool", "exact")
     assert found["BELL"] == ("bell", "fuzzy")
     assert found["STRASSE"] == ("StraÃŁe", "fuzzy")
+
+
+def test_byte_level_tokens_are_legible_and_others_stay_as_they_are_written() -> None:
+    spelled = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(" Wünsche")[0][0]
+    assert spelled == "ĠWÃ¼nsche"
+    tokenizer = byte_level(spelled, spelled[1:], "Ã", "Ġ")
+    assert legible(tokenizer)[len(XLM_ROLES) :] == ["ĠWünsche", "Wünsche", "<C3>", "Ġ"]
+    assert legible(wordpiece("##Ã", "Ġa")) == tokens(wordpiece("##Ã", "Ġa"))
+    assert legible(sentencepiece("▁Ã")) == tokens(sentencepiece("▁Ã"))
 
 
 def test_surfaces_are_empty_where_a_token_stands_for_no_text() -> None:

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from vtkit.cli import app
 from vtkit.encoder.checkpoint import dimension_names, load_encoder, save_encoder
 from vtkit.encoder.families import mlm_head
+from vtkit.recipe.sections import TrainedVocabulary
+from vtkit.vocabulary.trained import train_vocabulary
 
 NEW = ("강", "숲", "돌", "##에서", "rivers")
 TARGET = (*tiny.ROLES.values(), *"abc", "##s", "river", "forest", *NEW)
@@ -87,6 +89,23 @@ def test_where_a_token_comes_from_and_where_one_went(moved: Path) -> None:
     shown = called("provenance", str(moved), "숲")
     assert "숲" in shown
     assert "forest 1.00" in shown
+
+
+def test_words_of_a_byte_level_vocabulary_are_looked_up_and_shown_as_text(folder: Path) -> None:
+    section = TrainedVocabulary(kind="trained", corpus=("x",), algorithm="bpe", size=282, min_frequency=1)
+    train_vocabulary(["강 숲 river forest 한강"] * 20, section).save_pretrained(str(folder / "bytes"))
+    out, pairs = folder / "moved bytes", str(folder / "pairs.tsv")
+    called("transfer", str(folder / "source"), str(folder / "bytes"), "--parallel", pairs, "-o", str(out))
+    found = json.loads(called("provenance", str(out), "강", "-s", "river", "--json"))
+    assert [token["token"] for token in found["tokens"]["강"][str(out)]] == ["Ġ강", "강"]  # in front, and within 한강
+    assert found["tokens"]["강"][str(out)][0]["sources"] == [["river", 1.0]]
+    assert ["Ġ강", 1.0, "parallel"] in found["source"]["river"][str(out)]
+    (origin,) = json.loads(called("provenance", str(out), "Ġ강", "--json"))["tokens"]["Ġ강"][str(out)]
+    assert origin["method"] == "parallel"
+    back = folder / "moved back"
+    called("transfer", str(out / "model"), str(folder / "target"), "-m", "subtoken", "-o", str(back))
+    (taker, *_) = json.loads(called("provenance", str(back), "-s", "강", "--json"))["source"]["강"][str(back)]
+    assert taker == ["강", 1.0, "overlap"]
 
 
 def test_several_transfers_stand_side_by_side(folder: Path, moved: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from vtkit.analysis.composition import Composition, Han, compose
 from vtkit.analysis.reachability import duplicates, unreachable
 from vtkit.data.text import batches
-from vtkit.vocabulary.alignment import OverlapMode, align, tokens
+from vtkit.vocabulary.alignment import OverlapMode, align, legible, tokens
 from vtkit.vocabulary.casing import lowered
 from vtkit.vocabulary.existing import special_roles
 
@@ -45,7 +45,7 @@ def inspect_vocabulary(
         ``composition``, ``casing``, ``continuations``, ``characters``, ``digits``, ``punctuation``, ``unused``,
         ``duplicates`` and ``unreachable`` (count and examples).
     """
-    listed = tokens(tokenizer)
+    listed = legible(tokenizer)
     composition = compose(tokenizer, languages, han)
     again, never = duplicates(tokenizer, composition.forms), unreachable(tokenizer, composition.forms)
     etc = composition.counts("etc")

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from vtkit.analysis.normalization import ScriptLoss, normalizer_losses
 from vtkit.analysis.pages import Integers, Page, padded, starts_of, sums
 from vtkit.analysis.white_space import cuts_at_white_space, parts_of_chunks, state
-from vtkit.vocabulary.alignment import canonical
+from vtkit.vocabulary.alignment import legible
 from vtkit.vocabulary.alignment import tokens as tokens_of
 from vtkit.vocabulary.existing import special_roles
 
@@ -184,6 +184,7 @@ class Meter:
         self.token_counts = np.zeros(len(vocabulary), dtype=np.int64)
         self.extra_tokens = np.zeros(0, dtype=np.int64)
         self.unknown_characters: Counter[str] = Counter()
+        self._legible = legible(tokenizer)
         self._is_unknown: dict[str, bool] = {}
         self._lock = Lock()
 
@@ -310,9 +311,8 @@ class Meter:
 
     def _pieces(self, word: str) -> list[str]:
         encoding = self.backend.encode(f"a {word}", add_special_tokens=False)
-        found = zip(encoding.ids, encoding.tokens, encoding.offsets, strict=True)
-        pieces = [token for number, token, (_, end) in found if end > 2 and not self.is_mark[number]]
-        return [_as_text(piece) for piece in pieces] if self.is_byte_level else pieces
+        found = zip(encoding.ids, encoding.offsets, strict=True)
+        return [self._legible[number] for number, (_, end) in found if end > 2 and not self.is_mark[number]]
 
     def _to_blame(self, text: str) -> list[str]:
         """The characters of ``text`` that are unknown on their own."""
@@ -339,13 +339,6 @@ def _coverage(first: Integers, behind: Integers, number: int) -> Integers:
     """How many of the ranges ``first`` to ``behind`` (not included) each of ``number`` places lies in."""
     changes = np.bincount(first, minlength=number + 1) - np.bincount(behind, minlength=number + 1)
     return np.cumsum(changes)[:number]
-
-
-def _as_text(token: str) -> str:
-    """A byte-level token as it can be read."""
-    form = canonical(token, "byte-level")
-    surface = "".join(f"<{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) < 0xDD00 else c for c in form.surface)
-    return f"Ġ{surface}" if form.starts_word else surface
 
 
 def _ratio(part: int, whole: int) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from vtkit.vocabulary.alignment import FILLER, KINDS, Alignment, OverlapMode, align, tokens
+from vtkit.vocabulary.alignment import FILLER, KINDS, Alignment, OverlapMode, align, legible, tokens
 from vtkit.vocabulary.existing import roles_by_id
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def overlap_report(
           ``fillers`` and ``special`` are equal by accident of spelling;
         - ``missed``: tokens that the rule finds and equal strings do not.
     """
-    known, wanted = tokens(source), tokens(target)
+    known, wanted = legible(source), legible(target)
+    spelled = tokens(target)
     found = {name: align(source, target, name) for name in MODES}
     chosen, raw = found[mode], found["raw"]
     classes = {}
@@ -73,7 +74,7 @@ def overlap_report(
             "share": raw.share,
             "agreed": int((same & (raw.target_to_source >= 0)).sum()),
             "wrong": len(wrong),
-            "wrong_fillers": sum(FILLER.fullmatch(wanted[number]) is not None for number in wrong),
+            "wrong_fillers": sum(FILLER.fullmatch(spelled[number]) is not None for number in wrong),
             "wrong_special": sum(number in roles for number in wrong),
             "wrong_examples": _examples(wrong, chosen, known, wanted, examples),
             "missed": len(missed),

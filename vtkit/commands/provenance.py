@@ -13,6 +13,8 @@ from vtkit.commands.options import JsonOption
 from vtkit.errors import VtkitError
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
     from vtkit.transfer.provenance import Origin
 
 MOST_TAKERS = 20
@@ -28,11 +30,17 @@ def provenance(
     ],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOKEN...", help="Tokens, or words, which are cut into tokens.", show_default=False),
+        typer.Argument(
+            metavar="TOKEN...",
+            help="Tokens, or words: looked up by their text, or cut into tokens.",
+            show_default=False,
+        ),
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", "-s", metavar="TOKEN", help="Which tokens a source token went into. Repeatable."),
+        typer.Option(
+            "--source", "-s", metavar="TOKEN", help="Which tokens a source token, or word, went into. Repeatable."
+        ),
     ] = None,
     beside: Annotated[
         list[Path] | None,
@@ -53,9 +61,11 @@ def provenance(
     folders = [run, *(beside or [])]
     transfers = {str(folder): _folder(folder) for folder in folders}
     tables = {name: read_provenance(folder / "provenance.parquet") for name, folder in transfers.items()}
-    found: dict[str, Any] = {}
-    for word in words or []:
-        found[word] = {name: _of_word(word, transfers[name], table) for name, table in tables.items()}
+    found: dict[str, Any] = {word: {} for word in words or []}
+    for name, table in tables.items() if words else ():
+        tokenizer = _tokenizer(transfers[name])
+        for word, by_run in found.items():
+            by_run[name] = [_facts(table[number]) for number in _ids(word, tokenizer)]
     reverse = {word: {name: _of_source(word, table, top) for name, table in tables.items()} for word in source or []}
     if as_json:
         typer.echo(json.dumps({"tokens": found, "source": reverse}, indent=2, ensure_ascii=False))
@@ -83,16 +93,28 @@ def _folder(folder: Path) -> Path:
     return folder
 
 
-def _of_word(word: str, folder: Path, table: list[Origin]) -> list[dict[str, Any]]:
-    """The origin of the token called ``word``, or of each token the vocabulary cuts it into."""
-    named = [origin for origin in table if origin.token == word]
-    if not named:
-        from vtkit.vocabulary.existing import load_tokenizer
+def _tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    from vtkit.vocabulary.existing import load_tokenizer
 
-        own = folder / "model" / "output_tokenizer"  # of head-only transfer
-        tokenizer = load_tokenizer(str(own if own.is_dir() else folder / "model"), require_roles=False)
-        named = [table[number] for number in tokenizer(word, add_special_tokens=False)["input_ids"]]
-    return [_facts(origin) for origin in named]
+    own = folder / "model" / "output_tokenizer"  # of head-only transfer
+    return load_tokenizer(str(own if own.is_dir() else folder / "model"), require_roles=False)
+
+
+def _ids(word: str, tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """The tokens with the text ``word``, those that start a word first; else the token that is written so (``##s``);
+    else the tokens that the vocabulary cuts the word into behind other text."""
+    from vtkit.vocabulary.alignment import legible, surface_and_start, tokens
+
+    surfaces = surface_and_start(tokenizer)
+    called = sorted((not starts, number) for number, (surface, starts) in enumerate(surfaces) if surface == word)
+    if called:
+        return [number for _, number in called]
+    for written in (tokens(tokenizer), legible(tokenizer)):
+        if word in written:
+            return [written.index(word)]
+    encoding = tokenizer.backend_tokenizer.encode(f"a {word}", add_special_tokens=False)
+    read = zip(encoding.ids, encoding.offsets, strict=True)
+    return [number for number, (start, end) in read if end > 2 and (start >= 2 or surfaces[number][0].strip())]
 
 
 def _facts(origin: Origin) -> dict[str, Any]:
@@ -106,12 +128,14 @@ def _facts(origin: Origin) -> dict[str, Any]:
 
 
 def _of_source(word: str, table: list[Origin], top: int) -> list[list[Any]]:
-    """The tokens that the source token called ``word`` is part of, with its weight and the method."""
+    """The tokens that the source token called ``word``, or that word behind a mark of word starts, is part of, with
+    its weight and the method."""
+    names = {word, f"Ġ{word}", f"▁{word}"}
     takers = [
         (weight, origin)
         for origin in table
         for token, weight in zip(origin.sources, origin.weights, strict=True)
-        if token == word
+        if token in names
     ]
     if not takers:
         near = sorted({token for origin in table for token in origin.sources if token.strip("#Ġ▁ ") == word})

@@ -13,11 +13,12 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 
 from vtkit.artifacts import facts_of
-from vtkit.encoder.checkpoint import dimension_names, fastest_device, load_encoder
+from vtkit.encoder.checkpoint import fastest_device, load_encoder, output_tokenizer
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import VtkitError
 from vtkit.search.exact import ExactIndex
 from vtkit.stages.run import open_run
+from vtkit.vocabulary.alignment import legible
 
 TOKENS_SHOWN = 12
 
@@ -141,7 +142,7 @@ def _encoder(model: str) -> SparseEncoder:
 
 @lru_cache(maxsize=2)
 def _names(model: str) -> list[str]:
-    return dimension_names(_encoder(model))
+    return legible(output_tokenizer(_encoder(model)))
 
 
 def search_run(folder: Path, query: str, *, top: int, model: str | None, collection: str | None) -> dict[str, Any]:

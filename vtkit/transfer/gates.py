@@ -24,14 +24,14 @@ from vtkit import console
 from vtkit.analysis.normalization import normalizer_losses
 from vtkit.analysis.words import script_of, script_of_text
 from vtkit.encoder.calibration import QUERY_TOKENS, ActivationRates, activation_rates, score_spread
-from vtkit.encoder.checkpoint import WholeEncoder, dimension_names
+from vtkit.encoder.checkpoint import WholeEncoder, output_tokenizer
 from vtkit.encoder.families import as_array, mlm_head
 from vtkit.encoder.folding import MASKED_BIAS, masked_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import CollapseError
 from vtkit.recipe.sections import GatesSection
 from vtkit.transfer.mixture import METHODS, Mixture
-from vtkit.vocabulary.alignment import Alignment, canonical_forms, surface_and_start, tokens
+from vtkit.vocabulary.alignment import Alignment, canonical_forms, legible, surface_and_start, tokens
 from vtkit.vocabulary.existing import roles_by_id
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     without = len(made) - len(own)
     generator = np.random.default_rng(0)
     drawn = np.sort(generator.choice(own, min(ROWS, len(own)), replace=False)) if len(own) else own
-    names, target = tokens(moved.source.tokenizer), dimension_names(encoder)
+    names, target = legible(moved.source.tokenizer), legible(output_tokenizer(encoder))
     figures: dict[str, Any] = {"made": len(made), "without_evidence": without}
     if not len(own):
         what = (

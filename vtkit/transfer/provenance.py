@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vtkit.errors import DataError
 from vtkit.transfer.mixture import METHODS, Mixture
-from vtkit.vocabulary.alignment import surface_and_start, tokens
+from vtkit.vocabulary.alignment import legible, surface_and_start
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -27,6 +27,8 @@ class Origin:
 
     target_id: int
     token: str
+    """As a person reads it (:func:`vtkit.vocabulary.alignment.legible`); so are the source tokens."""
+
     method: str
     """One of :data:`vtkit.transfer.mixture.METHODS`."""
 
@@ -46,7 +48,7 @@ def origins(
     target: PreTrainedTokenizerFast,
 ) -> Iterator[Origin]:
     """The origin of each target token, by ascending id."""
-    source_tokens, target_tokens = tokens(source), tokens(target)
+    source_tokens, target_tokens = legible(source), legible(target)
     for target_id, method in enumerate(mixture.methods.tolist()):
         pairs = mixture.sources(target_id)
         yield Origin(
@@ -74,7 +76,7 @@ def sample_neighbours(
     words = [n for n in having.tolist() if surfaces[n][1] and len(surfaces[n][0]) > 1 and surfaces[n][0].isalpha()]
     pool = np.array(words or having.tolist(), dtype=np.int64)
     drawn = np.sort(np.random.default_rng(seed).choice(pool, min(count, len(pool)), replace=False))
-    source_tokens, target_tokens = tokens(source), tokens(target)
+    source_tokens, target_tokens = legible(source), legible(target)
     return [
         {
             "token": target_tokens[number],

@@ -230,6 +230,23 @@ def surface_and_start(tokenizer: PreTrainedTokenizerFast) -> list[tuple[str, boo
     return pairs
 
 
+def legible(tokenizer: PreTrainedTokenizerFast) -> list[str]:
+    """The token of each id as a person reads it: as the vocabulary writes it, but for byte-level tokens.
+
+    Those are read as text (``ĠWünsche``, which the vocabulary writes ``ĠWÃ¼nsche``), with bytes that are no whole
+    character as ``<E0>``.
+    """
+    parts = (tokenizer.backend_tokenizer.pre_tokenizer, tokenizer.backend_tokenizer.decoder)
+    byte_level = any(part is not None and b'"ByteLevel"' in part.__getstate__() for part in parts)
+    return [_as_text(token) if byte_level else token for token in tokens(tokenizer)]
+
+
+def _as_text(token: str) -> str:
+    form = canonical(token, "byte-level")
+    surface = "".join(f"<{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) < 0xDD00 else c for c in form.surface)
+    return f"Ġ{surface}" if form.starts_word else surface
+
+
 def tokens(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     """The token of each id as the vocabulary writes it; the empty string for ids without one.
 
