@@ -244,6 +244,13 @@ def test_a_difference_that_may_be_chance_is_called_so() -> None:
     assert "On encyclopaedia-ko it is 0.596, above BM25's 0.582, which may be chance (p = 0.21); together" in said
 
 
+def test_a_sum_that_helps_by_chance_is_called_so() -> None:
+    rows = [row("BM25", 0.9, 0.9), row("finetune", 0.7, 0.8), row("finetune + BM25", 0.906, 0.9)]
+    rows[2]["p_value_vs_bm25"] = 0.41
+    said = verdict({"results": [{"set": "s", "rows": rows}]})
+    assert said.endswith("together they reach 0.906, better than either alone, which may be chance (p = 0.41).")
+
+
 def test_a_sum_that_does_not_help_is_not_praised() -> None:
     rows = [row("BM25", 0.5, 0.9), row("finetune", 0.3, 0.8), row("finetune + BM25", 0.45, 0.9)]
     said = verdict({"results": [{"set": "s", "rows": rows}]})

@@ -122,6 +122,9 @@ def _set_verdict(standing: Standing, first: bool) -> str:
         helps = round(hybrid, 3) > round(max(final, bm25), 3)
         text += f"; together they reach {score(hybrid)}, "
         text += "better than either alone" if helps else f"no better than {better} alone"
+        p = standing.hybrid.get("p_value_vs_bm25") if standing.hybrid is not None else None
+        if helps and better == "BM25" and is_number(p) and p >= SIGNIFICANT:
+            text += f", which may be chance (p = {p_value(p)})"
     if source is not None:
         text += f". The source model reached {score(source)}" if first else f" (source model: {score(source)})"
     return text + "."

@@ -32,7 +32,7 @@ _PLACES = {  # stage: (module.function, hand-raised version)
     "evaluate": ("evaluate_runs.evaluate_model", 2),
     "evaluate:bm25": ("evaluate_runs.evaluate_bm25", 1),
     "evaluate:hybrid": ("evaluate_runs.evaluate_hybrid", 1),
-    "report": ("write_report.write_report", 2),
+    "report": ("write_report.write_report", 3),
 }
 
 
