@@ -62,6 +62,14 @@ _PRIVATE = range(0xF0000, 0x10FFFF)
 _REPEATS_AT_ONCE = 10_000
 _TEXTS_CHECKED = 200
 _WORDS_AT_ONCE = 50_000
+"""Words that are held as a list."""
+
+_OF_BPE = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback")
+_OF_WORDPIECE = ("unk_token", "max_input_chars_per_word", "continuing_subword_prefix")
+"""Settings of a model that an expanded one keeps."""
+
+_WORDS_A_ROW = 5_000
+"""Words that a thread cuts at a time."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +176,9 @@ def expand_vocabulary(
             f"has {len(base)} already. Give a larger size, or none."
         )
     corpus = _read_corpus(base, texts, section)
+    extended = _Extended(base.backend_tokenizer)
     learned: _Learned | None = None
-    curve = [corpus.cut_with(base.backend_tokenizer, [])]
+    curve = [corpus.increment(corpus.token_counts(base.backend_tokenizer.model, extended.size), [])]
     stopped: Reason | None = None
     with console.progress("increments of the vocabulary") as bar:
         while stopped is None:
@@ -181,8 +190,9 @@ def expand_vocabulary(
                 learned = _learn(base, corpus.lowered, family, min(ahead, section.size or ahead), section)
             found = _candidates(corpus, learned, wanted, section.min_frequency)
             added, merges = _fitting(base, found, learned.whole_words, wanted - len(base), family)
-            backend = _with_tokens(base.backend_tokenizer, added, merges)
-            curve.append(corpus.cut_with(backend, curve))
+            model = extended.model(added, merges)
+            counts = corpus.token_counts(model, extended.size + len(added))
+            curve.append(corpus.increment(counts, curve))
             stopped = _reason_to_stop(curve, wanted, section)
             bar.advance(words=f"{curve[-1].size} tokens")
     if not added:
@@ -192,8 +202,8 @@ def expand_vocabulary(
             '(kind = "existing"), or give more text.'
         )
     roles = {role: str(base.convert_ids_to_tokens(number)) for role, number in special_roles(base).items()}
-    tokenizer: PreTrainedTokenizerFast = wrap(backend, roles, "expanded", require_roles=False)
-    unused = int((corpus.token_counts(backend)[len(base) :] == 0).sum())
+    tokenizer: PreTrainedTokenizerFast = wrap(extended.tokenizer(model), roles, "expanded", require_roles=False)
+    unused = int((counts[len(base) :] == 0).sum())
     return Expansion(tokenizer, tuple(added), tuple(curve), stopped, unused)
 
 
@@ -216,16 +226,16 @@ class _Corpus:
     spaced_words: int
     """Words between white space."""
 
-    def token_counts(self, backend: Tokenizer) -> NDArray[np.int64]:
-        """How often each token is made, (vocabulary,)."""
-        counts = _cut(backend.model, self.words, backend.get_vocab_size())
+    def token_counts(self, model: models.Model, size: int) -> NDArray[np.int64]:
+        """How often each of the ``size`` tokens of ``model`` is made, (vocabulary,)."""
+        counts = _cut(model, self.words, size)
         for number, count in self.fixed.items():
             counts[number] += count
         return counts
 
-    def cut_with(self, backend: Tokenizer, earlier: Sequence[Increment]) -> Increment:
-        """The increment whose vocabulary is ``backend``'s; ``earlier`` begins with the base's."""
-        counts = self.token_counts(backend)
+    def increment(self, counts: NDArray[np.int64], earlier: Sequence[Increment]) -> Increment:
+        """The increment whose tokens occur ``counts`` times, (vocabulary,); ``earlier`` begins with the base's."""
+        counts = counts.copy()
         tokens = int(counts.sum())
         for number, count in self.between.items():
             counts[number] += count
@@ -308,12 +318,13 @@ def _expandable(base: PreTrainedTokenizerFast, name: str) -> Family:
 def _read_corpus(base: PreTrainedTokenizerFast, texts: Iterable[str], section: ExpandedVocabulary) -> _Corpus:
     cut, cut_lowered = _cutter(base), _cutter(with_casing(base, "lowercase"))
     chunks = count_chunks(_checked(texts, cut, section.tokenizer))
-    spaced_words = sum(count for chunk, count in chunks if not chunk.isspace())
     folds = cut("A É") == cut("a é") or cut("A É") == cut("a e")
     words = Tally()
     lowered = words if folds else Tally()
     fixed: Counter[int] = Counter()
+    spaced_words = 0
     for number, (chunk, count) in enumerate(chunks, 1):
+        spaced_words += 0 if chunk.isspace() else count
         for word in _chunk_words(cut, chunk):
             if isinstance(word, int):
                 fixed[word] += count
@@ -403,9 +414,12 @@ def _cut(model: models.Model, words: Tally, size: int) -> NDArray[np.int64]:
     counts = np.zeros(size, dtype=np.int64)
     rest = iter(words)
     while block := list(islice(rest, _WORDS_AT_ONCE)):
-        encoding = backend.encode([word for word, _ in block], is_pretokenized=True, add_special_tokens=False)
-        weights = np.array([count for _, count in block], dtype=np.int64)
-        np.add.at(counts, np.array(encoding.ids), weights[np.array(encoding.word_ids)])
+        rows = [block[start : start + _WORDS_A_ROW] for start in range(0, len(block), _WORDS_A_ROW)]  # cut side by side
+        listed = [[word for word, _ in row] for row in rows]
+        encodings = backend.encode_batch(listed, is_pretokenized=True, add_special_tokens=False)
+        for row, encoding in zip(rows, encodings, strict=True):
+            weights = np.array([count for _, count in row], dtype=np.int64)
+            np.add.at(counts, np.array(encoding.ids), weights[np.array(encoding.word_ids)])
     return counts
 
 
@@ -527,17 +541,33 @@ def _fitting(
     return added, merges
 
 
-def _with_tokens(backend: Tokenizer, added: list[str], merges: list[tuple[str, str]]) -> Tokenizer:
-    """``backend`` with ``added`` behind its tokens. Its added tokens are put into the model too, to keep their ids."""
-    layout: dict[str, Any] = json.loads(backend.to_str())
-    model = layout["model"]
-    model["vocab"] = backend.get_vocab(with_added_tokens=True)
-    for number, token in enumerate(added, len(model["vocab"])):
-        model["vocab"][token] = number
-    if model["type"] == "BPE":
-        model["merges"] += [list(pair) for pair in merges]
-        model["ignore_merges"] = True
-    return Tokenizer.from_str(json.dumps(layout))
+class _Extended:
+    """Models of a base tokenizer with more tokens behind its own."""
+
+    def __init__(self, base: Tokenizer) -> None:
+        self._base = base
+        self._layout: dict[str, Any] = json.loads(base.to_str())["model"]
+        self._vocabulary = base.get_vocab(with_added_tokens=True)
+        self.size = len(self._vocabulary)
+
+    def model(self, added: list[str], merges: list[tuple[str, str]]) -> models.Model:
+        """Cuts words into the base's tokens and ``added``. The base's added tokens are in it too, to keep their ids."""
+        vocabulary = dict(self._vocabulary)
+        for number, token in enumerate(added, len(vocabulary)):
+            vocabulary[token] = number
+        if self._layout["type"] == "BPE":
+            listed = [(left, right) for left, right in self._layout["merges"]]
+            return models.BPE(vocabulary, [*listed, *merges], ignore_merges=True, **self._settings(_OF_BPE))
+        return models.WordPiece(vocabulary, **self._settings(_OF_WORDPIECE))
+
+    def _settings(self, names: Sequence[str]) -> dict[str, Any]:
+        return {name: self._layout[name] for name in names if self._layout.get(name) is not None}
+
+    def tokenizer(self, model: models.Model) -> Tokenizer:
+        """The base with ``model`` in the place of its own."""
+        tokenizer = Tokenizer.from_str(self._base.to_str())
+        tokenizer.model = model
+        return tokenizer
 
 
 def _reason_to_stop(curve: Sequence[Increment], wanted: int, section: ExpandedVocabulary) -> Reason | None:
