@@ -18,7 +18,7 @@ from vtkit.transfer.methods import mixture_of
 from vtkit.transfer.mixture import Mixture, Part, assemble
 from vtkit.transfer.parallel import read_bitext, translation_mixture
 from vtkit.transfer.pieces import with_pieces
-from vtkit.vocabulary.alignment import align, tokens
+from vtkit.vocabulary.alignment import align, surface_and_start, tokens
 from vtkit.vocabulary.existing import load_tokenizer
 
 SOURCE = wordpiece("school", "receptor", "house", "river", "ox", "##s", "##ing", *"abcdefg", *(f"##{c}" for c in "abg"))
@@ -75,11 +75,13 @@ def test_stems_and_what_the_source_cannot_read() -> None:
 def test_another_language_in_the_same_script_is_not_read() -> None:
     german = wordpiece("Schulen", "receptors", "##receptor", "gehen", "7a", "School", "Flüsse", "Ochsen")
     alignment = align(SOURCE, german)
-    assert scripts_read(SOURCE, german) == set()  # one of six words: what looks like a stem may be a false friend
+    # one of six words is known: what looks like a stem may be a false friend
+    assert scripts_read(surface_and_start(SOURCE), surface_and_start(german)) == set()
     stems, unread = stems_and_unread(SOURCE, german, alignment)
     assert not len(stems)
     assert [tokens(german)[n] for n in unread] == [t for t in tokens(german) if t[-1].isalpha() and t[0] != "["]
-    assert scripts_read(SOURCE, wordpiece("School", "HOUSE", "gehen", "Flüsse", "학교", "7a")) == {"Latin"}
+    mixed = wordpiece("School", "HOUSE", "gehen", "Flüsse", "학교", "7a")
+    assert scripts_read(surface_and_start(SOURCE), surface_and_start(mixed)) == {"Latin"}
 
 
 def test_auto_takes_translations_then_stems_then_neighbours_then_borrows() -> None:

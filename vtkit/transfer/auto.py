@@ -74,7 +74,7 @@ def stems_and_unread(
     """The new tokens that begin with a stem the source knows, and those in scripts it does not read; two lists of
     target ids."""
     surfaces, known = surface_and_start(target), surface_and_start(source)
-    read = scripts_read(source, target)
+    read = scripts_read(known, surfaces)
     pieces = source_pieces(source, target, alignment)
     stems, unread = [], []
     for number in alignment.new_ids.tolist():
@@ -92,12 +92,16 @@ def stems_and_unread(
     return np.array(stems, dtype=np.int64), np.array(unread, dtype=np.int64)
 
 
-def scripts_read(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> set[str]:
-    """The scripts in which the source knows :data:`KNOWN_SHARE` of the target's words, upper and lower case alike."""
-    words = {surface.lower() for surface, starts_word in surface_and_start(source) if starts_word}
+def scripts_read(source: Sequence[tuple[str, bool]], target: Sequence[tuple[str, bool]]) -> set[str]:
+    """The scripts in which the source knows :data:`KNOWN_SHARE` of the target's words, upper and lower case alike.
+
+    Args:
+        source, target: the vocabularies (:func:`~vtkit.vocabulary.alignment.surface_and_start`).
+    """
+    words = {surface.lower() for surface, starts_word in source if starts_word}
     number: Counter[str] = Counter()
     known: Counter[str] = Counter()
-    for surface, starts_word in surface_and_start(target):
+    for surface, starts_word in target:
         if starts_word and surface.isalpha():
             script = script_of_text(surface)
             number[script] += 1

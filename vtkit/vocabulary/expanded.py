@@ -546,7 +546,12 @@ class _Extended:
 
     def __init__(self, base: Tokenizer) -> None:
         self._base = base
-        self._layout: dict[str, Any] = json.loads(base.to_str())["model"]
+        layout: dict[str, Any] = json.loads(base.to_str())["model"]
+        kept = _OF_BPE if layout["type"] == "BPE" else _OF_WORDPIECE
+        self._settings: dict[str, Any] = {name: layout[name] for name in kept if layout.get(name) is not None}
+        self._merges = [(left, right) for left, right in layout["merges"]] if layout["type"] == "BPE" else None
+        """Of BPE; None for WordPiece."""
+
         self._vocabulary = base.get_vocab(with_added_tokens=True)
         self.size = len(self._vocabulary)
 
@@ -555,13 +560,9 @@ class _Extended:
         vocabulary = dict(self._vocabulary)
         for number, token in enumerate(added, len(vocabulary)):
             vocabulary[token] = number
-        if self._layout["type"] == "BPE":
-            listed = [(left, right) for left, right in self._layout["merges"]]
-            return models.BPE(vocabulary, [*listed, *merges], ignore_merges=True, **self._settings(_OF_BPE))
-        return models.WordPiece(vocabulary, **self._settings(_OF_WORDPIECE))
-
-    def _settings(self, names: Sequence[str]) -> dict[str, Any]:
-        return {name: self._layout[name] for name in names if self._layout.get(name) is not None}
+        if self._merges is None:
+            return models.WordPiece(vocabulary, **self._settings)
+        return models.BPE(vocabulary, [*self._merges, *merges], ignore_merges=True, **self._settings)
 
     def tokenizer(self, model: models.Model) -> Tokenizer:
         """The base with ``model`` in the place of its own."""
