@@ -41,7 +41,7 @@ def test_each_token_without_weights_borrows_a_word_of_its_own() -> None:
     # "school" is in use, "ox" and "##ing" are no words; words are lent again from the last when all are lent
     lent = [sources(mixture, token)[0] for token in takers]
     assert lent == ["receptor", "house", "river", "river", "house"]
-    assert of(mixture)["[unused3]"] == "silent"
+    assert of(mixture)["[unused3]"] == "masked"
     assert mixture.weights.dtype == np.float32
 
 
@@ -63,7 +63,7 @@ def test_borrowing_keeps_what_there_is(counts: list[int]) -> None:
     assert sources(mixture, "학교") == ["river"]
     assert "river" not in sources(mixture, "고래") + sources(mixture, "전쟁")
     sums = np.asarray(mixture.weights.sum(axis=1)).ravel()
-    assert np.allclose(sums, [0.0 if method == "silent" else 1.0 for method in mixture.method_names])
+    assert np.allclose(sums, [0.0 if method == "masked" else 1.0 for method in mixture.method_names])
 
 
 def test_stems_and_what_the_source_cannot_read() -> None:
@@ -103,10 +103,10 @@ def test_auto_takes_translations_then_stems_then_neighbours_then_borrows() -> No
         "전쟁": "sembridge",
         "abba": "borrowed",
         "고래": "borrowed",
-        "[unused3]": "silent",
+        "[unused3]": "masked",
     }
     alone = with_borrowed(auto_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), []), SOURCE, TARGET)
-    assert alone.counts() == {"overlap": 6, "subtoken": 1, "borrowed": 4, "silent": 1}
+    assert alone.counts() == {"overlap": 6, "subtoken": 1, "borrowed": 4, "masked": 1}
 
 
 def test_a_recipe_chooses_what_auto_makes_of_tokens_without_evidence() -> None:
@@ -115,9 +115,9 @@ def test_a_recipe_chooses_what_auto_makes_of_tokens_without_evidence() -> None:
         made = mixture_of(section, SOURCE, TARGET, ALIGNMENT, len(SOURCE), lambda: iter(()), lambda: None, 0)
         return made.counts()
 
-    assert counts("auto") == counts("borrowed") == {"overlap": 6, "subtoken": 1, "borrowed": 4, "silent": 1}
+    assert counts("auto") == counts("borrowed") == {"overlap": 6, "subtoken": 1, "borrowed": 4, "masked": 1}
     assert counts("mean") == {"overlap": 6, "subtoken": 1, "mean": 5}
-    assert counts("silent") == {"overlap": 6, "subtoken": 1, "silent": 5}
+    assert counts("masked") == {"overlap": 6, "subtoken": 1, "masked": 5}
 
 
 def test_pieces_are_the_mean_of_the_tokens_a_text_is_made_of() -> None:

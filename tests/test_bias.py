@@ -11,22 +11,25 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from test_alignment import wordpiece
-from test_transfer_methods import silenced
+from test_transfer_methods import with_masked
 
 from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder, scratch_model
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.errors import DataError
-from vtkit.recipe.sections import Scratch
+from vtkit.recipe.sections import BiasSection, Scratch, TransferSection
 from vtkit.transfer.bias import (
     copy_overlap_bias,
     count_tokens,
     log_frequency,
+    masked,
     model_prior,
-    quiet,
+    ordinary_rows,
     zero_bias,
     zscore_bias,
 )
 from vtkit.transfer.mean import mean_mixture
+from vtkit.transfer.methods import bias_of
 from vtkit.vocabulary.alignment import align, tokens
 
 SOURCE = wordpiece("school", "war", "##s", "##ing", "the", "7")
@@ -44,6 +47,49 @@ def test_zscore_bias_has_the_moments_of_the_source_and_the_order_of_the_prior() 
     assert np.array_equal(np.argsort(bias), np.argsort(prior))
     assert np.allclose(zscore_bias(source, np.ones(4)), source.mean())
     assert np.allclose(zscore_bias(np.array([1.0, 3.0]), np.array([10.0, 30.0])), [1, 3])
+
+
+@pytest.mark.parametrize("odd", ["masked", "padding"])
+def test_moments_are_over_text_that_is_not_masked(odd: str) -> None:
+    """The source's and the target's moments, the mean of copies and of mixtures: none of them sees an odd row."""
+    size = len(SOURCE) + 28
+    values = np.random.default_rng(2).normal(-3, 2, size).astype(np.float32)
+    known, war = tokens(SOURCE), tokens(SOURCE).index("war")
+    plain = [n for n, token in enumerate(known) if not token.startswith("[") and (odd == "padding" or n != war)]
+    if odd == "masked":
+        values[war] = MASKED_BIAS
+        values = values[: len(SOURCE)]
+    else:
+        values[len(SOURCE) :] = MASKED_BIAS / 3  # rows behind the last token, of which nobody knows what they hold
+    usual = ordinary_rows(SOURCE, values)
+    assert np.flatnonzero(usual).tolist() == plain
+
+    prior = np.linspace(-9, -1, len(TARGET))
+    section = TransferSection(method="mean", bias=BiasSection(method="zscore"))
+    mixture = mean_mixture(ALIGNMENT, len(values))
+    counts = np.round(np.exp(prior + 20)).astype(np.int64)
+    biases = {
+        method: bias_of(
+            section.model_copy(update={"bias": BiasSection(method=method)}),
+            SOURCE,
+            TARGET,
+            ALIGNMENT,
+            mixture,
+            values,
+            lambda: counts,
+        )
+        for method in ("zscore", "copy-overlap", "mixture")
+    }
+    text = [n for n, token in enumerate(tokens(TARGET)) if not token.startswith("[")]
+    assert biases["zscore"][text].mean() == pytest.approx(values[plain].mean(), rel=1e-5)
+    assert biases["zscore"][text].std() == pytest.approx(values[plain].std(), rel=1e-5)
+    for method in ("copy-overlap", "mixture"):
+        assert biases[method][tokens(TARGET).index("schools")] == pytest.approx(values[plain].mean())
+
+
+def test_a_decoder_without_ordinary_rows_has_no_prior() -> None:
+    with pytest.raises(DataError, match="no token that stands for text"):
+        ordinary_rows(SOURCE, np.full(len(SOURCE), MASKED_BIAS, dtype=np.float32))
 
 
 def test_log_frequency_is_a_smoothed_distribution() -> None:
@@ -75,15 +121,16 @@ def test_no_prior_is_zero() -> None:
 
 
 @given(st.lists(st.floats(-50, 50, width=32), min_size=10, max_size=10))
-def test_silent_tokens_lie_below_all_others_whatever_the_bias(values: list[float]) -> None:
+def test_tokens_that_the_mixture_masks_are_masked_whatever_the_bias(values: list[float]) -> None:
     ids = np.array([tokens(TARGET).index("[unused1]")])
-    mixture = silenced(mean_mixture(ALIGNMENT, len(SOURCE)), ids)
+    mixture = with_masked(mean_mixture(ALIGNMENT, len(SOURCE)), ids)
     bias = np.array(values, dtype=np.float32)
-    result = quiet(bias, mixture)
+    result = masked(bias, mixture)
     others = np.setdiff1d(np.arange(len(TARGET)), ids)
     assert np.array_equal(result[others], bias[others])
-    assert result[ids] <= bias[others].min() - 20
-    assert np.array_equal(quiet(result, mixture), result)
+    assert result[ids] == MASKED_BIAS
+    assert np.array_equal(masked(result, mixture), result)
+    assert np.flatnonzero(is_masked(result)).tolist() == ids.tolist()
 
 
 def owner(folder: Path, values: np.ndarray) -> str:
@@ -102,7 +149,17 @@ def test_the_prior_of_a_model_is_its_bias_in_the_order_of_the_target(tmp_path: P
     prior = model_prior(name, target)
     known = dict(zip(tiny.TOKENS, values.tolist(), strict=True))
     assert prior[:-1] == pytest.approx([known[token] for token in tiny.shuffled(5)])
-    assert prior[-1] == pytest.approx(np.mean(values))
+    plain = [number for number, token in enumerate(tiny.TOKENS) if not token.startswith("[")]
+    assert prior[-1] == pytest.approx(np.mean(values[plain]))
+
+
+def test_what_the_owner_of_the_vocabulary_masks_has_the_mean_of_the_others(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).normal(size=len(tiny.TOKENS)).astype(np.float32)
+    values[60:75] = MASKED_BIAS
+    prior = model_prior(owner(tmp_path, values), tiny.tokenizer())
+    plain = [n for n, token in enumerate(tiny.TOKENS) if not token.startswith("[") and not 60 <= n < 75]
+    assert prior[60:75] == pytest.approx(values[plain].mean())
+    assert prior[plain] == pytest.approx(values[plain])
 
 
 def test_a_model_of_another_vocabulary_has_no_prior_for_it(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ from vtkit.encoder.calibration import (
 from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.folding import fold_vectors, folding, mask_dimensions, masked_dimensions
+from vtkit.encoder.folding import fold_vectors, folding
+from vtkit.encoder.masked import mask_dimensions, masked_dimensions
 from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.sections import CalibrateSection
 from vtkit.vocabulary.casing import fold_map

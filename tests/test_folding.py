@@ -24,16 +24,14 @@ from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import (
-    MASKED_BIAS,
     apply_output_casing,
     fold_places,
     fold_vectors,
     fold_weights,
     folding,
-    mask_dimensions,
-    masked_dimensions,
     set_folding,
 )
+from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
 from vtkit.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map, map_cased
 from vtkit.vocabulary.existing import with_casing

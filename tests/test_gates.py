@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from vtkit.encoder.calibration import ActivationRates
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.folding import mask_dimensions
+from vtkit.encoder.masked import mask_dimensions
 from vtkit.errors import CollapseError
 from vtkit.recipe.sections import GatesSection
 from vtkit.transfer.gates import (
@@ -203,7 +203,7 @@ def test_masked_dimensions_and_rows_of_lower_rank_are_no_difference(source: Spar
 # neighbours
 
 
-@pytest.mark.parametrize("method", ["mean", "random", "silent"])
+@pytest.mark.parametrize("method", ["mean", "random", "masked"])
 def test_new_tokens_without_evidence_are_suspicious(method: str, source: SparseEncoder, tmp_path: Path) -> None:
     moved, made = transferred(source, tmp_path, all_by(method))
     finding, seen, _, figures = neighbours_gate(moved, made)

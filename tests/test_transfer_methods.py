@@ -22,6 +22,7 @@ from test_vectors import write_text
 from typer.testing import CliRunner
 
 from vtkit.cli import app
+from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.sections import Method
 from vtkit.transfer.entmax import Sparsity
@@ -109,11 +110,11 @@ def test_the_first_method_with_evidence_makes_the_row() -> None:
     of, schools, warring = (np.array([target_id(token)]) for token in ("of", "schools", "warring"))
     first = assemble(ALIGNMENT, ROWS, [Part("parallel", of, csr_matrix(([1.0], ([0], [5])), shape=(1, ROWS)))])
     second = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
-    both = in_order([("parallel", first), ("subtoken", second)], rest="silent")
-    assert both.counts() == {"overlap": 7, "parallel": 1, "subtoken": 2, "silent": 2}
+    both = in_order([("parallel", first), ("subtoken", second)], rest="masked")
+    assert both.counts() == {"overlap": 7, "parallel": 1, "subtoken": 2, "masked": 2}
     assert both.sources(of[0]) == first.sources(of[0])
     assert both.sources(schools[0]) == second.sources(schools[0])
-    assert both.method_names[warring[0]] == "silent"  # the source has no pieces for it
+    assert both.method_names[warring[0]] == "masked"  # the source has no pieces for it
     turned = in_order([("subtoken", second), ("parallel", first)], rest="mean")
     assert turned.counts() == {"overlap": 7, "parallel": 1, "subtoken": 2, "mean": 2}
     noisy = in_order([("random", random_mixture(ALIGNMENT, ROWS)), ("subtoken", second)])
@@ -133,36 +134,49 @@ def test_a_list_of_one_method_is_that_method() -> None:
         in_order([("subtoken", alone), ("mean", mean_mixture(ALIGNMENT, ROWS + 1))])
 
 
-def silenced(mixture: Mixture, ids: NDArray[np.integer]) -> Mixture:
-    """``mixture`` with the rows of the target tokens ``ids`` silent: made of no source token, and never active."""
+def with_masked(mixture: Mixture, ids: NDArray[np.integer]) -> Mixture:
+    """``mixture`` with the rows of the target tokens ``ids`` masked: made of no source token, and never active."""
     keep = np.ones(len(mixture.methods), dtype=np.float32)
     keep[ids] = 0
     weights = csr_matrix(diags_array(keep) @ mixture.weights)
     weights.eliminate_zeros()
     methods = mixture.methods.copy()
-    methods[ids] = METHODS.index("silent")
+    methods[ids] = METHODS.index("masked")
     return replace(mixture, weights=weights, methods=methods)
 
 
 def test_the_rest_of_a_method_can_be_chosen() -> None:
     mixture = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
     assert with_rest(mixture, "univariate").counts() == {"overlap": 7, "subtoken": 2, "univariate": 3}
-    quiet = silenced(mixture, np.array([target_id("[unused1]")]))
-    assert quiet.counts() == {"overlap": 7, "subtoken": 2, "mean": 2, "silent": 1}
-    assert with_rest(quiet, "random").counts() == {"overlap": 7, "subtoken": 2, "random": 2, "silent": 1}
+    hidden = with_masked(mixture, np.array([target_id("[unused1]")]))
+    assert hidden.counts() == {"overlap": 7, "subtoken": 2, "mean": 2, "masked": 1}
+    assert with_rest(hidden, "random").counts() == {"overlap": 7, "subtoken": 2, "random": 2, "masked": 1}
 
 
-def test_silent_tokens_are_the_mean_with_a_bias_below_all_others() -> None:
+def test_masked_tokens_are_the_mean_with_the_bias_of_masked_dimensions() -> None:
     ids = np.array([target_id("schools"), target_id("[unused1]")])
-    mixture = silenced(subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS), ids)
+    mixture = with_masked(subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS), ids)
     matrix, bias = embeddings(), embeddings()[:, 0]
     assert np.allclose(mixture.rows(matrix)[ids], matrix.mean(axis=0))
     assert mixture.sources(ids[0]) == []
-    assert np.allclose(mixture.bias(bias)[ids], bias.min() - 20)
+    assert (mixture.bias(bias)[ids] == MASKED_BIAS).all()
     others = np.setdiff1d(np.arange(len(TARGET)), ids)
     assert np.array_equal(
         mixture.bias(bias)[others], subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS).bias(bias)[others]
     )
+
+
+def test_masked_source_tokens_have_no_part_in_the_biases_of_new_tokens() -> None:
+    weights = csr_matrix([[0.0, 1.0, 0, 0], [0.25, 0.75, 0, 0], [0.5, 0, 0.25, 0.25], [1.0, 0, 0, 0], [0, 0, 0, 0]])
+    methods = np.array([METHODS.index(name) for name in ("overlap", "sembridge", "sembridge", "sembridge", "mean")])
+    bias = np.array([MASKED_BIAS, -2.0, -4.0, -6.0], dtype=np.float32)
+    found = Mixture(weights.astype(np.float32), methods.astype(np.int8)).bias(bias)
+    assert found == pytest.approx(
+        [-2, -2, -5, -4, -4]
+    )  # the last two: nothing is left, so the mean of what is not masked
+    kept = Mixture(weights.astype(np.float32), np.zeros(5, dtype=np.int8)).bias(bias)
+    assert kept[3] == MASKED_BIAS  # an overlapping token that the source masks stays masked
+    assert Mixture(weights.astype(np.float32), methods.astype(np.int8)).bias(bias, bias == -6)[4] == -6
 
 
 def test_parts_are_brought_to_a_sum_of_one() -> None:

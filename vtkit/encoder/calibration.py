@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.folding import MASKED_BIAS, Fold, set_folding
+from vtkit.encoder.folding import Fold, set_folding
+from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.errors import CollapseError, DataError
 

@@ -1,9 +1,8 @@
-"""What becomes of single vocabulary dimensions: some are masked, and some are folded into one.
+"""What becomes of cased vocabulary dimensions: they are masked (:mod:`vtkit.encoder.masked`) or folded into one.
 
-A masked dimension has a very negative decoder bias, so that it is never active wherever the model is loaded. Folding
-adds dimensions up, or takes their maximum, after pooling. No module of sentence-transformers does that, and no bias
-or tokenizer can: the saved folder only *says* that its vectors are to be folded (``vtkit_fold`` in config.json, which
-other software passes over), and :func:`vtkit.encoder.encoding.encode` folds them.
+Folding adds dimensions up, or takes their maximum, after pooling. No module of sentence-transformers does that, and no
+bias or tokenizer can: the saved folder only *says* that its vectors are to be folded (``vtkit_fold`` in config.json,
+which other software passes over), and :func:`vtkit.encoder.encoding.encode` folds them.
 """
 
 from __future__ import annotations
@@ -19,37 +18,16 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
 from vtkit.encoder.checkpoint import WholeEncoder, output_tokenizer
-from vtkit.encoder.families import mlm_head
+from vtkit.encoder.masked import mask_dimensions
 from vtkit.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from transformers import PreTrainedModel
 
 Fold = Literal["max", "sum"]
 
-MASKED_BIAS = -1e4
-"""Decoder bias of a masked dimension: far below any logit, and still a number in half precision."""
-
 _SETTING = "vtkit_fold"
-
-
-def mask_dimensions(model: PreTrainedModel, ids: Sequence[int] | NDArray[np.int64]) -> None:
-    """Make the dimensions ``ids`` of ``model`` inactive for good, in place: b_j = -10⁴.
-
-    Raises:
-        DataError: the decoder has no bias.
-    """
-    bias = _bias(model)
-    with torch.no_grad():
-        bias[torch.as_tensor(np.asarray(ids, dtype=np.int64), device=bias.device)] = MASKED_BIAS
-
-
-def masked_dimensions(model: PreTrainedModel) -> Tensor:
-    """Which dimensions are masked: bias below half of :data:`MASKED_BIAS`; (vocabulary,) of booleans."""
-    return _bias(model).detach() < MASKED_BIAS / 2
 
 
 def set_folding(encoder: SparseEncoder, how: Fold | None) -> None:
@@ -147,10 +125,3 @@ def _models(encoder: SparseEncoder) -> list[PreTrainedModel]:
     query_side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
     sides = [encoder, *([query_side] if query_side is not None and isinstance(query_side[0], Transformer) else [])]
     return [side[0].auto_model for side in sides]
-
-
-def _bias(model: PreTrainedModel) -> Tensor:
-    bias: Tensor | None = mlm_head(model).decoder.bias
-    if bias is None:
-        raise DataError(f"{type(model).__name__} has a head without bias, and a dimension is masked by its bias.")
-    return bias

@@ -430,10 +430,10 @@ class TransferSection(Section):
     rank: PositiveInt | None = None
     """``ofa``: primitives that the source embeddings are factorised into. Default: full rank."""
 
-    rest: Literal["auto", "borrowed", "pieces", "mean", "random", "univariate", "multivariate", "silent"] = "auto"
+    rest: Literal["auto", "borrowed", "pieces", "mean", "random", "univariate", "multivariate", "masked"] = "auto"
     """What tokens become that no method has evidence for. ``borrowed``: the row of a source word that stands for
     nothing else, so that the token is kept apart from all others. ``pieces``: the mean of the target tokens their
-    text is made of, where there are any. ``silent``: never active. The others as under ``method``. ``auto``:
+    text is made of, where there are any. ``masked``: never active. The others as under ``method``. ``auto``:
     ``borrowed`` for ``parallel`` and ``auto``, what their authors do for the other methods."""
 
     scope: Literal["full", "head-only"] = "full"

@@ -30,7 +30,7 @@ ROW_ORIGINS = {
     "random": ("random", "random numbers"),
     "univariate": ("random", "random numbers with the moments of the source's entries"),
     "multivariate": ("random", "random numbers with the moments of each of the source's dimensions"),
-    "silent": ("silent", "never active: tokens that stand for no text, or that nothing is known about"),
+    "masked": ("masked", "never active: tokens that stand for no text, or that nothing is known about"),
 }
 """For each method of transfer: its name on the page, and what a row made by it is."""
 

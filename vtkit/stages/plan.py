@@ -24,7 +24,7 @@ ORDER = ("vocabulary", "transfer", "adapt", "calibrate", "finetune", "index", "e
 
 _PLACES = {  # stage: (module.function, hand-raised version)
     "vocabulary": ("build_vocabulary.build_vocabulary", 1),
-    "transfer": ("transfer_embeddings.transfer_embeddings", 5),
+    "transfer": ("transfer_embeddings.transfer_embeddings", 6),
     "adapt": ("adapt_mlm.adapt_mlm", 1),
     "calibrate": ("calibrate_head.calibrate_head", 1),
     "finetune": ("finetune_encoder.finetune_encoder", 1),

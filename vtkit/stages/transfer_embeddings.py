@@ -86,7 +86,7 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
         source,
         target,
         mixture,
-        lambda biases: bias_of(section, target, alignment, mixture, biases, counts),
+        lambda biases: bias_of(section, source.tokenizer, target, alignment, mixture, biases, counts),
         work,
         seed=recipe.recipe.seed,
         pad_to=section.pad_to,

@@ -3,6 +3,10 @@
 Resizing a model in transformers leaves old biases at the row numbers where they stood, so a new token inherits
 the prior of an unrelated one. Here the bias is always set on purpose: from token frequencies, from the model that
 owns the target vocabulary, or from the source's bias, copied or mixed as the embeddings are (``Mixture.bias``).
+
+Means and deviations are over *ordinary* rows only (:func:`ordinary_rows`): tokens that stand for text and are not
+masked. A model's other rows (special tokens, fillers, rows behind the last token, masked dimensions at -10⁴) were never
+trained as priors of a text's tokens, and a few of them would move the moments further than all tokens together.
 """
 
 from __future__ import annotations
@@ -15,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.data.text import batches
+from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.errors import DataError
-from vtkit.transfer.mixture import METHODS, SILENCE, Mixture
-from vtkit.vocabulary.alignment import Alignment
+from vtkit.transfer.mixture import METHODS, Mixture
+from vtkit.vocabulary.alignment import Alignment, surface_and_start
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -26,7 +31,37 @@ SMALLEST_SHARE = 0.5
 """Share of the target's tokens that the model must have whose bias is the prior."""
 
 
-def zscore_bias(source_bias: NDArray[np.floating], target_prior: NDArray[np.floating]) -> NDArray[np.float32]:
+def ordinary_rows(tokenizer: PreTrainedTokenizerFast, bias: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Rows of a decoder that priors are taken from: tokens that stand for text and are not masked; (rows,).
+
+    Args:
+        tokenizer: of the decoder's vocabulary; it may have fewer tokens than the decoder has rows (a filled-up matrix).
+        bias: the decoder's bias, (rows,).
+
+    Raises:
+        DataError: there is no such row.
+    """
+    rows = has_text(tokenizer, len(bias)) & ~is_masked(bias)
+    if not rows.any():
+        raise DataError("The decoder has no token that stands for text and is not masked, so its bias is no prior.")
+    return rows
+
+
+def has_text(tokenizer: PreTrainedTokenizerFast, size: int) -> NDArray[np.bool_]:
+    """Which of ``size`` rows stand for text: not special tokens, fillers, pieces of characters and rows behind the last
+    token; (size,)."""
+    found = np.zeros(size, dtype=bool)
+    texts = [bool(surface.strip()) for surface, _ in surface_and_start(tokenizer)][:size]
+    found[: len(texts)] = texts
+    return found
+
+
+def zscore_bias(
+    source_bias: NDArray[np.floating],
+    target_prior: NDArray[np.floating],
+    source_rows: NDArray[np.bool_] | None = None,
+    target_rows: NDArray[np.bool_] | None = None,
+) -> NDArray[np.float32]:
     """The target prior with the mean and the deviation of the source bias, (target vocabulary,).
 
     ``b' = μ(b_src) + σ(b_src) · (b_tgt - μ(b_tgt)) / σ(b_tgt)``: Prior-Aware Distribution Alignment of the
@@ -36,18 +71,34 @@ def zscore_bias(source_bias: NDArray[np.floating], target_prior: NDArray[np.floa
     Args:
         source_bias: decoder bias of the source encoder, (source vocabulary,).
         target_prior: any prior over the target tokens up to scale and shift, (target vocabulary,).
+        source_rows: rows of the source that μ and σ are over (:func:`ordinary_rows`), (source vocabulary,).
+        target_rows: the same of the target, (target vocabulary,). The others get their bias by the same line.
     """
     source = np.asarray(source_bias, dtype=np.float64)
     prior = np.asarray(target_prior, dtype=np.float64)
-    spread = prior.std()
-    scores = (prior - prior.mean()) / spread if spread > 0 else np.zeros_like(prior)
+    if source_rows is not None:
+        source = source[source_rows]
+    usual = prior if target_rows is None or not target_rows.any() else prior[target_rows]
+    spread = usual.std()
+    scores = (prior - usual.mean()) / spread if spread > 0 else np.zeros_like(prior)
     return np.asarray(source.mean() + source.std() * scores, dtype=np.float32)
 
 
-def copy_overlap_bias(alignment: Alignment, source_bias: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Overlapping tokens keep their bias to the bit, new ones get the mean of the source's; (target vocabulary,)."""
+def copy_overlap_bias(
+    alignment: Alignment, source_bias: NDArray[np.floating], source_rows: NDArray[np.bool_] | None = None
+) -> NDArray[np.float32]:
+    """Overlapping tokens keep their bias to the bit, new ones get the mean of the source's ordinary rows.
+
+    Args:
+        source_bias: (source vocabulary,).
+        source_rows: rows that the mean is over (:func:`ordinary_rows`), (source vocabulary,).
+
+    Returns:
+        (target vocabulary,).
+    """
     source = np.asarray(source_bias, dtype=np.float32)
-    bias = np.full(alignment.target_size, source.mean(dtype=np.float64), dtype=np.float32)
+    usual = source if source_rows is None else source[source_rows]
+    bias = np.full(alignment.target_size, usual.mean(dtype=np.float64), dtype=np.float32)
     known = alignment.overlap_ids
     bias[known] = source[alignment.target_to_source[known]]
     return bias
@@ -58,14 +109,13 @@ def zero_bias(size: int) -> NDArray[np.float32]:
     return np.zeros(size, dtype=np.float32)
 
 
-def quiet(bias: NDArray[np.floating], mixture: Mixture) -> NDArray[np.float32]:
-    """``bias`` with the silent tokens of ``mixture`` at the lowest of the others less 20; (target vocabulary,).
+def masked(bias: NDArray[np.floating], mixture: Mixture) -> NDArray[np.float32]:
+    """``bias`` with the tokens that ``mixture`` masks masked (:mod:`vtkit.encoder.masked`); (target vocabulary,).
 
     To be applied to the result of every method, so that a token that stands for nothing is never active.
     """
-    silent = mixture.methods == METHODS.index("silent")
     result = np.array(bias, dtype=np.float32)
-    result[silent] = result[~silent].min(initial=0.0) - SILENCE
+    result[mixture.methods == METHODS.index("masked")] = MASKED_BIAS
     return result
 
 
@@ -73,7 +123,7 @@ def model_prior(name: str, target: PreTrainedTokenizerFast) -> NDArray[np.float6
     """The decoder bias of the masked language model ``name``, in the order of ``target``'s tokens.
 
     Tokens are found by their spelling, so the model may hold them in another order. Tokens that it does not have
-    (fillers added to the target) get the mean of the others; (target vocabulary,).
+    (fillers added to the target), and those that it masks, get the mean over its ordinary rows; (target vocabulary,).
 
     Args:
         name: folder or hub id of the model that owns the target vocabulary.
@@ -105,7 +155,8 @@ def model_prior(name: str, target: PreTrainedTokenizerFast) -> NDArray[np.float6
             f"transfer.bias.model = {name} does not own the target vocabulary: it has {shared.sum():,} of its "
             f"{len(wanted):,} tokens. Name the model that the target tokenizer was made for, or remove the setting."
         )
-    prior = np.full(len(wanted), values[found[shared]].mean())
+    prior = np.full(len(wanted), values[ordinary_rows(owner.tokenizer, values)].mean())
+    shared &= ~is_masked(values)[found]
     prior[shared] = values[found[shared]]
     return prior
 

@@ -40,7 +40,7 @@ def with_borrowed(
     are. The k-th most frequent token gets the k-th most frequent word, so that it weighs about what a word of its
     frequency does; vocabularies list their tokens by falling frequency, so a word's frequency is known by its id. When
     all words are lent they are lent again from the rarest on. Target tokens that stand for no text (fillers, specials
-    without a counterpart, broken bytes) become silent instead.
+    without a counterpart, broken bytes) are masked instead.
 
     Args:
         counts: how often each target token occurs in target text, (target vocabulary,); without them, ids stand for
@@ -52,7 +52,7 @@ def with_borrowed(
     has_text = np.array([bool(surfaces[number][0].strip()) for number in without.tolist()], dtype=bool)
     takers = without[has_text] if len(lent) else without[:0]
     methods = mixture.methods.copy()
-    methods[without[~has_text]] = METHODS.index("silent")
+    methods[without[~has_text]] = METHODS.index("masked")
     methods[takers] = METHODS.index("borrowed")
     if counts is not None:
         takers = takers[np.argsort(-counts[takers], kind="stable")]

@@ -26,7 +26,7 @@ from vtkit.analysis.words import script_of, script_of_text
 from vtkit.encoder.calibration import QUERY_TOKENS, ActivationRates, activation_rates, score_spread
 from vtkit.encoder.checkpoint import WholeEncoder, output_tokenizer
 from vtkit.encoder.families import as_array, mlm_head
-from vtkit.encoder.folding import MASKED_BIAS, masked_dimensions
+from vtkit.encoder.masked import is_masked, masked_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import CollapseError
 from vtkit.recipe.sections import GatesSection
@@ -275,7 +275,7 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     words = []
     for name, values in (
         ("bias", biases[: len(active)][active]),
-        ("source_bias", old_biases[old_biases > MASKED_BIAS / 2]),
+        ("source_bias", old_biases[~is_masked(old_biases)]),
     ):
         figures[name] = {"mean": float(values.mean()), "deviation": float(values.std())}
         words.append(f"{values.mean():.2f} ± {values.std():.2f}")

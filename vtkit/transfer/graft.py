@@ -24,7 +24,7 @@ from transformers import AutoModelForMaskedLM
 
 from vtkit.encoder.checkpoint import WholeEncoder, assemble, refuse_output_vocabulary, settings_of
 from vtkit.encoder.families import FIXED_PADDING, as_array, mlm_head, position_offset, with_plain_head
-from vtkit.encoder.folding import MASKED_BIAS
+from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.errors import DataError
 from vtkit.transfer.mixture import METHODS, Mixture
@@ -249,9 +249,9 @@ def check_unchanged(source: PreTrainedModel, target: PreTrainedModel, tokenizer:
 
 
 def _mixed_table(mixture: Mixture, table: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A static query table's weights, mixed as the embeddings are; tokens that must be silent weigh nothing."""
+    """A static query table's weights, mixed as the embeddings are; masked tokens weigh nothing."""
     mixed = mixture.bias(table)
-    mixed[mixture.methods == METHODS.index("silent")] = 0.0
+    mixed[mixture.methods == METHODS.index("masked")] = 0.0
     return mixed
 
 

@@ -13,16 +13,18 @@ from vtkit.errors import DataError
 from vtkit.recipe.sections import Method, TransferSection
 from vtkit.transfer.bias import (
     copy_overlap_bias,
+    has_text,
     log_frequency,
+    masked,
     model_prior,
-    quiet,
+    ordinary_rows,
     zero_bias,
     zscore_bias,
 )
 from vtkit.transfer.borrowed import with_borrowed
 from vtkit.transfer.entmax import Sparsity
 from vtkit.transfer.in_order import in_order
-from vtkit.transfer.mixture import Mixture, Rest, with_rest
+from vtkit.transfer.mixture import METHODS, Mixture, Rest, with_rest
 from vtkit.transfer.pieces import with_pieces
 from vtkit.vocabulary.alignment import Alignment
 
@@ -76,13 +78,14 @@ def mixture_of(
 
 def bias_of(
     section: TransferSection,
+    source: PreTrainedTokenizerFast,
     target: PreTrainedTokenizerFast,
     alignment: Alignment,
     mixture: Mixture,
     source_bias: NDArray[np.floating],
     counts: Counts,
 ) -> NDArray[np.float32]:
-    """The decoder bias of the target vocabulary by ``section.bias``; silent tokens stay silent.
+    """The decoder bias of the target vocabulary by ``section.bias``; tokens that the mixture masks are masked.
 
     Args:
         counts: asked for by ``zscore`` without a model.
@@ -92,18 +95,19 @@ def bias_of(
     """
     match section.bias.method:
         case "mixture":
-            bias = mixture.bias(source_bias)
+            bias = mixture.bias(source_bias, ordinary_rows(source, source_bias))
         case "copy-overlap":
-            bias = copy_overlap_bias(alignment, source_bias)
+            bias = copy_overlap_bias(alignment, source_bias, ordinary_rows(source, source_bias))
         case "zero":
             bias = zero_bias(alignment.target_size)
         case "zscore":
             name = section.bias.model
             prior = model_prior(name, target) if name is not None else log_frequency(_counted(counts))
-            bias = zscore_bias(source_bias, prior)
+            made = has_text(target, len(prior)) & (mixture.methods != METHODS.index("masked"))
+            bias = zscore_bias(source_bias, prior, ordinary_rows(source, source_bias), made)
         case _:
             assert_never(section.bias.method)
-    return quiet(bias, mixture)
+    return masked(bias, mixture)
 
 
 def _counted(counts: Counts) -> NDArray[np.integer]:

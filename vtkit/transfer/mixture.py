@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags_array
 
+from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.errors import DataError, RecipeError
 from vtkit.vocabulary.alignment import Alignment
 
@@ -35,18 +36,18 @@ METHODS = (
     "random",
     "univariate",
     "multivariate",
-    "silent",
+    "masked",
 )
 """Where a row comes from; ``Mixture.methods`` holds indices into this."""
 
-Rest = Literal["mean", "random", "univariate", "multivariate", "silent"]
+Rest = Literal["mean", "random", "univariate", "multivariate", "masked"]
 """Rows that no source token in particular has a part in; they have no weights."""
 
 RANDOM_DEVIATION = 0.02
 """Standard deviation of random rows: the range in which BERT and its family are initialised."""
 
-SILENCE = 20.0
-"""How far the bias of a token that must never be active lies below the lowest bias of the others."""
+SMALLEST_WEIGHT = 1e-6
+"""Less than this is left of a row's weights by rounding alone."""
 
 ROWS_AT_ONCE = 8192
 
@@ -75,7 +76,7 @@ class Mixture:
         With a ``rank`` k, ``E' = W E_k`` where ``E_k = U_k Σ_k V_kᵀ`` is the best approximation of E by k directions
         (its truncated singular value decomposition), so overlapping tokens too are approximations of their old rows.
 
-        The rows without weights: ``mean`` and ``silent`` are the mean of E; ``random`` is noise N(0, 0.02²);
+        The rows without weights: ``mean`` and ``masked`` are the mean of E; ``random`` is noise N(0, 0.02²);
         ``univariate`` N(μ, σ²) with the mean and deviation of all entries of E; ``multivariate`` the same for each
         dimension by itself (of E, or of the k coordinates ``U_k Σ_k``).
 
@@ -93,7 +94,7 @@ class Mixture:
         directions = None if self.rank is None else _directions(embeddings, self.rank)
         coordinates = embeddings if directions is None else np.asarray(embeddings @ directions.T, dtype=np.float32)
         mixed = np.asarray(self.weights @ coordinates, dtype=np.float32)
-        middle = np.concatenate([self._of("mean"), self._of("silent")])
+        middle = np.concatenate([self._of("mean"), self._of("masked")])
         mixed[middle] = coordinates.mean(axis=0, dtype=np.float64)
         generator = np.random.default_rng(seed)
         noisy = self._of("multivariate")
@@ -110,18 +111,36 @@ class Mixture:
         mixed[noisy] = generator.normal(0.0, RANDOM_DEVIATION, (len(noisy), width))
         return mixed
 
-    def bias(self, source_bias: NDArray[np.floating]) -> NDArray[np.float32]:
-        """The decoder bias by the same weights, (target vocabulary,). Rows without weights get the source's mean,
-        silent ones the lowest of the source's less :data:`SILENCE`.
+    def bias(self, source_bias: NDArray[np.floating], ordinary: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
+        """The decoder bias by the same weights, (target vocabulary,).
+
+        A masked source token has no part in the biases of new tokens; the weights of the others are brought to a sum
+        of one. What is left without weight gets the mean of the ordinary source rows. Overlapping tokens keep their
+        bias to the bit, masked ones among them, and rows that the mixture masks are masked.
+
+        Args:
+            source_bias: (source rows,).
+            ordinary: the source rows that the mean is over, :func:`vtkit.transfer.bias.ordinary_rows`, (source rows,);
+                all that are not masked by default.
 
         Raises:
             DataError: the source's bias is not finite.
         """
         source_bias = np.asarray(source_bias, dtype=np.float32)
         self._check(source_bias[:, None], "decoder bias")
-        mixed = np.asarray(self.weights @ source_bias, dtype=np.float32)
-        mixed[np.diff(self.weights.indptr) == 0] = source_bias.mean(dtype=np.float64)
-        mixed[self._of("silent")] = source_bias.min() - SILENCE
+        hidden = is_masked(source_bias)
+        usual = source_bias[~hidden if ordinary is None else ordinary]
+        mixed = np.asarray(self.weights @ np.where(hidden, np.float32(0), source_bias), dtype=np.float32)
+        kept = self._of("overlap")
+        if hidden.any():
+            left = 1 - np.asarray(self.weights @ hidden.astype(np.float32))
+            mixed /= np.where((left > 0) & (left < 1), left, 1)
+        else:
+            left = np.ones(len(mixed), dtype=np.float32)
+        empty = np.diff(self.weights.indptr) == 0
+        mixed[empty | (left <= SMALLEST_WEIGHT)] = usual.mean(dtype=np.float64) if len(usual) else 0.0
+        mixed[kept[left[kept] <= SMALLEST_WEIGHT]] = MASKED_BIAS
+        mixed[self._of("masked")] = MASKED_BIAS
         return mixed
 
     def counts(self) -> dict[str, int]:
@@ -152,9 +171,9 @@ class Mixture:
 
 
 def with_rest(mixture: Mixture, rest: Rest) -> Mixture:
-    """``mixture`` with its rows without weights made by ``rest``; silent ones stay silent."""
+    """``mixture`` with its rows without weights made by ``rest``; masked ones stay masked."""
     methods = mixture.methods.copy()
-    without = (np.diff(mixture.weights.indptr) == 0) & (methods != METHODS.index("silent"))
+    without = (np.diff(mixture.weights.indptr) == 0) & (methods != METHODS.index("masked"))
     methods[without] = METHODS.index(rest)
     return replace(mixture, methods=methods)
 

@@ -1,0 +1,57 @@
+"""Masked vocabulary dimensions: the one way in which a dimension is inactive for good, and how that is seen.
+
+A dimension is masked by its decoder bias, b_j = -10⁴: log(1 + ReLU(w_j·h + b_j)) is then 0 whatever is read, wherever
+the saved model is loaded. That is all there is to it, so a model needs no list beside its weights, and the rule to find
+masked dimensions is one comparison: b_j < -5,000. Transfer masks target tokens that stand for no text, casing masks
+cased tokens, grafting masks the rows that fill a matrix up. Calibration shifts biases by a few units and adaptation
+gives masked dimensions no gradient, so that what is masked stays so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vtkit.encoder.families import mlm_head
+from vtkit.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from transformers import PreTrainedModel
+
+MASKED_BIAS = -1e4
+"""Decoder bias of a masked dimension: far below any logit, and still a number in half precision."""
+
+
+def mask_dimensions(model: PreTrainedModel, ids: Sequence[int] | NDArray[np.int64]) -> None:
+    """Make the dimensions ``ids`` of ``model`` inactive for good, in place: b_j = -10⁴.
+
+    Raises:
+        DataError: the decoder has no bias.
+    """
+    bias = _bias(model)
+    with torch.no_grad():
+        bias[torch.as_tensor(np.asarray(ids, dtype=np.int64), device=bias.device)] = MASKED_BIAS
+
+
+def masked_dimensions(model: PreTrainedModel) -> Tensor:
+    """Which dimensions are masked: (vocabulary,) of booleans."""
+    return _bias(model).detach() < MASKED_BIAS / 2
+
+
+def is_masked(bias: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which of the dimensions with the decoder biases ``bias`` are masked; (vocabulary,)."""
+    found: NDArray[np.bool_] = np.asarray(bias) < MASKED_BIAS / 2
+    return found
+
+
+def _bias(model: PreTrainedModel) -> Tensor:
+    bias: Tensor | None = mlm_head(model).decoder.bias
+    if bias is None:
+        raise DataError(f"{type(model).__name__} has a head without bias, and a dimension is masked by its bias.")
+    return bias
