@@ -24,6 +24,7 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import Fold, set_folding
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.sparse_head import without_decoder
+from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import CollapseError, DataError
 
 BINS = 8192
@@ -362,7 +363,7 @@ def _hidden_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int
     """What the decoder projects at every token of ``texts``: (tokens, width), and the tokens of each text."""
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
     limit = min(max_length, encoder.max_seq_length or max_length)
-    token_ids = tokenizer(list(texts), truncation=True, max_length=limit)["input_ids"]
+    token_ids = first_tokens(tokenizer, texts, limit)["input_ids"]
     order = sorted(range(len(texts)), key=lambda i: len(token_ids[i]))
     pieces: dict[int, Tensor] = {}
     encoder.eval()

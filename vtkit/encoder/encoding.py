@@ -14,6 +14,7 @@ from sentence_transformers import SparseEncoder
 from vtkit import console
 from vtkit.encoder.folding import fold_places, fold_weights, folding
 from vtkit.encoder.sparse_head import streaming
+from vtkit.encoder.truncation import first_tokens
 
 Precision = Literal["float32", "bf16"]
 
@@ -51,7 +52,7 @@ def encode(
         return sparse.csr_matrix(shape, dtype=np.float32)
     limit = min(max_length, encoder.max_seq_length or max_length)
     kept = min(top_dimensions or model.config.vocab_size, encoder.max_active_dims or model.config.vocab_size)
-    token_ids = tokenizer(list(texts), truncation=True, max_length=limit, add_special_tokens=True)["input_ids"]
+    token_ids = first_tokens(tokenizer, texts, limit)["input_ids"]
     order = sorted(range(len(texts)), key=lambda i: (-len(token_ids[i]), i))
     fold = folding(encoder)
     folded_to = None if fold is None else torch.tensor(fold_places(encoder), device=device)

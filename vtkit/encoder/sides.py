@@ -15,6 +15,7 @@ from vtkit.encoder.checkpoint import WholeEncoder
 from vtkit.encoder.encoding import Precision, encode
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import fold_places, fold_vectors, folding
+from vtkit.encoder.truncation import first_tokens
 
 Side = Literal["query", "document"]
 
@@ -76,8 +77,8 @@ def _looked_up(table: SparseStaticEmbedding, texts: list[str], length: int) -> s
     weights = as_array(table.weight)
     rows, columns = [], []
     limit = min(length, table.tokenizer.model_max_length)
-    for row, text in enumerate(texts):
-        ids = table.tokenizer(text, truncation=True, max_length=limit, add_special_tokens=False)["input_ids"]
+    token_ids = first_tokens(table.tokenizer, texts, limit, add_special_tokens=False)["input_ids"]
+    for row, ids in enumerate(token_ids):
         found = np.unique(np.asarray(ids, dtype=np.int64))
         rows.append(np.full(len(found), row, dtype=np.int64))
         columns.append(found)

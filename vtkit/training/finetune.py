@@ -19,6 +19,7 @@ from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.sides import prompt_of
 from vtkit.encoder.sparse_head import streaming
+from vtkit.encoder.truncation import shortened
 from vtkit.errors import DataError
 from vtkit.recipe.sections import FinetuneSection
 from vtkit.training.gates import CollapseGate
@@ -249,10 +250,11 @@ class _Collator:
         for column in rows[0]:
             length = self.query_length if column == "query" else self.document_length
             prompt = prompt_of(self.encoder, "query" if column == "query" else "document")
+            length = min(length, longest or length)
             features = tokenizer(
-                [prompt + row[column] for row in rows],
+                shortened(tokenizer, [prompt + row[column] for row in rows], length),
                 truncation=True,
-                max_length=min(length, longest or length),
+                max_length=length,
                 padding=True,
                 padding_side="right",  # the loss cuts groups of shorter texts at their longest
                 return_tensors="pt",

@@ -26,6 +26,7 @@ from vtkit import console
 from vtkit.encoder.checkpoint import WholeEncoder, dimension_names
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.sparse_head import without_decoder
+from vtkit.encoder.truncation import first_tokens, shortened_to
 from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.sections import AdaptSection
 from vtkit.training.masking import IGNORED, emlm_labels, mask_tokens
@@ -76,7 +77,7 @@ def adapt(
             f'and "tokens" for all others; this encoder has {"no" if output is None else "an"} own output vocabulary.'
         )
     length = min(section.max_length, encoder.max_seq_length or section.max_length)
-    read = tokenizer(list(texts), truncation=True, max_length=length, return_offsets_mapping=output is not None)
+    read = first_tokens(tokenizer, texts, length, return_offsets_mapping=output is not None)
     long_enough = [number for number, ids in enumerate(read["input_ids"]) if len(ids) >= SHORTEST]
     token_ids = [read["input_ids"][number] for number in long_enough]
     if not token_ids:
@@ -182,7 +183,7 @@ def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> Non
 
 def _read_by(teacher: SparseEncoder, texts: Sequence[str], length: int) -> list[list[int]]:
     limit = min(length, teacher.max_seq_length or length)
-    ids: list[list[int]] = teacher.tokenizer(list(texts), truncation=True, max_length=limit)["input_ids"]
+    ids: list[list[int]] = first_tokens(teacher.tokenizer, texts, limit)["input_ids"]
     return ids
 
 
@@ -190,7 +191,8 @@ def _output_labels(
     output: PreTrainedTokenizerBase, texts: Sequence[str], spans: Sequence[Sequence[tuple[int, int]]]
 ) -> list[list[int]]:
     """What every input token of ``texts`` is to be predicted as; nothing where the output vocabulary has no token."""
-    written = output(list(texts), add_special_tokens=False, return_offsets_mapping=True)
+    read = shortened_to(output, texts, [max((end for _, end in own), default=0) for own in spans])
+    written = output(read, add_special_tokens=False, return_offsets_mapping=True)
     labels = []
     for own, ids, offsets in zip(spans, written["input_ids"], written["offset_mapping"], strict=True):
         found = emlm_labels(

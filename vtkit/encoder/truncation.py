@@ -1,0 +1,141 @@
+"""Long texts cut in characters before they are tokenized, so that the tokens that count are those of the whole text.
+
+A tokenizer asked for the first 32 tokens of a text tokenizes all of it first: over a minute for a document of 50 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from vtkit.data.text import batches
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+    from transformers import PreTrainedTokenizerBase
+
+CHARACTERS_A_TOKEN = 8
+"""Characters tried first for each token wanted: enough for most texts of most vocabularies."""
+
+GROWTH = 4
+"""Where a beginning does not hold enough tokens, the next one tried is this many times as long."""
+
+MARGIN = 1000
+"""Characters behind the last token that counts, at the least: what a normalizer or a pre-tokenizer may look ahead."""
+
+OTHER_ENDS = (1, 2)
+"""A beginning shorter by so many characters must give the same tokens too."""
+
+
+def first_tokens(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, **options: Any
+) -> dict[str, list[Any]]:
+    """The first ``max_length`` tokens of each of ``texts``, special tokens among them.
+
+    What ``tokenizer(texts, truncation=True, max_length=max_length, **options)`` gives, but long texts are cut first
+    (:func:`shortened`), and only so many are tokenized together as fit into memory.
+
+    Returns:
+        ``input_ids``, and whatever ``options`` ask for: one list for each text.
+    """
+    found: dict[str, list[Any]] = {"input_ids": []}
+    for batch in batches(shortened(tokenizer, texts, max_length)):
+        for name, values in tokenizer(batch, truncation=True, max_length=max_length, **options).items():
+            found.setdefault(name, []).extend(values)
+    return found
+
+
+def shortened(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[str]:
+    """``texts``, the long ones cut where that changes none of the first ``max_length`` tokens.
+
+    A token depends on what follows it only as far as its pre-token (its word) reaches, and on what a normalizer or
+    pre-tokenizer sees there. So a beginning of a text is taken for the whole where the tokens wanted end
+    :data:`MARGIN` characters and one whole pre-token before its end, and two shorter beginnings give the same tokens.
+
+    Where the pre-token goes on to the end (Chinese in SentencePiece, a text without spaces), the model itself is
+    relied on: WordPiece, BPE and Unigram all segment a beginning that ends on a border of their tokens as they
+    segment it in the whole. In the whole there is such a border among the last L characters of every beginning, L
+    being the length of the longest token. So if all beginnings that end there have the same first tokens, the whole
+    has them too.
+
+    Where neither holds, a longer beginning is tried, in the end the whole text.
+
+    Args:
+        tokenizer: the texts are to be tokenized with it, cut on the right; special tokens count among the tokens.
+        max_length: tokens that are kept of each text.
+    """
+    return _shortened(tokenizer, texts, [max_length * CHARACTERS_A_TOKEN] * len(texts), lambda number, _: max_length)
+
+
+def shortened_to(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], ends: Sequence[int]) -> list[str]:
+    """As :func:`shortened`, but each text keeps the tokens that begin before the character ``ends`` of its own."""
+
+    def wanted(number: int, encoding: Encoding) -> int:
+        return sum(start < ends[number] for start, _ in encoding.offsets)
+
+    return _shortened(tokenizer, texts, ends, wanted)
+
+
+def _shortened(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    firsts: Sequence[int],
+    wanted: Callable[[int, Encoding], int],
+) -> list[str]:
+    """``texts`` with the tokens that ``wanted`` (number of the text, tokens of a beginning) asks for, beginnings of
+    about ``firsts`` characters tried first."""
+    margin = MARGIN + 4 * _longest_token(tokenizer) if tokenizer.is_fast else 0
+    can_cut = tokenizer.is_fast and tokenizer.truncation_side == "right"
+    return [
+        _beginning(tokenizer, text, first + margin, margin, lambda encoding, number=number: wanted(number, encoding))  # type: ignore[misc]
+        if can_cut and len(text) > GROWTH * (first + margin)
+        else text
+        for number, (text, first) in enumerate(zip(texts, firsts, strict=True))
+    ]
+
+
+def _beginning(
+    tokenizer: PreTrainedTokenizerBase, text: str, size: int, margin: int, wanted: Callable[[Encoding], int]
+) -> str:
+    while GROWTH * size < len(text):
+        (encoding,) = _encodings(tokenizer, [text[:size]])
+        count = wanted(encoding)
+        if 0 < count < len(encoding.ids) and encoding.offsets[count - 1][1] <= size - margin:
+            first = encoding.ids[:count]
+            others = _ends_to_compare(tokenizer, encoding, count, text[:size])
+            if len(others) * size > len(text):
+                return text
+            if all(other.ids[:count] == first for other in _encodings(tokenizer, [text[:end] for end in others])):
+                return text[:size]
+        size *= GROWTH
+    return text
+
+
+def _ends_to_compare(tokenizer: PreTrainedTokenizerBase, encoding: Encoding, count: int, beginning: str) -> list[int]:
+    """Where else to cut ``beginning``, whose first ``count`` tokens are wanted (see :func:`shortened`)."""
+    size, words = len(beginning), encoding.word_ids
+    kept, last = words[count - 1], words[-1]
+    if kept is not None and last is not None and kept + 1 < last:
+        return [size - fewer for fewer in OTHER_ENDS]
+    longest = window = _longest_token(tokenizer)
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    if normalizer is not None:  # which may leave fewer characters than there were
+        while window < size and len(normalizer.normalize_str(beginning[size - window :])) < longest:
+            window *= 2
+    return [size - fewer for fewer in range(1, min(window, size - 1) + 1)]
+
+
+def _encodings(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[Encoding]:
+    found: list[Encoding] = tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False).encodings
+    return found
+
+
+def _longest_token(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Characters of the longest token, added ones included; bytes where tokens are spelled in bytes."""
+    return _longest(tokenizer.backend_tokenizer, len(tokenizer))
+
+
+@lru_cache(maxsize=8)
+def _longest(backend: object, size: int) -> int:
+    return max(map(len, backend.get_vocab()), default=1)  # type: ignore[attr-defined]
