@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from test_alignment import wordpiece
+from tiny import TOKENS, encoder
 
+from vtkit.encoder.checkpoint import save_encoder
+from vtkit.encoder.folding import Fold, fold_places, set_folding
 from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
+from vtkit.encoder.sides import encode_side
+from vtkit.recipe.sections import Recipe
+from vtkit.search.exact import ExactIndex
+from vtkit.stages.index_corpus import index_corpus
 from vtkit.vocabulary.alignment import tokens
 
 TOKENIZER = wordpiece("river", "school", "##s", "moon")
@@ -30,6 +39,60 @@ def test_frequencies_count_texts_not_occurrences_and_read_to_the_end() -> None:
         "[CLS]": 0,
     }
     assert len(found) == len(TOKENIZER) + 3
+
+
+def test_with_folding_a_document_counts_if_it_holds_any_case_variant(tmp_path: Path) -> None:
+    """Figures by eye: `river` is in 3 documents under one of its spellings, twice under two of them."""
+    names = (*TOKENS[:40], "River", "RIVER", *TOKENS[42:])
+    ours = encoder(tmp_path / "work", tokens=names)
+    set_folding(ours, "max")
+    texts = ["River stone", "river RIVER River", "RIVER river", "stone"]
+    found, count = document_frequencies(ours.tokenizer, texts, len(names), fold_places(ours))
+    of = dict(zip(names, found.tolist(), strict=True))
+    assert count == 4
+    assert {name: of[name] for name in ("river", "River", "RIVER", "stone")} == {
+        "river": 3,
+        "River": 0,
+        "RIVER": 0,
+        "stone": 2,
+    }
+    lowered = [text.lower() for text in texts]
+    assert document_frequencies(ours.tokenizer, lowered, len(names))[0][names.index("river")] == 3
+
+
+@pytest.mark.parametrize("fold", ["max", "sum"])
+def test_the_index_weights_folded_documents_by_folded_frequencies(fold: Fold, tmp_path: Path) -> None:
+    """The same postings as from hand-made weights: ln(N / N_t), N_t over all case variants of t."""
+    names = (*TOKENS[:40], "River", "RIVER", *TOKENS[42:])
+    ours = encoder(tmp_path / "work", tokens=names)
+    set_folding(ours, fold)
+    save_encoder(ours, tmp_path / "model" / "model")
+    contents = ["River stone", "river RIVER reef", "oak reef", "stone oak"]
+    (tmp_path / "set" / "qrels").mkdir(parents=True)
+    lines = [json.dumps({"_id": f"d{n}", "title": "", "text": text}) for n, text in enumerate(contents)]
+    (tmp_path / "set" / "corpus.jsonl").write_text("\n".join(lines))
+    (tmp_path / "set" / "queries.jsonl").write_text('{"_id": "q", "text": "river"}')
+    (tmp_path / "set" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td0\t1\n")
+    recipe = Recipe.model_validate(
+        {
+            "recipe": {"name": "r", "language": "en"},
+            "source": {"model": str(tmp_path / "model" / "model")},
+            "vocabulary": {"kind": "existing", "tokenizer": "unused"},
+            "transfer": {"method": "mean"},
+            "index": {"document_weighting": "cai-paper"},
+            "evaluate": {"sets": [str(tmp_path / "set")]},
+        }
+    )
+    index_corpus(recipe, {"model": tmp_path / "model"}, tmp_path / "out")
+    (folder,) = (tmp_path / "out").iterdir()
+    index = ExactIndex.load(folder / "postings")
+    plain = encode_side(ours, contents, "document", recipe.index.document_length).toarray()
+    found = sum(index.starts[names.index(name) + 1] - index.starts[names.index(name)] for name in ("River", "RIVER"))
+    assert found == 0
+    start, stop = index.starts[names.index("river")], index.starts[names.index("river") + 1]
+    wanted = plain[:, names.index("river")] * math.log(4 / 2)
+    assert sorted(index.weights[start:stop]) == pytest.approx(sorted(wanted[wanted > 0]), rel=1e-3)
+    assert stop > start
 
 
 def test_the_weights_are_those_of_the_equations() -> None:

@@ -23,17 +23,25 @@ Weighting = Literal["none", "cai-paper", "cai-code", "geng"]
 
 
 def document_frequencies(
-    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], size: int
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Iterable[str],
+    size: int,
+    places: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], int]:
     """In how many of ``texts`` each token occurs, (size,), and how many texts there are.
 
-    Whole texts count, however long; special tokens do not.
+    Whole texts count, however long; special tokens do not. Where vectors are folded, a dimension stands for all its
+    case variants, so a text counts for it once if it holds any of them.
+
+    Args:
+        places: where each dimension goes when vectors are folded, :func:`vtkit.encoder.folding.fold_places`, (size,).
     """
     frequencies, count = np.zeros(size, dtype=np.int64), 0
     for batch in batches(texts):
         count += len(batch)
         for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
-            frequencies[list(set(encoding.ids))] += 1
+            held = np.array(list(set(encoding.ids)), dtype=np.int64)
+            frequencies[held if places is None else np.unique(places[held])] += 1
     return frequencies, count
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from vtkit.data.collections import load_retrieval
 from vtkit.encoder.checkpoint import fastest_device, load_encoder, output_tokenizer
+from vtkit.encoder.folding import fold_places, folding
 from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
 from vtkit.encoder.sides import encode_side
 from vtkit.measures.cost import active_dimensions
@@ -42,7 +43,8 @@ def index_corpus(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[
         )
         if recipe.index.document_weighting != "none":
             contents = (document.contents for document in collection.documents)
-            frequencies, count = document_frequencies(output_tokenizer(encoder), contents, vectors.shape[1])
+            places = None if folding(encoder) is None else fold_places(encoder)
+            frequencies, count = document_frequencies(output_tokenizer(encoder), contents, vectors.shape[1], places)
             vectors = weighted(vectors, idf_weights(frequencies, count, recipe.index.document_weighting))
         index = ExactIndex.build(vectors)
         index.save(out / folder / "postings")
