@@ -10,11 +10,15 @@ import pytest
 import torch
 from sentence_transformers import SparseEncoder
 from tiny import ARCHITECTURES, TOKENS, encoder, interrupted_at, leave_half_a_checkpoint, same, texts, weights
+from transformers import TrainerState
 
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
 from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.sections import AdaptSection
 from vtkit.training import mlm
+from vtkit.training.gates import LossGate
+from vtkit.training.masking import IGNORED
 from vtkit.training.mlm import adapt
 from vtkit.training.resuming import COMPLETE, curve, fixed_order, last_complete_checkpoint, trainer_settings
 
@@ -137,6 +141,7 @@ def test_the_first_loss_is_the_cross_entropy_of_the_masked_positions(tmp_path: P
     reference = ours[0].auto_model(**batch).loss.item()  # the library's own, over all logits
     trainer = object.__new__(mlm._MaskedTrainer)
     trainer.model = ours[0].auto_model
+    trainer.gate, trainer.state = LossGate("adaptation", ""), TrainerState()
     assert trainer.compute_loss(ours[0].auto_model, batch).item() == pytest.approx(reference, rel=1e-5)
 
 
@@ -153,6 +158,73 @@ def test_weights_that_are_not_finite_stop_the_run_at_once(tmp_path: Path) -> Non
         mlm_head(ours[0].auto_model).decoder.bias[70] = torch.nan
     with pytest.raises(CollapseError, match=r"adaptation step 0: the loss is nan\. Lower adapt\.learning_rate"):
         adapt(ours, TEXTS, NEW, section(), 1, tmp_path / "checkpoints")
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_masked_dimensions_are_no_labels_and_stay_masked(tied: bool, tmp_path: Path) -> None:
+    """A third of the tokens is masked: the loss is that of a model which has the other tokens only."""
+    ours = encoder(tmp_path, tied=tied)
+    model, hidden = ours[0].auto_model, np.arange(40, 70)
+    mask_dimensions(model, hidden)
+    head = mlm_head(model)
+    rows = head.decoder.weight.detach()[hidden].clone()
+    found = adapt(ours, TEXTS, NEW, section(weight_decay=0.1), 5, tmp_path / "checkpoints")
+    assert max(found["loss"]) < 2 * np.log(len(TOKENS) - len(hidden))
+    assert torch.nonzero(masked_dimensions(model)).flatten().tolist() == hidden.tolist()
+    assert (head.decoder.bias[hidden] == MASKED_BIAS).all()
+    if not tied:  # no gradient: only the weight decay of all rows
+        directions = torch.nn.functional.cosine_similarity(rows, head.decoder.weight.detach()[hidden])
+        torch.testing.assert_close(directions, torch.ones(len(hidden)))
+
+
+def test_masked_dimensions_are_not_in_the_softmax(tmp_path: Path) -> None:
+    ours = encoder(tmp_path, dropout=0.0)
+    model, hidden = ours[0].auto_model, torch.arange(40, 70)
+    weights = torch.ones(len(TOKENS))
+    weights[hidden] = 0
+    batch = mlm._Batches(
+        ours.tokenizer(TEXTS[:4])["input_ids"], [np.arange(4)], weights, torch.arange(5), 4, 0, 0.5, 9
+    )[0]
+    mask_dimensions(model, hidden.tolist())
+    with torch.no_grad():
+        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+        model.get_output_embeddings().weight[hidden] *= 1e6  # even where the logit outweighs the bias
+    predicted = batch["labels"] != IGNORED
+    others = np.setdiff1d(np.arange(len(TOKENS)), hidden)
+    places = torch.from_numpy(np.searchsorted(others, batch["labels"][predicted].numpy()))
+    wanted = torch.nn.functional.cross_entropy(logits[predicted][:, others], places).item()
+    trainer = object.__new__(mlm._MaskedTrainer)
+    trainer.model, trainer.gate, trainer.state = model, LossGate("adaptation", ""), TrainerState()
+    embedded = torch.nn.Embedding.from_pretrained(model.get_input_embeddings().weight.detach().clone())
+    with torch.no_grad():
+        embedded.weight[hidden] /= 1e6
+        model.set_input_embeddings(embedded)
+    assert trainer.compute_loss(model, batch).item() == pytest.approx(wanted, rel=1e-4)
+
+
+def test_texts_of_masked_tokens_only_are_an_error(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    mask_dimensions(ours[0].auto_model, np.arange(5, len(TOKENS)))
+    with pytest.raises(DataError, match=r"every token of its texts is masked.*casing\.output"):
+        adapt(ours, TEXTS, NEW, section(), 1, tmp_path / "checkpoints")
+
+
+def test_a_loss_that_explodes_stops_the_run(tmp_path: Path) -> None:
+    with pytest.raises(CollapseError, match=r"adaptation step \d+: the loss is [\d,.]+, and was above 4\d\.\d .*Lower"):
+        trained(tmp_path, learning_rate=300.0, steps=60)
+
+
+def test_the_loss_gate_waits_for_some_batches_in_a_row() -> None:
+    gate = LossGate("training", "Lower it.", guessing=3.0)
+    for value in (*[5.0] * 20, *[31.0] * 9, 29.0, *[31.0] * 9):
+        gate(1, torch.tensor(value))
+    with pytest.raises(CollapseError, match=r"step 7: the loss is 31\.0, and was above 30\.0 for 10 batches \(5\.0 in"):
+        gate(7, torch.tensor(31.0))
+    relative = LossGate("training", "Lower it.")  # no figure for guessing: a hundred times the first batches
+    for value in (*[0.1] * 5, *[4.0] * 5, *[204.0] * 30, *[206.0] * 9):
+        relative(1, torch.tensor(value))
+    with pytest.raises(CollapseError, match=r"above 205\.0"):
+        relative(1, torch.tensor(206.0))
 
 
 def test_texts_that_are_all_too_short_are_an_error(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from vtkit.encoder.checkpoint import WholeEncoder, dimension_names, load_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing, fold_places
+from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError
 from vtkit.recipe.sections import AdaptSection
 from vtkit.training import mlm
@@ -195,6 +196,11 @@ def test_the_alignment_loss_by_hand() -> None:
     assert sap_loss(student, teacher).item() == pytest.approx(14 / 3 / 2)
     assert sap_loss(student, teacher[:, :2]).item() == pytest.approx(4 / 2)
     assert sap_loss(student[:, :2], teacher).item() == pytest.approx(4 / 2)
+    for masks in ([student], [teacher], [student, teacher]):  # a dimension that either side masks is left out
+        pair = [student.clone(), teacher.clone()]
+        for side in masks:
+            pair[0 if side is student else 1][:, 2] = MASKED_BIAS
+        assert sap_loss(*pair).item() == pytest.approx((4 + 1) / 2 / 2)
 
 
 @given(st.integers(0, 1000), st.integers(1, 4), st.integers(1, 20))

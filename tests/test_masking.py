@@ -129,6 +129,15 @@ def test_new_tokens_are_masked_as_many_times_as_often_as_their_weight_says(weigh
     assert chosen[real].float().mean().item() == pytest.approx(0.2, abs=0.005)
 
 
+def test_tokens_of_weight_0_are_read_as_they_are_and_do_not_count_for_the_rate() -> None:
+    ids, attention, inputs, labels = masked(texts=6000, weight=0.0)
+    real = (attention == 1) & ~torch.isin(ids, SPECIAL)
+    hidden = real & (ids >= VOCABULARY // 2)
+    assert torch.equal(inputs[hidden], ids[hidden])
+    assert (labels[hidden] == IGNORED).all()
+    assert (labels[real & ~hidden] != IGNORED).float().mean().item() == pytest.approx(0.3, abs=0.01)
+
+
 def test_the_same_generator_state_gives_the_same_masks() -> None:
     first, second, other = masked(7), masked(7), masked(8)
     assert torch.equal(first[2], second[2])

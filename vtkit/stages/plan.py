@@ -25,10 +25,10 @@ ORDER = ("vocabulary", "transfer", "adapt", "calibrate", "finetune", "index", "e
 _PLACES = {  # stage: (module.function, hand-raised version)
     "vocabulary": ("build_vocabulary.build_vocabulary", 1),
     "transfer": ("transfer_embeddings.transfer_embeddings", 6),
-    "adapt": ("adapt_mlm.adapt_mlm", 1),
+    "adapt": ("adapt_mlm.adapt_mlm", 2),
     "calibrate": ("calibrate_head.calibrate_head", 1),
     "finetune": ("finetune_encoder.finetune_encoder", 1),
-    "index": ("index_corpus.index_corpus", 3),
+    "index": ("index_corpus.index_corpus", 4),
     "evaluate": ("evaluate_runs.evaluate_model", 2),
     "evaluate:bm25": ("evaluate_runs.evaluate_bm25", 1),
     "evaluate:hybrid": ("evaluate_runs.evaluate_hybrid", 1),

@@ -1,8 +1,11 @@
-"""Collapse gates: a run whose vectors carry no information any more is stopped, with what was seen."""
+"""Collapse gates: a run whose loss explodes, or whose vectors carry no information any more, is stopped, with what was
+seen."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -17,6 +20,54 @@ DENSE_SHARE = 0.9
 
 PATIENCE = 10
 """Batches in a row that must show the same collapse: single batches may."""
+
+
+EXPLODED = 100.0
+"""Times the loss of the first batches that is an explosion."""
+
+GUESSES = 10.0
+"""Times the loss of guessing that no working model has, however it starts: a vocabulary moved with random rows starts
+at one to two, and labels that can never be predicted cost a hundred and more."""
+
+
+@dataclass
+class LossGate:
+    """Watches the loss of a training run; call it with every batch's."""
+
+    training: str
+    """What is trained, for the message."""
+
+    advice: str
+    """What to change, for the message."""
+
+    guessing: float | None = None
+    """Loss of a model that guesses, where there is such a thing: ln V for one of V tokens."""
+
+    _first: list[float] = field(default_factory=list)
+    _high: int = 0
+
+    def __call__(self, step: int, loss: Tensor) -> None:
+        """Check one batch.
+
+        Raises:
+            CollapseError: NaN or infinity at once; a loss of more than :data:`GUESSES` times ``guessing``, or more than
+                :data:`EXPLODED` times the median of the first ``PATIENCE`` batches (or 1, where that is less), after
+                ``PATIENCE`` such batches in a row.
+        """
+        value = float(loss.detach())
+        if not isfinite(value):
+            raise CollapseError(f"{self.training} step {step}: the loss is {value}. {self.advice}")
+        limits = [] if self.guessing is None else [GUESSES * self.guessing]
+        if len(self._first) < PATIENCE:
+            self._first.append(value)
+        else:
+            limits.append(EXPLODED * max(median(self._first), 1.0))
+        self._high = self._high + 1 if limits and value > min(limits) else 0
+        if self._high >= PATIENCE:
+            raise CollapseError(
+                f"{self.training} step {step}: the loss is {value:,.1f}, and was above {min(limits):,.1f} for "
+                f"{PATIENCE} batches ({self._first[0]:,.1f} in the first one). {self.advice}"
+            )
 
 
 @dataclass

@@ -8,7 +8,7 @@ import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
-from vtkit.training.gates import CollapseGate
+from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.regularizers import flops, quadratic_ramp
 
 TEXTS_A_GROUP = 8
@@ -65,6 +65,7 @@ class ContrastiveWithFlops(nn.Module):
         self.step, self.ramp_steps = step, ramp_steps
         self.query_flops, self.document_flops, self.scale = query_flops, document_flops, scale
         self.gate = gate
+        self.explosion = LossGate("fine-tuning", "Lower finetune.learning_rate or finetune.scale.")
         self._active: list[tuple[float, float]] = []
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> dict[str, Tensor]:
@@ -78,6 +79,7 @@ class ContrastiveWithFlops(nn.Module):
         }
         with torch.no_grad():
             total = torch.stack(list(loss.values())).sum()
+            self.explosion(self.step(), loss["contrastive"])
             self.gate(self.step(), queries, documents, queries @ documents.t(), total)
             self._active.append((_mean_active(queries), _mean_active(documents)))
         return loss

@@ -59,7 +59,8 @@ def mask_tokens(
     Args:
         token_ids: (batch, length).
         attention_mask: 1 for tokens, (batch, length).
-        token_weights: ω of every token of the vocabulary that is predicted, (vocabulary,).
+        token_weights: ω of every token of the vocabulary that is predicted, (vocabulary,). A token of weight 0 is never
+            predicted (a masked dimension); its positions do not count for the mask rate, and are read as they are.
         special_ids: ids that are never masked and never put in at random.
         mask_id: id of the mask token.
         mask_rate: expected share of the tokens of each text.
@@ -74,7 +75,9 @@ def mask_tokens(
     if wanted is not None:
         maskable &= wanted != IGNORED
     targets = token_ids if wanted is None else wanted
-    probabilities = masking_probabilities(token_weights[targets.clamp(min=0)], maskable, mask_rate)
+    weights = token_weights[targets.clamp(min=0)]
+    maskable &= weights > 0
+    probabilities = masking_probabilities(weights, maskable, mask_rate)
     draw = torch.rand(token_ids.shape, generator=generator)
     chosen = draw < probabilities
     labels = torch.where(chosen, targets, IGNORED)

@@ -2,12 +2,14 @@
 
 The vocabulary-transfer paper trains the input embeddings, the tied decoder and its bias, and masks new
 tokens more often (:mod:`vtkit.training.masking`). Only masked positions are projected onto the vocabulary.
+Masked dimensions (:mod:`vtkit.encoder.masked`) are no labels and have no part in the softmax, and stay masked.
 An encoder whose output vocabulary is its own (head-only transfer) keeps its input embeddings, and what is masked is
 labelled with output tokens. Instead of predicting tokens it may be brought to a teacher's vectors.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -25,10 +27,12 @@ from transformers import Trainer, TrainingArguments
 from vtkit import console
 from vtkit.encoder.checkpoint import WholeEncoder, dimension_names
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens, shortened_to
-from vtkit.errors import CollapseError, DataError
+from vtkit.errors import DataError
 from vtkit.recipe.sections import AdaptSection
+from vtkit.training.gates import LossGate
 from vtkit.training.masking import IGNORED, emlm_labels, mask_tokens
 from vtkit.training.resuming import Progress, curve, fixed_order, train, trainer_settings
 
@@ -64,9 +68,9 @@ def adapt(
         The curve: ``steps`` and ``loss`` (nats a masked token; for ``sap`` the mean squared difference of logits).
 
     Raises:
-        DataError: no text is long enough, the teacher writes another vocabulary, or the labels need an output
-            vocabulary that the encoder has not.
-        CollapseError: the loss is not finite.
+        DataError: no text is long enough, every token of the texts is masked, the teacher writes another vocabulary,
+            or the labels need an output vocabulary that the encoder has not.
+        CollapseError: the loss is not finite, or explodes.
     """
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
     output = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
@@ -86,6 +90,7 @@ def adapt(
     head = mlm_head(model)
     weights = torch.ones(model.config.vocab_size)
     weights[torch.as_tensor(new_tokens, dtype=torch.long)] = section.new_token_weight
+    weights[masked_dimensions(model).cpu()] = 0
     order = fixed_order(len(token_ids), section.steps * section.batch_size, seed)
     batches = _Batches(
         token_ids,
@@ -108,6 +113,8 @@ def adapt(
         batches.wanted = _output_labels(
             output, [texts[n] for n in long_enough], [read["offset_mapping"][n] for n in long_enough]
         )
+    if section.objective == "mlm":
+        _refuse_masked_texts(token_ids if batches.wanted is None else batches.wanted, weights, batches.special_ids)
     learning = {id(head.embeddings.weight), id(head.decoder.weight), id(head.decoder.bias)}
     if output is not None:  # what is read stays as it was
         learning.remove(id(head.embeddings.weight))
@@ -127,6 +134,11 @@ def adapt(
         trainer = _MaskedTrainer(
             model=model, args=arguments, train_dataset=batches, data_collator=_only, callbacks=[Progress(bar)]
         )
+        trainer.gate = LossGate(
+            "adaptation",
+            "Lower adapt.learning_rate.",
+            math.log(max(int((weights > 0).sum()), 2)) if section.objective == "mlm" else None,
+        )
         trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
         history = train(trainer, folder)
     for parameter in model.parameters():
@@ -141,6 +153,9 @@ def sap_loss(student: Tensor, teacher: Tensor) -> Tensor:
     MILCO's sparse alignment objective: ``mean_i 1/|A_i| Σ_{j in A_i} (s_ij - t_ij)²`` with A_i = {j: s_ij > 0 or
     t_ij > 0}. What is negative on both sides makes no difference to a vector and is left alone.
 
+    Dimensions that either of the two masks (:mod:`vtkit.encoder.masked`) are left alone too: their logits are no
+    logits.
+
     Args:
         student: max-pooled logits, (batch, vocabulary).
         teacher: the same of the frozen teacher. Where one of the two has more dimensions (a vocabulary filled up to a
@@ -148,7 +163,7 @@ def sap_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """
     width = min(student.shape[1], teacher.shape[1])
     student, teacher = student[:, :width], teacher[:, :width]
-    either = (student > 0) | (teacher > 0)
+    either = ((student > 0) | (teacher > 0)) & (torch.minimum(student, teacher) > MASKED_BIAS / 2)
     squares = torch.where(either, (student - teacher).square(), 0.0)
     return (squares.sum(dim=1) / either.sum(dim=1).clamp(min=1)).mean()
 
@@ -178,6 +193,16 @@ def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> Non
         raise DataError(
             f"adapt.teacher writes a vocabulary of {sizes[0]} tokens, and the encoder one of {sizes[1]}; "
             f"{differing} dimensions have other names. Name a teacher over the target's output vocabulary."
+        )
+
+
+def _refuse_masked_texts(labels: Sequence[Sequence[int]], weights: Tensor, special: Tensor) -> None:
+    ordinary = set(range(len(weights))).difference(special.tolist())
+    seen = ordinary.intersection(*[set().union(*labels)])
+    if seen and not any(float(weights[number]) for number in seen):
+        raise DataError(
+            "adapt.corpus: every token of its texts is masked, so there is nothing to predict. Set casing.output to "
+            '"all" or "fold", or casing.input to "lowercase".'
         )
 
 
@@ -277,6 +302,7 @@ class _MaskedTrainer(Trainer):  # type: ignore[misc]
     """The library's trainer over :class:`_Batches`: in sequence, and projecting masked positions only."""
 
     teacher: PreTrainedModel | None = None
+    gate: LossGate
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         return SequentialSampler(self.train_dataset)
@@ -293,11 +319,9 @@ class _MaskedTrainer(Trainer):  # type: ignore[misc]
             if not bool(predicted.any()):
                 return torch.zeros((), requires_grad=True)
             logits = nn.functional.linear(hidden[predicted], decoder.weight, decoder.bias)
+            logits = logits.masked_fill_(masked_dimensions(self.model), -torch.inf)
             loss = nn.functional.cross_entropy(logits.float(), labels[predicted])
-        if not bool(torch.isfinite(loss)):
-            raise CollapseError(
-                f"adaptation step {self.state.global_step}: the loss is {loss.item()}. Lower adapt.learning_rate."
-            )
+        self.gate(self.state.global_step, loss)
         return loss
 
     def _taught(self, inputs: dict[str, Tensor]) -> Tensor:
