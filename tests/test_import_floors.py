@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = [
-    {"errors", "console"},
+    {"errors", "console", "runtime"},
     {"recipe", "artifacts", "data"},
     {"vocabulary", "search", "measures", "encoder"},
     {"transfer", "training", "analysis"},
@@ -25,7 +25,19 @@ FLOORS = [
 
 HEAVY = {"torch", "transformers", "sentence_transformers", "datasets", "numba", "scipy", "matplotlib", "entmax"}
 HEAVY |= {"tokenizers", "sentencepiece", "pandas", "pyarrow", "huggingface_hub", "lingua"}
-LIGHT = ("errors", "console", "recipe", "artifacts", "data", "commands", "cli", "__main__", "stages.run", "stages.plan")
+LIGHT = (
+    "errors",
+    "console",
+    "runtime",
+    "recipe",
+    "artifacts",
+    "data",
+    "commands",
+    "cli",
+    "__main__",
+    "stages.run",
+    "stages.plan",
+)
 """Modules that ``--help``, ``recipe check`` or ``--dry-run`` import: nothing heavy outside their functions."""
 
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vtkit.encoder import encoding, sparse_head
 from vtkit.encoder.encoding import encode
-from vtkit.encoder.sparse_head import streaming, term_weights, without_decoder
+from vtkit.encoder.sparse_head import Screen, streaming, term_weights, without_decoder
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(1, 8), st.integers(1, 300))
 """Texts, positions, width, vocabulary; vocabularies reach across several blocks of 64 terms."""
@@ -122,6 +122,63 @@ def test_two_positions_and_three_terms_by_hand() -> None:
     assert bias.grad is not None
     assert hidden.grad.flatten().tolist() == pytest.approx([3 / 4, 1 / 4, 0.0, 2 / 4])
     assert bias.grad.tolist() == pytest.approx([1 / 4, 0.0, 1 / 4])
+
+
+@given(
+    shape=SHAPES, seed=st.integers(0, 1000), scale=st.sampled_from([1e-3, 1.0, 30.0]), offset=st.sampled_from([-2, 0])
+)
+def test_the_screen_misses_no_positive_term(
+    shape: tuple[int, int, int, int], seed: int, scale: float, offset: float
+) -> None:
+    hidden, mask, weight, bias = (tensor.float() for tensor in problem(shape, seed, offset))
+    hidden = hidden * scale
+    exact = (hidden.double() @ weight.double().t() + bias.double()).masked_fill(mask.unsqueeze(2) == 0, -torch.inf)
+    possible = Screen.of(weight).possible(hidden, mask, bias)
+    assert not ((exact.amax(dim=1) > 0) & ~possible).any()
+
+
+def test_the_bound_is_needed_and_tight_to_a_small_factor() -> None:
+    # 1 + 2^-8 lies halfway between two bf16 numbers and is rounded down to 1: both factors lose a share of 2^-8
+    hidden = torch.full((1, 1, 64), 1 + 2.0**-8)
+    weight = torch.full((1, 64), 1 + 2.0**-8)
+    exact, rounded = 64 * (1 + 2.0**-8) ** 2, 64.0
+    screen = Screen.of(weight)
+    between = torch.tensor([-(exact + rounded) / 2])
+    assert (hidden.bfloat16().float() @ weight.bfloat16().t().float() + between).item() < 0 < exact + between.item()
+    assert screen.possible(hidden, torch.ones(1, 1), between).item()
+    assert not screen.possible(hidden, torch.ones(1, 1), torch.tensor([-exact * (1 + 4 * 2.0**-8)])).item()
+
+
+@pytest.mark.parametrize("offset", [-9.0, -3.0, 0.0])
+@pytest.mark.parametrize("activation", ["relu", "log1p_relu"])
+def test_screened_values_and_gradients_are_those_of_the_definition(offset: float, activation: str) -> None:
+    arguments = problem((4, 9, 8, 300), 3, offset)
+    arguments[1][2] = 0  # a text of padding only
+    arguments[1][3, :4] = 0  # padding on the left
+    screen = Screen.of(arguments[2])
+
+    def screened(*given: Tensor) -> Tensor:
+        return term_weights(*given, "max", activation, screen)
+
+    for found, expected in zip(
+        with_gradients(screened, arguments), with_gradients(dense, arguments, "max", activation), strict=True
+    ):
+        assert torch.allclose(found, expected, atol=1e-12)
+
+
+def test_a_step_of_the_optimizer_is_seen_by_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse_head, "bf16_is_fast", lambda: True)
+    model = encoder(tmp_path)
+    with streaming(model):
+        before = model[1].screen()
+        assert model[1].screen() is before
+        decoder = model[1].decoder
+        optimizer = torch.optim.AdamW([decoder.weight], lr=0.5)
+        decoder.weight.sum().backward()
+        optimizer.step()
+        after = model[1].screen()
+        assert torch.equal(after.half, decoder.weight.detach().bfloat16())
+        assert not torch.equal(after.half, before.half)
 
 
 def test_streaming_leaves_the_encoder_as_it_found_it(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 The decoder projection is computed block by block over the vocabulary; of each block only the maximum over
 the positions and where it was reached are kept. The gradient then runs through those (text, term) entries
 that are positive, and through no others: the max and the ReLU make every other entry's gradient exactly zero.
+Of thousands of terms a text has a few hundred that are positive. Where the processor multiplies bf16 matrices in
+hardware, a product in bf16 finds those that can be, and only they are computed in float32 (:class:`Screen`).
 
 sentence-transformers keeps the decoder inside its ``Transformer`` module and the pooling in
 ``SpladePooling``. :func:`streaming` puts the two together for the length of a ``with`` block (training,
@@ -14,6 +16,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,53 +26,96 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vtkit.encoder.families import mlm_head
+from vtkit.runtime import bf16_is_fast
 
 BLOCK_BYTES = 32 * 2**20
 """Logits of one vocabulary block are kept below this: small enough to stay near the processor's cache."""
+
+SCREEN_BLOCK_BYTES = 4 * 2**20
+"""The same for bf16 logits that are screened: their product is fast, so they must be in the cache when it is done."""
+
+BF16_ROUNDOFF = 2.0**-8
+"""Unit roundoff of bf16, u."""
+
+DENSE_SHARE = 0.25
+"""Where more than this share of the terms is possible, all are computed at once: picking rows out costs more."""
 
 
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
 
 
-class _MaxOverPositions(torch.autograd.Function):
-    """max_i (h_i . w_j + b_j) over the unmasked positions i of each text, for all terms j."""
+@dataclass(frozen=True)
+class Screen:
+    """The decoder's weight in bf16, to find the terms that can be positive before they are computed exactly.
+
+    A bf16 number has eight significant bits, so rounding moves it by a share of at most u = 2⁻⁸. With both factors
+    rounded, products summed in float32 and the sum rounded again, the screened logit s̃ of a position h and a term w
+    is off by at most
+
+        |s̃ - h·w| ≤ u/(1 - u) |s̃| + ((2u + u²)(1 + γ) + γ) ‖h‖ ‖w‖,    γ = width · 2⁻²⁴ / (1 - width · 2⁻²⁴)
+
+    (the rounding errors of the products, Σ|hᵢ||wᵢ| ≤ ‖h‖‖w‖, and those of the sum; Higham, Accuracy and Stability of
+    Numerical Algorithms, section 3.1). A term whose largest screened logit plus that bound and its bias is not above
+    zero is not positive anywhere: none is missed.
+    """
+
+    half: Tensor
+    """(vocabulary, width), bf16."""
+
+    lengths: Tensor
+    """‖w‖ of each row in float32, (vocabulary,)."""
+
+    @classmethod
+    def of(cls, weight: Tensor) -> Screen:
+        """The screen of decoder rows ``weight``, (vocabulary, width)."""
+        weight = weight.detach()
+        return cls(weight.bfloat16(), torch.linalg.vector_norm(weight.float(), dim=1))
+
+    def possible(self, hidden: Tensor, mask: Tensor, bias: Tensor) -> Tensor:
+        """Which terms can be positive in which text, (batch, vocabulary) bool; arguments as of :func:`term_weights`."""
+        batch, length, width = hidden.shape
+        vocabulary = len(self.half)
+        real = mask.bool()
+        # A copy of a text's first token in the place of its padding changes no maximum, and costs no pass over logits.
+        filled = torch.where(real.unsqueeze(2), hidden, hidden[torch.arange(batch), real.long().argmax(dim=1)][:, None])
+        half = filled.bfloat16().reshape(batch * length, width)
+        highest = torch.empty(batch, vocabulary, dtype=torch.bfloat16, device=hidden.device)
+        block = max(64, SCREEN_BLOCK_BYTES // (2 * batch * length))
+        for start in range(0, vocabulary, block):
+            logits = torch.mm(half, self.half[start : start + block].t())
+            torch.amax(logits.view(batch, length, -1), dim=1, out=highest[:, start : start + block])
+        longest = torch.linalg.vector_norm(filled.float(), dim=2).amax(dim=1)
+        gamma = width * 2.0**-24 / (1 - width * 2.0**-24)
+        product_error = (2 * BF16_ROUNDOFF + BF16_ROUNDOFF**2) * (1 + gamma) + gamma
+        screened = highest.float()
+        bound = screened.abs().mul_(BF16_ROUNDOFF / (1 - BF16_ROUNDOFF))
+        bound.addcmul_(longest[:, None].expand_as(bound), self.lengths[None, :].expand_as(bound), value=product_error)
+        return (screened.add_(bound).add_(bias) > 0) & real.any(dim=1, keepdim=True)
+
+
+class _PositiveMaxima(torch.autograd.Function):
+    """ReLU(max_i (h_i . w_j + b_j)) over the unmasked positions i of each text, for all terms j, (batch, vocabulary)."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        batch, length, width = hidden.shape
-        vocabulary = weight.shape[0]
-        flat = hidden.reshape(batch * length, width)
-        padding = ~mask.bool().reshape(batch, length, 1)
-        some_padding = bool(padding.any())
-        highest = torch.empty(batch, vocabulary, dtype=bias.dtype, device=hidden.device)
+    def forward(ctx: Any, hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, screen: Screen | None) -> Tensor:
         wants_gradient = any(ctx.needs_input_grad)
-        reached_at = torch.empty(batch, vocabulary, dtype=torch.int32, device=hidden.device) if wants_gradient else None
-        block = max(64, BLOCK_BYTES // (max(batch * length, 1) * hidden.element_size()))
-        for start in range(0, vocabulary, block):
-            stop = min(start + block, vocabulary)
-            logits = torch.mm(flat, weight[start:stop].t()).view(batch, length, stop - start)
-            if some_padding:
-                logits.masked_fill_(padding, -torch.inf)
-            if reached_at is None:
-                highest[:, start:stop] = logits.amax(dim=1)
-            else:
-                values, positions = logits.max(dim=1)
-                highest[:, start:stop] = values
-                reached_at[:, start:stop] = positions
-        highest += bias
+        possible = None if screen is None else screen.possible(hidden, mask, bias)
+        if possible is None or float(possible.float().mean()) > DENSE_SHARE:
+            highest, reached_at = _maxima(hidden, mask, weight, bias, wants_gradient)
+        else:
+            highest, reached_at = _maxima_of(possible, hidden, mask, weight, bias, wants_gradient)
         if reached_at is not None:
-            ctx.save_for_backward(hidden, weight, highest > 0, reached_at)
+            texts, terms = torch.nonzero(highest, as_tuple=True)
+            rows = texts * hidden.shape[1] + reached_at[texts, terms]
+            ctx.save_for_backward(hidden, weight, texts, terms, rows)
         return highest
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
-        hidden, weight, positive, reached_at = ctx.saved_tensors
+        hidden, weight, texts, terms, rows = ctx.saved_tensors
         batch, length, width = hidden.shape
-        # What follows the maximum is a ReLU, so a term that is not positive passes no gradient back.
-        texts, terms = torch.nonzero(positive & (gradient != 0), as_tuple=True)
         values = gradient[texts, terms]
-        rows = texts * length + reached_at[texts, terms].long()
         flat = hidden.reshape(batch * length, width)
         # entries (rows, terms) as a sparse (positions x vocabulary) matrix S: dH = S W and dW = S^T H
         sparse = torch.sparse_coo_tensor(
@@ -81,7 +127,51 @@ class _MaxOverPositions(torch.autograd.Function):
         if ctx.needs_input_grad[3]:
             to_bias = torch.zeros(weight.shape[0], dtype=gradient.dtype, device=gradient.device)
             to_bias.index_add_(0, terms, values)
-        return to_hidden, None, to_weight, to_bias
+        return to_hidden, None, to_weight, to_bias, None
+
+
+def _maxima(
+    hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, wants_positions: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Positive maxima of all terms, block by block, and the positions where they were reached; (batch, vocabulary)."""
+    batch, length, width = hidden.shape
+    vocabulary = weight.shape[0]
+    flat = hidden.reshape(batch * length, width)
+    padding = ~mask.bool().reshape(batch, length, 1)
+    some_padding = bool(padding.any())
+    highest = torch.empty(batch, vocabulary, dtype=bias.dtype, device=hidden.device)
+    reached_at = torch.empty(batch, vocabulary, dtype=torch.int32, device=hidden.device) if wants_positions else None
+    block = max(64, BLOCK_BYTES // (max(batch * length, 1) * hidden.element_size()))
+    for start in range(0, vocabulary, block):
+        stop = min(start + block, vocabulary)
+        logits = torch.mm(flat, weight[start:stop].t()).view(batch, length, stop - start)
+        if some_padding:
+            logits.masked_fill_(padding, -torch.inf)
+        if reached_at is None:
+            highest[:, start:stop] = logits.amax(dim=1)
+        else:
+            values, positions = logits.max(dim=1)
+            highest[:, start:stop] = values
+            reached_at[:, start:stop] = positions
+    return highest.add_(bias).relu_(), reached_at
+
+
+def _maxima_of(
+    possible: Tensor, hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, wants_positions: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The same as :func:`_maxima` where only the terms ``possible``, (batch, vocabulary), can be positive."""
+    highest = torch.zeros(possible.shape, dtype=bias.dtype, device=hidden.device)
+    reached_at = torch.zeros(possible.shape, dtype=torch.int32, device=hidden.device) if wants_positions else None
+    for text, (vectors, real) in enumerate(zip(hidden, mask.bool(), strict=True)):
+        terms = possible[text].nonzero().squeeze(1)
+        positions = real.nonzero().squeeze(1)
+        if not len(terms):
+            continue
+        values, places = torch.mm(vectors[positions], weight[terms].t()).max(dim=0)
+        highest[text, terms] = (values + bias[terms]).relu_()
+        if reached_at is not None:
+            reached_at[text, terms] = positions[places].to(torch.int32)
+    return highest, reached_at
 
 
 def term_weights(
@@ -91,6 +181,7 @@ def term_weights(
     bias: Tensor,
     pooling: str = "max",
     activation: str = "relu",
+    screen: Screen | None = None,
 ) -> Tensor:
     """SPLADE's representation of each text: w_j = max_i log(1 + ReLU(h_i . w_j + b_j)).
 
@@ -105,13 +196,15 @@ def term_weights(
         bias: decoder bias, (vocabulary,).
         pooling: "max" or "sum".
         activation: "relu" or "log1p_relu".
+        screen: of ``weight``; where it is given, only the terms that it finds possible are computed in the weight's
+            own precision ("max" only). The result is the same.
 
     Returns:
         Non-negative term weights, (batch, vocabulary); values and gradients equal those of the dense
         computation up to the order of summation.
     """
     if pooling == "max":
-        pooled: Tensor = _MaxOverPositions.apply(hidden, mask, weight, bias)  # type: ignore[no-untyped-call]
+        pooled: Tensor = _PositiveMaxima.apply(hidden, mask, weight, bias, screen)  # type: ignore[no-untyped-call]
         return _saturate(pooled, activation)
     block = max(64, BLOCK_BYTES // (hidden.shape[0] * hidden.shape[1] * hidden.element_size()))
     sums = [
@@ -139,6 +232,9 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
     half: Tensor | None
     """The decoder's weight in bf16, where the projection runs in it (no gradients)."""
 
+    _screen: tuple[int, Screen] | None = None
+    """Made once for each version of the decoder's weight: an optimiser step changes it."""
+
     @classmethod
     def over(cls, pooling: SpladePooling, decoder: nn.Linear, *, half: bool = False) -> StreamingSpladePooling:
         new = cls(pooling.pooling_strategy, pooling.activation_function, decoder.out_features)
@@ -146,6 +242,15 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
         object.__setattr__(new, "decoder", decoder)
         new.half = decoder.weight.detach().bfloat16() if half else None
         return new
+
+    def screen(self) -> Screen | None:
+        """The screen of the decoder's weight as it is now; None where bf16 products are not fast or not wanted."""
+        weight = self.decoder.weight
+        if self.half is not None or self.pooling_strategy != "max" or weight.is_cuda or not bf16_is_fast():
+            return None
+        if self._screen is None or self._screen[0] != weight._version:
+            self._screen = weight._version, Screen.of(weight)
+        return self._screen[1]
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
         bias = self.decoder.bias
@@ -161,6 +266,7 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
                 bias,
                 self.pooling_strategy,
                 self.activation_function,
+                self.screen(),
             )
         return features
 

@@ -17,6 +17,7 @@ from transformers import PrinterCallback, TrainerCallback, TrainerControl, Train
 
 from vtkit import console
 from vtkit.encoder.checkpoint import without_notices
+from vtkit.runtime import bf16_is_fast
 
 COMPLETE = "vtkit-complete"
 CURVE_POINTS_EVERY = 10
@@ -53,17 +54,6 @@ def trainer_settings(folder: Path, *, steps: int, seed: int, checkpoint_every: i
         "remove_unused_columns": False,
         "average_tokens_across_devices": False,
     }
-
-
-def bf16_is_fast() -> bool:
-    """Whether this machine multiplies bf16 matrices in hardware."""
-    if torch.cuda.is_available():
-        return bool(torch.cuda.is_bf16_supported())
-    try:
-        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:

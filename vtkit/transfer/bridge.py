@@ -48,7 +48,7 @@ class Embedder:
 
     def __init__(self, name: str, pooling: Pooling = "model", prompt: str = "") -> None:
         """See :func:`load_embedder`."""
-        from vtkit.training.resuming import bf16_is_fast
+        from vtkit.runtime import bf16_is_fast
 
         self.name, self.pooling, self.prompt = name, pooling, prompt
         self.half = bf16_is_fast()
