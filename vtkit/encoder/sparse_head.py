@@ -94,7 +94,7 @@ class Screen:
 
 
 class _PositiveMaxima(torch.autograd.Function):
-    """ReLU(max_i (h_i . w_j + b_j)) over the unmasked positions i of each text, for all terms j, (batch, vocabulary)."""
+    """ReLU(max_i (h_i . w_j + b_j)) over the unmasked positions i of each text, (batch, vocabulary)."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, screen: Screen | None) -> Tensor:
