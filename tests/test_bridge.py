@@ -312,7 +312,7 @@ def test_an_embedder_that_is_not_there_is_refused(plain: str, tmp_path: Path) ->
     without = tmp_path / "without"
     shutil.copytree(plain, without)
     (without / "model.safetensors").unlink()
-    with pytest.raises(DataError, match=r"transfer\.embedder = .* cannot be loaded"):
+    with pytest.raises(DataError, match=r"transfer\.embedder = .* holds no weights"):
         embed(["apple"], load_embedder(str(without)))
 
 

@@ -2,14 +2,18 @@
 
 Results go to standard output, messages to standard error. An error a user can act on is one message and the
 exit code of its class (1, or 2 for a recipe or arguments that cannot be run), never a traceback; an interrupted
-command leaves with 130. What is slow to import is imported by the command that needs it.
+command leaves with 130, and a defect of vtkit with 70 and its traceback in a file. What is slow to import is
+imported by the command that needs it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
+import tempfile
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,10 +31,13 @@ from vtkit.commands.overlap import overlap
 from vtkit.commands.provenance import provenance
 from vtkit.commands.tokenizer import tokenizers
 from vtkit.commands.transfer import transfer
-from vtkit.errors import RecipeError, VtkitError
+from vtkit.errors import RecipeError, VtkitError, machine_failure
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
+
+DEFECT = 70
+"""Exit code after an error that vtkit does not know (EX_SOFTWARE): never that of an error a user can act on."""
 
 app = typer.Typer(
     name="vtkit",
@@ -75,6 +82,32 @@ def main() -> None:
         if leaving.code == INTERRUPTED:  # typer has taken the interrupt
             console.fail("interrupted")
         raise
+    except Exception as error:
+        failure = machine_failure(error)
+        if failure is None:
+            _report_defect(error)
+            sys.exit(DEFECT)
+        console.fail(str(failure))
+        sys.exit(failure.exit_code)
+
+
+def _report_defect(error: Exception) -> None:
+    """Say in a line that vtkit has a defect; what its authors need to mend it goes into a file."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="vtkit-defect-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.write(f"vtkit {__version__}, Python {sys.version}\n{shlex.join(sys.argv)}\n\n{text}")
+        where = f"Its traceback is in {file.name}"
+    except OSError:
+        sys.stderr.write(text)
+        where = "Its traceback stands above"
+    lines = str(error).strip().splitlines()
+    console.fail(
+        f"this is a defect of vtkit, not of what it was given: {type(error).__name__}: {lines[0] if lines else ''}\n"
+        f"{where}; please report it with the command. What was finished is kept."
+    )
 
 
 def _answer(help: str, metavar: str) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO, TypeVar
 
@@ -47,22 +47,25 @@ def fail(message: str) -> None:
 
 
 def note(message: str) -> None:
-    """One line for the log file only."""
+    """One line for the log file only. On a full disk the log goes without it; the work stops by its own error."""
     if _log_file is not None:
-        _log_file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {message}\n")
-        _log_file.flush()
+        with suppress(OSError):
+            _log_file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {message}\n")
+            _log_file.flush()
 
 
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
     """Append every message to ``path`` while the block runs."""
     global _log_file
-    with path.open("a", encoding="utf-8") as file:
-        previous, _log_file = _log_file, file
-        try:
-            yield
-        finally:
-            _log_file = previous
+    file = path.open("a", encoding="utf-8")
+    previous, _log_file = _log_file, file
+    try:
+        yield
+    finally:
+        _log_file = previous
+        with suppress(OSError):  # lines that found no room are still waiting in it
+            file.close()
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

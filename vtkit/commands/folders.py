@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vtkit.errors import RecipeError, VtkitError
+from vtkit.errors import RecipeError, VtkitError, machine_errors
 
 
 def located(name: str) -> str:
@@ -22,17 +22,18 @@ def new_folder(out: Path) -> Iterator[Path]:
 
     Raises:
         RecipeError: ``out`` is there already.
-        VtkitError: it cannot be written.
+        VtkitError: it cannot be written, or the machine refuses something on the way.
     """
     if os.path.lexists(out):
         raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
     work = out.absolute().with_name(f".{out.name}.{os.getpid()}")
-    try:
-        work.mkdir(parents=True)
+    with machine_errors(out.absolute()):
+        try:
+            work.mkdir(parents=True)
+        except FileExistsError as error:  # a file where a folder above it should be
+            raise VtkitError(f"{out} cannot be written: {error.filename} is in the way. Give another --out.") from error
         try:
             yield work
             work.rename(out)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-    except OSError as error:
-        raise VtkitError(f"{out} cannot be written: {error.strerror or error}") from error

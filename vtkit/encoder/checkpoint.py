@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from vtkit.data.hub import downloads_allowed
 from vtkit.encoder.families import position_offset, with_plain_head
+from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, library_errors, model_folder, read_json
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Scratch
+from vtkit.vocabulary.existing import check_readable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -29,9 +28,6 @@ ARCHITECTURES = {"bert": "bert", "distilbert": "distilbert", "roberta": "roberta
 
 OUTPUT_TOKENIZER = "output_tokenizer"
 """Folder, beside a model's own files, of the tokenizer that names its output dimensions (head-only transfer)."""
-
-UNLOADABLE = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
-"""What the libraries raise over folders that hold no model or a damaged one."""
 
 
 def fastest_device() -> str:
@@ -66,38 +62,37 @@ class WholeEncoder(SparseEncoder):  # type: ignore[misc]
 
 
 def load_encoder(name: str, device: str = "cpu") -> SparseEncoder:
-    """A sparse encoder from a hub id or a folder, in float32, ready to encode.
+    """A sparse encoder from a folder (a relative one too) or a hub id, in float32, ready to encode.
 
     A SparseEncoder folder keeps its pooling, activation and settings; a bare masked language model gets max pooling
     with log(1 + ReLU). A router with one way for queries and one for documents becomes a :class:`WholeEncoder`.
 
     Raises:
-        DataError: nothing is there, the model has no masked-language-model head, or it has modules that vtkit does
-            not move.
+        DataError: nothing is there, it is damaged, would run code of its own or open a pickle, the model has no
+            masked-language-model head, or it has modules that vtkit does not move.
     """
+    folder = model_folder(name)
     with _quiet():
-        if not _has_modules(name):
-            encoder = SparseEncoder(modules=[_transformer(name), SpladePooling("max")], device=device)
+        if not _has_modules(folder):
+            encoder = SparseEncoder(modules=[_transformer(name, folder), SpladePooling("max")], device=device)
         else:
-            folders = _transformer_folders(name)
-            for folder in folders:
-                _trained_model(name, folder)
-            try:
+            for place in _transformer_folders(folder):
+                _trained_model(name, folder / place)
+            with library_errors(f"{name} cannot be loaded as a sparse encoder"):
                 encoder = SparseEncoder(
-                    name,
+                    str(folder),
                     device=device,
-                    local_files_only=not downloads_allowed(),
-                    model_kwargs={"dtype": torch.float32},
+                    **SAFELY,
+                    model_kwargs={"dtype": torch.float32, "use_safetensors": True},
                 )
-            except UNLOADABLE as error:
-                raise DataError(f"{name} cannot be loaded as a sparse encoder: {_first_line(error)}") from error
-            encoder = _sides(name, encoder)
+            encoder = _sides(name, folder, encoder)
     for side in (encoder, encoder.query_side if isinstance(encoder, WholeEncoder) else None):
         if side is not None and isinstance(side[0], Transformer):
             side[0].model = with_plain_head(side[0].model)
             # The library takes all position embeddings for positions; RoBERTa's kin leave the first few unused.
             longest = max_input_length(side[0].model, side.tokenizer)
             side.max_seq_length = min(side.max_seq_length or longest, longest)
+            _check_tokenizer(name, side)
     return encoder.eval()
 
 
@@ -123,9 +118,7 @@ def assemble(
     with _quiet():
         model.save_pretrained(backbone)
         tokenizer.save_pretrained(str(backbone))
-        transformer = Transformer(
-            str(backbone), transformer_task="fill-mask", model_kwargs={"dtype": torch.float32, "local_files_only": True}
-        )
+        transformer = _module(backbone)
         modules = [transformer, SpladePooling(pooling, activation, model.config.vocab_size)]
         encoder = SparseEncoder(modules=modules, device=device, **({} if like is None else settings_of(like)))
     transformer.max_seq_length = max_input_length(model, tokenizer)
@@ -236,7 +229,7 @@ def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast) -> PreTr
             if section.architecture == "roberta":
                 shape["type_vocab_size"] = 1
     config = AutoConfig.for_model(ARCHITECTURES[section.architecture], **common, **shape)
-    model = AutoModelForMaskedLM.from_config(config)
+    model = AutoModelForMaskedLM.from_config(config, trust_remote_code=False)
     heads = ("cls.predictions.transform.dense", "lm_head.dense", "vocab_transform", "head.dense")
     for name, module in model.named_modules():
         if name in heads:
@@ -278,107 +271,127 @@ def max_input_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
     return int(min(positions, stated)) if stated and stated < 10**6 else int(positions)
 
 
-def _has_modules(name: str) -> bool:
-    """Whether ``name`` is a sentence-transformers model rather than a bare transformers one."""
-    if Path(name).is_absolute():
-        folder = Path(name)
-        if not folder.is_dir():
-            raise DataError(f"source model {name}: there is no such folder. Give a hub id or a model's folder.")
-        if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
-            raise DataError(f"source model {name}: the folder holds neither config.json nor modules.json.")
-        modules = folder / "modules.json"
-    else:
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
-
-        try:
-            modules = Path(hf_hub_download(name, "modules.json", local_files_only=not downloads_allowed()))
-        except LocalEntryNotFoundError:
-            return False
-        except EntryNotFoundError:
-            return False
-        except (HfHubHTTPError, OSError) as error:
-            raise DataError(f"source model {name} cannot be had from the hub: {_first_line(error)}") from error
-    if not modules.is_file():
+def _has_modules(folder: Path) -> bool:
+    """Whether a folder holds a sentence-transformers model rather than a bare transformers one."""
+    path = folder / "modules.json"
+    if not path.is_file():
         return False
-    try:
-        kinds = [module["type"] for module in json.loads(modules.read_text("utf-8"))]
-        return any("sparse_encoder" in kind or kind.endswith("Router") for kind in kinds)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"source model {name}: its modules.json is damaged ({error!r}). Fetch the model again."
-        ) from error
+    kinds = [module["type"] for module in read_json(path, str(folder))]  # their form was checked
+    return any("sparse_encoder" in kind or kind.endswith("Router") for kind in kinds)
 
 
-def _trained_model(name: str, folder: str = "") -> PreTrainedModel:
-    """The masked language model of ``name``. A checkpoint without a head would load with a random one: refused."""
+def _trained_model(name: str, folder: Path) -> PreTrainedModel:
+    """The masked language model in ``folder``.
+
+    Raises:
+        DataError: weights are missing (a checkpoint without a head would load with a random one), of another shape
+            than the configuration says, or no numbers.
+    """
     for settings in ({}, {"legacy": False}):
-        try:
+        with library_errors(f"source model {name} cannot be loaded as a masked language model"):
             model, info = AutoModelForMaskedLM.from_pretrained(
-                name,
-                subfolder=folder,
+                str(folder),
                 output_loading_info=True,
-                local_files_only=not downloads_allowed(),
+                ignore_mismatched_sizes=True,  # refused below, in words
                 dtype=torch.float32,
+                **SAFELY_WEIGHTS,
                 **settings,
             )
-        except UNLOADABLE as error:
-            raise DataError(
-                f"source model {name} cannot be loaded as a masked language model: {_first_line(error)}"
-            ) from error
         # DeBERTa's published checkpoints hold the newer head and say nothing about it in their configuration.
         if not any(key.startswith("lm_predictions.lm_head.") for key in info["unexpected_keys"]):
             break
-    missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)
-    if missing:
-        shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
-        raise DataError(
-            f"source model {name} has no trained masked-language-model head: its weights lack {shown}. "
-            "A dense embedder has none; name a sparse encoder or a masked language model."
-        )
+    _check_weights(name, folder, model, info)
     plain: PreTrainedModel = with_plain_head(model)
     return plain
 
 
-def _transformer(name: str) -> Transformer:
-    """The library's module around a bare masked language model."""
-    model = _trained_model(name)
-    transformer = Transformer(
-        name,
+def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[str, Any]) -> None:
+    """Refuse weights that do not fit ``folder``'s configuration, or that are no numbers."""
+    other = sorted(info["mismatched_keys"], key=lambda entry: str(entry[0]))
+    if other:
+        key, found, wanted = other[0]
+        more = f" ({len(other) - 1} more tensors differ)" if len(other) > 1 else ""
+        vocabulary = int(model.config.vocab_size)
+        by_vocabulary = vocabulary in tuple(wanted) and vocabulary not in tuple(found)
+        said = f"vocab_size {vocabulary}" if by_vocabulary else f"the shape {tuple(wanted)}"
+        raise DataError(
+            f"source model {name}: its files do not belong together. {folder / 'config.json'} says {said}, and its "
+            f"weights hold {key} of the shape {tuple(found)}{more}. Fetch the model again, or put the configuration "
+            "back that its weights were saved with."
+        )
+    missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)
+    body = [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]
+    shown = _listed(body or missing)
+    if body:
+        raise DataError(
+            f"source model {name}: the weights in {folder} lack {len(body)} of the tensors of a "
+            f"{type(model).__name__} with this config.json: {shown}. They are incomplete, or another model's. Fetch "
+            "the model again."
+        )
+    if missing:
+        raise DataError(
+            f"source model {name} has no trained masked-language-model head: its weights lack {shown}. "
+            "A dense embedder has none; name a sparse encoder or a masked language model."
+        )
+    bad = [key for key, parameter in model.named_parameters() if not bool(torch.isfinite(parameter).all())]
+    if bad:
+        raise DataError(
+            f"source model {name}: weights in {folder} are not finite numbers (NaN or infinite): {_listed(bad)}. The "
+            "file is damaged, or the model's training diverged. Fetch it again, or name another."
+        )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _check_tokenizer(name: str, side: SparseEncoder) -> None:
+    """Refuse a tokenizer that the model beside it has no rows for."""
+    rows = len(side[0].auto_model.get_input_embeddings().weight)
+    check_readable(side.tokenizer.backend_tokenizer, f"of {name}")
+    token, largest = max(side.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+    if largest >= rows:
+        raise DataError(
+            f"{name}: its tokenizer and its weights do not belong together. The tokenizer numbers {token!r} "
+            f"{largest}, and the weights have {rows} rows, 0 to {rows - 1}. Put the model's own tokenizer.json back."
+        )
+
+
+def _module(folder: Path) -> Transformer:
+    """The library's module around the masked language model in ``folder``."""
+    return Transformer(
+        str(folder),
         transformer_task="fill-mask",
-        model_kwargs={"dtype": torch.float32, "local_files_only": not downloads_allowed()},
-        processor_kwargs={"local_files_only": not downloads_allowed()},
-        config_kwargs={"local_files_only": not downloads_allowed()},
+        model_kwargs={"dtype": torch.float32, **SAFELY_WEIGHTS},
+        processor_kwargs=dict(SAFELY),
+        config_kwargs=dict(SAFELY),
     )
+
+
+def _transformer(name: str, folder: Path) -> Transformer:
+    """The library's module around a bare masked language model."""
+    model = _trained_model(name, folder)
+    with library_errors(f"source model {name} cannot be loaded with its tokenizer"):
+        transformer = _module(folder)
     transformer.model = model.eval()
     return transformer
 
 
-def _transformer_folders(name: str) -> list[str]:
+def _transformer_folders(folder: Path) -> list[str]:
     """Where in a SparseEncoder folder its transformers are: one, or one for each side of a router."""
-    try:
-        first = json.loads(_file(name, "modules.json").read_text("utf-8"))[0]
-        kinds = {first["path"]: first["type"]}
-        if first["type"].endswith("Router"):
-            path = f"{first['path']}/router_config.json".lstrip("/")
-            parts = json.loads(_file(name, path).read_text("utf-8"))["types"]
-            kinds = {f"{first['path']}/{folder}".lstrip("/"): kind for folder, kind in parts.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise DataError(
-            f"source model {name}: its modules.json or router_config.json is damaged ({error!r}). Fetch it again."
-        ) from error
-    return [folder for folder, kind in kinds.items() if kind.endswith("Transformer")]
+    first = read_json(folder / "modules.json", str(folder))[0]
+    place = first.get("path", "")
+    kinds = {place: first["type"]}
+    if first["type"].endswith("Router"):
+        path = folder / place / "router_config.json"
+        if not path.is_file():
+            raise DataError(f"source model {folder}: {path} is missing. Fetch or copy the model again.")
+        types = read_json(path, str(folder))["types"]
+        kinds = {f"{place}/{inner}".lstrip("/"): kind for inner, kind in types.items()}
+    return [inner for inner, kind in kinds.items() if kind.endswith("Transformer")]
 
 
-def _file(name: str, path: str) -> Path:
-    if Path(name).is_absolute():
-        return Path(name) / path
-    from huggingface_hub import hf_hub_download
-
-    return Path(hf_hub_download(name, path, local_files_only=not downloads_allowed()))
-
-
-def _sides(name: str, encoder: SparseEncoder) -> SparseEncoder:
+def _sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder:
     """``encoder`` as a Transformer and a SpladePooling, with its query side and output vocabulary beside them."""
     modules = list(encoder)
     router = modules[0] if isinstance(modules[0], Router) else None
@@ -393,7 +406,7 @@ def _sides(name: str, encoder: SparseEncoder) -> SparseEncoder:
             "masked-language-model head and a SpladePooling, and routers whose queries take such a way of their own or "
             "a static table. Name such an encoder."
         )
-    output = Path(name) / OUTPUT_TOKENIZER
+    output = folder / OUTPUT_TOKENIZER
     if router is None and not output.is_dir():
         return encoder
     whole = WholeEncoder(modules=document, device=encoder.device, **settings_of(encoder))
@@ -402,7 +415,8 @@ def _sides(name: str, encoder: SparseEncoder) -> SparseEncoder:
         first = None if router.default_route is None else next(iter(router.sub_modules[router.default_route]))
         whole.keep_query_side(queries, by_default=first is query[0])
     if output.is_dir():
-        whole.output_tokenizer = PreTrainedTokenizerFast.from_pretrained(str(output), local_files_only=True)
+        with library_errors(f"the tokenizer {output} cannot be loaded"):
+            whole.output_tokenizer = PreTrainedTokenizerFast.from_pretrained(str(output), **SAFELY)
     return whole
 
 
@@ -416,11 +430,6 @@ def _route(router: Router, side: str) -> list[Any]:
 def _made_of(query: list[Any], document: list[Any]) -> str:
     parts = [", ".join(type(module).__name__ for module in side) or "nothing" for side in (document, query)]
     return parts[0] if query == document else f"{parts[0]} for documents and {parts[1]} for queries"
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
 
 
 @contextmanager

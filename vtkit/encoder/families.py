@@ -118,7 +118,7 @@ def _with_older_deberta_head(model: PreTrainedModel) -> PreTrainedModel:
 
     config = copy.deepcopy(model.config)
     config.legacy, config.tie_word_embeddings = True, True
-    rebuilt = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
+    rebuilt = AutoModelForMaskedLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
     places = {
         "lm_predictions.lm_head.dense.": "cls.predictions.transform.dense.",
         "lm_predictions.lm_head.LayerNorm.": "cls.predictions.transform.LayerNorm.",

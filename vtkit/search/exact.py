@@ -28,6 +28,7 @@ _LARGEST_WEIGHT = 1e15  # its square, and many of them added, are still numbers 
 _LEAST = np.float32(1e-45)
 _STRIDE = 32
 _ARRAYS = ("starts", "documents", "weights")
+_REBUILD = "Build it again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,10 @@ class ExactIndex:
         folder = Path(folder)
         try:
             facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-            arrays = [np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS]
-            starts, documents, weights = (np.asarray(array) for array in arrays)
             count = int(facts["documents"])
-        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-            raise DataError(f"{folder}: is no index or a damaged one ({error}). Build it again.") from error
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise _damaged(folder / _FACTS, error) from error
+        starts, documents, weights = (_mapped(folder / f"{name}.npy") for name in _ARRAYS)
         sound = (
             [array.dtype.name for array in (starts, documents, weights)] == ["int64", "int32", "float32"]
             and (starts.ndim, documents.ndim, weights.ndim) == (1, 1, 1)
@@ -102,7 +102,7 @@ class ExactIndex:
             and (not len(documents) or (int(documents.min()) >= 0 and int(documents.max()) < count))
         )
         if not sound:  # a wrong number here would make the search read outside its arrays
-            raise DataError(f"{folder}: the index is damaged, its files do not fit each other. Build it again.")
+            raise DataError(f"{folder}: the index is damaged, its files do not fit each other. {_REBUILD}")
         return cls(_frozen(starts), _frozen(documents), _frozen(weights), count)
 
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
@@ -143,6 +143,21 @@ class ExactIndex:
                 numba.get_num_threads(),
             )
         return ids, scores
+
+
+def _mapped(path: Path) -> npt.NDArray[Any]:
+    """An array on disk, mapped into memory. numpy's own message about a damaged one advises to open it as a pickle."""
+    try:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except FileNotFoundError as error:
+        raise _damaged(path, error) from error
+    except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
+        raise DataError(f"{path} is damaged or cut short: it is no array as numpy writes them. {_REBUILD}") from error
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    why = "it is missing" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
+    return DataError(f"{path}: the index is damaged ({why}). {_REBUILD}")
 
 
 def _check_weights(weights: Scores, side: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from vtkit import console
 from vtkit.artifacts import Store, facts_of, held, publish, versions, write_atomically
-from vtkit.errors import RecipeError, VtkitError
+from vtkit.errors import DataError, RecipeError, VtkitError, machine_errors
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.preflight import preflight
 from vtkit.recipe.sections import Recipe
@@ -91,7 +91,11 @@ def run(
         raise VtkitError(
             f"cannot write to {folder}: {error.strerror or error}. Name another folder with --runs."
         ) from error
-    with held(folder / ".lock", f"run {recipe.recipe.name}"), console.log_to(folder / LOG):
+    with (
+        machine_errors(runs, " What was finished is kept, and the work goes on from there."),
+        held(folder / ".lock", f"run {recipe.recipe.name}"),
+        console.log_to(folder / LOG),
+    ):
         console.note(f"vtkit run {recipe_path} {' '.join(overrides)}")
         plan = Plan(recipe, store)
         decisions = plan.decide(_previous(folder), until=until, start=start, force=force)
@@ -133,22 +137,30 @@ def open_run(folder: Path) -> RunFolder:
             f"{folder} is no run of vtkit ({RUN_FACTS} is missing). Name the folder that vtkit run printed, such as "
             "runs/NAME."
         ) from error
-    except ValueError as error:
-        raise VtkitError(f"{path} is damaged ({error}). Run the recipe again; what is done is not repeated.") from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
     store = folder.absolute().parent / "artifacts"
-    steps = {name: store / output for name, output in facts["steps"].items()}
+    try:
+        steps = {str(name): store / output for name, output in facts["steps"].items()}
+        name, language, final_model = (str(facts[key]) for key in ("name", "language", "final_model"))
+        source, query_length = facts["source"], int(facts["query_length"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
     gone = [str(output) for output in steps.values() if not output.is_dir()]
     if gone:
         raise VtkitError(
             f"{folder} points at stage outputs that are gone, such as {gone[0]}. Run its recipe again, or keep the "
             "folder artifacts beside the runs."
         )
-    models = {name: str(output / "model") for name, output in steps.items() if (output / "model").is_dir()}
-    source = facts["source"]
+    models = {step: str(output / "model") for step, output in steps.items() if (output / "model").is_dir()}
     if source is not None:
-        models["source"] = models.get(source, source)
-    return RunFolder(
-        folder, facts["name"], facts["language"], facts["final_model"], steps, models, facts["query_length"]
+        models["source"] = models.get(str(source), str(source))
+    return RunFolder(folder, name, language, final_model, steps, models, query_length)
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(
+        f"{path} is damaged ({why}). Run the recipe again: vtkit run RECIPE; what is done is not repeated."
     )
 
 

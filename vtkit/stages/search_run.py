@@ -15,12 +15,14 @@ from sentence_transformers import SparseEncoder
 from vtkit.artifacts import facts_of
 from vtkit.encoder.checkpoint import fastest_device, load_encoder, output_tokenizer
 from vtkit.encoder.sides import encode_side
-from vtkit.errors import VtkitError
+from vtkit.errors import DataError, VtkitError
 from vtkit.search.exact import ExactIndex
 from vtkit.stages.run import open_run
 from vtkit.vocabulary.alignment import legible
 
 TOKENS_SHOWN = 12
+
+REBUILD = "Run the recipe again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
 
 
 def explain_results(model: str, index: Path, query: str, *, depth: int, query_length: int) -> dict[str, Any]:
@@ -40,6 +42,7 @@ def explain_results(model: str, index: Path, query: str, *, depth: int, query_le
     encoder = _encoder(model)
     postings = ExactIndex.load(index / "postings")
     vector = encode_side(encoder, [query], "query", query_length, description="encoding the query")
+    _fits(postings, vector, index)
     ids, scores = postings.search(vector, depth)
     found = [int(i) for i in ids[0] if i >= 0]
     documents = _documents(index / "documents.jsonl", set(found))
@@ -71,6 +74,7 @@ def explain_document(model: str, index: Path, query: str, document_id: str, *, q
     encoder = _encoder(model)
     postings = ExactIndex.load(index / "postings")
     vector = encode_side(encoder, [query], "query", query_length, description="encoding the query")
+    _fits(postings, vector, index)
     terms, products = _contributions(postings, vector, number)
     query_weights = dict(zip(vector.indices.tolist(), vector.data.tolist(), strict=True))
     names = _names(model)
@@ -115,24 +119,52 @@ def _named(model: str, terms: np.ndarray, values: np.ndarray) -> list[list[Any]]
     return [[names[int(term)], round(float(value), 4)] for term, value in zip(terms[order], values[order], strict=True)]
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8") as file:
-        yield from file
+def _read_documents(path: Path) -> Iterator[dict[str, str]]:
+    """The documents of an index in their order.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    read = 0
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                document = json.loads(line)
+                if not all(isinstance(document[name], str) for name in ("_id", "text")):
+                    raise TypeError("_id and text should be strings")
+                yield document
+                read += 1
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing. {REBUILD}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(
+            f"{path} is damaged after {read:,} documents ({type(error).__name__}: {error}). {REBUILD}"
+        ) from error
 
 
 def _documents(path: Path, wanted: set[int]) -> dict[int, dict[str, str]]:
-    return {number: json.loads(line) for number, line in enumerate(_lines(path)) if number in wanted}
+    found = {number: document for number, document in enumerate(_read_documents(path)) if number in wanted}
+    if len(found) < len(wanted):
+        raise DataError(f"{path} is cut short: the index beside it has more documents. {REBUILD}")
+    return found
 
 
 def _document_called(path: Path, name: str) -> tuple[int, dict[str, str]]:
     examples: list[str] = []
-    for number, line in enumerate(_lines(path)):
-        document = json.loads(line)
+    for number, document in enumerate(_read_documents(path)):
         if document["_id"] == name:
             return number, document
         if len(examples) < 3:
             examples.append(document["_id"])
     raise VtkitError(f"the index has no document {name!r}. Its ids look like {', '.join(examples)}.")
+
+
+def _fits(postings: ExactIndex, query: sparse.csr_matrix, index: Path) -> None:
+    if query.shape[1] != postings.vocabulary:
+        raise DataError(
+            f"{index} is over {postings.vocabulary:,} dimensions, and the model gives {query.shape[1]:,}: they do not "
+            f"belong together. {REBUILD}"
+        )
 
 
 @lru_cache(maxsize=2)
@@ -181,6 +213,8 @@ def _opened(folder: Path, model: str | None, collection: str | None) -> tuple[st
             + (f"There are {', '.join(indexed)}: choose with --model." if indexed else "Run its recipe to the end.")
         )
     index = run.steps[f"index:{name}"]
+    if name not in run.models:
+        raise DataError(f"{folder}: the model of {name!r} is missing from its stage output. {REBUILD}")
     sets = list(facts_of(index))
     chosen = collection or sets[0]
     if chosen not in sets:

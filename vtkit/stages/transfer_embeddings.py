@@ -18,6 +18,7 @@ from vtkit import console
 from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder, scratch_model
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing
+from vtkit.encoder.model_folder import SAFELY
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.texts import bias_corpus, draw, focus_corpus, read_texts
 from vtkit.transfer.bias import count_tokens
@@ -45,7 +46,7 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
 
     Reads ``inputs["vocabulary"]/tokenizer`` and the source, ``inputs["source"]/model`` where that is another recipe.
     """
-    target = AutoTokenizer.from_pretrained(inputs["vocabulary"] / "tokenizer", local_files_only=True)
+    target = AutoTokenizer.from_pretrained(inputs["vocabulary"] / "tokenizer", **SAFELY)
     if recipe.casing.output == "map":
         target = map_cased(target).tokenizer
     torch.manual_seed(recipe.recipe.seed)

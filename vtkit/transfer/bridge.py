@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from vtkit import console
 from vtkit.artifacts import held, write_atomically
-from vtkit.data.hub import downloads_allowed, fetch
+from vtkit.data.hub import fetch
 from vtkit.data.text import digest
 from vtkit.errors import DataError
 
@@ -102,14 +102,13 @@ class Embedder:
 
     @cached_property
     def _model(self) -> Any:
-        from vtkit.encoder.checkpoint import UNLOADABLE, fastest_device, without_notices
+        from vtkit.encoder.checkpoint import fastest_device, without_notices
+        from vtkit.encoder.model_folder import library_errors, model_folder
 
-        try:
-            with without_notices():
-                return _load(self.name, self.folder, self.pooling).float().eval().to(fastest_device())
-        except (*UNLOADABLE, ImportError, AttributeError, TypeError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(f"transfer.embedder = {self.name} cannot be loaded: {reason}") from error
+        label = f"transfer.embedder = {self.name}"
+        folder = model_folder(self.name, "transfer.embedder =")
+        with library_errors(f"{label} cannot be loaded"), without_notices():
+            return _load(folder, label, self.pooling).float().eval().to(fastest_device())
 
 
 def load_embedder(name: str, pooling: Pooling = "model", prompt: str = "") -> Embedder:
@@ -316,25 +315,30 @@ def _refuse_other_kinds(name: str, folder: Path) -> None:
         )
 
 
-def _load(name: str, folder: Path, pooling: Pooling) -> Any:
+def _load(folder: Path, label: str, pooling: Pooling) -> Any:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
     from sentence_transformers.sentence_transformer.modules import Transformer
 
-    revision = None if Path(name).is_dir() else folder.name
-    where: dict[str, Any] = {"revision": revision, "local_files_only": not downloads_allowed() or revision is None}
+    from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS
+
     mode = {"model": "mean", "mean": "mean", "cls": "cls", "last": "lasttoken"}[pooling]
     if not (folder / "modules.json").is_file():
-        transformer = Transformer(name, model_kwargs=dict(where), processor_kwargs=dict(where), config_kwargs=where)
+        transformer = Transformer(
+            str(folder),
+            model_kwargs=dict(SAFELY_WEIGHTS),
+            processor_kwargs=dict(SAFELY),
+            config_kwargs=dict(SAFELY),
+        )
         pooled = PoolingModule(transformer.get_embedding_dimension(), mode)
         return SentenceTransformer(modules=[transformer, pooled], device="cpu")
-    model = SentenceTransformer(name, device="cpu", **where)
+    model = SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs={"use_safetensors": True})
     if pooling != "model":
         places = [place for place, module in enumerate(model) if isinstance(module, PoolingModule)]
         if len(places) != 1:
             kinds = ", ".join(type(module).__name__ for module in model)
             raise DataError(
-                f"transfer.pooling = {pooling} takes the place of a model's pooling, and {name} has none: it is "
+                f"transfer.pooling = {pooling} takes the place of a model's pooling, and {label} has none: it is "
                 f'made of {kinds}. Set transfer.pooling = "model".'
             )
         model[places[0]] = PoolingModule(model[places[0]].embedding_dimension, mode)

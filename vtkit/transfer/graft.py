@@ -172,7 +172,7 @@ def rebuilt(
         _set_roles(config, tokenizer)
         _move_positions(source, config, state)
 
-    target = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
+    target = AutoModelForMaskedLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
     head = mlm_head(target)
     bearing = _names_of(target, head.embeddings.weight, head.decoder.weight, head.decoder.bias)
     bearing.add(_other_bias(target))

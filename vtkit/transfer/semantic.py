@@ -190,17 +190,14 @@ def _input_embeddings(name: str, folder: Path) -> NDArray[np.float32]:
     import torch
     from transformers import AutoModel
 
-    from vtkit.encoder.checkpoint import UNLOADABLE, without_notices
+    from vtkit.encoder.checkpoint import without_notices
+    from vtkit.encoder.model_folder import SAFELY_WEIGHTS, check_model, library_errors
 
-    try:
-        with without_notices():
-            model, info = AutoModel.from_pretrained(
-                folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
-            )
+    label = f"transfer.target_embeddings = {name}"
+    check_model(folder, label)
+    with library_errors(f"{label} cannot be loaded"), without_notices():
+        model, info = AutoModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True, **SAFELY_WEIGHTS)
         weight = model.get_input_embeddings().weight
-    except (*UNLOADABLE, AttributeError, NotImplementedError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(f"transfer.target_embeddings = {name} cannot be loaded: {reason}") from error
     called = next(key for key, parameter in model.named_parameters() if parameter is weight)
     if called in info["missing_keys"]:
         raise DataError(f"transfer.target_embeddings = {name}: its weights lack the input embeddings ({called}).")

@@ -244,6 +244,9 @@ def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> 
     else:
         raise DataError(f"{path} is no tokenizer file: name a tokenizer.json, a vocab.txt or a SentencePiece .model.")
     check_ids(backend.get_vocab())
+    check_readable(backend, str(path))
+    if require_roles:
+        check_gaps(backend.get_vocab(), str(path))
     roles = _roles(backend, settings)
     for role, token in roles.items():
         if backend.token_to_id(token) is None:
@@ -265,6 +268,45 @@ def check_ids(vocabulary: Mapping[str, int]) -> None:
         raise DataError(
             f"The tokenizer gives the token {last!r} the id {largest:,}, and vocabularies end at {LARGEST_ID:,}: every "
             "id up to the largest is a row of the model. Number its tokens without gaps."
+        )
+
+
+def check_readable(backend: Tokenizer, where: str) -> None:
+    """Refuse a tokenizer without tokens, and one that fails on what it does not know.
+
+    Args:
+        where: which tokenizer, in messages.
+
+    Raises:
+        DataError: as said.
+    """
+    if not backend.get_vocab():
+        raise DataError(f"The tokenizer {where} has an empty vocabulary. Fetch it again, or name another.")
+    try:
+        backend.encode_batch([*PROBE_TEXTS, "\U0010fffd"])
+    except Exception as error:  # the library raises bare Exception
+        unknown = getattr(backend.model, "unk_token", None)
+        named = f" ({unknown}, which is not in its vocabulary)" if unknown else ""
+        raise DataError(
+            f"The tokenizer {where} has no token for what it does not know{named}: {error}. Add that token to the "
+            "vocabulary in its tokenizer.json, or name another tokenizer."
+        ) from error
+
+
+def check_gaps(vocabulary: Mapping[str, int], where: str) -> None:
+    """Refuse a vocabulary whose ids are not 0, 1, 2, …: an encoder has a row for each, and some would have no token.
+
+    Raises:
+        DataError: says which ids have no token, and which have several.
+    """
+    ids = set(vocabulary.values())
+    gone = sorted(set(range(max(ids, default=-1) + 1)) - ids)
+    if gone:
+        shown = ", ".join(f"{number:,}" for number in gone[:5]) + (f" and {len(gone) - 5:,} more" if gone[5:] else "")
+        raise DataError(
+            f"The tokenizer {where} has {len(ids):,} tokens, and their ids leave out {shown}: every id up to the "
+            "largest is a row of the encoder. Number the tokens without gaps in its tokenizer.json (or add tokens such "
+            "as [unused0] for the ids that are missing)."
         )
 
 

@@ -1,0 +1,252 @@
+"""A model's folder can run no code, open no pickle and ask nothing; a relative folder is that folder."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from tiny import model, tokenizer
+
+from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.model_folder import model_folder
+from vtkit.errors import DataError
+from vtkit.transfer.bridge import load_embedder
+from vtkit.transfer.semantic import load_table
+
+PACKAGE = Path(__file__).resolve().parents[1] / "vtkit"
+CODE = """
+from pathlib import Path
+Path(__file__).with_name("MARKER").touch()
+Path({marker!r}).touch()
+from transformers import BertConfig as Config, BertForMaskedLM as Model, BertTokenizer as Tokenizer
+"""
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bare masked language model with its tokenizer."""
+    folder = tmp_path_factory.mktemp("bare")
+    model().save_pretrained(folder)
+    tokenizer().save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture
+def copy(bare: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(bare, tmp_path / "model"))
+
+
+def embedded(name: str) -> list[object]:
+    return list(load_embedder(name).encode(["a"]))
+
+
+def change(path: Path, **values: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def with_code(folder: Path, where: str) -> Path:
+    """Let ``folder`` name code of its own, and return the file that the code would make."""
+    marker = folder / "RAN"
+    (folder / "own.py").write_text(CODE.format(marker=str(marker)))
+    classes = {"AutoConfig": "own.Config", "AutoModel": "own.Model", "AutoModelForMaskedLM": "own.Model"}
+    match where:
+        case "config.json":
+            change(folder / "config.json", model_type="own-kind", auto_map=classes)
+        case "tokenizer_config.json":
+            tokens = {"AutoTokenizer": ["own.Tokenizer", "own.Tokenizer"]}
+            change(folder / "tokenizer_config.json", tokenizer_class="OwnTokenizer", auto_map=tokens)
+        case "modules.json":
+            modules = [
+                {"idx": 0, "name": "0", "path": "", "type": "own.Model"},
+                {
+                    "idx": 1,
+                    "name": "1",
+                    "path": "1",
+                    "type": "sentence_transformers.models.Pooling",
+                },
+            ]
+            (folder / "modules.json").write_text(json.dumps(modules))
+        case "attention":
+            change(folder / "config.json", attn_implementation="somebody/kernel")
+    return marker
+
+
+@pytest.mark.parametrize("where", ["config.json", "tokenizer_config.json", "modules.json", "attention"])
+def test_every_loader_refuses_code_of_the_models_own_and_names_the_file(
+    where: str, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = with_code(copy, where)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # transformers' question, answered as `yes` does
+    named = where if where.endswith(".json") else r"config\.json"
+    loaders = [load_encoder, embedded]
+    if where != "modules.json":  # a table is looked for in the first module's folder, whatever its type
+        loaders.append(load_table)
+    for load in loaders:
+        with pytest.raises(DataError, match=rf"{named} names code of the model's own"):
+            load(str(copy))
+    assert not marker.exists()
+
+
+def test_yes_on_standard_input_runs_nothing(copy: Path, bare: Path, tmp_path: Path) -> None:
+    marker = with_code(copy, "config.json")
+    recipe = f"""
+[recipe]
+name = "x"
+language = "en"
+[source]
+model = "{copy}"
+[vocabulary]
+kind = "existing"
+tokenizer = "{bare}"
+[transfer]
+method = "mean"
+bias.method = "mixture"
+"""
+    (tmp_path / "x.toml").write_text(recipe)
+    done = subprocess.run(
+        [sys.executable, "-m", "vtkit.cli", "run", "x.toml"],
+        cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, input="y\n" * 1000, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "names code of the model's own" in done.stderr
+    assert "[y/N]" not in done.stdout + done.stderr
+    assert not marker.exists()
+
+
+def test_an_own_class_beside_a_known_architecture_is_passed_over(copy: Path) -> None:
+    marker = with_code(copy, "none")
+    change(copy / "config.json", auto_map={"AutoConfig": "own.Config", "AutoModelForMaskedLM": "own.Model"})
+    assert load_encoder(str(copy)).encode(["river stone"]).shape[0] == 1
+    assert not marker.exists()
+
+
+class Harm:
+    """What a pickle can do when it is opened."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (str(self.marker), "w")
+
+
+@pytest.mark.parametrize("harmless", [True, False])
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl"])
+def test_pickled_weights_are_refused_unopened_with_the_way_to_convert_them(
+    name: str, harmless: bool, copy: Path, tmp_path: Path
+) -> None:
+    state = model().state_dict()
+    (copy / "model.safetensors").unlink()
+    marker = tmp_path / "opened"
+    if harmless:
+        torch.save(state, copy / name)
+    else:
+        (copy / name).write_bytes(pickle.dumps(Harm(marker)))
+    for load in (load_encoder, load_table, embedded):
+        with pytest.raises(
+            DataError, match=rf"weights are pickles \({name}.*safetensors only.*convert them once: python"
+        ):
+            load(str(copy))
+    assert not marker.exists()
+
+
+def test_the_conversion_that_the_message_names_gives_a_model_that_loads(copy: Path) -> None:
+    state = model().state_dict()
+    (copy / "model.safetensors").unlink()
+    torch.save(state, copy / "pytorch_model.bin")
+    with pytest.raises(DataError) as caught:
+        load_encoder(str(copy))
+    command = str(caught.value).split('python -c "')[1].rstrip('"')
+    exec(command)
+    assert load_encoder(str(copy)).max_seq_length == 48
+
+
+def test_pickles_that_a_training_left_beside_safetensors_are_no_matter(copy: Path) -> None:
+    (copy / "training_args.bin").write_bytes(b"anything")
+    (copy / "optimizer.pt").write_bytes(b"anything")
+    assert load_encoder(str(copy)).max_seq_length == 48
+
+
+def test_pickles_in_a_modules_folder_are_refused(copy: Path, tmp_path: Path) -> None:
+    transformer = Transformer(str(copy))
+    SentenceTransformer(modules=[transformer, Pooling(32)], device="cpu").save(str(tmp_path / "dense"))
+    modules = json.loads((tmp_path / "dense" / "modules.json").read_text())
+    modules.append({"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    (tmp_path / "dense" / "modules.json").write_text(json.dumps(modules))
+    (tmp_path / "dense" / "2_Dense").mkdir()
+    (tmp_path / "dense" / "2_Dense" / "pytorch_model.bin").write_bytes(pickle.dumps(Harm(tmp_path / "opened")))
+    with pytest.raises(DataError, match="weights are pickles"):
+        embedded(str(tmp_path / "dense"))
+    assert not (tmp_path / "opened").exists()
+
+
+def test_sharded_safetensors_load_as_one_file_does(copy: Path, tmp_path: Path) -> None:
+    whole = load_encoder(str(copy))
+    (copy / "model.safetensors").unlink()
+    model().save_pretrained(copy, max_shard_size="20KB")
+    shards = sorted(copy.glob("model-*.safetensors"))
+    assert len(shards) > 1
+    text = ["river stone amber", "pebble"]
+    assert torch.equal(load_encoder(str(copy)).encode(text).to_dense(), whole.encode(text).to_dense())
+    shards[1].unlink()
+    with pytest.raises(DataError, match=rf"lacks {shards[1].name}, which model.safetensors.index.json names"):
+        load_encoder(str(copy))
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "pytorch_model-1.bin"])
+def test_an_index_of_shards_leads_nowhere_else(name: str, copy: Path) -> None:
+    (copy / "model.safetensors").unlink()
+    (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(DataError, match="only safetensors files beside it are loaded"):
+        load_encoder(str(copy))
+
+
+@pytest.mark.parametrize("name", ["model", "some/model", "./some/model"])
+def test_a_relative_folder_is_that_folder(
+    name: str, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(bare, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    assert model_folder(name) == (tmp_path / name).absolute()
+    if name == "some/model":  # as a hub id is spelled
+        assert load_encoder(name).max_seq_length == 48
+
+
+def test_what_is_no_folder_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    for name, message in (
+        ("file", "is a file"), ("./nothing", "no such folder"), ("~/nothing-here", "no such folder"),
+        ("nobody/nothing", "Run again with --download"), ("not a name", "Run again with --download"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=message):
+            model_folder(name)
+
+
+LOADERS = {"from_pretrained", "from_config"}
+LIBRARY = {"SparseEncoder", "SentenceTransformer", "CrossEncoder", "Transformer"}
+
+
+def test_every_call_that_loads_says_that_no_code_is_trusted() -> None:
+    """Left out, ``trust_remote_code`` is None, and transformers asks."""
+    silent = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            loads = called in LOADERS or (called in LIBRARY and node.args)
+            said = ast.unparse(node)
+            if loads and "SAFELY" not in said and "trust_remote_code=False" not in said:
+                silent.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {said[:80]}")
+    assert silent == []

@@ -1,0 +1,246 @@
+"""A model's folder, looked through before any library opens it.
+
+What a folder says must not run code, open a pickle or ask a question: a configuration can name classes of its own
+(``auto_map``, ``modules.json``), and weights can be pickles. Both are refused here, by the name of the file. What is
+merely damaged is refused here too, as far as names, JSON and the headers of the weight files show it, since the
+libraries' own messages name neither the file nor the fault.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from vtkit.data.hub import downloads_allowed, fetch
+from vtkit.errors import DataError, VtkitError, machine_failure
+
+MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+"""Files of a hub repository that a model is loaded from; pickled weights are not even fetched."""
+
+SAFELY: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+"""Arguments of every call that loads configurations and tokenizers. Left out, ``trust_remote_code`` is a question on
+the terminal for transformers."""
+
+SAFELY_WEIGHTS: dict[str, Any] = {**SAFELY, "use_safetensors": True}
+"""Arguments of every call that loads weights."""
+
+WEIGHTS, SHARDS = "model.safetensors", "model.safetensors.index.json"
+
+_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+_NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
+"""Beginnings of the pickles that a training leaves beside a model; nothing reads them."""
+
+_CONFIGURATIONS = (
+    "config.json",
+    "tokenizer_config.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+    "special_tokens_map.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+)
+
+
+def model_folder(name: str, label: str = "source model") -> Path:
+    """Where the model called ``name`` lies, an absolute path, after :func:`check_model`.
+
+    A folder of that name, relative ones included, is that folder; else it is a hub id, whose files come from the local
+    cache, or from the hub where downloads are allowed.
+
+    Args:
+        name: folder or hub id.
+        label: what the model is for, as messages begin.
+
+    Raises:
+        DataError: nothing is there, it is damaged, or it would run code or open a pickle.
+    """
+    path = Path(name).expanduser()
+    if path.exists() or path.is_absolute() or name.startswith((".", "~")):
+        if path.is_file():
+            raise DataError(f"{label} {name}: it is a file, not the folder of a model.")
+        if not path.is_dir():
+            raise DataError(f"{label} {name}: there is no such folder. Give a hub id or a model's folder.")
+        folder = path.absolute()
+    else:
+        folder = fetch(name, MODEL_FILES, "model")
+    check_model(folder, f"{label} {name}")
+    return folder
+
+
+def check_model(folder: Path, label: str) -> None:
+    """Refuse a model's folder that would run code or open pickles, or that is damaged.
+
+    Args:
+        folder: a transformers or sentence-transformers model.
+        label: the model, as messages begin.
+
+    Raises:
+        DataError: as said.
+    """
+    if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
+        raise DataError(f"{label}: the folder holds neither config.json nor modules.json.")
+    places = {folder: not (folder / "modules.json").is_file()}
+    for place, kind in _modules(folder, label):
+        places[place] = places.get(place, False) or kind.endswith("Transformer")
+    for place, is_transformer in places.items():
+        for name in _CONFIGURATIONS:
+            if (place / name).is_file():
+                _check_configuration(place / name, label)
+        _check_weights(place, label, needed=is_transformer)
+
+
+@contextmanager
+def library_errors(what: str) -> Iterator[None]:
+    """Whatever a library raises over the files of a model as one line that begins with ``what``.
+
+    Of any kind, since the libraries check little of what they read; wrap their calls only, never vtkit's code.
+    """
+    try:
+        yield
+    except VtkitError:
+        raise
+    except Exception as error:
+        if machine_failure(error) is not None:
+            raise
+        lines = str(error).strip().splitlines()
+        kind = "" if isinstance(error, (OSError, ValueError, RuntimeError)) and lines else f"{type(error).__name__}: "
+        raise DataError(f"{what}: {kind}{lines[0] if lines else 'no reason given'}") from error
+
+
+def read_json(path: Path, label: str) -> Any:
+    """What a JSON file of a model holds.
+
+    Raises:
+        DataError: it is not valid JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{label}: {path} is damaged: it is no valid JSON ({error}). {_fetch_again()}") from error
+
+
+def _fetch_again() -> str:
+    return "Remove it and fetch it again." if downloads_allowed() else "Fetch or copy the model again."
+
+
+def _modules(folder: Path, label: str) -> Iterator[tuple[Path, str]]:
+    """Folder and type of each module of a sentence-transformers model, those of routers included."""
+    path = folder / "modules.json"
+    if not path.is_file():
+        return
+    for place, kind in _typed(path, label, read_json(path, label)):
+        yield folder / place, kind
+        routes = folder / place / "router_config.json"
+        if kind.endswith("Router") and routes.is_file():
+            content = read_json(routes, label)
+            types = content.get("types") if isinstance(content, dict) else None
+            listed = types.items() if isinstance(types, dict) else ()
+            entries = [{"path": name, "type": inner} for name, inner in listed]
+            for inner, inner_kind in _typed(routes, label, entries or None):
+                yield folder / place / inner, inner_kind
+
+
+def _typed(path: Path, label: str, entries: Any) -> list[tuple[str, str]]:
+    """Path and type of each entry of a list of modules.
+
+    Raises:
+        DataError: it is no such list, a type is not of sentence-transformers, or a path leads out of the folder.
+    """
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, dict) and isinstance(entry.get("type"), str) and isinstance(entry.get("path", ""), str)
+        for entry in entries
+    ):
+        raise DataError(
+            f"{label}: {path} is damaged: it should list modules, each with type and path. {_fetch_again()}"
+        )
+    for entry in entries:
+        if not entry["type"].startswith("sentence_transformers."):
+            raise _runs_code(label, path, f"the module type {entry['type']!r}")
+        if not _inside(entry.get("path", "")):
+            raise DataError(f"{label}: {path} names the folder {entry['path']!r}, which is not inside the model's.")
+    return [(entry.get("path", ""), entry["type"]) for entry in entries]
+
+
+def _inside(path: str) -> bool:
+    parts = PurePosixPath(path)
+    return not parts.is_absolute() and ".." not in parts.parts
+
+
+def _check_configuration(path: Path, label: str) -> None:
+    content = read_json(path, label)
+    if not isinstance(content, dict):
+        raise DataError(f"{label}: {path} is damaged: it should hold a JSON object. {_fetch_again()}")
+    if path.name == "config.json" and "model_type" in content:
+        from transformers import CONFIG_MAPPING
+
+        kind = content["model_type"]
+        known = isinstance(kind, str) and kind in CONFIG_MAPPING
+        if not known and content.get("auto_map"):
+            raise _runs_code(label, path, f"model_type {kind!r} and auto_map")
+        if not known:
+            raise DataError(
+                f"{label}: {path} says model_type {kind!r}, which the installed transformers does not have. Name an "
+                "encoder of another architecture, or update transformers."
+            )
+        attention = content.get("attn_implementation", content.get("_attn_implementation"))
+        if isinstance(attention, str) and "/" in attention:
+            raise _runs_code(label, path, f"attn_implementation {attention!r}")
+        named = content.get("transformers_weights")
+        if named is not None and not (isinstance(named, str) and named.endswith(".safetensors") and _inside(named)):
+            raise DataError(f"{label}: {path} says transformers_weights {named!r}; only safetensors files are loaded.")
+    elif content.get("auto_map"):
+        # With trust_remote_code=False a tokenizer of the library's own is taken where there is one for the model; what
+        # the file says would be another, so that texts would be cut otherwise than in training.
+        raise _runs_code(label, path, f"auto_map {content['auto_map']!r}")
+
+
+def _runs_code(label: str, path: Path, what: str) -> DataError:
+    return DataError(
+        f"{label}: {path} names code of the model's own ({what}), and vtkit runs none but that of the installed "
+        "libraries. Name a model whose architecture transformers has, or a copy converted to one."
+    )
+
+
+def _check_weights(place: Path, label: str, *, needed: bool) -> None:
+    """Refuse pickles, missing shards, and weight files that are cut short."""
+    from safetensors import SafetensorError, safe_open
+
+    if not place.is_dir():
+        if needed:
+            raise DataError(f"{label}: the folder {place} of its transformer is missing. {_fetch_again()}")
+        return
+    files = sorted(place.glob("*.safetensors"))
+    pickles = [path for path in sorted(place.iterdir()) if path.suffix in _PICKLES]
+    pickles = [path for path in pickles if path.is_file() and not path.name.startswith(_NO_WEIGHTS)]
+    if not files and pickles:
+        source = f"'{place}', use_safetensors=False"
+        raise DataError(
+            f"{label}: its weights are pickles ({', '.join(path.name for path in pickles[:3])} in {place}), which can "
+            "run code when they are opened; vtkit loads safetensors only. If you trust where they came from, convert "
+            f'them once: python -c "from transformers import AutoModelForMaskedLM as M; M.from_pretrained({source})'
+            f".save_pretrained('{place}')\""
+        )
+    index = place / SHARDS
+    if index.is_file() and not (place / WEIGHTS).is_file():
+        content = read_json(index, label)
+        shards = content.get("weight_map") if isinstance(content, dict) else None
+        if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
+            raise DataError(f"{label}: {index} is damaged: it has no weight_map. {_fetch_again()}")
+        names = sorted(set(shards.values()))
+        odd = [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]
+        if odd:
+            raise DataError(f"{label}: {index} names {odd[0]!r}; only safetensors files beside it are loaded.")
+        gone = [name for name in names if not (place / name).is_file()]
+        if gone:
+            raise DataError(f"{label}: {place} lacks {', '.join(gone[:3])}, which {SHARDS} names. {_fetch_again()}")
+    elif needed and not files:
+        raise DataError(f"{label}: {place} holds no weights, neither {WEIGHTS} nor {SHARDS}. {_fetch_again()}")
+    for file in files:
+        try:
+            with safe_open(file, "pt") as opened:
+                opened.keys()
+        except (SafetensorError, OSError, ValueError) as error:
+            raise DataError(f"{label}: {file} is damaged or cut short ({error}). {_fetch_again()}") from error
