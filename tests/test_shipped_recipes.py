@@ -1,0 +1,96 @@
+"""The recipes that ship with vtkit: each passes the check once what it needs is there, and says what it was checked
+against."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tiny
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.encoder.checkpoint import save_encoder
+from vtkit.recipe.load import load_recipe
+from vtkit.recipe.sections import named_things
+
+RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One small thing of each kind that a recipe can name."""
+    folder = tmp_path_factory.mktemp("things")
+    save_encoder(tiny.encoder(folder / "work"), folder / "model")
+    (folder / "set" / "qrels").mkdir(parents=True)
+    (folder / "set" / "corpus.jsonl").write_text(json.dumps({"_id": "d", "title": "", "text": "river stone"}))
+    (folder / "set" / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "river"}))
+    for split in ("train", "test", "dev"):
+        (folder / "set" / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    (folder / "text.txt").write_text("river stone\n")
+    (folder / "pairs.tsv").write_text("river\tstone\n")
+    (folder / "vectors.vec").write_text("1 2\nriver 0.5 0.5\n")
+    return {
+        "model": folder / "model",
+        "tokenizer": folder / "model",
+        "retrieval": folder / "set",
+        "corpus": folder / "text.txt",
+        "pairs": folder / "pairs.tsv",
+        "vectors": folder / "vectors.vec",
+    }
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_passes_the_check_where_its_things_are_there(path: Path, things: dict[str, Path]) -> None:
+    options = []
+    for thing in named_things(load_recipe(path).recipe):
+        if not Path(thing.value).exists() and thing.what != "recipe":
+            value = json.dumps([str(things[thing.what])] if thing.listed else str(things[thing.what]))
+            options += ["--set", f"{thing.setting}={value}"]
+    done = CliRunner().invoke(app, ["recipe", "check", str(path), *options])
+    assert done.exit_code == 0, f"{done.output}\n{done.exception}"
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_says_what_it_was_checked_against(path: Path) -> None:
+    header = path.read_text(encoding="utf-8").split("\n[", 1)[0]
+    assert "# Checked against" in header
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_the_penalties_are_made_for_info_nce(path: Path) -> None:
+    """The papers that train with InfoNCE have λ of 1e-4 to 8e-4; MarginMSE has 0.08 to 0.5."""
+    section = load_recipe(path).recipe.finetune
+    assert section is not None
+    assert 1e-5 <= section.query_flops <= 1e-3
+    assert 1e-5 <= section.document_flops <= 1e-3
+
+
+@pytest.mark.parametrize("name", ["biomedical_adalm", "science_adalm"])
+def test_cai_adapts_a_masked_language_model_before_it_is_trained_to_retrieve(name: str) -> None:
+    recipe = load_recipe(next(path for path in RECIPES if path.stem == name)).recipe
+    assert recipe.source.model == getattr(recipe.vocabulary, "tokenizer", None) == "google-bert/bert-base-uncased"
+    assert recipe.transfer is not None
+    assert recipe.transfer.methods == ("subtoken",)
+    assert recipe.transfer.bias.method in ("mixture", "copy-overlap")  # both keep old tokens' biases to the bit
+    assert recipe.adapt is not None
+    assert (recipe.adapt.train, recipe.adapt.mask_rate, recipe.adapt.new_token_weight) == ("all", 0.15, 1.0)
+    assert recipe.calibrate is None
+    assert recipe.index.document_weighting == "cai-paper"
+
+
+@pytest.mark.parametrize("name", ["modernbert_to_uncased", "roberta_to_uncased", "bert_cased_to_uncased"])
+def test_vocabulary_transfer_has_the_settings_that_its_paper_prints(name: str) -> None:
+    recipe = load_recipe(next(path for path in RECIPES if path.stem == name)).recipe
+    assert recipe.transfer is not None
+    assert (recipe.transfer.method, recipe.transfer.alpha, recipe.transfer.bias.method) == ("semantic", 2.0, "zscore")
+    assert recipe.adapt is not None
+    assert recipe.adapt.steps * recipe.adapt.warmup == 4000
+    assert recipe.adapt.train == "embeddings"
+    assert (recipe.adapt.mask_rate, recipe.adapt.new_token_weight, recipe.adapt.learning_rate) == (0.3, 2.0, 3e-4)
+    assert recipe.calibrate is not None
+    assert recipe.calibrate.target_activation == 0.4
+    assert recipe.finetune is not None
+    assert (recipe.finetune.steps, recipe.finetune.document_length) == (150_000, 256)
+    assert recipe.index.document_length == 512
