@@ -8,7 +8,6 @@ imported by the command that needs it.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -116,7 +115,7 @@ def _answer(help: str, metavar: str) -> Any:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"vtkit {__version__}")
+        console.write(f"vtkit {__version__}")
         raise typer.Exit
 
 
@@ -217,17 +216,17 @@ def search(
 
     found = search_run(run, query, top=top, model=model, collection=collection)
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        console.write_json(found)
         return
-    typer.echo(f"query tokens: {_tokens(found['tokens'])}")
+    console.write(f"query tokens: {_tokens(found['tokens'])}")
     for result in found["results"]:
-        typer.echo(
+        console.write(
             f"\n{result['rank']:>3}  {result['score']:.3f}  {result['id']}  {console.one_line(result['title'], 60)}"
         )
-        typer.echo(f"     {console.one_line(result['text'], 160)}")
-        typer.echo(f"     {_tokens(result['tokens'])}")
+        console.write(f"     {console.one_line(result['text'], 160)}")
+        console.write(f"     {_tokens(result['tokens'])}")
     if not found["results"]:
-        typer.echo("nothing found: no document shares a term with the query")
+        console.write("nothing found: no document shares a term with the query")
 
 
 @app.command("explain")
@@ -244,15 +243,15 @@ def explain(
 
     found = explain_run(run, query, document_id, model=model, collection=collection)
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        console.write_json(found)
         return
-    typer.echo(f"{found['id']}  {console.one_line(found['title'], 60)}\n{console.one_line(found['text'], 240)}")
+    console.write(f"{found['id']}  {console.one_line(found['title'], 60)}\n{console.one_line(found['text'], 240)}")
     place = f"rank {found['rank']}" if found["rank"] is not None else "not found: no shared term"
-    typer.echo(f"score {found['score']:.4f}, {place}\n")
-    typer.echo(f"{'query':>8} {'document':>9} {'product':>8}  token")
+    console.write(f"score {found['score']:.4f}, {place}\n")
+    console.write(f"{'query':>8} {'document':>9} {'product':>8}  token")
     for token, query_weight, document_weight, product in found["tokens"]:
-        typer.echo(f"{query_weight:8.3f} {document_weight:9.3f} {product:8.3f}  {console.one_line(token, 60)}")
-    typer.echo(f"\nquery tokens: {_tokens(found['query_tokens'])}")
+        console.write(f"{query_weight:8.3f} {document_weight:9.3f} {product:8.3f}  {console.one_line(token, 60)}")
+    console.write(f"\nquery tokens: {_tokens(found['query_tokens'])}")
 
 
 def _show_results(folder: Path) -> None:
@@ -318,7 +317,7 @@ def check_recipe(recipe: RecipeArgument, settings: SetOption = None, download: D
         complaints.append(str(error))
     if complaints:
         raise RecipeError("\n".join(complaints))
-    typer.echo(f"{recipe} is fine")
+    console.write(f"{recipe} is fine")
 
 
 @recipes.command("show")
@@ -331,7 +330,7 @@ def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
     from vtkit.recipe.load import load_recipe
     from vtkit.recipe.write import resolved_toml
 
-    typer.echo(resolved_toml(load_recipe(recipe, settings or []).recipe), nl=False)
+    console.write(resolved_toml(load_recipe(recipe, settings or []).recipe).removesuffix("\n"))
 
 
 @recipes.command("schema")
@@ -342,7 +341,7 @@ def show_schema() -> None:
     """
     from vtkit.recipe.schema import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    console.write_json(json_schema())
 
 
 @recipes.command("new")

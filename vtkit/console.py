@@ -1,18 +1,23 @@
-"""The one place that writes to the terminal: messages, warnings, tables and one progress display.
+"""The one place that writes to the terminal: results, messages, warnings, tables and one progress display.
 
-Everything goes to standard error (results a user may pipe are printed by the command line itself), plain
-and without moving bars when standard error is not a terminal. While a run is under way each line is also
-written, with the time, to the log file named by :func:`log_to`.
+Results (:func:`write`, :func:`write_json`) go to standard output, where a user may pipe them on. Everything else goes
+to standard error, plain and without moving bars when that is not a terminal. While a run is under way each message is
+also written, with the time, to the log file named by :func:`log_to`.
+
+Ids, titles, tokens and queries are other people's data, and a terminal obeys some of it: escape sequences recolour,
+move or rename, direction overrides turn text around. Whatever is written here has been through :func:`clean`.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,22 +32,40 @@ _bars: Progress | None = None
 QUIET_SECONDS_BETWEEN_LINES = 30.0
 """Off a terminal a long loop says where it is this often, so that a log file shows life without filling up."""
 
+_COMMANDS_OF_TERMINALS = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Categories of characters that are obeyed instead of shown: control, format (directions), halves of surrogate pairs,
+line and paragraph separators."""
+
+_JOINERS = "\u200c\u200d"
+"""Format characters that belong to the spelling of Persian, Hindi and others, and to emoji."""
+
+
+def write(text: str = "") -> None:
+    """Lines of a result, on standard output. Data in them that may hold line ends goes through :func:`one_line`."""
+    print(clean(text))
+
+
+def write_json(value: Any, indent: int | None = 2) -> None:
+    """``value`` as JSON on standard output, in which characters that a terminal obeys are written as ``\\u001b``."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    print(text if text.isprintable() else "".join(map(_escaped, text)))
+
 
 def say(message: str) -> None:
     """One line for the user."""
-    _terminal.print(escape(message))
+    _terminal.print(escape(clean(message)))
     note(message)
 
 
 def warn(message: str) -> None:
     """A surprise that works; what must be put right is an error instead."""
-    _terminal.print(f"[yellow]warning:[/yellow] {escape(message)}")
+    _terminal.print(f"[yellow]warning:[/yellow] {escape(clean(message))}")
     note(f"warning: {message}")
 
 
 def fail(message: str) -> None:
     """The last line of a command that could not do its work."""
-    _terminal.print(f"[red]error:[/red] {escape(message)}")
+    _terminal.print(f"[red]error:[/red] {escape(clean(message))}")
     note(f"error: {message}")
 
 
@@ -50,7 +73,7 @@ def note(message: str) -> None:
     """One line for the log file only. On a full disk the log goes without it; the work stops by its own error."""
     if _log_file is not None:
         with suppress(OSError):
-            _log_file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {message}\n")
+            _log_file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {clean(message)}\n")
             _log_file.flush()
 
 
@@ -70,10 +93,10 @@ def log_to(path: Path) -> Iterator[None]:
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table on the terminal: the first column to the left, the others to the right."""
-    table = Table(title=escape(title), title_justify="left", header_style="bold")
+    table = Table(title=escape(one_line(title)), title_justify="left", header_style="bold")
     for number, column in enumerate(columns):
-        table.add_column(escape(column), justify="left" if number == 0 else "right")
-    plain = [[str(cell) for cell in row] for row in rows]
+        table.add_column(escape(one_line(column)), justify="left" if number == 0 else "right")
+    plain = [[one_line(str(cell)) for cell in row] for row in rows]
     for row in plain:
         table.add_row(*(escape(cell) for cell in row))
     _terminal.print(table)
@@ -94,7 +117,7 @@ class Bar:
         self.done += steps
         self.words = self.words if words is None else words
         if _bars is not None and self._task is not None:
-            _bars.update(self._task, completed=self.done, words=escape(self.words))
+            _bars.update(self._task, completed=self.done, words=escape(one_line(self.words)))
         elif time.monotonic() - self._spoke >= QUIET_SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
             say(self._line())
@@ -139,7 +162,31 @@ def track(items: Sequence[T], description: str) -> Iterator[T]:
             bar.advance()
 
 
-def one_line(text: str, width: int) -> str:
-    """``text`` without line breaks and control characters, cut at ``width``: what a corpus holds is data."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in text)
-    return plain if len(plain) <= width else plain[: width - 1] + "…"
+def clean(text: str) -> str:
+    """``text`` without characters that a terminal obeys instead of showing; line ends and tabs stay.
+
+    Other white space among them becomes a space, all else U+FFFD, so that it is seen that something was there.
+    """
+    if text.isprintable():
+        return text
+    return "".join(_shown(letter) if letter not in "\n\t" else letter for letter in text)
+
+
+def one_line(text: str, width: int | None = None) -> str:
+    """``text`` on one line, line ends and tabs as spaces, cleaned as in :func:`clean` and cut at ``width``."""
+    plain = text if text.isprintable() else "".join(map(_shown, text))
+    return plain if width is None or len(plain) <= width else plain[: width - 1] + "…"
+
+
+def _shown(letter: str) -> str:
+    if not _is_command(letter):
+        return letter
+    return " " if letter.isspace() else "\ufffd"
+
+
+def _escaped(letter: str) -> str:
+    return json.dumps(letter)[1:-1] if _is_command(letter) and letter != "\n" else letter
+
+
+def _is_command(letter: str) -> bool:
+    return unicodedata.category(letter) in _COMMANDS_OF_TERMINALS and letter not in _JOINERS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -94,12 +93,12 @@ def calibrate(
         if work is not None:
             save_encoder(encoder, work)
     if as_json:
-        typer.echo(json.dumps(found.facts(), indent=2))
+        console.write_json(found.facts())
     else:
-        typer.echo(f"{found.done()}\n")
+        console.write(f"{found.done()}\n")
         rows = [("", "before", "after"), *found.table()]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         for label, before, after in rows:
-            typer.echo(f"{label:<{widths[0]}}  {before:>{widths[1]}}  {after:>{widths[2]}}")
+            console.write(f"{label:<{widths[0]}}  {before:>{widths[1]}}  {after:>{widths[2]}}")
     if out is not None:
         console.say(f"wrote {out}")

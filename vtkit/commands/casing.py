@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -96,9 +95,9 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
             found = {"tokenizer": name, "family": token_family(tokenizer), **asdict(counts)}
             examples = {"with_lower_case": both, "cased_only": renamed, "twins": twins}
             found["examples"] = {kind: entries[:EXAMPLES] for kind, entries in examples.items()}
-            typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+            console.write_json(found)
             return
-        typer.echo(f"{name}: {counts.tokens:,} tokens ({token_family(tokenizer)})")
+        console.write(f"{name}: {counts.tokens:,} tokens ({token_family(tokenizer)})")
         for label, count, examples_of in (
             ("special tokens and fillers", counts.special, []),
             ("cased", counts.cased, []),
@@ -111,7 +110,7 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
         ):
             shown = ", ".join(console.one_line(entry, TOKEN_WIDTH) for entry in examples_of[:EXAMPLES])
             line = f"  {label:<44}{count:>8,}{count / max(counts.tokens, 1):>8.1%}"
-            typer.echo(f"{line}   {shown}" if shown else line)
+            console.write(f"{line}   {shown}" if shown else line)
         return
     entries: list[dict[str, Any]]
     if listed == "cased":
@@ -128,14 +127,14 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
             for ids in canonical_classes(tokenizer)
         ]
     if as_json:
-        typer.echo(json.dumps(entries, indent=1, ensure_ascii=False))
+        console.write_json(entries, indent=1)
         return
     for entry in entries:
         cells = [str(entry["id"]), entry["token"]]
         if "name" in entry:
             cells.append(entry["name"] or "")
         cells += [cell for twin in entry.get("twins", ()) for cell in (str(twin["id"]), twin["token"])]
-        typer.echo("\t".join(console.one_line(cell, TOKEN_WIDTH) for cell in cells))
+        console.write("\t".join(console.one_line(cell, TOKEN_WIDTH) for cell in cells))
 
 
 def _write(name: str, apply: Apply | None, input: str, fold: str, out: Path, as_json: bool) -> None:
@@ -147,10 +146,10 @@ def _write(name: str, apply: Apply | None, input: str, fold: str, out: Path, as_
     with new_folder(out) as work:
         facts = (_change_model if is_model else _change_tokenizer)(name, apply, input, fold, work)
     if as_json:
-        typer.echo(json.dumps({"out": str(out), **facts}, indent=2, ensure_ascii=False))
+        console.write_json({"out": str(out), **facts})
         return
     for label, value in facts.items():
-        typer.echo(f"{label.replace('_', ' ')}: {value}")
+        console.write(f"{label.replace('_', ' ')}: {value}")
     console.say(f"wrote {out}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated, Literal
@@ -102,14 +101,14 @@ def expand(
     except OSError as error:
         raise VtkitError(f"{error.filename or out} cannot be written: {error.strerror or error}") from error
     if as_json:
-        typer.echo(json.dumps({**facts, "tokens": expansion.added}, indent=2, ensure_ascii=False))
+        console.write_json({**facts, "tokens": expansion.added})
         return
     rows = [cells(row) for row in facts["curve"]]
     widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
     for row in (list(COLUMNS), *rows):
-        typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
-    typer.echo(f"\nstopped: {facts['why']} ({facts['stopped']})")
-    typer.echo(f"{facts['added']} new tokens, {facts['unused']} of them made nowhere in the corpus; the first:")
-    typer.echo("  " + " ".join(console.one_line(token, 40) for token in expansion.added[:NEW_TOKENS_SHOWN]))
+        console.write("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+    console.write(f"\nstopped: {facts['why']} ({facts['stopped']})")
+    console.write(f"{facts['added']} new tokens, {facts['unused']} of them made nowhere in the corpus; the first:")
+    console.write("  " + " ".join(console.one_line(token, 40) for token in expansion.added[:NEW_TOKENS_SHOWN]))
     if out is not None:
         console.say(f'saved: {out}. In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -85,21 +84,21 @@ def fragmentation(
         )
     if as_json:
         facts = {"corpus": name_of(corpus), "word": RULE, "punctuation": punctuation}
-        typer.echo(json.dumps({**facts, "tokenizers": [_as_json(one) for one in found]}, indent=2, ensure_ascii=False))
+        console.write_json({**facts, "tokenizers": [_as_json(one) for one in found]})
         return
     total = found[0].total
     groups = ", ".join(f"{name} {counts.texts:,}" for name, counts in found[0].groups.items())
-    typer.echo(f"{name_of(corpus)}: {total.texts:,} texts ({groups}), {total.words:,} words")
-    typer.echo(f"words: {RULE}")
+    console.write(f"{name_of(corpus)}: {total.texts:,} texts ({groups}), {total.words:,} words")
+    console.write(f"words: {RULE}")
     if punctuation == "cut":
-        typer.echo("       punctuation inside a white-space word ends it")
-    typer.echo("")
+        console.write("       punctuation inside a white-space word ends it")
+    console.write("")
     print_table(_COLUMNS, [_row(one) for one in found])
     if found[0].queries is not None:
-        typer.echo("")
+        console.write("")
         _print_queries(found)
     if len(found[0].groups) > 1:
-        typer.echo("")
+        console.write("")
         _print_groups(found)
     for one in found:
         _print_details(one)
@@ -177,19 +176,19 @@ def _group_cell(counts: Counts) -> str:
 
 def _print_details(one: Fragmentation) -> None:
     if one.words:
-        typer.echo("")
+        console.write("")
         rows = [[_in_pieces(word), f"{word.occurrences:,}", f"{word.extra_tokens:,}"] for word in one.words]
         print_table([f"{one.name}: words that cost most extra tokens", "occurrences", "extra tokens"], rows)
     if one.unknown_characters:
-        typer.echo("")
+        console.write("")
         rows = [[f"  {_character(character)}", f"{tokens:,}"] for character, tokens in one.unknown_characters]
         print_table([f"{one.name}: characters behind unknown tokens", "tokens"], rows)
     if one.losses:
-        typer.echo(f"\n{one.name}: what the normalizer does beyond case (share of the script's characters)")
+        console.write(f"\n{one.name}: what the normalizer does beyond case (share of the script's characters)")
         for loss in one.losses:
             kinds = ", ".join(f"{kind} {_percent(count, loss.characters)}" for kind, count in loss.counts.items())
             examples = "  ".join(f"{_character(before)} → {_shown(after)}" for before, after in loss.examples[:3])
-            typer.echo(f"  {loss.script}: {kinds}   {examples}")
+            console.write(f"  {loss.script}: {kinds}   {examples}")
 
 
 def _in_pieces(word: FragmentedWord) -> str:

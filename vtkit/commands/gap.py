@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,17 +73,17 @@ def gap(
             "punctuation": punctuation,
             "beir_to_msmarco": BEIR_TO_MSMARCO,
         }
-        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        console.write_json(report)
         return
-    typer.echo(f"weighted Jaccard similarity {found.similarity:.3f}")
-    typer.echo(f"  {found.sampled:.3f} if the smaller corpus were words drawn at random from the larger")
-    typer.echo(f"\n{advice(found)}\n")
+    console.write(f"weighted Jaccard similarity {found.similarity:.3f}")
+    console.write(f"  {found.sampled:.3f} if the smaller corpus were words drawn at random from the larger")
+    console.write(f"\n{advice(found)}\n")
     print_table(["", *names], _sides(found))
     for name, words in zip(names, (found.typical_of_first, found.typical_of_second), strict=True):
         if words:
-            typer.echo(f"\ntypical of {name} (z-score; occurrences there, in the other)")
+            console.write(f"\ntypical of {name} (z-score; occurrences there, in the other)")
             _print_words(words)
-    typer.echo(f"\nWords, lower-cased: {RULE}.")
+    console.write(f"\nWords, lower-cased: {RULE}.")
 
 
 def _as_json(name: str, side: Side, typical: list[TypicalWord]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -105,7 +104,7 @@ def inspect_vocab(
 
         write_png(charts(report), png)
     if as_json:
-        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        console.write_json(report)
         return
     _print_report(report)
 
@@ -147,13 +146,13 @@ def write_text(path: Path, text: str) -> None:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on standard output, in several parts where the terminal is too narrow for all of its columns."""
     for line in table_lines(columns, rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
-        typer.echo(line)
+        console.write(line)
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
     """The lines of a table: the first column to the left, the others to the right, as many beside each other as
     ``width`` cells hold; the rest follows below, behind the first column again."""
-    cells = [list(columns), *(list(row) for row in rows)]
+    cells = [[console.one_line(cell) for cell in row] for row in (columns, *rows)]
     widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
     parts: list[list[int]] = [[]]
     used = widths[0]
@@ -176,11 +175,11 @@ def _print_report(report: dict[str, Any]) -> None:
     from vtkit.analysis.vocabulary_page import descriptions, tables
 
     for name, lines in descriptions(report):
-        typer.echo(name)
+        console.write(name)
         for line in lines:
-            typer.echo(f"  {line}")
+            console.write(f"  {line}")
     for table in tables(report):
-        typer.echo("")
+        console.write("")
         print_table([table.title, *table.columns], table.rows)
         for note in table.notes:
-            typer.echo(note)
+            console.write(note)

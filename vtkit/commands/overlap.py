@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from vtkit import console
 from vtkit.commands.inspect_vocab import load, print_table, refuse_folder, short_names, write_text
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 
@@ -52,16 +52,14 @@ def overlap(
         rows = ["\t".join(row) for row in (HEADER, *pair_rows(known, wanted, mode.value))]
         write_text(list_file, "\n".join(rows) + "\n")
     if as_json:
-        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        console.write_json(report)
         return
     _print_report(report, short_names([source, target]))
 
 
 def _print_report(report: dict[str, Any], names: list[str]) -> None:
-    from vtkit import console
-
     shown = [console.one_line(name, 60) for name in names]
-    typer.echo(
+    console.write(
         f"{shown[0]} ({report['source_size']:,} tokens) knows {report['overlap']:,} of the {report['target_size']:,} "
         f"tokens of {shown[1]}: {100 * report['share']:.2f} %, by the rule “{report['mode']}”.\n"
     )
@@ -71,25 +69,25 @@ def _print_report(report: dict[str, Any], names: list[str]) -> None:
         ["class", "tokens", "share"],
         [[kind, f"{facts['count']:,}", f"{100 * facts['share']:.2f} %"] for kind, facts in kinds],
     )
-    typer.echo("")
+    console.write("")
     for kind, facts in kinds:
         if facts["examples"]:
-            typer.echo(f"{kind}: {_pairs(facts['examples'])}")
-    typer.echo("")
+            console.write(f"{kind}: {_pairs(facts['examples'])}")
+    console.write("")
     print_table(
         ["mode", "tokens", "share"],
         [[name, f"{facts['count']:,}", f"{100 * facts['share']:.2f} %"] for name, facts in report["modes"].items()],
     )
     raw = report["raw"]
-    typer.echo(
+    console.write(
         f"\nEqual strings would have said {raw['count']:,} ({100 * raw['share']:.2f} %): {raw['agreed']:,} of them the "
         f"same pairs, {raw['wrong']:,} wrong ({raw['wrong_fillers']:,} fillers, {raw['wrong_special']:,} special "
         f"tokens), and {raw['missed']:,} missed."
     )
     if raw["wrong_examples"]:
-        typer.echo(f"wrong, with what the rule says: {_pairs(raw['wrong_examples'])}")
+        console.write(f"wrong, with what the rule says: {_pairs(raw['wrong_examples'])}")
     if raw["missed_examples"]:
-        typer.echo(f"missed: {_pairs(raw['missed_examples'])}")
+        console.write(f"missed: {_pairs(raw['missed_examples'])}")
 
 
 def _pairs(pairs: list[list[str | None]]) -> str:

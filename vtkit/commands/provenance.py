@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +67,7 @@ def provenance(
             by_run[name] = [_facts(table[number]) for number in _ids(word, tokenizer)]
     reverse = {word: {name: _of_source(word, table, top) for name, table in tables.items()} for word in source or []}
     if as_json:
-        typer.echo(json.dumps({"tokens": found, "source": reverse}, indent=2, ensure_ascii=False))
+        console.write_json({"tokens": found, "source": reverse})
         return
     for word, by_run in found.items():
         _show_word(word, by_run)
@@ -146,24 +145,24 @@ def _of_source(word: str, table: list[Origin], top: int) -> list[list[Any]]:
 
 
 def _show_word(word: str, by_run: dict[str, list[dict[str, Any]]]) -> None:
-    typer.echo(console.one_line(word, 60))
+    console.write(console.one_line(word, 60))
     for name, origins in by_run.items():
         if len(by_run) > 1:
-            typer.echo(f"  {name}")
+            console.write(f"  {name}")
         if not origins:
-            typer.echo("    the vocabulary reads this as nothing")
+            console.write("    the vocabulary reads this as nothing")
         for origin in origins:
             token, method = console.one_line(origin["token"], 24), origin["method"]
             sources = "  ".join(
                 f"{console.one_line(source, 24)} {weight:.2f}" for source, weight in origin["sources"][:SHOWN_SOURCES]
             )
-            typer.echo(f"    {token:<16} {method:<12} bias {origin['bias']:+.2f}   {sources or 'no source token'}")
+            console.write(f"    {token:<16} {method:<12} bias {origin['bias']:+.2f}   {sources or 'no source token'}")
 
 
 def _show_source(word: str, by_run: dict[str, list[list[Any]]]) -> None:
-    typer.echo(f"source token {console.one_line(word, 60)}")
+    console.write(f"source token {console.one_line(word, 60)}")
     for name, takers in by_run.items():
         if len(by_run) > 1:
-            typer.echo(f"  {name}")
+            console.write(f"  {name}")
         for token, weight, method in takers:
-            typer.echo(f"    {weight:.2f}  {console.one_line(token, 24):<16} {method}")
+            console.write(f"    {weight:.2f}  {console.one_line(token, 24):<16} {method}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -159,7 +158,7 @@ def _build(specification: Specification, out: Path, texts: Iterable[str] | None,
         "peak_memory_mib": _peak_mebibytes(),
     }
     if as_json:
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        console.write_json(facts)
         return
     _show(facts)
     console.say(f'In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')
@@ -178,18 +177,18 @@ def _in_words(specification: Specification, tokenizer: Any) -> dict[str, str]:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    typer.echo(f"{facts['folder']}: {facts['size']:,} tokens, {facts['algorithm']}")
-    typer.echo(f"text: {facts['text']}")
+    console.write(f"{facts['folder']}: {facts['size']:,} tokens, {facts['algorithm']}")
+    console.write(f"text: {facts['text']}")
     if corpus := facts.get("corpus"):
-        typer.echo(
+        console.write(
             f"corpus: {corpus['texts']:,} texts, {corpus['characters']:,} characters, {corpus['words']:,} words "
             f"({corpus['distinct_words']:,} different)"
         )
     if expansion := facts.get("expansion"):
-        typer.echo(f"expansion: {expansion['added']:,} new tokens; stopped: {expansion['why']}")
+        console.write(f"expansion: {expansion['added']:,} new tokens; stopped: {expansion['why']}")
     peak = facts["peak_memory_mib"]
     memory = f", {peak:,} MiB of memory at the most" if peak is not None else ""
-    typer.echo(f"{facts['seconds']} s{memory}")
+    console.write(f"{facts['seconds']} s{memory}")
 
 
 def _peak_mebibytes() -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Annotated, Any
@@ -98,13 +97,13 @@ def transfer(
         facts = transfer_embeddings(loaded.recipe, {"vocabulary": vocabulary}, work)
         shutil.rmtree(vocabulary)
     if as_json:
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        console.write_json(facts)
         return
     shared = sum(facts["overlap"].values())
-    typer.echo(f"{facts['target_size']:,} tokens, {shared:,} of them shared ({facts['overlap_share']:.1%})")
+    console.write(f"{facts['target_size']:,} tokens, {shared:,} of them shared ({facts['overlap_share']:.1%})")
     for name, count in facts["methods"].items():
-        typer.echo(f"  {name:<14} {count:>8,}")
+        console.write(f"  {name:<14} {count:>8,}")
     for entry in facts["neighbours"][:8]:
         sources = "  ".join(f"{console.one_line(token, 24)} {weight:.2f}" for token, weight in entry["sources"][:4])
-        typer.echo(f"{console.one_line(entry['token'], 20)}  ←  {sources}  ({entry['method']})")
+        console.write(f"{console.one_line(entry['token'], 20)}  ←  {sources}  ({entry['method']})")
     console.say(f"wrote {out}/model")

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from vtkit import console
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.tables import meaning, tables_in
 
@@ -45,14 +46,16 @@ def toml_value(value: Any) -> str:
 
 
 def toml_text(text: str) -> str:
-    """``text`` in double quotes, with everything escaped that TOML does not take as it is."""
+    """``text`` in double quotes, with everything escaped that TOML does not take as it is or a terminal would obey."""
     return '"' + "".join(map(_escaped, text)) + '"'
 
 
 def _escaped(letter: str) -> str:
     if letter in _ESCAPES:
         return _ESCAPES[letter]
-    return f"\\u{ord(letter):04X}" if ord(letter) < 0x20 or ord(letter) == 0x7F else letter
+    if console.clean(letter) == letter:
+        return letter
+    return f"\\u{ord(letter):04X}" if ord(letter) < 0x10000 else f"\\U{ord(letter):08X}"
 
 
 def _table(path: str, section: BaseModel) -> Iterator[str]:
