@@ -191,7 +191,7 @@ def test_the_command_counts_and_lists(tmp_path: Path) -> None:
     assert any("Paris → paris" in line for line in lines)
     assert run(tmp_path / "t", "--list", "cased") == "5\tThe\n8\tParis\n10\tE\ufffdVIL\n"
     assert run(tmp_path / "t", "--list", "cased-only") == "8\tParis\tparis\n"
-    assert run(tmp_path / "t", "--list", "twins") == "6\tthe\t7\t##the\t5\tThe\n9\te vil\t10\tE VIL\n"
+    assert run(tmp_path / "t", "--list", "twins") == "6\tthe\t7\t##the\t5\tThe\n9\te\ufffdvil\t10\tE\ufffdVIL\n"
     assert json.loads(run(tmp_path / "t", "--json"))["cased_only"] == 1
     (first, _) = json.loads(run(tmp_path / "t", "--list", "twins", "--json"))
     assert (first["id"], [twin["id"] for twin in first["twins"]]) == (6, [7, 5])

@@ -200,7 +200,9 @@ def test_search_and_explain_agree_on_the_score_and_its_tokens(finished: Path) ->
     why = json.loads(vtkit(finished, "explain", "runs/korean", "금의 녹는점", best["id"], "--json").stdout)
     assert why["score"] == pytest.approx(best["score"], rel=1e-4)
     assert why["rank"] == 1
-    assert sum(product for *_, product in why["tokens"]) == pytest.approx(why["score"], rel=1e-4)
+    parts = [*why["tokens"], *why["special_tokens"]]
+    assert sum(product for *_, product in parts) == pytest.approx(why["score"], rel=1e-4)
+    assert not {token for token, *_ in why["tokens"]} & {"[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"}
     assert why["tokens"][0][0] == best["tokens"][0][0]
     words = vtkit(finished, "search", "runs/korean", "금의 녹는점", "-k", "2", "--model", "transfer").stdout
     assert "query tokens:" in words
@@ -208,6 +210,57 @@ def test_search_and_explain_agree_on_the_score_and_its_tokens(finished: Path) ->
     assert "no document 'nothing-like-it'" in missing.stderr
     assert "no index of 'best'" in vtkit(finished, "search", "runs/korean", "금", "--model", "best", check=1).stderr
     assert "is no run" in vtkit(finished, "search", "runs", "금", check=1).stderr
+
+
+def test_many_queries_are_searched_as_each_alone(finished: Path) -> None:
+    """From a file as TREC lines, from one as JSON lines, from standard input as typed at the prompt."""
+    queries = {"a": "금의 녹는점", "b": "철"}
+    (finished / "q.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in queries.items()), "utf-8")
+    (finished / "q.jsonl").write_text(
+        "".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in queries.items()), "utf-8"
+    )
+    (finished / "q.txt").write_text("\n".join(["", *queries.values()]), "utf-8")
+    alone = {
+        name: json.loads(vtkit(finished, "search", "runs/korean", text, "--json", "--top", "3").stdout)["results"]
+        for name, text in queries.items()
+    }
+    call = ["search", "runs/korean", "--top", "3", "--batch"]
+    trec = [line.split() for line in vtkit(finished, *call, "q.tsv").stdout.splitlines()]
+    lines = [(query, "Q0", one["id"], str(one["rank"])) for query, found in alone.items() for one in found]
+    assert [tuple(line[:4]) for line in trec] == lines
+    assert [float(line[4]) for line in trec] == pytest.approx([one["score"] for f in alone.values() for one in f])
+    for file, names in (("q.jsonl", ["a", "b"]), ("q.txt", ["2", "3"])):
+        found = [json.loads(line) for line in vtkit(finished, *call, file, "--json").stdout.splitlines()]
+        assert [one["id"] for one in found] == names
+        for one, expected in zip(found, alone.values(), strict=True):
+            assert [result["id"] for result in one["results"]] == [result["id"] for result in expected]
+
+
+def test_without_a_query_one_is_read_after_the_other(finished: Path) -> None:
+    typed = "금의 녹는점\n\n:top 1\n철\n:explain 1\n:explain 7\n:top x\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "vtkit.cli", "search", "runs/korean", "--top", "2"],
+        cwd=finished, env={**os.environ, **SETTINGS}, input=typed, capture_output=True, text=True, timeout=600,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.count("query tokens:") == 3
+    assert sum(line.startswith(("  1  ", "  2  ")) for line in done.stdout.splitlines()) == 3
+    assert "rank 1" in done.stdout
+    assert "followed by a number, of a result above" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("search", "runs/korean", " \t"), ("explain", "runs/korean", "\u200b", "x")])
+def test_an_empty_query_is_said_to_be_one(finished: Path, arguments: tuple[str, ...]) -> None:
+    assert "there is nothing to search for" in vtkit(finished, *arguments, check=2).stderr
+
+
+def test_queries_of_a_file_are_checked_all_at_once(finished: Path) -> None:
+    (finished / "bad.tsv").write_text("a\tone\nno tab\na\ttwo\nb\t \nc d\tthree\n", "utf-8")
+    (finished / "none.txt").write_text("\n \n", "utf-8")
+    message = vtkit(finished, "search", "runs/korean", "--batch", "bad.tsv", check=1).stderr
+    assert all(part in message for part in ("4 problems", "no tab", "occurs twice", "has no text", "white space"))
+    assert "has no query" in vtkit(finished, "search", "runs/korean", "--batch", "none.txt", check=1).stderr
+    assert "or a file" in vtkit(finished, "search", "runs/korean", "철", "--batch", "none.txt", check=2).stderr
 
 
 MOMENTS = (

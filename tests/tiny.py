@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -15,8 +16,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
-from vtkit.encoder.checkpoint import assemble, scratch_model
+from vtkit.encoder.checkpoint import assemble, save_encoder, scratch_model
 from vtkit.recipe.sections import Scratch
+from vtkit.stages.run import run
 from vtkit.training.resuming import Progress
 from vtkit.vocabulary.existing import Role, wrap
 
@@ -159,6 +161,37 @@ def collection(count: int, seed: int = 0) -> RetrievalSet:
     documents = [Document(f"d{n}", "", text) for n, text in enumerate(texts(count, seed, (6, 10)))]
     queries = [Query(f"q{n}", " ".join(draw.sample(documents[n].text.split(), 3))) for n in range(count)]
     return RetrievalSet("tiny", documents, queries, {f"q{n}": {f"d{n}": 1} for n in range(count)})
+
+
+def write_collection(folder: Path, found: RetrievalSet) -> Path:
+    """``found`` as a BEIR folder, its judgements as those of the test split."""
+    (folder / "qrels").mkdir(parents=True)
+    for name, entries in (
+        ("corpus", [{"_id": each.id, "title": each.title, "text": each.text} for each in found.documents]),
+        ("queries", [{"_id": each.id, "text": each.text} for each in found.queries]),
+    ):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), "utf-8")
+    rows = [
+        f"{query}\t{document}\t{grade}" for query, judged in found.qrels.items() for document, grade in judged.items()
+    ]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n", "utf-8")
+    return folder
+
+
+def finished_run(folder: Path, found: RetrievalSet, name: str = "tiny") -> Path:
+    """The folder of a run of ``folder/NAME.toml``: a tiny encoder moved to its own tokens in another order, and its
+    index of ``found`` (``folder/collection``)."""
+    save_encoder(encoder(folder / "work"), folder / "encoder")
+    tokenizer(shuffled(1)).save_pretrained(str(folder / "target"))
+    write_collection(folder / "collection", found)
+    recipe = folder / f"{name}.toml"
+    recipe.write_text(
+        f'[recipe]\nname = "{name}"\nlanguage = "en"\n[source]\nmodel = "./encoder"\n'
+        '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
+        '[evaluate]\nsets = ["collection"]\n',
+        "utf-8",
+    )
+    return run(recipe, runs=folder / "runs", threads=1)
 
 
 def interrupted_at(step: int) -> type[Progress]:

@@ -25,9 +25,10 @@ from vtkit.commands.expand import expand
 from vtkit.commands.fragmentation import fragmentation
 from vtkit.commands.gap import gap
 from vtkit.commands.inspect_vocab import inspect_vocab
-from vtkit.commands.options import DownloadOption, JsonOption, RunArgument, allow_downloads
+from vtkit.commands.options import DownloadOption, allow_downloads
 from vtkit.commands.overlap import overlap
 from vtkit.commands.provenance import provenance
+from vtkit.commands.search import explain, search, shown_tokens
 from vtkit.commands.tokenizer import tokenizers
 from vtkit.commands.transfer import transfer
 from vtkit.errors import RecipeError, VtkitError, machine_failure
@@ -128,19 +129,6 @@ def _every_command(
     """What stands before the command."""
 
 
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model", metavar="STAGE", help="Use another stage's model: source, transfer, adapt, calibrate or finetune. "
-        "Default: the final one.", show_default=False,
-    ),
-]  # fmt: skip
-SetNameOption = Annotated[
-    str | None,
-    typer.Option("--collection", metavar="NAME", help="Which evaluation set. Default: the first.", show_default=False),
-]
-
-
 @app.command("run")
 def run_recipe(
     recipe: RecipeArgument,
@@ -202,58 +190,6 @@ def run_recipe(
         console.say(f'search it: vtkit search {folder} "your query"')
 
 
-@app.command("search")
-def search(
-    run: RunArgument,
-    query: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
-    top: Annotated[int, typer.Option("--top", "-k", min=1, help="Results.")] = 10,
-    model: ModelOption = None,
-    collection: SetNameOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Search a run's index, and show the tokens that made each score."""
-    from vtkit.stages.search_run import search_run
-
-    found = search_run(run, query, top=top, model=model, collection=collection)
-    if as_json:
-        console.write_json(found)
-        return
-    console.write(f"query tokens: {_tokens(found['tokens'])}")
-    for result in found["results"]:
-        console.write(
-            f"\n{result['rank']:>3}  {result['score']:.3f}  {result['id']}  {console.one_line(result['title'], 60)}"
-        )
-        console.write(f"     {console.one_line(result['text'], 160)}")
-        console.write(f"     {_tokens(result['tokens'])}")
-    if not found["results"]:
-        console.write("nothing found: no document shares a term with the query")
-
-
-@app.command("explain")
-def explain(
-    run: RunArgument,
-    query: Annotated[str, typer.Argument(help="The query.", show_default=False)],
-    document_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="Id of the document.", show_default=False)],
-    model: ModelOption = None,
-    collection: SetNameOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show why a document scores what it does for a query: each shared token with both weights and their product."""
-    from vtkit.stages.search_run import explain_run
-
-    found = explain_run(run, query, document_id, model=model, collection=collection)
-    if as_json:
-        console.write_json(found)
-        return
-    console.write(f"{found['id']}  {console.one_line(found['title'], 60)}\n{console.one_line(found['text'], 240)}")
-    place = f"rank {found['rank']}" if found["rank"] is not None else "not found: no shared term"
-    console.write(f"score {found['score']:.4f}, {place}\n")
-    console.write(f"{'query':>8} {'document':>9} {'product':>8}  token")
-    for token, query_weight, document_weight, product in found["tokens"]:
-        console.write(f"{query_weight:8.3f} {document_weight:9.3f} {product:8.3f}  {console.one_line(token, 60)}")
-    console.write(f"\nquery tokens: {_tokens(found['query_tokens'])}")
-
-
 def _show_results(folder: Path) -> None:
     """The results of a run as tables, and its example search."""
     from vtkit.stages.run import report_of
@@ -277,20 +213,16 @@ def _show_results(folder: Path) -> None:
         )
     example = report["example"]
     if example is not None and example["results"]:
-        console.say(f"example search: {example['query']}")
+        console.say(f"example search: {console.one_line(example['query'])}")
         for found in example["results"][:3]:
-            console.say(f"  {found['rank']}. {found['id']}  {console.one_line(found['text'], 90)}")
-            console.say(f"     {_tokens(found['tokens'][:6])}")
+            console.say(f"  {found['rank']}. {console.one_line(found['id'])}  {console.one_line(found['text'], 90)}")
+            console.say(f"     {shown_tokens(found['tokens'][:6])}")
     if report["demonstration"]:
         console.say("This run is a demonstration on a small collection, not a result to quote.")
 
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.0f}"
-
-
-def _tokens(pairs: list[list[Any]]) -> str:
-    return "  ".join(f"{console.one_line(str(token), 40)} {weight:.2f}" for token, weight in pairs)
 
 
 @recipes.command("check")
@@ -436,6 +368,8 @@ def _ask_list(question: str, optional: bool = False) -> list[str]:
     return [entry.strip() for entry in answer.split(",") if entry.strip()]
 
 
+app.command("search")(search)
+app.command("explain")(explain)
 app.command("calibrate")(calibrate)
 app.command("casing")(casing)
 app.command("expand")(expand)

@@ -40,9 +40,13 @@ _JOINERS = "\u200c\u200d"
 """Format characters that belong to the spelling of Persian, Hindi and others, and to emoji."""
 
 
-def write(text: str = "") -> None:
-    """Lines of a result, on standard output. Data in them that may hold line ends goes through :func:`one_line`."""
-    print(clean(text))
+def write(text: str = "", *, exact: bool = False) -> None:
+    """Lines of a result, on standard output. Data in them that may hold line ends goes through :func:`one_line`.
+
+    Args:
+        exact: whether what is written is for other programs, and stays as it is where standard output is no terminal.
+    """
+    print(text if exact and not sys.stdout.isatty() else clean(text))
 
 
 def write_json(value: Any, indent: int | None = 2) -> None:

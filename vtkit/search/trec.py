@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +28,15 @@ def to_run(
     return run
 
 
+def trec_lines(run: Run, tag: str) -> Iterator[str]:
+    """``query Q0 document rank score tag`` lines, ranks from 1; a query without results leaves none."""
+    for query, results in run.items():
+        for rank, (document, score) in enumerate(results, 1):
+            yield f"{query} Q0 {document} {rank} {score:.9g} {tag}"
+
+
 def write_trec(run: Run, path: str | Path, tag: str) -> None:
-    """Write ``query Q0 document rank score tag`` lines, ranks from 1; a query without results leaves none.
+    """Write :func:`trec_lines` to a file.
 
     Raises:
         ValueError: the tag contains white space.
@@ -37,9 +44,7 @@ def write_trec(run: Run, path: str | Path, tag: str) -> None:
     if not tag or tag.split() != [tag]:
         raise ValueError(f"the tag of a run is one word, not {tag!r}")
     with Path(path).open("w", encoding="utf-8", newline="\n") as file:
-        for query, results in run.items():
-            for rank, (document, score) in enumerate(results, 1):
-                file.write(f"{query} Q0 {document} {rank} {score:.9g} {tag}\n")
+        file.writelines(f"{line}\n" for line in trec_lines(run, tag))
 
 
 def read_trec(path: str | Path) -> Run:

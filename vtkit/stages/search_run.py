@@ -1,209 +1,250 @@
-"""Searching a run: results, and the tokens that made each score."""
+"""Searching a run: results, and the tokens that made each score.
+
+A :class:`Searcher` holds what is slow to load (the encoder, the postings, where each document begins), so that one
+process can answer many queries.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
 from vtkit.artifacts import facts_of
+from vtkit.data.queries import is_blank
 from vtkit.encoder.checkpoint import fastest_device, load_encoder, output_tokenizer
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError, VtkitError
 from vtkit.search.exact import ExactIndex
 from vtkit.stages.run import open_run
-from vtkit.vocabulary.alignment import legible
+from vtkit.vocabulary.alignment import FILLER, legible, tokens
+from vtkit.vocabulary.existing import roles_by_id
 
 TOKENS_SHOWN = 12
 
 REBUILD = "Run the recipe again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
 
+QUERIES_AT_ONCE = 256
+"""Queries that are encoded and searched together."""
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents of an index, read from ``documents.jsonl`` one by one."""
+
+    path: Path
+    starts: NDArray[np.int64]
+    """Where each line begins, in bytes, and the end of the last, (documents + 1,)."""
+
+    @classmethod
+    def open(cls, path: Path) -> Documents:
+        """Find where the lines of ``path`` begin.
+
+        Raises:
+            DataError: it is missing.
+        """
+        try:
+            with path.open("rb") as file:
+                return cls(path, np.fromiter(accumulate(map(len, file), initial=0), dtype=np.int64))
+        except FileNotFoundError as error:
+            raise DataError(f"{path} is missing. {REBUILD}") from error
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, number: int) -> dict[str, str]:
+        """``_id``, ``title`` and ``text`` of a document.
+
+        Raises:
+            DataError: its line is damaged.
+        """
+        start, stop = (int(place) for place in self.starts[number : number + 2])
+        with self.path.open("rb") as file:
+            file.seek(start)
+            return self._read(number, file.read(stop - start))
+
+    def find(self, name: str) -> int:
+        """The number of the document with the id ``name``.
+
+        Raises:
+            VtkitError: there is none.
+        """
+        examples: list[str] = []
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file):
+                identity = self._read(number, line)["_id"]
+                if identity == name:
+                    return number
+                if len(examples) < 3:
+                    examples.append(identity)
+        raise VtkitError(f"the index has no document {name!r}. Its ids look like {', '.join(examples)}.")
+
+    def _read(self, number: int, line: bytes) -> dict[str, str]:
+        try:
+            document = json.loads(line)
+            if not all(isinstance(document[name], str) for name in ("_id", "text")):
+                raise TypeError("_id and text should be strings")
+            return {"_id": document["_id"], "title": document.get("title", ""), "text": document["text"]}
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DataError(
+                f"{self.path} is damaged after {number:,} documents ({type(error).__name__}: {error}). {REBUILD}"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """An encoder, the index of what it encoded, and the names of its dimensions.
+
+    Special tokens (``[CLS]``, fillers and the like) stand for no word. Where a model gives them weights these count in
+    every score, but tell nothing of why a document was found, so they are listed apart.
+    """
+
+    encoder: SparseEncoder
+    postings: ExactIndex
+    documents: Documents
+    names: list[str]
+    special: frozenset[int]
+    """Dimensions of special tokens."""
+
+    query_length: int
+    """Tokens a query is cut at."""
+
+    @classmethod
+    def load(cls, model: str, index: Path, query_length: int) -> Searcher:
+        """The searcher of a model and an index.
+
+        Args:
+            model: SparseEncoder folder or hub id.
+            index: one set's folder of an index output: ``postings/`` and ``documents.jsonl``.
+            query_length: tokens a query is cut at.
+        """
+        postings, documents = ExactIndex.load(index / "postings"), Documents.open(index / "documents.jsonl")
+        if len(documents) < postings.document_count:
+            raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
+        encoder = load_encoder(model, fastest_device())
+        tokenizer = output_tokenizer(encoder)
+        special = set(roles_by_id(tokenizer))
+        special |= {number for number, added in tokenizer.added_tokens_decoder.items() if added.special}
+        special |= {number for number, token in enumerate(tokens(tokenizer)) if FILLER.fullmatch(token)}
+        return cls(encoder, postings, documents, legible(tokenizer), frozenset(special), query_length)
+
+    def search(self, queries: Sequence[str], depth: int) -> Iterator[dict[str, Any]]:
+        """The best ``depth`` documents for each query and, for each, the tokens whose products sum to its score.
+
+        Returns:
+            For each query ``query``, ``tokens`` and ``special_tokens`` (token, weight) of its vector, and ``results``:
+            rank, id, title, text, score, ``tokens`` and ``special_tokens`` (token, contribution), largest first, at
+            most :data:`TOKENS_SHOWN`. Nothing is found for a blank query.
+        """
+        for start in range(0, len(queries), QUERIES_AT_ONCE):
+            batch = queries[start : start + QUERIES_AT_ONCE]
+            vectors = self._encode(batch)
+            ids, scores = self.postings.search(vectors, depth)
+            for row, query in enumerate(batch):
+                vector = vectors[row]
+                found = [int(number) for number in ids[row] if number >= 0]
+                yield {
+                    "query": query,
+                    **self._named(vector.indices, vector.data),
+                    "results": [
+                        self._result(rank, number, float(scores[row, rank - 1]), vector)
+                        for rank, number in enumerate(found, start=1)
+                    ],
+                }
+
+    def explain(self, query: str, document_id: str) -> dict[str, Any]:
+        """Why one document scores what it does for ``query``.
+
+        Returns:
+            ``query``, the document (``id``, ``title``, ``text``), ``score``, ``rank`` among all documents (None where
+            no term is shared), ``tokens`` and ``special_tokens``: (token, query weight, document weight, product),
+            largest product first, and ``query_tokens`` (token, weight).
+
+        Raises:
+            VtkitError: the index has no such document.
+        """
+        number = self.documents.find(document_id)
+        document = self.documents[number]
+        vector = self._encode([query])
+        terms, products = _contributions(self.postings, vector, number)
+        weights = dict(zip(vector.indices.tolist(), vector.data.tolist(), strict=True))
+        shares: dict[bool, list[list[Any]]] = {False: [], True: []}
+        for place in np.argsort(-products, kind="stable"):
+            term, product = int(terms[place]), float(products[place])
+            row = [self.names[term], weights[term], product / weights[term], product]
+            shares[term in self.special].append(row)
+        ids, _ = self.postings.search(vector, max(self.postings.document_count, 1))
+        ranks = np.flatnonzero(ids[0] == number)
+        return {
+            "query": query,
+            "id": document["_id"],
+            "title": document["title"],
+            "text": document["text"],
+            "score": float(products.sum()),
+            "rank": int(ranks[0]) + 1 if len(ranks) else None,
+            "tokens": shares[False],
+            "special_tokens": shares[True],
+            "query_tokens": self._named(vector.indices, vector.data)["tokens"],
+        }
+
+    def _encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
+        """(queries, vocabulary); a blank query has no weights, although a model gives some to its special tokens."""
+        described = "encoding the query" if len(queries) == 1 else "queries"
+        vectors = encode_side(self.encoder, queries, "query", self.query_length, description=described)
+        if vectors.shape[1] != self.postings.vocabulary:
+            raise DataError(
+                f"{self.documents.path.parent} is over {self.postings.vocabulary:,} dimensions, and the model gives "
+                f"{vectors.shape[1]:,}: they do not belong together. {REBUILD}"
+            )
+        for row, query in enumerate(queries):
+            if is_blank(query):
+                vectors.data[vectors.indptr[row] : vectors.indptr[row + 1]] = 0
+        vectors.eliminate_zeros()
+        return vectors
+
+    def _result(self, rank: int, number: int, score: float, vector: sparse.csr_matrix) -> dict[str, Any]:
+        document = self.documents[number]
+        return {
+            "rank": rank,
+            "id": document["_id"],
+            "title": document["title"],
+            "text": document["text"],
+            "score": score,
+            **self._named(*_contributions(self.postings, vector, number)),
+        }
+
+    def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> dict[str, list[list[Any]]]:
+        named: dict[bool, list[list[Any]]] = {False: [], True: []}
+        for place in np.argsort(-values, kind="stable"):
+            term = int(terms[place])
+            named[term in self.special].append([self.names[term], round(float(values[place]), 4)])
+        return {"tokens": named[False][:TOKENS_SHOWN], "special_tokens": named[True][:TOKENS_SHOWN]}
+
 
 def explain_results(model: str, index: Path, query: str, *, depth: int, query_length: int) -> dict[str, Any]:
-    """The best ``depth`` documents for ``query`` and, for each, the tokens whose products sum to its score.
-
-    Args:
-        model: SparseEncoder folder or hub id.
-        index: one set's folder of an index output: ``postings/`` and ``documents.jsonl``.
-        query: the query's text.
-        depth: results.
-        query_length: tokens the query is cut at.
-
-    Returns:
-        ``query``, ``tokens`` (token, weight) of the query's vector, and ``results``: rank, id, title, text,
-        score, and tokens (token, contribution), largest first.
-    """
-    encoder = _encoder(model)
-    postings = ExactIndex.load(index / "postings")
-    vector = encode_side(encoder, [query], "query", query_length, description="encoding the query")
-    _fits(postings, vector, index)
-    ids, scores = postings.search(vector, depth)
-    found = [int(i) for i in ids[0] if i >= 0]
-    documents = _documents(index / "documents.jsonl", set(found))
-    results = [
-        {
-            "rank": rank,
-            "id": documents[number]["_id"],
-            "title": documents[number].get("title", ""),
-            "text": documents[number]["text"],
-            "score": float(scores[0, rank - 1]),
-            "tokens": _named(model, *_contributions(postings, vector, number)),
-        }
-        for rank, number in enumerate(found, start=1)
-    ]
-    return {"query": query, "tokens": _named(model, vector.indices, vector.data), "results": results}
+    """:meth:`Searcher.search` for one query, by names."""
+    return next(Searcher.load(model, index, query_length).search([query], depth))
 
 
-def explain_document(model: str, index: Path, query: str, document_id: str, *, query_length: int) -> dict[str, Any]:
-    """Why one document scores what it does for ``query``.
-
-    Returns:
-        ``query``, the document (``id``, ``title``, ``text``), ``score``, ``rank`` among all documents (None where
-        no term is shared), and ``tokens``: (token, query weight, document weight, product), largest product first.
-
-    Raises:
-        VtkitError: the index has no such document.
-    """
-    number, document = _document_called(index / "documents.jsonl", document_id)
-    encoder = _encoder(model)
-    postings = ExactIndex.load(index / "postings")
-    vector = encode_side(encoder, [query], "query", query_length, description="encoding the query")
-    _fits(postings, vector, index)
-    terms, products = _contributions(postings, vector, number)
-    query_weights = dict(zip(vector.indices.tolist(), vector.data.tolist(), strict=True))
-    names = _names(model)
-    order = np.argsort(-products, kind="stable")
-    ids, _ = postings.search(vector, max(postings.document_count, 1))
-    ranks = np.flatnonzero(ids[0] == number)
-    return {
-        "query": query,
-        "id": document["_id"],
-        "title": document.get("title", ""),
-        "text": document["text"],
-        "score": float(products.sum()),
-        "rank": int(ranks[0]) + 1 if len(ranks) else None,
-        "tokens": [
-            [
-                names[int(terms[i])],
-                query_weights[int(terms[i])],
-                float(products[i]) / query_weights[int(terms[i])],
-                float(products[i]),
-            ]
-            for i in order
-        ],
-        "query_tokens": _named(model, vector.indices, vector.data),
-    }
-
-
-def _contributions(postings: ExactIndex, query: sparse.csr_matrix, document: int) -> tuple[np.ndarray, np.ndarray]:
-    """Terms that query and document share and the products of their weights."""
-    terms, products = [], []
-    for term, weight in zip(query.indices.tolist(), query.data.tolist(), strict=True):
-        start, stop = int(postings.starts[term]), int(postings.starts[term + 1])
-        at = start + int(np.searchsorted(postings.documents[start:stop], document))
-        if at < stop and postings.documents[at] == document:
-            terms.append(term)
-            products.append(weight * float(postings.weights[at]))
-    return np.asarray(terms, dtype=np.int64), np.asarray(products, dtype=np.float64)
-
-
-def _named(model: str, terms: np.ndarray, values: np.ndarray) -> list[list[Any]]:
-    order = np.argsort(-values, kind="stable")[:TOKENS_SHOWN]
-    names = _names(model)
-    return [[names[int(term)], round(float(value), 4)] for term, value in zip(terms[order], values[order], strict=True)]
-
-
-def _read_documents(path: Path) -> Iterator[dict[str, str]]:
-    """The documents of an index in their order.
-
-    Raises:
-        DataError: the file is missing or damaged.
-    """
-    read = 0
-    try:
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                document = json.loads(line)
-                if not all(isinstance(document[name], str) for name in ("_id", "text")):
-                    raise TypeError("_id and text should be strings")
-                yield document
-                read += 1
-    except FileNotFoundError as error:
-        raise DataError(f"{path} is missing. {REBUILD}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(
-            f"{path} is damaged after {read:,} documents ({type(error).__name__}: {error}). {REBUILD}"
-        ) from error
-
-
-def _documents(path: Path, wanted: set[int]) -> dict[int, dict[str, str]]:
-    found = {number: document for number, document in enumerate(_read_documents(path)) if number in wanted}
-    if len(found) < len(wanted):
-        raise DataError(f"{path} is cut short: the index beside it has more documents. {REBUILD}")
-    return found
-
-
-def _document_called(path: Path, name: str) -> tuple[int, dict[str, str]]:
-    examples: list[str] = []
-    for number, document in enumerate(_read_documents(path)):
-        if document["_id"] == name:
-            return number, document
-        if len(examples) < 3:
-            examples.append(document["_id"])
-    raise VtkitError(f"the index has no document {name!r}. Its ids look like {', '.join(examples)}.")
-
-
-def _fits(postings: ExactIndex, query: sparse.csr_matrix, index: Path) -> None:
-    if query.shape[1] != postings.vocabulary:
-        raise DataError(
-            f"{index} is over {postings.vocabulary:,} dimensions, and the model gives {query.shape[1]:,}: they do not "
-            f"belong together. {REBUILD}"
-        )
-
-
-@lru_cache(maxsize=2)
-def _encoder(model: str) -> SparseEncoder:
-    return load_encoder(model, fastest_device())
-
-
-@lru_cache(maxsize=2)
-def _names(model: str) -> list[str]:
-    return legible(output_tokenizer(_encoder(model)))
-
-
-def search_run(folder: Path, query: str, *, top: int, model: str | None, collection: str | None) -> dict[str, Any]:
-    """:func:`explain_results` over a run on disk.
+def open_searcher(folder: Path, *, model: str | None, collection: str | None) -> Searcher:
+    """The searcher of a run on disk.
 
     Args:
         folder: the run's folder.
-        query: the query's text.
-        top: results.
         model: stage whose model and index to use; None for the final one.
         collection: evaluation set; None for the first.
 
     Raises:
         VtkitError: no such run, model or set.
     """
-    encoder, index, query_length = _opened(folder, model, collection)
-    return explain_results(encoder, index, query, depth=top, query_length=query_length)
-
-
-def explain_run(
-    folder: Path, query: str, document_id: str, *, model: str | None, collection: str | None
-) -> dict[str, Any]:
-    """:func:`explain_document` over a run on disk; arguments as in :func:`search_run`."""
-    encoder, index, query_length = _opened(folder, model, collection)
-    return explain_document(encoder, index, query, document_id, query_length=query_length)
-
-
-def _opened(folder: Path, model: str | None, collection: str | None) -> tuple[str, Path, int]:
-    """The encoder's name, one set's index folder and the query length of a run."""
     run = open_run(folder)
     name = model or run.final_model
     indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]
@@ -219,4 +260,16 @@ def _opened(folder: Path, model: str | None, collection: str | None) -> tuple[st
     chosen = collection or sets[0]
     if chosen not in sets:
         raise VtkitError(f"{folder} has no collection {chosen!r}. There are {', '.join(sets)}.")
-    return run.models[name], index / chosen, run.query_length
+    return Searcher.load(run.models[name], index / chosen, run.query_length)
+
+
+def _contributions(postings: ExactIndex, query: sparse.csr_matrix, document: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Terms that query and document share and the products of their weights."""
+    terms, products = [], []
+    for term, weight in zip(query.indices.tolist(), query.data.tolist(), strict=True):
+        start, stop = int(postings.starts[term]), int(postings.starts[term + 1])
+        at = start + int(np.searchsorted(postings.documents[start:stop], document))
+        if at < stop and postings.documents[at] == document:
+            terms.append(term)
+            products.append(weight * float(postings.weights[at]))
+    return np.asarray(terms, dtype=np.int64), np.asarray(products, dtype=np.float64)

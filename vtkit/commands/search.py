@@ -1,0 +1,182 @@
+"""``vtkit search`` and ``vtkit explain``: what a run's index finds, and why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import JsonOption, RunArgument
+from vtkit.data.queries import QUERY_FORMS, is_blank, read_query_file
+from vtkit.errors import RecipeError, VtkitError
+
+if TYPE_CHECKING:
+    from vtkit.stages.search_run import Searcher
+
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model", metavar="STAGE", help="Use another stage's model: source, transfer, adapt, calibrate or finetune. "
+        "Default: the final one.", show_default=False,
+    ),
+]  # fmt: skip
+CollectionOption = Annotated[
+    str | None,
+    typer.Option("--collection", metavar="NAME", help="Which evaluation set. Default: the first.", show_default=False),
+]
+
+HINT = "Ctrl-D ends. :top N changes how many results are shown, :explain RANK shows what made a score."
+
+
+def search(
+    run: RunArgument,
+    query: Annotated[
+        str | None, typer.Argument(help="What to look for. Default: ask for one after the other.", show_default=False)
+    ] = None,
+    top: Annotated[int, typer.Option("--top", "-k", min=1, help="Results.")] = 10,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch", metavar="FILE", help=f"Search for many queries ({QUERY_FORMS}; - for standard input) and print "
+            "a TREC run, or with --json an object a line.", show_default=False,
+        ),
+    ] = None,
+    model: ModelOption = None,
+    collection: CollectionOption = None,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Search a run's index, and show the tokens that made each score.
+
+    Loading takes seconds, and a search milliseconds. Without a query one is asked for after the other (off a terminal:
+    read from standard input, one a line).
+    """
+    if query is not None and batch is not None:
+        raise RecipeError("Give a query, or a file of them with --batch.")
+    if query is not None and is_blank(query):
+        raise RecipeError("The query is empty: there is nothing to search for.")
+    queries = read_query_file(batch) if batch is not None else []
+    if batch is not None and not queries:
+        raise VtkitError(f"{batch} has no query.")
+    from vtkit.stages.search_run import open_searcher
+
+    searcher = open_searcher(run, model=model, collection=collection)
+    if batch is not None:
+        found = searcher.search([each.text for each in queries], top)
+        _print_batch(((each.id, one) for each, one in zip(queries, found, strict=True)), run.absolute().name, as_json)
+    elif query is not None:
+        _print_found(next(searcher.search([query], top)), as_json)
+    else:
+        _prompt(searcher, top, as_json)
+
+
+def explain(
+    run: RunArgument,
+    query: Annotated[str, typer.Argument(help="The query.", show_default=False)],
+    document_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="Id of the document.", show_default=False)],
+    model: ModelOption = None,
+    collection: CollectionOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show why a document scores what it does for a query: each shared token with both weights and their product."""
+    if is_blank(query):
+        raise RecipeError("The query is empty: there is nothing to search for.")
+    from vtkit.stages.search_run import open_searcher
+
+    _print_explanation(open_searcher(run, model=model, collection=collection).explain(query, document_id), as_json)
+
+
+def shown_tokens(pairs: list[list[Any]]) -> str:
+    """Tokens with their weights, on one line."""
+    return "  ".join(f"{console.one_line(str(token), 40)} {weight:.2f}" for token, weight in pairs)
+
+
+def _prompt(searcher: Searcher, top: int, as_json: bool) -> None:
+    found: dict[str, Any] | None = None
+    for line in _asked(len(searcher.documents)):
+        command, _, argument = line.partition(" ")
+        number = int(argument) if argument.isascii() and argument.isdigit() and len(argument) < 10 else 0
+        if command == ":top" and number:
+            top = number
+        elif command == ":explain" and number and found and number <= len(found["results"]):
+            _print_explanation(searcher.explain(found["query"], found["results"][number - 1]["id"]), as_json)
+        elif command in (":top", ":explain"):
+            console.say(f"{command} is followed by a number{', of a result above' if command == ':explain' else ''}.")
+        else:
+            found = next(searcher.search([line], top))
+            _print_found(found, as_json)
+
+
+def _asked(documents: int) -> Iterator[str]:
+    """What a person types at the prompt, or the lines of standard input; blank lines are passed over."""
+    if not sys.stdin.isatty():
+        yield from (line.strip() for line in sys.stdin if not is_blank(line))
+        return
+    with suppress(ImportError):
+        import readline  # noqa: F401  # not on Windows; input() then has no history
+
+    console.say(f"{documents:,} documents. {HINT}")
+    with suppress(EOFError):
+        while True:
+            line = input("\nquery> ").strip()
+            if is_blank(line):
+                console.say("The query is empty: there is nothing to search for.")
+            else:
+                yield line
+    console.write()
+
+
+def _print_found(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        console.write_json(found)
+        return
+    console.write(f"query tokens: {_with_special(found)}")
+    for result in found["results"]:
+        identity, title = console.one_line(result["id"]), console.one_line(result["title"], 60)
+        console.write(f"\n{result['rank']:>3}  {result['score']:.3f}  {identity}  {title}".rstrip())
+        console.write(f"     {console.one_line(result['text'], 160)}")
+        console.write(f"     {_with_special(result)}")
+    if not found["results"]:
+        console.write("nothing found: no document shares a term with the query")
+
+
+def _with_special(entry: dict[str, Any]) -> str:
+    """The tokens of a query or a result, and what special tokens add in one number."""
+    special = sum(weight for _, weight in entry["special_tokens"])
+    return shown_tokens(entry["tokens"]) + (f"  (special tokens {special:.2f})" if special else "")
+
+
+def _print_batch(found: Iterable[tuple[str, dict[str, Any]]], tag: str, as_json: bool) -> None:
+    from vtkit.search.trec import trec_lines
+
+    for identity, one in found:
+        if as_json:
+            console.write_json({"id": identity, **one}, indent=None)
+            continue
+        results = [(result["id"], result["score"]) for result in one["results"]]
+        for line in trec_lines({identity: results}, "_".join(tag.split()) or "vtkit"):
+            console.write(line, exact=True)
+
+
+def _print_explanation(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        console.write_json(found)
+        return
+    console.write(f"{console.one_line(found['id'])}  {console.one_line(found['title'], 60)}".rstrip())
+    console.write(console.one_line(found["text"], 240))
+    place = f"rank {found['rank']}" if found["rank"] is not None else "not found: no shared term"
+    console.write(f"score {found['score']:.4f}, {place}\n")
+    console.write(f"{'query':>8} {'document':>9} {'product':>8}  token")
+    _print_products(found["tokens"])
+    if found["special_tokens"]:
+        console.write("special tokens: they stand for no word, but the model weighs them and they count in the score")
+        _print_products(found["special_tokens"])
+    console.write(f"\nquery tokens: {shown_tokens(found['query_tokens'])}")
+
+
+def _print_products(rows: list[list[Any]]) -> None:
+    for token, query_weight, document_weight, product in rows:
+        console.write(f"{query_weight:8.3f} {document_weight:9.3f} {product:8.3f}  {console.one_line(token, 60)}")

@@ -1,0 +1,57 @@
+"""Queries without judgements, to be searched for: from a file or standard input."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Iterable
+from pathlib import Path
+
+from vtkit.data.retrieval import Problems, Query, add_query, check_id, read_queries
+from vtkit.data.text import read_lines
+
+QUERY_FORMS = ".jsonl with _id and text, .tsv of id and text, or a query a line; each plain, .gz or .zst"
+
+
+def is_blank(query: str) -> bool:
+    """Whether there is nothing to search for in ``query``: white space, control and format characters only."""
+    return all(unicodedata.category(letter)[0] in "ZC" for letter in query)
+
+
+def read_query_file(name: str) -> list[Query]:
+    """The queries of a file, or a query a line from standard input (``-``); without ids they are called by their line.
+
+    Raises:
+        DataError: the file cannot be read, or has damaged lines, ids that occur twice or hold white space, or queries
+            without text; every problem at once.
+    """
+    path = Path(name)
+    form = path.suffixes[-2 if path.suffix in (".gz", ".zst") else -1 :][:1] if name != "-" else []
+    problems = Problems()
+    if form == [".jsonl"]:
+        queries = read_queries(path, problems)
+    elif form == [".tsv"]:
+        queries = _columns(path, problems)
+    else:
+        queries = _lines(sys.stdin if name == "-" else read_lines(path))
+    problems.stop_if_any()
+    return queries
+
+
+def _columns(path: Path, problems: Problems) -> list[Query]:
+    queries: list[Query] = []
+    lines: dict[str, int] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        identity, tab, text = line.partition("\t")
+        complaint = check_id(identity) if tab else "has no tab between id and text"
+        if complaint:
+            problems.add(path, f"line {number}: {complaint}")
+        else:
+            add_query(queries, lines, path, number, identity, text, problems)
+    return queries
+
+
+def _lines(lines: Iterable[str]) -> list[Query]:
+    return [Query(str(number), line.strip()) for number, line in enumerate(lines, 1) if not is_blank(line)]
