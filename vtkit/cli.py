@@ -101,7 +101,7 @@ def _report_defect(error: Exception) -> None:
             file.write(f"vtkit {__version__}, Python {sys.version}\n{shlex.join(sys.argv)}\n\n{text}")
         where = f"Its traceback is in {file.name}"
     except OSError:
-        sys.stderr.write(text)
+        console.say(text)
         where = "Its traceback stands above"
     lines = str(error).strip().splitlines()
     console.fail(
