@@ -23,7 +23,9 @@ from vtkit.encoder.encoding import encode
 from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.sections import FinetuneSection
 from vtkit.training import finetune as finetuning
-from vtkit.training.finetune import Example, finetune, training_batches
+from vtkit.training import negatives
+from vtkit.training.finetune import finetune
+from vtkit.training.pairs import Example, training_batches
 
 DATA = collection(48, seed=4)
 
@@ -105,7 +107,7 @@ def test_documents_judged_not_relevant_are_no_positives() -> None:
 
 
 def test_hard_negatives_come_from_the_best_bm25_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finetuning, "HARD_NEGATIVES_FROM", 3)
+    monkeypatch.setattr(negatives, "HARD_NEGATIVES_FROM", 3)
     data = judged([{n} for n in range(8)], 40)
     data.documents[20:22] = [Document("d20", "", data.queries[0].text), Document("d21", "", data.queries[0].text)]
     seen = {

@@ -14,8 +14,11 @@ from torch import Tensor
 
 from vtkit.encoder.encoding import encode
 from vtkit.errors import CollapseError
+from vtkit.recipe.sections import FinetuneSection
+from vtkit.training.finetune import objective_terms
 from vtkit.training.gates import PATIENCE, CollapseGate
-from vtkit.training.losses import ContrastiveWithFlops, info_nce
+from vtkit.training.losses import info_nce
+from vtkit.training.objective import Objective
 from vtkit.training.regularizers import flops, quadratic_ramp
 
 
@@ -62,28 +65,23 @@ def test_flops_is_the_score_of_the_mean_text_with_itself(rows: int, columns: int
 
 
 def test_the_ramp_is_quadratic_and_stays_at_full_strength() -> None:
-    assert [quadratic_ramp(step, 4) for step in (0, 1, 2, 4, 5, 100)] == [0.0, 1 / 16, 1 / 4, 1.0, 1.0, 1.0]
-    assert quadratic_ramp(0, 0) == 0.0
-    assert quadratic_ramp(1, 0) == 1.0
+    ramp = quadratic_ramp(2.0, 4)
+    assert [ramp(step) for step in (0, 1, 2, 4, 5, 100)] == [0.0, 1 / 8, 1 / 2, 2.0, 2.0, 2.0]
+    assert quadratic_ramp(1.0, 0)(0) == 0.0
+    assert quadratic_ramp(1.0, 0)(1) == 1.0
 
 
-def loss_of(model: object, step: int = 3, gate: CollapseGate | None = None) -> ContrastiveWithFlops:
-    return ContrastiveWithFlops(
-        model,  # type: ignore[arg-type]
-        step=lambda: step,
-        ramp_steps=6,
-        query_flops=0.5,
-        document_flops=0.25,
-        scale=0.1,
-        gate=gate or CollapseGate(120, ramp_ends=6),
-    )
+def objective_of(model: object, step: int = 3) -> Objective:
+    section = FinetuneSection(data="unused", query_flops=0.5, document_flops=0.25, scale=0.1)
+    terms = objective_terms(section, ramp_steps=6)
+    return Objective(model, terms, step=lambda: step, gate=CollapseGate(120, ramp_ends=6))  # type: ignore[arg-type]
 
 
 def test_the_whole_loss_is_that_of_the_vectors_sentence_transformers_gives(tmp_path: Path) -> None:
     model = encoder(tmp_path)
     columns = [texts(11, seed=1, words=(1, 3)), texts(11, seed=2, words=(1, 25)), texts(11, seed=3)]
     features = [model.tokenizer(column, padding=True, return_tensors="pt") for column in columns]
-    loss = loss_of(model)
+    loss = objective_of(model)
     parts = loss([dict(entry) for entry in features])
     queries, documents, negatives = (torch.from_numpy(encode(model, column, 48).toarray()) for column in columns)
     both = torch.cat([documents, negatives])

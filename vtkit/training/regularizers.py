@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 
@@ -21,6 +23,6 @@ def flops(weights: Tensor) -> Tensor:
     return weights.mean(dim=0).square().sum()
 
 
-def quadratic_ramp(step: int, ramp_steps: int) -> float:
-    """Share of the full penalty at ``step``: min(1, step / ramp_steps)^2, SPLADE's schedule."""
-    return min(1.0, step / max(ramp_steps, 1)) ** 2
+def quadratic_ramp(strength: float, ramp_steps: int) -> Callable[[int], float]:
+    """λ(t) = λ · min(1, t/T)², SPLADE's schedule, with λ = ``strength`` and T = ``ramp_steps``."""
+    return lambda step: strength * min(1.0, step / max(ramp_steps, 1)) ** 2

@@ -1,0 +1,110 @@
+"""What fine-tuning minimises: a sum of named losses and penalties, computed on the term weights of one batch.
+
+A loss or a penalty is a function of a :class:`Batch`; its name is the name of its curve. What a run minimises is put
+together in :mod:`vtkit.training.finetune`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from sentence_transformers import SparseEncoder
+from torch import Tensor, nn
+
+from vtkit.training.gates import CollapseGate, LossGate
+
+TEXTS_A_GROUP = 8
+"""Texts that go through the encoder together; small groups of similar length waste little on padding."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The term weights of one batch."""
+
+    queries: Tensor
+    """(n, vocabulary)."""
+
+    documents: Tensor
+    """(n + m, vocabulary): the i-th is relevant to the i-th query, the m last are hard negatives of some query."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One summand of an objective: ``weight(step) · value(batch)``."""
+
+    name: str
+    """Of its curve."""
+
+    value: Callable[[Batch], Tensor]
+    """A scalar."""
+
+    weight: Callable[[int], float] = lambda step: 1.0
+    """Its strength at an optimiser step."""
+
+
+class Objective(nn.Module):
+    """The sum of ``terms``, as a loss module for ``SparseEncoderTrainer``, which logs each of them.
+
+    Columns of the training data: query, document, and any number of hard negatives.
+
+    Args:
+        model: the encoder; its forward gives term weights.
+        terms: what is summed; the first is the loss that is watched for explosions.
+        step: tells the current optimiser step (the trainer's own counter, so that it is in the checkpoint).
+        gate: sees every batch and stops a collapsed run.
+    """
+
+    def __init__(
+        self, model: SparseEncoder, terms: Sequence[Term], *, step: Callable[[], int], gate: CollapseGate
+    ) -> None:
+        super().__init__()
+        self.model, self.terms = model, tuple(terms)
+        self.step, self.gate = step, gate
+        self.explosion = LossGate("fine-tuning", "Lower finetune.learning_rate or finetune.scale.")
+        self._active: list[tuple[float, float]] = []
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        """What the trainer's log holds for each point."""
+        return ("loss", *(term.name for term in self.terms), "query_dimensions", "document_dimensions")
+
+    def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> dict[str, Tensor]:
+        queries, *columns = [self._term_weights(column) for column in features]
+        batch = Batch(queries, torch.cat(columns))
+        step = self.step()
+        parts = {term.name: term.weight(step) * term.value(batch) for term in self.terms}
+        with torch.no_grad():
+            total = torch.stack(list(parts.values())).sum()
+            self.explosion(step, parts[self.terms[0].name])
+            self.gate(step, batch.queries, batch.documents, batch.queries @ batch.documents.t(), total)
+            self._active.append((_mean_active(batch.queries), _mean_active(batch.documents)))
+        return parts
+
+    def _term_weights(self, features: dict[str, Tensor]) -> Tensor:
+        """The column's term weights, computed in groups of similar length: padding a whole batch to its longest
+        text nearly doubles the tokens of real collections."""
+        lengths = features["attention_mask"].sum(dim=1)
+        order = torch.argsort(lengths, stable=True)
+        groups = []
+        for rows in torch.split(order, TEXTS_A_GROUP):
+            longest = int(lengths[rows[-1]])
+            group = {name: tensor[rows, :longest] for name, tensor in features.items()}
+            groups.append(self.model(group)["sentence_embedding"].float())
+        return torch.cat(groups)[torch.argsort(order)]
+
+    def take_active_dimensions(self) -> dict[str, float]:
+        """Mean active dimensions of the batches since the last call, for the training log."""
+        seen, self._active = self._active, []
+        if not seen:
+            return {}
+        queries, documents = zip(*seen, strict=True)
+        return {
+            "query_dimensions": round(sum(queries) / len(seen), 2),
+            "document_dimensions": round(sum(documents) / len(seen), 2),
+        }
+
+
+def _mean_active(vectors: Tensor) -> float:
+    return float((vectors > 0).sum(dim=1).float().mean())
