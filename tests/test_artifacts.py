@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from vtkit.artifacts import (
     CHECKPOINTS,
     MANIFEST,
-    Ingredients,
+    Dependencies,
     Store,
     facts_of,
     held,
@@ -29,7 +29,7 @@ from vtkit.artifacts import (
 )
 from vtkit.errors import VtkitError
 
-BASE = Ingredients(
+BASE = Dependencies(
     stage="adapt",
     version=1,
     settings={"adapt.steps": 10, "adapt.corpus": ["(file)"], "adapt.train": None},
@@ -83,7 +83,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_key_changes_with_every_ingredient(change: str) -> None:
+def test_the_key_changes_with_every_dependency(change: str) -> None:
     assert replace(BASE, **CHANGES[change]).key != BASE.key
 
 
@@ -97,7 +97,7 @@ def test_the_key_depends_on_nothing_else() -> None:
     assert replace(BASE, settings=shuffled).key == BASE.key
     assert replace(BASE, settings={**BASE.settings, "adapt.corpus": ("(file)",)}).key == BASE.key
     again = subprocess.run(
-        [sys.executable, "-c", f"from vtkit.artifacts import Ingredients\nprint({BASE!r}.key)"],
+        [sys.executable, "-c", f"from vtkit.artifacts import Dependencies\nprint({BASE!r}.key)"],
         capture_output=True,
         text=True,
         check=True,
@@ -187,13 +187,27 @@ def damage_other_json(folder: Path) -> None:
     (folder / MANIFEST).write_text("[1]")
 
 
+def damage_stats(folder: Path) -> None:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["facts"]["rows"] = 2
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+def damage_checksum(folder: Path) -> None:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    del manifest["manifest_sha256"]
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
 DAMAGES = {
     damage_byte: "model/weights was changed or damaged",
     damage_length: "table.tsv was changed or damaged",
     damage_missing: "table.tsv is missing",
-    damage_manifest: "its manifest is missing or unreadable",
-    damage_half_manifest: "its manifest is missing or unreadable",
-    damage_other_json: "its manifest is missing or unreadable",
+    damage_manifest: "its manifest is missing",
+    damage_half_manifest: "its manifest was changed or damaged",
+    damage_other_json: "its manifest was changed or damaged",
+    damage_stats: "its manifest was changed or damaged",
+    damage_checksum: "its manifest was changed or damaged",
 }
 
 
@@ -316,18 +330,18 @@ def hold(lock: Path) -> subprocess.Popen[str]:
 WAITER = """
 import sys
 from pathlib import Path
-from vtkit.artifacts import Ingredients, Store
+from vtkit.artifacts import Dependencies, Store
 store = Store(Path(sys.argv[1]))
 def make(folder):
     (folder / "by").write_text("the one who waited")
     return {}
-store.build(Ingredients("adapt", 1, {}, 1, {}), make, afresh=False)
-print((store.folder(Ingredients("adapt", 1, {}, 1, {})) / "by").read_text())
+store.build(Dependencies("adapt", 1, {}, 1, {}), make, afresh=False)
+print((store.folder(Dependencies("adapt", 1, {}, 1, {})) / "by").read_text())
 """
 
 
 def test_a_second_process_says_who_holds_the_output_waits_and_uses_its_work(store: Store) -> None:
-    wanted = Ingredients("adapt", 1, {}, 1, {})
+    wanted = Dependencies("adapt", 1, {}, 1, {})
 
     def slow(folder: Path) -> dict[str, Any]:
         nonlocal waiter
@@ -399,6 +413,23 @@ def test_publishing_replaces_what_stood_there(tmp_path: Path) -> None:
     publish(source / "inner" / "file", tmp_path / "run" / "report.md")
     assert (tmp_path / "run" / "report.md").read_text() == "new"
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["model", "report.md"]
+
+
+def test_publishing_leaves_nothing_beside_what_it_publishes(tmp_path: Path) -> None:
+    """Neither where both names are links to one file already, nor where a process was killed between its renames."""
+    source = tmp_path / "output"
+    source.mkdir()
+    (source / "report.md").write_text("report")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / ".report.md.new-1").write_text("left behind")
+    (run / ".model.old-1").mkdir()
+    (run / ".model.new-est").mkdir()  # not one of vtkit's
+    for _ in range(3):
+        publish(source / "report.md", run / "report.md")
+        publish(source, run / "model")
+    assert sorted(path.name for path in run.iterdir()) == [".model.new-est", "model", "report.md"]
+    assert (run / "report.md").samefile(source / "report.md")
 
 
 def test_publishing_over_a_link_or_another_kind_leaves_what_was_linked(tmp_path: Path) -> None:

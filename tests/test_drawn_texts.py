@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Recipe
+from vtkit.stages.stage import Corpus
 from vtkit.stages.texts import bias_corpus, calibration_corpus, draw, read_texts
 
 
@@ -53,6 +54,10 @@ def recipe(**sections: object) -> Recipe:
     )
 
 
+def plain(*names: str) -> tuple[Corpus, ...]:
+    return tuple(Corpus(name) for name in names)
+
+
 def test_texts_come_from_the_first_section_that_names_some() -> None:
     adapt, finetune = {"corpus": ("/adapt",)}, {"data": "/finetune"}
     evaluate = {"sets": ("/evaluate",)}
@@ -62,12 +67,12 @@ def test_texts_come_from_the_first_section_that_names_some() -> None:
         calibrate={"corpus": ("/probe",)},
         transfer={"method": "mean", "bias": {"corpus": ("/prior",)}},
     )
-    assert (calibration_corpus(named), bias_corpus(named)) == (("/probe",), ("/prior",))
+    assert (calibration_corpus(named), bias_corpus(named)) == (plain("/probe"), plain("/prior"))
     from_adapt = recipe(adapt=adapt, finetune=finetune, calibrate={})
-    assert calibration_corpus(from_adapt) == bias_corpus(from_adapt) == ("/adapt",)
+    assert calibration_corpus(from_adapt) == bias_corpus(from_adapt) == plain("/adapt")
     from_finetune = recipe(finetune=finetune, calibrate={}, evaluate=evaluate)
-    assert calibration_corpus(from_finetune) == bias_corpus(from_finetune) == ("/finetune",)
-    assert bias_corpus(recipe(evaluate=evaluate)) == ("/evaluate",)
+    assert calibration_corpus(from_finetune) == bias_corpus(from_finetune) == plain("/finetune")
+    assert bias_corpus(recipe(evaluate=evaluate)) == plain("/evaluate")
     assert bias_corpus(recipe(transfer={"method": "mean", "bias": {"method": "mixture"}})) == ()
 
 
@@ -76,6 +81,6 @@ def test_corpora_are_read_one_after_the_other(tmp_path: Path) -> None:
     lines = [{"_id": "1", "title": "Title", "text": "text"}, {"_id": "2", "text": "zweiter ß"}]
     (tmp_path / "b.jsonl").write_text("\n".join(json.dumps(line) for line in lines), "utf-8")
     names = [str(tmp_path / "a.txt"), str(tmp_path / "b.jsonl")]
-    assert list(read_texts(names, "train")) == ["first", "second", "Title text", "zweiter ß"]
+    assert list(read_texts(plain(*names))) == ["first", "second", "Title text", "zweiter ß"]
     with pytest.raises(DataError):
-        list(read_texts([str(tmp_path / "missing.txt")], "train"))
+        list(read_texts(plain(str(tmp_path / "missing.txt"))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from vtkit.artifacts import Store
 from vtkit.recipe.load import load_recipe
-from vtkit.stages.plan import ORDER, Decision, Plan
+from vtkit.stages.order import NAMES, STAGES
+from vtkit.stages.plan import Decision, Plan
 
 RECIPE = """
 [recipe]
@@ -36,9 +38,12 @@ sets = ["first-set", "second-set"]
 
 STEPS = [
     "vocabulary",
+    "check:vocabulary",
     "transfer",
+    "check:transfer",
     "adapt",
     "calibrate",
+    "check:calibrate",
     "finetune",
     *(f"{stage}:{model}" for model in ("source", "transfer", "adapt", "calibrate", "finetune")
       for stage in ("index", "evaluate")),
@@ -69,7 +74,7 @@ def plan(folder: Path, *overrides: str, name: str = "recipe.toml") -> Plan:
 
 
 def keys(made: Plan) -> dict[str, str]:
-    return {name: step.ingredients.key for name, step in made.steps.items()}
+    return {name: step.dependencies.key for name, step in made.steps.items()}
 
 
 def changed(folder: Path, *overrides: str, before: tuple[str, ...] = ()) -> list[str]:
@@ -86,7 +91,8 @@ def make(made: Plan, *names: str) -> dict[str, str]:
         return {}
 
     return {
-        name: made.store.build(made.steps[name].ingredients, content, afresh=False).name for name in names or made.steps
+        name: made.store.build(made.steps[name].dependencies, content, afresh=False).name
+        for name in names or made.steps
     }
 
 
@@ -95,12 +101,11 @@ def reasons(decisions: list[Decision]) -> dict[str, str]:
     return {decision.step.name: decision.reason for decision in decisions if decision.runs}
 
 
-def downstream(*names: str) -> list[str]:
-    """The steps from the first of ``names`` on that use its model."""
-    first = STEPS.index(names[0])
-    models = [name for name in STEPS[:5] if STEPS.index(name) >= first]
-    judged = [f"{stage}:{model}" for model in models if model != "vocabulary" for stage in ("index", "evaluate")]
-    return [*models, *judged, "evaluate:hybrid"]
+def downstream(first: str) -> list[str]:
+    """``first`` and the steps that come after it up to the final model, and all that judges their models."""
+    made = STEPS[STEPS.index(first) : STEPS.index("finetune") + 1]
+    models = [name for name in made if name != "vocabulary" and not name.startswith("check:")]
+    return [*made, *(f"{stage}:{model}" for model in models for stage in ("index", "evaluate")), "evaluate:hybrid"]
 
 
 # what there is
@@ -112,28 +117,26 @@ def test_the_steps_come_in_the_order_they_run_each_after_its_inputs(folder: Path
     seen: set[str] = set()
     for step in made.steps.values():
         assert set(step.inputs.values()) <= seen, step.name
-        assert step.stage in ORDER
+        assert step.stage.name in {stage.name for stage in STAGES}
         seen.add(step.name)
     assert made.final_model == "finetune"
     assert made.steps["report"].inputs.keys() == set(STEPS) - {"report"}
 
 
-def test_every_stage_can_be_imported(folder: Path) -> None:
-    for step in plan(folder).steps.values():
-        assert callable(step.function())
-
-
 def test_what_has_no_section_is_no_step(folder: Path) -> None:
     made = plan(folder, "adapt=none", "finetune=none", "calibrate.corpus=['more.txt']", "evaluate.bm25=false")
     judged = [f"{stage}:{model}" for model in ("source", "transfer", "calibrate") for stage in ("index", "evaluate")]
-    assert list(made.steps) == ["vocabulary", "transfer", "calibrate", *judged, "report"]
+    assert list(made.steps) == [
+        "vocabulary", "check:vocabulary", "transfer", "check:transfer", "calibrate", "check:calibrate", *judged,
+        "report",
+    ]  # fmt: skip
     assert made.final_model == "calibrate"
     assert made.steps["calibrate"].inputs == {"model": "transfer"}
 
 
 def test_a_scratch_encoder_has_no_source_to_be_judged(folder: Path) -> None:
     made = plan(folder, "source.scratch.layers=1", "transfer=none")
-    assert "evaluate:source" not in made.steps
+    assert not {"evaluate:source", "check:vocabulary", "check:transfer"} & made.steps.keys()
     assert made.steps["transfer"].inputs == {"vocabulary": "vocabulary"}
     assert made.steps["adapt"].inputs == {"model": "transfer"}
 
@@ -156,6 +159,8 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
     assert changed(folder, "evaluate.depth=100") == evaluations
     indexes = [name for name in STEPS if name.startswith(("index", "evaluate:")) and name != "evaluate:bm25"]
     assert changed(folder, "index.document_length=64") == indexes
+    searches = [name for name in indexes if name.startswith("evaluate:")]
+    assert changed(folder, "index.query_length=32") == searches
     assert changed(folder, "report.formats=['md']") == []
     assert changed(folder, "recipe.seed=1") == [name for name in STEPS if name != "report"]
     assert changed(folder, "recipe.language=ja") == ["evaluate:bm25", "evaluate:hybrid"]
@@ -186,7 +191,8 @@ def test_settings_of_other_methods_change_no_key(folder: Path) -> None:
 
 def test_a_bias_by_mixture_reads_no_corpus(folder: Path) -> None:
     mixture = ("transfer.bias.method=mixture", "adapt=none", "finetune=none", "calibrate=none")
-    assert changed(folder, *mixture, "transfer.bias.corpus=['more.txt']", before=mixture) == []
+    found = changed(folder, *mixture, "transfer.bias.corpus=['more.txt']", before=mixture)
+    assert found == ["check:vocabulary", "check:transfer"]  # which take their probe texts from it
     zscore = mixture[1:]
     assert "transfer" in changed(folder, *zscore, "transfer.bias.corpus=['more.txt']", before=zscore)
 
@@ -199,13 +205,58 @@ def test_which_models_are_judged_changes_no_models_own_numbers(folder: Path) -> 
     assert after["report"] != before["report"]
 
 
+CHECKS = ["check:vocabulary", "check:transfer", "check:calibrate"]
+
+
+@pytest.mark.parametrize(
+    ("override", "checks"),
+    [
+        ("gates.texts=16", CHECKS),
+        ("gates.max_length=64", CHECKS[1:]),
+        ("gates.ties=warn", CHECKS[1:]),
+        ("gates.dimensions=off", CHECKS[1:]),
+        ("gates.activation=warn", CHECKS[1:]),
+        ("gates.overlap=warn", CHECKS[:1]),
+        ("gates.unicode=warn", CHECKS[:2]),
+        ("gates.identity=warn", CHECKS[1:2]),
+        ("gates.neighbours=off", CHECKS[1:2]),
+    ],
+)
+def test_a_changed_gate_runs_its_checks_again_and_nothing_else(override: str, checks: list[str], folder: Path) -> None:
+    assert changed(folder, override) == checks
+    previous = make(plan(folder))
+    assert list(reasons(plan(folder, override).decide(previous))) == [*checks, "report"]  # which quotes them
+
+
+def test_a_check_knows_whether_a_later_stage_can_repair_what_it_finds(folder: Path) -> None:
+    """The checks ask only whether the section is there, and one of two is enough, but either changes the key."""
+    texts = ("calibrate.corpus=['more.txt']", "transfer.bias.corpus=['more.txt']")
+    without = changed(folder, *texts, "adapt=none", before=texts)
+    assert "check:transfer" in without
+    assert not {"vocabulary", "check:vocabulary", "transfer"} & set(without)
+    assert "check:transfer" not in changed(folder, *texts, "adapt.steps=11", before=texts)
+    unrepaired = changed(folder, "finetune=none", "adapt.corpus=['more.txt']", before=("adapt.corpus=['more.txt']",))
+    assert "check:calibrate" in unrepaired
+    assert "calibrate" not in unrepaired
+
+
+def test_probe_texts_are_in_the_key_of_the_checks_that_read_them(folder: Path) -> None:
+    before = ("transfer.bias.corpus=['corpus.txt']", "transfer.bias.method=mixture")
+    after = ("transfer.bias.corpus=['more.txt']", "transfer.bias.method=mixture")
+    assert changed(folder, *after, before=before) == ["check:vocabulary", "check:transfer"]
+    (folder / "more.txt").write_text("other\n")
+    assert changed(folder, "calibrate.corpus=['more.txt']", before=("calibrate.corpus=['corpus.txt']",)) == [
+        *downstream("calibrate")
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "first"),
     [
         ("tokenizer/content", "vocabulary"),
-        ("source-model/content", "transfer"),
+        ("source-model/content", "check:vocabulary"),
         ("embedder/content", "transfer"),
-        ("more.txt", "transfer"),  # the bias counts tokens on the adaptation corpus
+        ("more.txt", "check:vocabulary"),  # probe texts and counts of the bias come from the adaptation corpus
     ],
 )
 def test_a_changed_file_changes_the_stages_that_read_it(name: str, first: str, folder: Path) -> None:
@@ -221,7 +272,7 @@ def test_a_file_that_only_moved_changes_no_model(folder: Path) -> None:
     (folder / "corpus.txt").rename(folder / "moved.txt")
     (folder / "corpus.txt").write_text("corpus.txt\n")
     assert changed(folder, "adapt.corpus=['moved.txt', 'more.txt']") == []
-    assert changed(folder, "adapt.corpus=['more.txt', 'corpus.txt']") == downstream("transfer")  # another order
+    assert changed(folder, "adapt.corpus=['more.txt', 'corpus.txt']") == downstream("check:vocabulary")  # new order
 
 
 def test_two_recipes_that_agree_on_a_stage_share_its_output(folder: Path) -> None:
@@ -294,8 +345,7 @@ def test_a_new_version_of_a_stage_is_a_reason(folder: Path, monkeypatch: pytest.
     from vtkit.stages import plan as planning
 
     previous = make(plan(folder))
-    place, version = planning._PLACES["calibrate"]
-    monkeypatch.setitem(planning._PLACES, "calibrate", (place, version + 1))
+    monkeypatch.setattr(planning, "CALIBRATE", replace(planning.CALIBRATE, version=planning.CALIBRATE.version + 1))
     assert reasons(plan(folder).decide(previous))["calibrate"] == "the stage itself changed"
 
 
@@ -313,7 +363,7 @@ def test_a_damaged_output_is_made_again_and_says_what_is_wrong(folder: Path) -> 
 
 def test_an_interrupted_stage_goes_on_from_its_checkpoint(folder: Path) -> None:
     made = plan(folder)
-    folder_of_adapt = made.store.folder(made.steps["adapt"].ingredients).name
+    folder_of_adapt = made.store.folder(made.steps["adapt"].dependencies).name
     checkpoints = made.store.root / ".partial" / folder_of_adapt / "checkpoints"
     checkpoints.mkdir(parents=True)
     assert reasons(plan(folder).decide({}))["adapt"] == "not made yet"
@@ -328,7 +378,7 @@ def test_from_a_stage_on_everything_is_made_again(folder: Path) -> None:
     decisions = plan(folder).decide(previous, start="calibrate")
     found = reasons(decisions)
     assert set(found.values()) == {"asked for with --from"}
-    assert list(found) == [name for name in STEPS if name not in ("vocabulary", "transfer", "adapt")]
+    assert list(found) == STEPS[STEPS.index("calibrate") :]
     assert all(decision.again == decision.runs for decision in decisions)
 
 
@@ -339,11 +389,35 @@ def test_forcing_a_stage_makes_that_one_again(folder: Path) -> None:
     assert set(found.values()) == {"asked for with --force"}
 
 
-@pytest.mark.parametrize("last", ORDER)
-def test_until_a_stage_nothing_later_is_planned(last: str, folder: Path) -> None:
-    decided = [decision.step for decision in plan(folder).decide({}, until=last)]
-    assert {step.stage for step in decided} == set(ORDER[: ORDER.index(last) + 1])
-    assert [step.name for step in decided] == [name for name in STEPS if name in {step.name for step in decided}]
+@pytest.mark.parametrize(
+    ("last", "step"),
+    [
+        ("vocabulary", "check:vocabulary"),  # a check belongs to its stage
+        ("check:vocabulary", "check:vocabulary"),
+        ("transfer", "check:transfer"),
+        ("adapt", "adapt"),
+        ("calibrate", "check:calibrate"),
+        ("check", "check:calibrate"),
+        ("finetune", "finetune"),
+        ("evaluate", "evaluate:hybrid"),
+        ("report", "report"),
+    ],
+)
+def test_until_a_stage_nothing_later_is_planned(last: str, step: str, folder: Path) -> None:
+    decided = [decision.step.name for decision in plan(folder).decide({}, until=last)]
+    assert decided == STEPS[: STEPS.index(step) + 1]
+
+
+def test_until_the_index_nothing_is_judged(folder: Path) -> None:
+    decided = [decision.step.name for decision in plan(folder).decide({}, until="index")]
+    assert decided == [name for name in STEPS if not name.startswith(("evaluate", "report"))]
+
+
+def test_a_check_can_be_asked_for_alone_or_with_all_others(folder: Path) -> None:
+    previous = make(plan(folder))
+    assert list(reasons(plan(folder).decide(previous, force=("check:transfer",)))) == ["check:transfer"]
+    checks = [name for name in STEPS if name.startswith("check:")]
+    assert list(reasons(plan(folder).decide(previous, force=("check",)))) == checks
 
 
 # a recipe whose source is another recipe
@@ -383,7 +457,7 @@ def test_the_steps_of_a_source_recipe_come_first_and_are_not_judged_there(chaine
     assert made.steps["transfer"].inputs == {"vocabulary": "vocabulary", "source": "english/finetune"}
     assert made.steps["index:source"].inputs == {"model": "english/finetune"}
     assert [made.steps[name].recipe.recipe.name for name in ("english/adapt", "adapt")] == ["english", "tiny"]
-    assert made.steps["english/finetune"].stage == "finetune"
+    assert made.steps["english/finetune"].stage.name == "finetune"
 
 
 def test_a_source_recipe_shares_its_outputs_with_its_own_run(chained: Path) -> None:
@@ -404,20 +478,21 @@ def test_a_change_in_the_source_recipe_reaches_the_recipe(chained: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("last", "theirs"), [("vocabulary", []), ("transfer", THEIRS), ("adapt", THEIRS), ("report", THEIRS)]
+    ("last", "theirs"), [("vocabulary", THEIRS), ("transfer", THEIRS), ("adapt", THEIRS), ("report", THEIRS)]
 )
 def test_until_a_stage_the_source_recipe_runs_as_far_as_it_is_needed(
     last: str, theirs: list[str], chained: Path
 ) -> None:
     decided = [decision.step.name for decision in plan(chained).decide({}, until=last)]
     assert [name for name in decided if name.startswith("english/")] == theirs
-    ours = [name for name in STEPS if ORDER.index(name.split(":")[0]) <= ORDER.index(last)]
+    ends = {"vocabulary": "check:vocabulary", "transfer": "check:transfer"}.get(last, last)
+    ours = STEPS[: STEPS.index(ends) + 1]
     assert [name for name in decided if not name.startswith("english/")] == ours
 
 
 def test_from_and_force_mean_the_recipes_own_stages(chained: Path) -> None:
     previous = make(plan(chained))
-    for arguments in ({"start": "vocabulary"}, {"force": tuple(ORDER)}):
+    for arguments in ({"start": "vocabulary"}, {"force": NAMES}):
         found = reasons(plan(chained).decide(previous, **arguments))  # type: ignore[arg-type]
         assert list(found) == STEPS
 
@@ -425,7 +500,7 @@ def test_from_and_force_mean_the_recipes_own_stages(chained: Path) -> None:
 def test_manifests_hold_no_key_twice_and_read_back(folder: Path) -> None:
     made = plan(folder)
     make(made, "transfer")
-    stored = json.loads((made.store.folder(made.steps["transfer"].ingredients) / "manifest.json").read_text())
+    stored = json.loads((made.store.folder(made.steps["transfer"].dependencies) / "manifest.json").read_text())
     assert stored["settings"]["transfer.embedder"] == ["(file)"]
     assert str(folder) not in json.dumps(stored["settings"])
     assert stored["files"].keys() == {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -160,8 +161,10 @@ def test_the_run_file_gives_the_reported_measures(finished: Path) -> None:
 def test_a_second_run_does_nothing(finished: Path) -> None:
     again = vtkit(finished, "run", "korean.toml")
     plan = [line for line in again.stderr.splitlines() if ": done" in line]
-    assert len(plan) == 22
+    assert len(plan) == 26  # with the stages of the source recipe, and four checks
     assert " run: " not in again.stderr
+    left = [path.name for path in (finished / "runs" / "korean").iterdir() if path.name.startswith(".")]
+    assert left in ([], [".lock"])
 
 
 def test_a_changed_setting_runs_only_what_depends_on_it_and_says_why(finished: Path) -> None:
@@ -172,6 +175,53 @@ def test_a_changed_setting_runs_only_what_depends_on_it_and_says_why(finished: P
     assert reasons["evaluate:adapt"] == "skip: done"
     assert reasons["index:finetune"] == "run: finetune changed"
     assert reasons["evaluate:bm25"] == "skip: done"
+
+
+def test_a_changed_gate_runs_its_checks_only_and_the_report_quotes_the_new_one(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    arguments = ("run", "korean.toml", "--set", "gates.ties=off", "--set", "gates.overlap=warn")
+    done = vtkit(folder, *arguments).stderr
+    made = [line.split("] ")[1] for line in done.splitlines() if line.startswith("[")]
+    assert made == ["check:vocabulary", "check:transfer", "check:calibrate", "report"]
+    before, after = (
+        json.loads((f / "runs/korean/report.json").read_text("utf-8"))["gates"] for f in (finished, folder)
+    )
+    gates = [(gate["stage"], gate["gate"]) for gate in before]
+    assert gates == [
+        *(("transfer", gate) for gate in ("overlap", "unicode", "identity", "neighbours")),
+        *((stage, gate) for stage in ("transfer", "calibrate") for gate in ("activation", "dimensions", "ties")),
+    ]
+    assert [(gate["stage"], gate["gate"]) for gate in after] == [gate for gate in gates if gate[1] != "ties"]
+    assert [gate["level"] for gate in after][:2] == ["warn", "fail"]
+
+
+def test_a_gate_that_fails_stops_before_anything_is_trained_however_often_it_only_warned(
+    finished: Path, tmp_path: Path
+) -> None:
+    """A source over Latin letters reads Korean as [UNK]: hopeless, and known before the transfer."""
+    shutil.copytree(finished / "runs", tmp_path / "runs")
+    write_recipes(tmp_path)
+    latin = [f"--set=vocabulary.corpus=['{DATA}/elements-en']", "--set=vocabulary.size=1200", "--until=adapt"]
+    warned = vtkit(tmp_path, "run", "korean.toml", *latin, "--set=gates.unicode=warn", "--set=adapt.steps=2").stderr
+    assert "gate unicode after transfer: hopeless" in " ".join(warned.split())
+    stopped = vtkit(tmp_path, "run", "korean.toml", *latin, "--set=adapt.steps=3", check=1).stderr
+    assert [line.split("] ")[1] for line in stopped.splitlines() if line.startswith("[")] == ["check:vocabulary"]
+    assert "error: gate unicode after transfer" in stopped
+    again = vtkit(tmp_path, "run", "korean.toml", *latin, "--set=adapt.steps=3", check=1).stderr
+    assert "error: gate unicode after transfer" in again
+
+
+def test_a_measure_changed_in_a_stored_manifest_is_never_published(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    (path,) = (folder / "runs" / "artifacts").glob("evaluate-finetune-*/manifest.json")
+    manifest = json.loads(path.read_text("utf-8"))
+    manifest["facts"]["elements-ko"]["measures"]["nDCG@10"] = 0.999
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    done = vtkit(folder, "run", "korean.toml", "--set", "recipe.about=again").stderr
+    assert "its output is damaged: its manifest was changed or damaged" in done
+    assert numbers(folder) == numbers(finished)
 
 
 def test_the_saved_model_needs_no_vtkit(finished: Path) -> None:
@@ -298,8 +348,6 @@ def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_pa
 
 
 def test_a_damaged_output_is_found_and_made_again(finished: Path, tmp_path: Path) -> None:
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(finished, copy)
     (weights,) = (copy / "runs" / "artifacts").glob("finetune-*/model/model.safetensors")

@@ -17,12 +17,14 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from glob import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,8 @@ from vtkit import __version__, console
 from vtkit.errors import VtkitError
 
 MANIFEST = "manifest.json"
+CHECKSUM = "manifest_sha256"
+"""Entry of a manifest: digest of all its other entries."""
 CHECKPOINTS = "checkpoints"
 RECORDED_PACKAGES = (
     "torch", "transformers", "sentence-transformers", "tokenizers", "numba", "numpy", "scipy", "ir_measures",
@@ -40,8 +44,8 @@ RECORDED_PACKAGES = (
 
 
 @dataclass(frozen=True)
-class Ingredients:
-    """Everything an output is made from; two outputs of equal ingredients are the same output."""
+class Dependencies:
+    """Everything an output is made from; two outputs of equal dependencies are the same output."""
 
     stage: str
     version: int
@@ -85,19 +89,21 @@ class Store:
                 f"cannot write to {self.root}: {error.strerror or error}. Name another folder with --runs."
             ) from error
 
-    def folder(self, ingredients: Ingredients) -> Path:
-        return self.root / f"{ingredients.stage.replace(':', '-')}-{ingredients.key[:20]}"
+    def folder(self, dependencies: Dependencies) -> Path:
+        return self.root / f"{dependencies.stage.replace(':', '-')}-{dependencies.key[:20]}"
 
-    def manifest(self, ingredients: Ingredients) -> dict[str, Any] | None:
+    def manifest(self, dependencies: Dependencies) -> dict[str, Any] | None:
         """The manifest of an output that is there, or None."""
-        return read_manifest(self.folder(ingredients))
+        return read_manifest(self.folder(dependencies))
 
-    def damage(self, ingredients: Ingredients) -> str | None:
+    def damage(self, dependencies: Dependencies) -> str | None:
         """What is wrong with an output that is there: None when every file has its checksum."""
-        folder = self.folder(ingredients)
-        manifest = self.manifest(ingredients)
+        folder = self.folder(dependencies)
+        if not (folder / MANIFEST).is_file():
+            return "its manifest is missing"
+        manifest = self.manifest(dependencies)
         if manifest is None:
-            return "its manifest is missing or unreadable"
+            return "its manifest was changed or damaged"
         for name, stated in manifest["outputs"].items():
             path = folder / name
             if not path.is_file():
@@ -106,15 +112,15 @@ class Store:
                 return f"{name} was changed or damaged"
         return None
 
-    def build(self, ingredients: Ingredients, make: Callable[[Path], dict[str, Any]], *, afresh: bool) -> Path:
+    def build(self, dependencies: Dependencies, make: Callable[[Path], dict[str, Any]], *, afresh: bool) -> Path:
         """Make an output: ``make`` fills the folder it is given and returns the facts for the manifest.
 
         ``afresh`` throws checkpoints of an earlier try away. Another process that makes the same output is
         waited for, and its work used.
         """
-        final = self.folder(ingredients)
-        with held(self.root / ".locks" / f"{final.name}.lock", f"{ingredients.stage}"):
-            if not afresh and self.manifest(ingredients) is not None and self.damage(ingredients) is None:
+        final = self.folder(dependencies)
+        with held(self.root / ".locks" / f"{final.name}.lock", f"{dependencies.stage}"):
+            if not afresh and self.manifest(dependencies) is not None and self.damage(dependencies) is None:
                 return final
             partial = self.root / ".partial" / final.name
             _clear(partial, keep=None if afresh else CHECKPOINTS)
@@ -123,13 +129,13 @@ class Store:
             shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
             manifest = {
                 "vtkit": __version__,
-                "stage": ingredients.stage,
-                "key": ingredients.key,
-                "stage_version": ingredients.version,
-                "settings": dict(ingredients.settings),
-                "seed": ingredients.seed,
-                "inputs": dict(ingredients.inputs),
-                "files": dict(ingredients.files),
+                "stage": dependencies.stage,
+                "key": dependencies.key,
+                "stage_version": dependencies.version,
+                "settings": dict(dependencies.settings),
+                "seed": dependencies.seed,
+                "inputs": dict(dependencies.inputs),
+                "files": dict(dependencies.files),
                 "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
                 "seconds": round(time.time() - started, 2),
                 "versions": versions(),
@@ -140,6 +146,7 @@ class Store:
                     if path.is_file()
                 },
             }
+            manifest[CHECKSUM] = _checksum(manifest)
             write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
             if final.exists():
                 aside = self.root / ".partial" / f"{final.name}.replaced-{os.getpid()}"
@@ -173,19 +180,23 @@ class Store:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of an output folder, or None where it is missing or unreadable."""
+    """The manifest of an output folder, or None where it is missing or is not what vtkit wrote."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return manifest if isinstance(manifest, dict) and "outputs" in manifest else None
+    if not isinstance(manifest, dict) or manifest.get(CHECKSUM) != _checksum(manifest):
+        return None
+    return manifest
 
 
 def facts_of(folder: Path) -> dict[str, Any]:
     """What the stage that made ``folder`` reported."""
     manifest = read_manifest(folder)
     if manifest is None:
-        raise VtkitError(f"{folder} is no finished stage output: its manifest is missing. Run the recipe again.")
+        raise VtkitError(
+            f"{folder} is no finished stage output: its manifest is missing or damaged. Run the recipe again."
+        )
     return dict(manifest["facts"])
 
 
@@ -240,6 +251,9 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 def publish(source: Path, target: Path) -> None:
     """Put a copy of a file or folder at ``target``, in place of what stood there; hard links where possible."""
+    for left in target.parent.glob(f".{escape(target.name)}.*-*"):  # by a process that was killed here
+        if re.fullmatch(r"(new|old)-\d+", left.name.removeprefix(f".{target.name}.")):
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
     fresh = target.with_name(f".{target.name}.new-{os.getpid()}")
     if source.is_dir():
         shutil.rmtree(fresh, ignore_errors=True)
@@ -256,6 +270,7 @@ def publish(source: Path, target: Path) -> None:
         if fresh.is_dir():  # a folder does not replace a file or a link by itself
             target.unlink(missing_ok=True)
         fresh.replace(target)
+        fresh.unlink(missing_ok=True)  # a rename between two links to one file leaves both
 
 
 def _link_or_copy(source: str, target: str) -> None:
@@ -274,6 +289,12 @@ def _clear(folder: Path, keep: str | None) -> None:
             shutil.rmtree(entry)
         else:
             entry.unlink()
+
+
+def _checksum(manifest: Mapping[str, Any]) -> str:
+    """Digest of a manifest's entries, whatever their order and its white space."""
+    entries = {name: value for name, value in manifest.items() if name != CHECKSUM}
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:

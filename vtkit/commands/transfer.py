@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vtkit import console
 from vtkit.commands.folders import located, new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+
+if TYPE_CHECKING:
+    from vtkit.recipe.sections import Recipe
 
 Files = list[str] | None
 
@@ -87,15 +90,8 @@ def transfer(
     loaded = load_recipe(Path("vtkit transfer"), [*overrides, *(settings or [])], text="")
     preflight(loaded.recipe, path=Path("vtkit transfer"), places=loaded.places)
 
-    from vtkit.stages.build_vocabulary import build_vocabulary
-    from vtkit.stages.transfer_embeddings import transfer_embeddings
-
     with new_folder(out) as work:
-        vocabulary = work / ".vocabulary"
-        vocabulary.mkdir()
-        build_vocabulary(loaded.recipe, {}, vocabulary)
-        facts = transfer_embeddings(loaded.recipe, {"vocabulary": vocabulary}, work)
-        shutil.rmtree(vocabulary)
+        facts = _moved(loaded.recipe, work)
     if as_json:
         console.write_json(facts)
         return
@@ -107,3 +103,21 @@ def transfer(
         sources = "  ".join(f"{console.one_line(token, 24)} {weight:.2f}" for token, weight in entry["sources"][:4])
         console.write(f"{console.one_line(entry['token'], 20)}  ←  {sources}  ({entry['method']})")
     console.say(f"wrote {out}/model")
+
+
+def _moved(recipe: Recipe, out: Path) -> dict[str, Any]:
+    """The stages of a run up to the transfer, with their checks; what the transfer found."""
+    from vtkit.stages.build_vocabulary import VOCABULARY
+    from vtkit.stages.check_transfer import CHECK_TRANSFER, check_moved
+    from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
+    from vtkit.stages.transfer_embeddings import TRANSFER
+
+    vocabulary = out / ".vocabulary"
+    vocabulary.mkdir()
+    inputs = {"vocabulary": vocabulary}
+    VOCABULARY.function(VOCABULARY.view(recipe), {}, vocabulary)
+    CHECK_VOCABULARY.function(CHECK_VOCABULARY.view(recipe), inputs, out)
+    facts = TRANSFER.function(TRANSFER.view(recipe), inputs, out)
+    check_moved(CHECK_TRANSFER.view(recipe), {**inputs, "transfer": out}, facts["rank"])
+    shutil.rmtree(vocabulary)
+    return facts

@@ -286,6 +286,11 @@ class CasingSection(Section):
     fold: Literal["max", "sum"] = "max"
     """What ``fold`` makes of the weights that come together."""
 
+    @property
+    def settings_read(self) -> set[str]:
+        """Dotted paths of the settings that have an effect."""
+        return {"casing.input", "casing.output"} | ({"casing.fold"} if self.output == "fold" else set())
+
     @model_validator(mode="after")
     def _mapped_tokens_can_be_reached(self) -> CasingSection:
         if self.output == "map" and self.input != "lowercase":

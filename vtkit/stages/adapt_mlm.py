@@ -6,31 +6,40 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vtkit.artifacts import CHECKPOINTS
-from vtkit.encoder.checkpoint import load_encoder, refuse_query_side, save_encoder
-from vtkit.recipe.sections import Recipe
+from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import adaptation_corpus, draw, read_texts
-from vtkit.training.mlm import adapt
-from vtkit.transfer.provenance import read_new_ids
 
 
-def adapt_mlm(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def adapt_mlm(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Fill ``out/model`` with the adapted encoder.
 
     Reads ``inputs["model"]/model`` and, for which tokens are new, ``inputs["transfer"]/provenance.parquet``
     (a scratch source has none).
     """
-    section = recipe.adapt
+    import numpy as np
+
+    from vtkit.encoder.checkpoint import load_encoder, refuse_query_side, save_encoder
+    from vtkit.training.mlm import adapt
+    from vtkit.transfer.provenance import PROVENANCE, read_new_ids
+
+    section, seed = recipe.adapt, recipe.recipe.seed
     assert section is not None
     encoder = load_encoder(str(inputs["model"] / "model"))
-    texts = draw(read_texts(adaptation_corpus(recipe), recipe), section.steps * section.batch_size, recipe.recipe.seed)
-    new_ids = (
-        read_new_ids(inputs["transfer"] / "provenance.parquet") if "transfer" in inputs else np.empty(0, dtype=np.int64)
-    )
+    texts = draw(read_texts(recipe.corpora("adapt.corpus")), section.steps * section.batch_size, seed)
+    new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
     refuse_query_side(encoder, "adapt")
     teacher = None if section.teacher is None else load_encoder(section.teacher)
-    curve = adapt(encoder, texts, new_ids, section, recipe.recipe.seed, out / CHECKPOINTS, teacher)
+    curve = adapt(encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher)
     save_encoder(encoder, out / "model")
     return {"texts": len(texts), "curve": curve}
+
+
+ADAPT = Stage(
+    "adapt",
+    version=2,
+    reads=("adapt",),
+    corpora={"adapt.corpus": adaptation_corpus},
+    function=adapt_mlm,
+    label="after MLM adaptation",
+)

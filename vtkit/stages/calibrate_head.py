@@ -4,36 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from sentence_transformers import SparseEncoder
+from typing import TYPE_CHECKING, Any
 
 from vtkit import console
-from vtkit.encoder.calibration import Calibration, calibrate
-from vtkit.encoder.checkpoint import fastest_device, load_encoder, refuse_query_side, save_encoder
 from vtkit.errors import DataError
-from vtkit.recipe.sections import CalibrateSection, Recipe
+from vtkit.recipe.sections import CalibrateSection
+from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import calibration_corpus, draw, read_texts
-from vtkit.transfer.gates import encoder_gates, show_gates, stop_at_hopeless
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+    from vtkit.encoder.calibration import Calibration
 
 FEWEST = 8
 
 
-def calibrate_head(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Fill ``out/model`` with the encoder of ``inputs["model"]``, calibrated."""
+    from vtkit.encoder.checkpoint import fastest_device, load_encoder, save_encoder
+
     section = recipe.calibrate
     assert section is not None
-    texts = draw(read_texts(calibration_corpus(recipe), recipe), section.texts, recipe.recipe.seed)
+    texts = draw(read_texts(recipe.corpora("calibrate.corpus")), section.texts, recipe.recipe.seed)
     encoder = load_encoder(str(inputs["model"] / "model"), fastest_device())
     found = calibrate_encoder(encoder, texts, section)
     console.say(f"calibration: {found.done()}")
     console.show_table("probe texts held out", ["", "before", "after"], found.table())
-    probes = draw(texts, recipe.gates.texts, recipe.recipe.seed)
-    gates = encoder_gates(recipe.gates, "calibrate", encoder, probes, more_follows=recipe.finetune is not None)
-    show_gates(gates)
-    stop_at_hopeless(gates)
     save_encoder(encoder, out / "model")
-    return found.facts() | {"gates": [gate.facts() for gate in gates]}
+    return found.facts()
 
 
 def calibrate_encoder(encoder: SparseEncoder, texts: list[str], section: CalibrateSection) -> Calibration:
@@ -42,6 +41,9 @@ def calibrate_encoder(encoder: SparseEncoder, texts: list[str], section: Calibra
     Raises:
         DataError: too few texts, or an encoder whose queries take a way of their own.
     """
+    from vtkit.encoder.calibration import calibrate
+    from vtkit.encoder.checkpoint import refuse_query_side
+
     refuse_query_side(encoder, "calibrate", static_too=False)
     if len(texts) < FEWEST:
         raise DataError(
@@ -62,3 +64,13 @@ def calibrate_encoder(encoder: SparseEncoder, texts: list[str], section: Calibra
         shift=section.shift or 0.0,
         fold=section.fold,
     )
+
+
+CALIBRATE = Stage(
+    "calibrate",
+    version=2,
+    reads=("calibrate",),
+    corpora={"calibrate.corpus": calibration_corpus},
+    function=calibrate_head,
+    label="after calibration",
+)

@@ -5,30 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.encoder.checkpoint import fastest_device, load_encoder
-from vtkit.encoder.sides import encode_side
-from vtkit.measures.cost import activation_shares, active_dimensions, flops
-from vtkit.measures.effectiveness import evaluate, per_query
-from vtkit.recipe.sections import Recipe
-from vtkit.search.bm25 import Bm25
-from vtkit.search.exact import ExactIndex
-from vtkit.search.hybrid import sum_runs
-from vtkit.search.trec import Run, read_trec, to_run, write_trec
-from vtkit.stages.index_corpus import model_name
-from vtkit.stages.texts import evaluation_split, set_folders
+from vtkit.stages.index_corpus import model_name, opened
+from vtkit.stages.stage import Stage, View
+from vtkit.stages.texts import evaluation_sets
+
+if TYPE_CHECKING:
+    from vtkit.search.trec import Run
 
 
-def evaluate_model(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Search every set with the encoder of ``inputs["model"]`` (or the source) over ``inputs["index"]``.
 
     Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; returns measures, dimensions and FLOPS by set.
     """
+    from vtkit.encoder.checkpoint import fastest_device, load_encoder
+    from vtkit.encoder.sides import encode_side
+    from vtkit.measures.cost import activation_shares, active_dimensions, flops
+    from vtkit.search.exact import ExactIndex
+    from vtkit.search.trec import to_run
+
     assert recipe.evaluate is not None
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     facts: dict[str, Any] = {}
@@ -56,8 +56,11 @@ def evaluate_model(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dic
     return facts
 
 
-def evaluate_bm25(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def evaluate_bm25(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """BM25 (k1 0.9, b 0.4) over the same documents and queries."""
+    from vtkit.search.bm25 import Bm25
+    from vtkit.search.trec import to_run
+
     assert recipe.evaluate is not None
     facts = {}
     for folder, collection in _judged(recipe).items():
@@ -70,8 +73,11 @@ def evaluate_bm25(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict
     return facts
 
 
-def evaluate_hybrid(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """The sum of the scores of ``inputs["bm25"]`` and ``inputs["model"]`` (both evaluate outputs)."""
+    from vtkit.search.hybrid import sum_runs
+    from vtkit.search.trec import read_trec
+
     assert recipe.evaluate is not None
     facts = {}
     for folder, collection in _judged(recipe).items():
@@ -81,18 +87,17 @@ def evaluate_hybrid(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> di
     return facts
 
 
-def _judged(recipe: Recipe) -> dict[str, RetrievalSet]:
+def _judged(recipe: View) -> dict[str, RetrievalSet]:
     """Folder name -> collection with the queries that are judged."""
     assert recipe.evaluate is not None
-    return {
-        folder: load_retrieval(name, evaluation_split(recipe, name)).sample(
-            recipe.evaluate.max_queries, recipe.recipe.seed
-        )
-        for name, folder in set_folders(recipe).items()
-    }
+    most, seed = recipe.evaluate.max_queries, recipe.recipe.seed
+    return {str(corpus.folder): opened(corpus).sample(most, seed) for corpus in recipe.corpora("evaluate.sets")}
 
 
-def _judge(recipe: Recipe, collection: RetrievalSet, run: Run, folder: Path, tag: str) -> dict[str, Any]:
+def _judge(recipe: View, collection: RetrievalSet, run: Run, folder: Path, tag: str) -> dict[str, Any]:
+    from vtkit.measures.effectiveness import evaluate, per_query
+    from vtkit.search.trec import write_trec
+
     assert recipe.evaluate is not None
     folder.mkdir(parents=True)
     write_trec(run, folder / "run.trec", f"vtkit-{tag}")
@@ -117,3 +122,21 @@ def _tied(scores: np.ndarray, depth: int = 10) -> float:
 def _tag(inputs: Mapping[str, Path]) -> str:
     """``finetune`` for the index output ``index-finetune-0123…``."""
     return inputs["index"].name.removeprefix("index-").rsplit("-", 1)[0]
+
+
+_MEASURED = ("evaluate.measures", "evaluate.depth", "evaluate.max_queries")
+_SETS = {"evaluate.sets": evaluation_sets}
+
+EVALUATE = Stage(
+    "evaluate",
+    version=3,
+    reads=(*_MEASURED, "index.query_length", "index.precision"),
+    corpora=_SETS,
+    function=evaluate_model,
+)
+"""Of one model; where that is the source itself, its name is read too. Which others are judged changes nothing."""
+
+EVALUATE_BM25 = Stage(
+    "evaluate:bm25", version=2, reads=(*_MEASURED, "recipe.language"), corpora=_SETS, function=evaluate_bm25
+)
+EVALUATE_HYBRID = Stage("evaluate:hybrid", version=2, reads=_MEASURED, corpora=_SETS, function=evaluate_hybrid)

@@ -7,19 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.artifacts import CHECKPOINTS
-from vtkit.data.collections import load_retrieval
-from vtkit.encoder.checkpoint import load_encoder, refuse_query_side, save_encoder
-from vtkit.recipe.sections import Recipe
-from vtkit.training.finetune import finetune
+from vtkit.stages.stage import Stage, View
 
 
-def finetune_encoder(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
-    """Fill ``out/model`` with the encoder of ``inputs["model"]`` trained on ``finetune.data``."""
+def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """Fill ``out/model`` with the encoder of ``inputs["model"]`` trained on ``finetune.data``.
+
+    The language is read where hard negatives come from BM25.
+    """
+    from vtkit.data.collections import load_retrieval
+    from vtkit.encoder.checkpoint import load_encoder, refuse_query_side, save_encoder
+    from vtkit.training.finetune import finetune
+
     section = recipe.finetune
     assert section is not None
     data = load_retrieval(section.data, section.split)
     encoder = load_encoder(str(inputs["model"] / "model"))
     refuse_query_side(encoder, "finetune")
-    curve = finetune(encoder, data, section, recipe.recipe.language, recipe.recipe.seed, out / CHECKPOINTS)
+    language = recipe.recipe.language if section.hard_negatives else ""
+    curve = finetune(encoder, data, section, language, recipe.recipe.seed, out / CHECKPOINTS)
     save_encoder(encoder, out / "model")
     return {"queries": len(data.queries), "documents": len(data.documents), "curve": curve}
+
+
+FINETUNE = Stage("finetune", version=1, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")

@@ -5,33 +5,37 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vtkit.data.collections import load_retrieval
-from vtkit.encoder.checkpoint import fastest_device, load_encoder, output_tokenizer
-from vtkit.encoder.folding import fold_places, folding
-from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
-from vtkit.encoder.sides import encode_side
-from vtkit.measures.cost import active_dimensions
-from vtkit.recipe.sections import Recipe
-from vtkit.search.exact import ExactIndex
-from vtkit.stages.texts import evaluation_split, set_folders
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.stages.stage import Corpus, Stage, View
+from vtkit.stages.texts import evaluation_sets
+
+if TYPE_CHECKING:
+    from vtkit.search.exact import ExactIndex
 
 HISTOGRAM_BINS = 24
 
 
-def index_corpus(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Fill ``out/SET`` with ``postings/`` and ``documents.jsonl`` for every set of the recipe.
 
     The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input.
     """
-    assert recipe.evaluate is not None
+    from vtkit.encoder.checkpoint import fastest_device, load_encoder, output_tokenizer
+    from vtkit.encoder.folding import fold_places, folding
+    from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
+    from vtkit.encoder.sides import encode_side
+    from vtkit.measures.cost import active_dimensions
+    from vtkit.search.exact import ExactIndex
+
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     facts: dict[str, Any] = {}
-    for name, folder in set_folders(recipe).items():
-        collection = load_retrieval(name, evaluation_split(recipe, name))
+    for corpus in recipe.corpora("evaluate.sets"):
+        collection, folder = opened(corpus), str(corpus.folder)
         vectors = encode_side(
             encoder,
             [document.contents for document in collection.documents],
@@ -65,12 +69,18 @@ def index_corpus(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[
     return facts
 
 
-def model_name(recipe: Recipe, inputs: Mapping[str, Path]) -> str:
+def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
     """Folder of the model a step works with, or the source's own name."""
     if "model" in inputs:
         return str(inputs["model"] / "model")
     assert recipe.source.model is not None
     return recipe.source.model
+
+
+def opened(corpus: Corpus) -> RetrievalSet:
+    """The collection that a stage reads."""
+    assert corpus.split is not None
+    return load_retrieval(corpus.name, corpus.split)
 
 
 def _shares(index: ExactIndex) -> dict[str, float]:
@@ -80,3 +90,19 @@ def _shares(index: ExactIndex) -> dict[str, float]:
     if not len(living):
         return {"largest": 0.0, "median": 0.0}
     return {"largest": float(living.max()), "median": float(np.median(living))}
+
+
+INDEX = Stage(
+    "index",
+    version=5,
+    reads=(
+        "index.engine",
+        "index.document_length",
+        "index.top_dimensions",
+        "index.document_weighting",
+        "index.precision",
+    ),
+    corpora={"evaluate.sets": evaluation_sets},
+    function=index_corpus,
+)
+"""Of one model; where that is the source itself, its name is read too."""

@@ -18,12 +18,13 @@ from typing import Any
 
 from vtkit import console
 from vtkit.artifacts import Store, facts_of, held, publish, versions, write_atomically
-from vtkit.errors import DataError, RecipeError, VtkitError, machine_errors
+from vtkit.errors import DataError, VtkitError, machine_errors
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.preflight import preflight
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.write import resolved_toml
-from vtkit.stages.plan import ORDER, Decision, Plan
+from vtkit.stages.order import refuse_unknown
+from vtkit.stages.plan import Decision, Plan
 
 RUN_FACTS = "run.json"
 LOG = "run.log"
@@ -72,7 +73,7 @@ def run(
     Raises:
         RecipeError: the recipe, or an argument, cannot be run as written; nothing was touched.
     """
-    _check_stages(until, start, force)
+    refuse_unknown(until, start, force)
     loaded = load_recipe(recipe_path, overrides)
     recipe = loaded.recipe
     preflight(recipe, path=recipe_path, places=loaded.places)
@@ -109,13 +110,13 @@ def run(
             if decision.runs:
                 console.say(f"[{number}/{len(decisions)}] {step.name}")
                 started = time.monotonic()
-                inputs = {role: store.folder(plan.steps[other].ingredients) for role, other in step.inputs.items()}
-                function = step.function()
+                inputs = {role: store.folder(plan.steps[other].dependencies) for role, other in step.inputs.items()}
                 limit_threads(threads)
-                _seed(step.ingredients.seed)
-                store.build(step.ingredients, partial(function, step.recipe, inputs), afresh=decision.again)
+                _seed(step.dependencies.seed)
+                make = partial(step.stage.function, step.view, inputs)
+                store.build(step.dependencies, make, afresh=decision.again)
                 console.say(f"  done in {time.monotonic() - started:.1f} s")
-            steps[step.name] = store.folder(step.ingredients).name
+            steps[step.name] = store.folder(step.dependencies).name
             _record(folder, recipe, plan, steps)
         _publish(folder, store, plan, steps)
         if any(decision.runs for decision in decisions):
@@ -162,13 +163,6 @@ def _damaged(path: Path, why: str) -> DataError:
     return DataError(
         f"{path} is damaged ({why}). Run the recipe again: vtkit run RECIPE; what is done is not repeated."
     )
-
-
-def _check_stages(until: str | None, start: str | None, force: tuple[str, ...]) -> None:
-    named = [("--until", until), ("--from", start), *(("--force", stage) for stage in force)]
-    wrong = [f"{flag} {stage}" for flag, stage in named if stage is not None and stage not in ORDER]
-    if wrong:
-        raise RecipeError(f"{', '.join(wrong)}: there is no such stage. The stages are {', '.join(ORDER)}.")
 
 
 def _check_measures(recipe: Recipe) -> None:

@@ -1,58 +1,64 @@
-"""Which texts a stage reads where the recipe leaves it open, and drawing some of them."""
+"""Which texts a stage reads where the recipe leaves it open, and sampling some of them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from vtkit.data.collections import default_split, load_retrieval
 from vtkit.data.miracl import languages_in
 from vtkit.data.text import read_corpora
 from vtkit.recipe.sections import Recipe, is_local
+from vtkit.stages.stage import Corpus
+
+PROBED_TEXTS = 10_000
+"""Probe texts are sampled from so many of the first texts of a corpus."""
 
 
-def adaptation_corpus(recipe: Recipe) -> tuple[str, ...]:
+def adaptation_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     """adapt.corpus, else the fine-tuning documents, else the evaluation documents."""
     if recipe.adapt is not None and recipe.adapt.corpus:
-        return recipe.adapt.corpus
+        return _opened(recipe, recipe.adapt.corpus)
     if recipe.finetune is not None:
-        return (recipe.finetune.data,)
-    return recipe.evaluate.sets if recipe.evaluate is not None else ()
+        return _opened(recipe, (recipe.finetune.data,))
+    return _opened(recipe, recipe.evaluate.sets if recipe.evaluate is not None else ())
 
 
-def calibration_corpus(recipe: Recipe) -> tuple[str, ...]:
+def calibration_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     """Probe texts: calibrate.corpus, else what adaptation reads."""
     if recipe.calibrate is not None and recipe.calibrate.corpus:
-        return recipe.calibrate.corpus
+        return _opened(recipe, recipe.calibrate.corpus)
     return adaptation_corpus(recipe)
 
 
-def bias_corpus(recipe: Recipe) -> tuple[str, ...]:
+def bias_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     """Texts for the target prior: transfer.bias.corpus, else what adaptation reads."""
     if recipe.transfer is not None and recipe.transfer.bias.corpus:
-        return recipe.transfer.bias.corpus
+        return _opened(recipe, recipe.transfer.bias.corpus)
     return adaptation_corpus(recipe)
 
 
-def focus_corpus(recipe: Recipe) -> tuple[str, ...]:
+def focus_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     """Texts for the vectors of ``focus``: transfer.corpus, else those of the target prior."""
     if recipe.transfer is not None and recipe.transfer.corpus:
-        return recipe.transfer.corpus
+        return _opened(recipe, recipe.transfer.corpus)
     return bias_corpus(recipe)
 
 
-def read_texts(names: Iterable[str], recipe: Recipe) -> Iterator[str]:
-    """Texts of corpora (files and BEIR folders) and of the documents of MIRACL folders and public collections."""
-    for name in names:
-        if name.startswith("datasets:") or (is_local(name) and not languages_in(name)):
-            yield from read_corpora([name])
-        else:
-            training = recipe.finetune is not None and name == recipe.finetune.data
-            split = (
-                recipe.finetune.split if training and recipe.finetune is not None else evaluation_split(recipe, name)
-            )
-            yield from (document.contents for document in load_retrieval(name, split).documents)
+def evaluation_sets(recipe: Recipe) -> tuple[Corpus, ...]:
+    """The collections a recipe is judged on, each with a folder name of its own: the last part of its path, or its
+    name without colons."""
+    found: list[Corpus] = []
+    for name in recipe.evaluate.sets if recipe.evaluate is not None else ():
+        plain = folder = Path(name).name.replace(":", "-")
+        number = 2
+        while folder in [corpus.folder for corpus in found]:
+            folder = f"{plain}-{number}"
+            number += 1
+        found.append(Corpus(name, evaluation_split(recipe, name), folder))
+    return tuple(found)
 
 
 def evaluation_split(recipe: Recipe, name: str) -> str:
@@ -62,18 +68,31 @@ def evaluation_split(recipe: Recipe, name: str) -> str:
     return default_split(name)
 
 
-def set_folders(recipe: Recipe) -> dict[str, str]:
-    """Evaluation set -> a folder name of its own: the last part of its path, or its name without colons."""
-    folders: dict[str, str] = {}
-    for name in recipe.evaluate.sets if recipe.evaluate is not None else ():
-        plain = Path(name).name.replace(":", "-")
-        number = 2
-        folder = plain
-        while folder in folders.values():
-            folder = f"{plain}-{number}"
-            number += 1
-        folders[name] = folder
-    return folders
+def read_texts(corpora: Iterable[Corpus]) -> Iterator[str]:
+    """Texts of corpora (files and BEIR folders) and of the documents of MIRACL folders and public collections."""
+    for corpus in corpora:
+        if corpus.split is None:
+            yield from read_corpora([corpus.name])
+        else:
+            yield from (document.contents for document in load_retrieval(corpus.name, corpus.split).documents)
+
+
+def probe_texts(corpora: Iterable[Corpus], count: int, seed: int) -> list[str]:
+    """``count`` of the first :data:`PROBED_TEXTS` texts: a check takes seconds, however long the corpus is."""
+    return draw(islice(read_texts(corpora), PROBED_TEXTS), count, seed)
+
+
+def _opened(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
+    """``names`` with the judgements under which the collections among them are opened."""
+
+    def split(name: str) -> str | None:
+        if name.startswith("datasets:") or (is_local(name) and not languages_in(name)):
+            return None
+        if recipe.finetune is not None and name == recipe.finetune.data:
+            return recipe.finetune.split
+        return evaluation_split(recipe, name)
+
+    return tuple(Corpus(name, split(name)) for name in names)
 
 
 def draw(texts: Iterable[str], most: int, seed: int) -> list[str]:

@@ -5,71 +5,61 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from transformers import AutoTokenizer
-
 from vtkit import console
-from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder, scratch_model
-from vtkit.encoder.families import mlm_head
-from vtkit.encoder.folding import apply_output_casing
-from vtkit.encoder.model_folder import SAFELY
 from vtkit.recipe.sections import Recipe
-from vtkit.stages.texts import bias_corpus, draw, focus_corpus, read_texts
-from vtkit.transfer.bias import count_tokens
-from vtkit.transfer.gates import Moved, encoder_gates, show_gates, stop_at_hopeless, vocabulary_gates
-from vtkit.transfer.graft import graft_encoder
-from vtkit.transfer.head_only import graft_encoder_head
-from vtkit.transfer.methods import bias_of, mixture_of
-from vtkit.transfer.provenance import PROVENANCE, origins, sample_neighbours, write_provenance
-from vtkit.vocabulary.alignment import align, tokens
-from vtkit.vocabulary.casing import map_cased
+from vtkit.stages.stage import Corpus, Stage, View
+from vtkit.stages.texts import bias_corpus, focus_corpus, read_texts
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
 SAMPLED_NEIGHBOURS = 40
 """New tokens shown in the report."""
 
-PROBED_TEXTS = 10_000
-"""The gates' probe texts are drawn from so many of the first texts of the corpus."""
 
-
-def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Fill ``out/model`` with the source encoder on the new vocabulary and ``out/provenance.parquet`` with
     one row for each token: the source tokens it was made from, their weights, and its bias.
 
     Reads ``inputs["vocabulary"]/tokenizer`` and the source, ``inputs["source"]/model`` where that is another recipe.
     """
-    target = AutoTokenizer.from_pretrained(inputs["vocabulary"] / "tokenizer", **SAFELY)
-    if recipe.casing.output == "map":
-        target = map_cased(target).tokenizer
+    import torch
+
+    from vtkit.encoder.checkpoint import save_encoder
+    from vtkit.encoder.families import mlm_head
+    from vtkit.encoder.folding import apply_output_casing
+    from vtkit.transfer.bias import count_tokens
+    from vtkit.transfer.graft import graft_encoder
+    from vtkit.transfer.head_only import graft_encoder_head
+    from vtkit.transfer.methods import bias_of, mixture_of
+    from vtkit.transfer.provenance import PROVENANCE, origins, sample_neighbours, write_provenance
+    from vtkit.vocabulary.alignment import align, tokens
+
+    target = target_tokenizer(recipe, inputs)
     torch.manual_seed(recipe.recipe.seed)
     if recipe.source.scratch is not None:
         return _scratch(recipe, target, out)
 
     section = recipe.transfer
     assert section is not None
-    source = load_encoder(str(inputs["source"] / "model") if "source" in inputs else str(recipe.source.model))
+    source = source_encoder(recipe, inputs)
     alignment = align(source.tokenizer, target, section.overlap)
     if tokens(source.tokenizer) == tokens(target):
         console.warn(
             "The target vocabulary is the source's own, so there is nothing to transfer: its rows are copied, and only "
             "the bias is set. Name another vocabulary.tokenizer if another was meant."
         )
-    probes = draw(islice(read_texts(bias_corpus(recipe), recipe), PROBED_TEXTS), recipe.gates.texts, recipe.recipe.seed)
-    gates = vocabulary_gates(recipe.gates, source.tokenizer, target, alignment, probes)
-    stop_at_hopeless(gates)
 
     @cache
     def counts() -> NDArray[np.int64] | None:
-        corpus = bias_corpus(recipe)
-        return count_tokens(target, read_texts(corpus, recipe)) if corpus else None
+        corpus = recipe.corpora("transfer.bias.corpus")
+        return count_tokens(target, read_texts(corpus)) if corpus else None
 
     mixture = mixture_of(
         section,
@@ -77,7 +67,7 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
         target,
         alignment,
         mlm_head(source[0].auto_model).decoder.out_features,
-        lambda: read_texts(focus_corpus(recipe), recipe),
+        lambda: read_texts(recipe.corpora("transfer.corpus")),
         counts,
         recipe.recipe.seed,
     )
@@ -94,16 +84,6 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
     )
     bias = mlm_head(encoder[0].auto_model).decoder.bias.detach().numpy()[: len(target)].copy()
     masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
-    gates += encoder_gates(
-        recipe.gates,
-        "transfer",
-        encoder,
-        probes,
-        Moved(source, alignment, mixture, section.bias.method),
-        more_follows=recipe.adapt is not None or recipe.calibrate is not None,
-    )
-    show_gates(gates)
-    stop_at_hopeless(gates)
     save_encoder(encoder, out / "model")
     shutil.rmtree(work)
     write_provenance(out / PROVENANCE, origins(mixture, bias, source.tokenizer, target))
@@ -114,13 +94,34 @@ def transfer_embeddings(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -
         "overlap_share": alignment.share,
         "masked_dimensions": masked,
         "methods": mixture.counts(),
+        "rank": mixture.rank,
         "neighbours": sample_neighbours(mixture, source.tokenizer, target, SAMPLED_NEIGHBOURS, recipe.recipe.seed),
-        "gates": [gate.facts() for gate in gates],
     }
 
 
-def _scratch(recipe: Recipe, target: PreTrainedTokenizerFast, out: Path) -> dict[str, Any]:
+def target_tokenizer(recipe: View, inputs: Mapping[str, Path]) -> PreTrainedTokenizerFast:
+    """The vocabulary that is moved to, cased tokens renamed where ``casing.output`` says so."""
+    from transformers import AutoTokenizer
+
+    from vtkit.encoder.model_folder import SAFELY
+    from vtkit.vocabulary.casing import map_cased
+
+    target: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(inputs["vocabulary"] / "tokenizer", **SAFELY)
+    return map_cased(target).tokenizer if recipe.casing.output == "map" else target
+
+
+def source_encoder(recipe: View, inputs: Mapping[str, Path]) -> SparseEncoder:
+    """The encoder that is moved: another recipe's, or the one that ``source.model`` names."""
+    from vtkit.encoder.checkpoint import load_encoder
+
+    return load_encoder(str(inputs["source"] / "model") if "source" in inputs else str(recipe.source.model))
+
+
+def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> dict[str, Any]:
     """A new encoder without any training behind it, in ``out/model``."""
+    from vtkit.encoder.checkpoint import assemble, save_encoder, scratch_model
+    from vtkit.encoder.folding import apply_output_casing
+
     assert recipe.source.scratch is not None
     model = scratch_model(recipe.source.scratch, target)
     encoder = assemble(model, target, out / "work")
@@ -129,3 +130,24 @@ def _scratch(recipe: Recipe, target: PreTrainedTokenizerFast, out: Path) -> dict
     shutil.rmtree(out / "work")
     parameters = sum(p.numel() for p in model.parameters())
     return {"target_size": len(target), "parameters": parameters, "masked_dimensions": masked}
+
+
+def _counted(recipe: Recipe) -> tuple[Corpus, ...]:
+    """Texts whose tokens are counted, where the bias or reassigned rows need that."""
+    return bias_corpus(recipe) if recipe.transfer is not None and recipe.transfer.counts_tokens else ()
+
+
+def _trained_on(recipe: Recipe) -> tuple[Corpus, ...]:
+    """Texts that word vectors are trained on, where a method has none of its own."""
+    section = recipe.transfer
+    return focus_corpus(recipe) if section and "focus" in section.methods and section.vectors is None else ()
+
+
+TRANSFER = Stage(
+    "transfer",
+    version=7,
+    reads=("source", "transfer", "casing.output", "casing.fold"),
+    corpora={"transfer.bias.corpus": _counted, "transfer.corpus": _trained_on},
+    function=transfer_embeddings,
+    label="after transfer",
+)

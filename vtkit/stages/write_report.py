@@ -9,23 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.artifacts import facts_of, read_manifest, versions
-from vtkit.measures.significance import paired_randomization
-from vtkit.recipe.sections import Recipe
 from vtkit.recipe.write import resolved_toml
-from vtkit.report.model_card import model_card
-from vtkit.report.page import html_page, markdown_page
-from vtkit.stages.search_run import explain_results
-from vtkit.stages.texts import evaluation_split, set_folders
+from vtkit.stages.adapt_mlm import ADAPT
+from vtkit.stages.calibrate_head import CALIBRATE
+from vtkit.stages.finetune_encoder import FINETUNE
+from vtkit.stages.index_corpus import opened
+from vtkit.stages.stage import WHOLE_RECIPE, Stage, View
+from vtkit.stages.texts import evaluation_sets
+from vtkit.stages.transfer_embeddings import TRANSFER
 
-MODELS = ("source", "transfer", "adapt", "calibrate", "finetune")
+MODELS = ("source", *(stage.name for stage in (TRANSFER, ADAPT, CALIBRATE, FINETUNE)))
 EXAMPLE_RESULTS = 5
 
 
-def write_report(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Write ``report.md``, ``report.json`` and ``report.html`` as asked for, the model card, and ``data.json``.
 
     ``inputs`` are the outputs of all other steps by their names.
     """
+    from vtkit.report.model_card import model_card
+    from vtkit.report.page import html_page, markdown_page
+
     report = collect(recipe, inputs)
     data = json.dumps(report, indent=1, ensure_ascii=False)
     (out / "data.json").write_text(data, encoding="utf-8")
@@ -39,7 +43,7 @@ def write_report(recipe: Recipe, inputs: Mapping[str, Path], out: Path) -> dict[
     return {}
 
 
-def collect(recipe: Recipe, inputs: Mapping[str, Path]) -> dict[str, Any]:
+def collect(recipe: View, inputs: Mapping[str, Path]) -> dict[str, Any]:
     """The report of a run as plain values."""
     facts = {name: facts_of(path) for name, path in inputs.items()}
     manifests = {name: read_manifest(path) or {} for name, path in inputs.items()}
@@ -64,7 +68,7 @@ def collect(recipe: Recipe, inputs: Mapping[str, Path]) -> dict[str, Any]:
         ),
         "curves": {name: facts[name]["curve"] for name in ("adapt", "finetune") if name in facts},
         "calibration": calibration,
-        "gates": [gate for name in ("transfer", "calibrate") for gate in facts.get(name, {}).get("gates", [])],
+        "gates": [gate for name in inputs if name.startswith("check:") for gate in facts[name]["gates"]],
         "sparsity": _sparsity(facts.get(f"index:{final}")),
         "neighbours": transfer.get("neighbours", []) if transfer is not None else [],
         "example": _example(recipe, inputs, final),
@@ -76,8 +80,10 @@ def _final_model(inputs: Mapping[str, Path]) -> str:
 
 
 def _results(
-    recipe: Recipe, inputs: Mapping[str, Path], facts: Mapping[str, dict[str, Any]], final: str
+    recipe: View, inputs: Mapping[str, Path], facts: Mapping[str, dict[str, Any]], final: str
 ) -> list[dict[str, Any]]:
+    from vtkit.measures.significance import paired_randomization
+
     judged = [name for name in ("bm25", *MODELS, "hybrid") if f"evaluate:{name}" in facts]
     results = []
     for folder in facts[f"evaluate:{judged[0]}"] if judged else ():
@@ -134,20 +140,29 @@ def _sparsity(index: dict[str, Any] | None) -> dict[str, Any] | None:
     }
 
 
-def _example(recipe: Recipe, inputs: Mapping[str, Path], final: str) -> dict[str, Any] | None:
+def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str, Any] | None:
     index = inputs.get(f"index:{final}")
     if index is None or recipe.evaluate is None:
         return None
-    from vtkit.data.collections import load_retrieval
+    from vtkit.stages.search_run import explain_results
 
-    name, folder = next(iter(set_folders(recipe).items()))
+    first = recipe.corpora("evaluate.sets")[0]
     query = recipe.report.example_query
     if query is None:
-        query = load_retrieval(name, evaluation_split(recipe, name)).queries[0].text
+        query = opened(first).queries[0].text
     return explain_results(
         str(inputs[final] / "model"),
-        index / folder,
+        index / str(first.folder),
         query,
         depth=EXAMPLE_RESULTS,
         query_length=recipe.index.query_length,
     )
+
+
+REPORT = Stage(
+    "report",
+    version=4,
+    reads=(WHOLE_RECIPE,),
+    corpora={"evaluate.sets": evaluation_sets},
+    function=write_report,
+)

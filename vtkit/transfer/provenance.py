@@ -133,11 +133,44 @@ def read_provenance(path: Path) -> list[Origin]:
     return [Origin(**(row | {name: tuple(row[name]) for name in listed})) for row in rows]
 
 
+def read_mixture(path: Path, source_rows: int, rank: int | None) -> Mixture:
+    """The mixture that a transfer made its rows by.
+
+    Args:
+        path: the table.
+        source_rows: rows of the source's embedding matrix.
+        rank: the mixture's own, which the table does not hold.
+
+    Raises:
+        DataError: the file is missing or is not such a table.
+    """
+    from scipy.sparse import csr_matrix
+
+    table = _table(path, ["method", "source_ids", "weights"])
+    starts, ids = _listed(table["source_ids"])
+    _, weights = _listed(table["weights"])
+    codes = {name: number for number, name in enumerate(METHODS)}
+    methods = np.array([codes[name] for name in table["method"].to_pylist()], dtype=np.int8)
+    mixed = csr_matrix((weights, ids, starts), shape=(len(methods), source_rows))
+    mixed.sort_indices()
+    return Mixture(mixed, methods, rank)
+
+
+def _listed(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """A column of lists as where each begins, one more than there are, and all their values in a row."""
+    lists = column.combine_chunks()
+    return lists.offsets.to_numpy().astype(np.int64), lists.flatten().to_numpy()
+
+
 def _read(path: Path, columns: list[str]) -> list[dict[str, Any]]:
+    return _table(path, columns).to_pylist()  # type: ignore[no-any-return]
+
+
+def _table(path: Path, columns: list[str]) -> Any:
     import pyarrow
     import pyarrow.parquet
 
     try:
-        return pyarrow.parquet.read_table(path, columns=columns).to_pylist()  # type: ignore[no-any-return]
+        return pyarrow.parquet.read_table(path, columns=columns)
     except (OSError, KeyError, pyarrow.ArrowException) as error:
         raise DataError(f"{path} is not a table of token origins that vtkit wrote: {error}") from error

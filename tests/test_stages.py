@@ -1,0 +1,169 @@
+"""Stages as records: a stage sees what its record names and nothing else, and what it sees is in its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from vtkit.recipe.sections import Recipe, TransferSection
+from vtkit.stages.order import MODEL_LABELS, NAMES, STAGES, called, last_until
+from vtkit.stages.stage import CHANGES_NO_OUTPUT, WHOLE_RECIPE, Stage, UndeclaredRead, View
+
+RECIPE = Recipe.model_validate(
+    {
+        "recipe": {"name": "whole", "language": "ko", "about": "all sections"},
+        "source": {"model": "/source"},
+        "vocabulary": {"kind": "existing", "tokenizer": "/tokenizer"},
+        "casing": {"input": "lowercase", "output": "fold"},
+        "transfer": {"method": "parallel", "parallel": ("/pairs.tsv",)},
+        "adapt": {"corpus": ("/corpus.txt",)},
+        "calibrate": {"target_activation": 0.1},
+        "finetune": {"data": "/train"},
+        "evaluate": {"sets": ("/first", "/second/first")},
+    }
+)
+"""A recipe that has every section."""
+
+
+def settings(section: BaseModel, path: str = "") -> Iterator[str]:
+    """Dotted names of all settings."""
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from settings(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}"
+
+
+def value_of(recipe: Recipe, setting: str) -> Any:
+    found: Any = recipe
+    for part in setting.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def can_read(stage: Stage, setting: str) -> bool:
+    try:
+        found = value_of(stage.view(RECIPE), setting)
+    except UndeclaredRead:
+        return False
+    assert found == value_of(RECIPE, setting)
+    return True
+
+
+def digest(path: str) -> str:
+    return f"digest of {path}"
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_a_stage_reads_what_its_record_names_and_nothing_else(stage: Stage) -> None:
+    for setting in settings(RECIPE):
+        named = WHOLE_RECIPE in stage.reads or setting == "recipe.seed"
+        named = named or any(setting == entry or setting.startswith(f"{entry}.") for entry in stage.reads)
+        assert can_read(stage, setting) == named, setting
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_whatever_a_stage_can_read_is_in_its_key(stage: Stage) -> None:
+    """But for the seed, which is a part of every key, for settings that have no effect, and for names of files."""
+    if WHOLE_RECIPE in stage.reads:
+        return
+    keyed, files = stage.settings(RECIPE), stage.files(RECIPE, digest)
+    assert isinstance(RECIPE.transfer, TransferSection)
+    used = RECIPE.transfer.settings_read
+    for setting in settings(RECIPE):
+        without_effect = setting.startswith("transfer.") and setting not in used
+        without_effect |= setting.endswith(CHANGES_NO_OUTPUT) or setting == "source.recipe"
+        if can_read(stage, setting) and setting != "recipe.seed" and not without_effect:
+            assert setting in keyed or setting in stage.corpora, setting
+            if "(file)" in str(keyed.get(setting)):
+                assert f"{setting}[0]" in files
+    for setting in keyed:
+        assert setting.startswith(("[", *stage.corpora)) or can_read(stage, setting), setting
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_a_stage_reads_the_texts_that_its_record_names_and_no_others(stage: Stage) -> None:
+    view, files = stage.view(RECIPE), stage.files(RECIPE, digest)
+    for setting in stage.corpora:
+        for number, corpus in enumerate(view.corpora(setting)):
+            assert files[f"{setting}[{number}]"] == f"digest of {corpus.name}"
+    with pytest.raises(UndeclaredRead, match=r"stage .* reads the texts of other\.corpus"):
+        view.corpora("other.corpus")
+
+
+def nothing(recipe: View, inputs: Any, out: Any) -> dict[str, Any]:
+    return {}
+
+
+def test_a_question_mark_tells_whether_there_is_a_section_and_nothing_of_it() -> None:
+    stage = Stage("check:example", 1, ("adapt?",), nothing)
+    without = RECIPE.model_copy(update={"adapt": None})
+    assert stage.view(RECIPE).adapt is not None
+    assert stage.view(without).adapt is None
+    with pytest.raises(UndeclaredRead, match=r"reads adapt\.steps"):
+        _ = stage.view(RECIPE).adapt.steps  # type: ignore[union-attr]
+    assert stage.settings(RECIPE) == {"[adapt]": "given"}
+    assert stage.settings(without) == {"[adapt]": "missing"}
+    assert stage.files(RECIPE, digest) == {}
+
+
+def test_a_single_setting_is_read_without_its_section() -> None:
+    stage = Stage("example", 1, ("transfer.bias.method", "index.precision"), nothing)
+    view = stage.view(RECIPE)
+    assert view.transfer is not None
+    assert view.transfer.bias.method == "zscore"
+    assert isinstance(view, Recipe)
+    assert isinstance(view.transfer, TransferSection)  # match statements go on working
+    for read in ("transfer.method", "transfer.bias.corpus", "index.engine", "recipe.name", "gates"):
+        with pytest.raises(UndeclaredRead, match=f"stage example reads {read}"):
+            value_of(view, read)
+    assert stage.settings(RECIPE) == {"transfer.bias.method": "zscore", "index.precision": "float32"}
+    with pytest.raises(UndeclaredRead):
+        _ = view.transfer.methods  # a property that reads more
+    with pytest.raises(AttributeError):
+        _ = view.nothing_like_it  # type: ignore[attr-defined]
+
+
+def test_what_is_read_by_a_whole_section_is_keyed_where_it_has_an_effect() -> None:
+    stage = Stage("example", 1, ("transfer", "finetune", "casing"), nothing)
+    keyed = stage.settings(RECIPE)
+    assert keyed["transfer.parallel"] == ["(file)"]
+    assert stage.files(RECIPE, digest) == {
+        "transfer.parallel[0]": "digest of /pairs.tsv", "finetune.data[0]": "digest of /train",
+    }  # fmt: skip
+    assert "transfer.embedder" not in keyed
+    assert "finetune.checkpoint_every" not in keyed
+    assert keyed["casing.fold"] == "max"
+    unfolded = RECIPE.model_copy(update={"casing": RECIPE.casing.model_copy(update={"output": "all"})})
+    assert "casing.fold" not in stage.settings(unfolded)
+
+
+def test_sets_of_the_same_name_have_folders_of_their_own_which_are_in_the_key() -> None:
+    (index,) = [stage for stage in STAGES if stage.name == "index"]
+    assert [corpus.folder for corpus in index.view(RECIPE).corpora("evaluate.sets")] == ["first", "first-2"]
+    assert index.settings(RECIPE)["evaluate.sets (folder)"] == ["first", "first-2"]
+    assert index.settings(RECIPE)["evaluate.sets (split)"] == ["test", "test"]
+
+
+def test_names_order_and_labels_come_from_the_records() -> None:
+    assert NAMES == (
+        "vocabulary", "check", "check:vocabulary", "transfer", "check:transfer", "adapt", "calibrate",
+        "check:calibrate", "finetune", "index", "evaluate", "evaluate:bm25", "evaluate:hybrid", "report",
+    )  # fmt: skip
+    assert list(MODEL_LABELS) == ["source", "transfer", "adapt", "calibrate", "finetune"]
+    assert [STAGES[place].name for place in called("evaluate")] == ["evaluate", "evaluate:bm25", "evaluate:hybrid"]
+    assert STAGES[last_until("transfer")].name == "check:transfer"
+    assert STAGES[last_until("adapt")].name == "adapt"
+
+
+def test_a_stage_with_a_further_setting_keeps_its_own() -> None:
+    (index,) = [stage for stage in STAGES if stage.name == "index"]
+    reading = index.reading("source.model")
+    assert reading == replace(index, reads=(*index.reads, "source.model"))
+    assert can_read(reading, "source.model")
+    assert not can_read(index, "source.model")

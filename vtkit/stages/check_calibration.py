@@ -1,0 +1,41 @@
+"""Check ``check:calibrate``: whether the calibrated encoder can work, before it is fine-tuned or searched with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vtkit.stages.stage import Stage, View
+from vtkit.stages.texts import calibration_corpus, probe_texts
+
+
+def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """The gates activation, dimensions and ties on ``inputs["calibrate"]/model``.
+
+    Raises:
+        CollapseError: something hopeless, under a gate that may stop the run.
+    """
+    from vtkit.encoder.checkpoint import fastest_device, load_encoder
+    from vtkit.transfer.gates import encoder_gates, show_gates, stop_at_hopeless
+
+    encoder = load_encoder(str(inputs["calibrate"] / "model"), fastest_device())
+    texts = probe_texts(recipe.corpora("calibrate.corpus"), recipe.gates.texts, recipe.recipe.seed)
+    found = encoder_gates(recipe.gates, "calibrate", encoder, texts, more_follows=recipe.finetune is not None)
+    show_gates(found)
+    stop_at_hopeless(found)
+    return {"gates": [gate.facts() for gate in found]}
+
+
+CHECK_CALIBRATION = Stage(
+    "check:calibrate",
+    version=1,
+    reads=(
+        "finetune?",
+        *(f"gates.{name}" for name in ("activation", "dimensions", "ties")),
+        "gates.texts",
+        "gates.max_length",
+    ),
+    corpora={"calibrate.corpus": calibration_corpus},
+    function=check_calibration,
+)

@@ -1,0 +1,74 @@
+"""Check ``check:transfer``: whether the moved encoder can work, before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vtkit.artifacts import facts_of
+from vtkit.stages.stage import Stage, View
+from vtkit.stages.texts import bias_corpus, probe_texts
+from vtkit.stages.transfer_embeddings import source_encoder, target_tokenizer
+
+if TYPE_CHECKING:
+    from vtkit.transfer.gates import GateResult
+
+
+def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """The gates identity, neighbours, activation, dimensions and ties, and unicode after a head-only transfer.
+
+    Raises:
+        CollapseError: something hopeless, under a gate that may stop the run.
+    """
+    found = check_moved(recipe, inputs, facts_of(inputs["transfer"])["rank"])
+    return {"gates": [gate.facts() for gate in found]}
+
+
+def check_moved(recipe: View, inputs: Mapping[str, Path], rank: int | None) -> list[GateResult]:
+    """The gates on a transfer by a mixture of ``rank``, whose other parts are read from its provenance."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.families import mlm_head
+    from vtkit.transfer.gates import Moved, encoder_gates, show_gates, stop_at_hopeless
+    from vtkit.transfer.provenance import PROVENANCE, read_mixture
+    from vtkit.vocabulary.alignment import align
+
+    section = recipe.transfer
+    assert section is not None
+    source, moved = source_encoder(recipe, inputs), load_encoder(str(inputs["transfer"] / "model"))
+    mixture = read_mixture(
+        inputs["transfer"] / PROVENANCE,
+        mlm_head(source[0].auto_model).decoder.out_features,
+        rank,
+    )
+    overlap = align(source.tokenizer, target_tokenizer(recipe, inputs), section.overlap)
+    found = encoder_gates(
+        recipe.gates,
+        "transfer",
+        moved,
+        probe_texts(recipe.corpora("transfer.bias.corpus"), recipe.gates.texts, recipe.recipe.seed),
+        Moved(source, overlap, mixture, section.bias.method),
+        more_follows=recipe.adapt is not None or recipe.calibrate is not None,
+    )
+    show_gates(found)
+    stop_at_hopeless(found)
+    return found
+
+
+CHECK_TRANSFER = Stage(
+    "check:transfer",
+    version=1,
+    reads=(
+        "source.model",
+        "casing.output",
+        "transfer.overlap",
+        "transfer.bias.method",
+        "adapt?",
+        "calibrate?",
+        *(f"gates.{name}" for name in ("identity", "neighbours", "unicode", "activation", "dimensions", "ties")),
+        "gates.texts",
+        "gates.max_length",
+    ),
+    corpora={"transfer.bias.corpus": bias_corpus},
+    function=check_transfer,
+)

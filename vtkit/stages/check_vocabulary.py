@@ -1,0 +1,39 @@
+"""Check ``check:vocabulary``: what two vocabularies and some texts say of a transfer before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vtkit.stages.stage import Stage, View
+from vtkit.stages.texts import bias_corpus, probe_texts
+from vtkit.stages.transfer_embeddings import source_encoder, target_tokenizer
+
+
+def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """The gates overlap and unicode, before any bridge is built.
+
+    Raises:
+        CollapseError: something hopeless, under a gate that may stop the run.
+    """
+    from vtkit.transfer.gates import show_gates, stop_at_hopeless, vocabulary_gates
+    from vtkit.vocabulary.alignment import align
+
+    assert recipe.transfer is not None
+    source, target = source_encoder(recipe, inputs).tokenizer, target_tokenizer(recipe, inputs)
+    texts = probe_texts(recipe.corpora("transfer.bias.corpus"), recipe.gates.texts, recipe.recipe.seed)
+    overlap = align(source, target, recipe.transfer.overlap)
+    found = vocabulary_gates(recipe.gates, source, target, overlap, texts)
+    show_gates(found)
+    stop_at_hopeless(found)
+    return {"gates": [gate.facts() for gate in found]}
+
+
+CHECK_VOCABULARY = Stage(
+    "check:vocabulary",
+    version=1,
+    reads=("source.model", "casing.output", "transfer.overlap", "gates.overlap", "gates.unicode", "gates.texts"),
+    corpora={"transfer.bias.corpus": bias_corpus},
+    function=check_vocabulary,
+)

@@ -1,0 +1,260 @@
+"""How much disk a run will need: an estimate from what is known before anything is made.
+
+Weights and checkpoints follow from the sizes of source and vocabulary and are good to a few per cent. Indexes depend on
+how many dimensions of a document are active, which only the trained encoder knows: :data:`DIMENSIONS` are assumed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vtkit.data import hub
+from vtkit.data.text import find_file, shards_in
+from vtkit.errors import VtkitError
+from vtkit.recipe.load import load_recipe
+from vtkit.recipe.sections import ExistingVocabulary, Recipe, TrainedVocabulary, is_local
+from vtkit.stages.plan import Step
+
+DIMENSIONS = 256
+"""Active dimensions a document that an index is estimated by, where ``index.top_dimensions`` does not say less."""
+
+NUMBER = 4
+"""Bytes of a float32 or an int32."""
+
+RUN_LINE = 48
+"""Bytes of a line of a TREC run."""
+
+CHECKPOINTS_KEPT = 3
+"""Of a training stage at a time: the last two, and the one that is being written."""
+
+SAMPLE = 2**21
+"""Bytes at the beginning of a collection by which its lines are estimated."""
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Sizes of a model."""
+
+    vocabulary: int
+    width: int
+    other: int
+    """Parameters beside the embeddings."""
+
+    @property
+    def bytes(self) -> int:
+        """Of its weights on disk, in float32 and with tied embeddings."""
+        return NUMBER * (self.vocabulary * self.width + self.other)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes that the steps of a run will write."""
+
+    models: int = 0
+    checkpoints: int = 0
+    """Of the stage that has most of them; they are removed at its end."""
+
+    indexes: int = 0
+    runs: int = 0
+    unknown: tuple[str, ...] = ()
+    """What could not be estimated, and is not counted."""
+
+    @property
+    def bytes(self) -> int:
+        """All together, at the most."""
+        return self.models + self.checkpoints + self.indexes + self.runs
+
+    def words(self, free: int) -> str:
+        """One line for the plan."""
+        parts = [("models", self.models), ("checkpoints while training", self.checkpoints)]
+        parts += [("indexes", self.indexes), ("run files", self.runs)]
+        made = ", ".join(f"{name} {size(count)}" for name, count in parts if count)
+        line = f"disk: about {size(self.bytes)} needed{f' ({made})' if made else ''}, {size(free)} free"
+        return line + (f"; not counted, because unknown here: {', '.join(self.unknown)}" if self.unknown else "")
+
+
+def estimate(steps: Sequence[Step]) -> Estimate:
+    """What ``steps``, those that will run, write to the disk."""
+    models = checkpoints = indexes = runs = 0
+    unknown: dict[str, None] = {}
+    for step in steps:
+        recipe, stage = step.recipe, step.stage.name
+        if stage in ("transfer", "adapt", "calibrate", "finetune"):
+            encoder = made_by(recipe)
+            if encoder is None:
+                unknown[f"the models of {recipe.recipe.name}"] = None
+                continue
+            models += encoder.bytes
+            checkpoints = max(checkpoints, _checkpoints(recipe, stage, encoder))
+        elif stage in ("index", "evaluate", "evaluate:bm25", "evaluate:hybrid"):
+            for corpus in step.view.corpora("evaluate.sets"):
+                counted = _collection(corpus.name)
+                if counted is None:
+                    unknown[corpus.name] = None
+                elif stage == "index":
+                    dimensions = min(DIMENSIONS, recipe.index.top_dimensions or DIMENSIONS)
+                    indexes += counted.bytes + counted.documents * dimensions * 2 * NUMBER
+                elif recipe.evaluate is not None:
+                    queries = min(counted.queries, recipe.evaluate.max_queries or counted.queries)
+                    runs += queries * min(recipe.evaluate.depth, counted.documents) * RUN_LINE
+    return Estimate(models, checkpoints, indexes, runs, tuple(unknown))
+
+
+def free_bytes(folder: Path) -> int:
+    """What is free where ``folder`` is, or will be."""
+    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
+
+
+def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
+    """Nothing, if the models, and one checkpoint of a training stage, have room.
+
+    Raises:
+        VtkitError: they have not: the run would end without a result.
+    """
+    least = needed.models + needed.checkpoints // CHECKPOINTS_KEPT
+    if least > free:
+        raise VtkitError(
+            f"{folder} has {size(free)} free, and the models of this run alone need about {size(least)}. Make room, "
+            "name a folder on another disk with --runs, or make fewer stages (--until)."
+        )
+
+
+def size(count: int) -> str:
+    """``count`` bytes for a person."""
+    for unit, bytes_ in (("GB", 10**9), ("MB", 10**6)):
+        if count >= bytes_:
+            return f"{count / bytes_:.1f} {unit}"
+    return f"{-(-count // 1000)} kB"
+
+
+def made_by(recipe: Recipe) -> Encoder | None:
+    """Sizes of the models that ``recipe`` makes; None where source or vocabulary are not here."""
+    source = _source(recipe)
+    vocabulary = _vocabulary(recipe, source)
+    if source is None or vocabulary is None:
+        return None
+    if recipe.transfer is not None and recipe.transfer.scope == "head-only":  # the input embeddings stay
+        return Encoder(vocabulary, source.width, source.other + source.vocabulary * source.width)
+    return Encoder(vocabulary, source.width, source.other)
+
+
+def _source(recipe: Recipe) -> Encoder | None:
+    scratch = recipe.source.scratch
+    if scratch is not None:
+        layer = 4 * scratch.hidden**2 + 2 * scratch.hidden * scratch.feed_forward
+        return Encoder(0, scratch.hidden, scratch.layers * layer + scratch.max_length * scratch.hidden)
+    if recipe.source.recipe is not None:
+        return made_by(load_recipe(Path(recipe.source.recipe)).recipe)
+    folder = _folder(str(recipe.source.model))
+    config = {} if folder is None else _json(folder / "config.json")
+    if folder is None or not config:
+        return None
+    files = [*folder.rglob("*.safetensors")] or [*folder.rglob("pytorch_model*.bin")]
+    half = str(config.get("dtype") or config.get("torch_dtype")) in ("float16", "bfloat16")
+    parameters = sum(file.stat().st_size for file in files) // (NUMBER // 2 if half else NUMBER)
+    rows, width = (_number(config, *names) for names in (("vocab_size",), ("hidden_size", "dim", "embedding_size")))
+    return Encoder(rows, width, max(parameters - rows * width, 0)) if parameters and width else None
+
+
+def _vocabulary(recipe: Recipe, source: Encoder | None) -> int | None:
+    section = recipe.vocabulary
+    if isinstance(section, TrainedVocabulary):
+        return section.size
+    if not isinstance(section, ExistingVocabulary) and section.size is not None:
+        return section.size
+    place = Path(section.tokenizer) if is_local(section.tokenizer) else _folder(section.tokenizer)
+    if place is None:
+        return None
+    for path in (place,) if place.is_file() else (place / "tokenizer.json", place / "vocab.txt", place / "vocab.json"):
+        if path.name == "tokenizer.json" and (vocabulary := _json(path).get("model", {}).get("vocab")):
+            return len(vocabulary)
+        if path.suffix == ".txt" and path.is_file():
+            return path.read_bytes().count(b"\n")
+        if path.name == "vocab.json" and (vocabulary := _json(path)):
+            return len(vocabulary)
+    return source.vocabulary or None if source is not None else None
+
+
+def _checkpoints(recipe: Recipe, stage: str, encoder: Encoder) -> int:
+    """Weights and two moments of everything that learns, as often as checkpoints are kept at a time."""
+    if stage == "adapt" and recipe.adapt is not None:
+        section = recipe.adapt
+        learns = encoder.vocabulary * encoder.width + (encoder.other if section.train == "all" else 0)
+        kept = min(CHECKPOINTS_KEPT, -(-section.steps // section.checkpoint_every))
+    elif stage == "finetune" and recipe.finetune is not None:
+        learns, steps = encoder.bytes // NUMBER, recipe.finetune.steps
+        kept = CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // recipe.finetune.checkpoint_every))
+    else:
+        return 0
+    return kept * (encoder.bytes + 2 * NUMBER * learns)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    documents: int
+    queries: int
+    bytes: int
+
+
+def _collection(name: str) -> _Counted | None:
+    """About how many documents and queries a folder has, and the bytes of its texts; None where it is not here."""
+    if not is_local(name):
+        return None
+    folder = Path(name)
+    corpus, queries = find_file(folder, "corpus.jsonl"), find_file(folder, "queries.jsonl")
+    files = [corpus] if corpus is not None else shards_in(folder)
+    if not files:
+        return None
+    lines, written = zip(*map(_lines, files), strict=True)
+    return _Counted(sum(lines), _lines(queries)[0] if queries is not None else 1000, sum(written))
+
+
+def _lines(path: Path) -> tuple[int, int]:
+    """About how many lines and bytes of text a file has, from its beginning."""
+    whole = path.stat().st_size
+    try:
+        with path.open("rb") as raw:
+            if path.suffix == ".gz":
+                text = gzip.GzipFile(fileobj=raw).read(SAMPLE)
+            elif path.suffix == ".zst":
+                import zstandard
+
+                text = zstandard.ZstdDecompressor().stream_reader(raw).read(SAMPLE)
+            else:
+                text = raw.read(SAMPLE)
+            share = len(text) / max(min(raw.tell(), whole), 1)
+    except (OSError, EOFError, ValueError):
+        return 0, whole  # damage is found where the file is read
+    return round(text.count(b"\n") * whole * share / max(len(text), 1)), round(whole * share)
+
+
+def _folder(model: str) -> Path | None:
+    """Where a model is: its folder, or the newest revision in the cache of the hub."""
+    if is_local(model):
+        return Path(model)
+    snapshots = hub.cache_folder() / f"models--{model.replace('/', '--')}" / "snapshots"
+    found = sorted(_folders(snapshots), key=lambda folder: folder.stat().st_mtime)
+    return found[-1] if found else None
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (entry for entry in folder.iterdir() if entry.is_dir())
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(config: dict[str, Any], *names: str) -> int:
+    return next((value for name in names if isinstance(value := config.get(name), int)), 0)

@@ -1,0 +1,61 @@
+"""All stages in the order they run. Plan, command line and report take names, order and labels from here."""
+
+from __future__ import annotations
+
+from vtkit.errors import RecipeError
+from vtkit.stages.adapt_mlm import ADAPT
+from vtkit.stages.build_vocabulary import VOCABULARY
+from vtkit.stages.calibrate_head import CALIBRATE
+from vtkit.stages.check_calibration import CHECK_CALIBRATION
+from vtkit.stages.check_transfer import CHECK_TRANSFER
+from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
+from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_HYBRID
+from vtkit.stages.finetune_encoder import FINETUNE
+from vtkit.stages.index_corpus import INDEX
+from vtkit.stages.stage import Stage
+from vtkit.stages.transfer_embeddings import TRANSFER
+from vtkit.stages.write_report import REPORT
+
+STAGES: tuple[Stage, ...] = (
+    VOCABULARY,
+    CHECK_VOCABULARY,
+    TRANSFER,
+    CHECK_TRANSFER,
+    ADAPT,
+    CALIBRATE,
+    CHECK_CALIBRATION,
+    FINETUNE,
+    INDEX,
+    EVALUATE,
+    EVALUATE_BM25,
+    EVALUATE_HYBRID,
+    REPORT,
+)
+
+MODEL_LABELS = {"source": "source model"} | {stage.name: stage.label for stage in STAGES if stage.label}
+"""Model -> what reports call it, in the order the models are made."""
+
+NAMES = tuple(dict.fromkeys(name for stage in STAGES for name in (stage.name.split(":")[0], stage.name)))
+"""What --until, --from and --force take: a stage, or all whose names begin alike (``check``, ``evaluate``)."""
+
+
+def called(name: str) -> list[int]:
+    """Places, in :data:`STAGES`, of the stages that a user calls ``name``."""
+    return [number for number, stage in enumerate(STAGES) if name in (stage.name, stage.name.split(":")[0])]
+
+
+def last_until(name: str) -> int:
+    """Place of the last stage that ``--until name`` runs; a check of the stage belongs to it."""
+    return max([*called(name), *called(f"check:{name}")])
+
+
+def refuse_unknown(until: str | None, start: str | None, force: tuple[str, ...]) -> None:
+    """Nothing, if all these are names of stages.
+
+    Raises:
+        RecipeError: those that are not.
+    """
+    named = [("--until", until), ("--from", start), *(("--force", stage) for stage in force)]
+    wrong = [f"{flag} {stage}" for flag, stage in named if stage is not None and stage not in NAMES]
+    if wrong:
+        raise RecipeError(f"{', '.join(wrong)}: there is no such stage. The stages are {', '.join(NAMES)}.")
