@@ -30,7 +30,14 @@ from vtkit.transfer.in_order import in_order
 from vtkit.transfer.mean import mean_mixture
 from vtkit.transfer.mixture import METHODS, Mixture, Part, Rest, assemble, with_rest
 from vtkit.transfer.noise import multivariate_mixture, random_all_mixture, univariate_mixture
-from vtkit.transfer.provenance import origins, read_new_ids, read_provenance, sample_neighbours, write_provenance
+from vtkit.transfer.provenance import (
+    origins,
+    read_mixture,
+    read_new_ids,
+    read_provenance,
+    sample_neighbours,
+    write_provenance,
+)
 from vtkit.transfer.random import random_mixture
 from vtkit.transfer.sembridge import sembridge_mixture, similarity_mixture
 from vtkit.transfer.subtoken import subtoken_mixture
@@ -315,11 +322,21 @@ def test_provenance_survives_writing_and_reading(tmp_path: Path) -> None:
     assert schools.method == "subtoken"
     assert schools.bias == target_id("schools")
     assert dict(zip(schools.sources, schools.weights, strict=True)) == {"school": 0.5, "##s": 0.5}
+    back = read_mixture(path, ROWS, rank=3)
+    assert np.array_equal(back.methods, mixture.methods)
+    assert back.rank == 3
+    for ours, wanted in (
+        (back.weights.indptr, mixture.weights.indptr),
+        (back.weights.indices, mixture.weights.indices),
+        (back.weights.data, mixture.weights.data),
+    ):
+        assert np.array_equal(ours, wanted)
+    assert back.weights.shape == mixture.weights.shape
     first = path.read_bytes()
     write_provenance(path, made)
     assert path.read_bytes() == first
     path.write_bytes(b"no parquet")
-    for read_it in (read_provenance, read_new_ids):
+    for read_it in (read_provenance, read_new_ids, lambda path: read_mixture(path, ROWS, None)):
         with pytest.raises(DataError, match=r"provenance\.parquet"):
             read_it(path)
 

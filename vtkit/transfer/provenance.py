@@ -151,7 +151,7 @@ def read_mixture(path: Path, source_rows: int, rank: int | None) -> Mixture:
     _, weights = _listed(table["weights"])
     codes = {name: number for number, name in enumerate(METHODS)}
     methods = np.array([codes[name] for name in table["method"].to_pylist()], dtype=np.int8)
-    mixed = csr_matrix((weights, ids, starts), shape=(len(methods), source_rows))
+    mixed = csr_matrix((weights, ids, starts), shape=(len(methods), source_rows), copy=True)
     mixed.sort_indices()
     return Mixture(mixed, methods, rank)
 
@@ -159,7 +159,8 @@ def read_mixture(path: Path, source_rows: int, rank: int | None) -> Mixture:
 def _listed(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """A column of lists as where each begins, one more than there are, and all their values in a row."""
     lists = column.combine_chunks()
-    return lists.offsets.to_numpy().astype(np.int64), lists.flatten().to_numpy()
+    starts = lists.offsets.to_numpy().astype(np.int64)
+    return starts - starts[0], lists.flatten().to_numpy()
 
 
 def _read(path: Path, columns: list[str]) -> list[dict[str, Any]]:
