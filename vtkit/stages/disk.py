@@ -188,8 +188,8 @@ def _checkpoints(recipe: Recipe, stage: str, encoder: Encoder) -> int:
         learns = encoder.vocabulary * encoder.width + (encoder.other if section.train == "all" else 0)
         kept = min(CHECKPOINTS_KEPT, -(-section.steps // section.checkpoint_every))
     elif stage == "finetune" and recipe.finetune is not None:
-        learns, steps = encoder.bytes // NUMBER, recipe.finetune.steps
-        kept = CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // recipe.finetune.checkpoint_every))
+        learns, steps, every = encoder.bytes // NUMBER, recipe.finetune.steps, recipe.finetune.checkpoint_every
+        kept = CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // every))
     else:
         return 0
     return kept * (encoder.bytes + 2 * NUMBER * learns)
@@ -229,8 +229,8 @@ def _lines(path: Path) -> tuple[int, int]:
             else:
                 text = raw.read(SAMPLE)
             share = len(text) / max(min(raw.tell(), whole), 1)
-    except (OSError, EOFError, ValueError):
-        return 0, whole  # damage is found where the file is read
+    except Exception:  # whatever a library says of damage: it is found, and named, where the file is read
+        return 0, whole
     return round(text.count(b"\n") * whole * share / max(len(text), 1)), round(whole * share)
 
 
