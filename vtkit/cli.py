@@ -226,11 +226,19 @@ def _number(value: float | None) -> str:
 
 
 @recipes.command("check")
-def check_recipe(recipe: RecipeArgument, settings: SetOption = None, download: DownloadOption = False) -> None:
+def check_recipe(
+    recipe: RecipeArgument,
+    settings: SetOption = None,
+    download: DownloadOption = False,
+    data: Annotated[
+        bool, typer.Option("--data", help="Read the collections, corpora, parallel text and word vectors too.")
+    ] = False,
+) -> None:
     """Find what keeps a recipe from being run.
 
     Every mistake in its settings is listed, with its line; then every file, model and collection it names that
-    cannot be had here. The exit code is 2 if there is any.
+    cannot be had here. The exit code is 2 if there is any. With --data the files are read as well, as vtkit run does
+    before its first stage, and what is wrong with any of them is listed, with exit code 1.
     """
     from vtkit.measures.effectiveness import validate_measures
     from vtkit.recipe.load import load_recipe
@@ -244,11 +252,16 @@ def check_recipe(recipe: RecipeArgument, settings: SetOption = None, download: D
     except RecipeError as error:
         complaints.append(str(error))
     try:
-        validate_measures(loaded.recipe.evaluate.measures if loaded.recipe.evaluate else ())
+        if loaded.recipe.evaluate is not None:
+            validate_measures(loaded.recipe.evaluate.measures, loaded.recipe.evaluate.depth)
     except RecipeError as error:
         complaints.append(str(error))
     if complaints:
         raise RecipeError("\n".join(complaints))
+    if data:
+        from vtkit.recipe.data_check import check_data
+
+        check_data(loaded.recipe, path=recipe, places=loaded.places)
     console.write(f"{recipe} is fine")
 
 

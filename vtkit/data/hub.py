@@ -35,7 +35,9 @@ def cache_folder() -> Path:
 def in_cache(repo_id: str, repo_type: RepositoryKind = "model") -> bool:
     """Whether some revision of a repository lies in the cache; a download broken off may still lack files."""
     snapshots = cache_folder() / f"{repo_type}s--{repo_id.replace('/', '--')}" / "snapshots"
-    return snapshots.is_dir() and any(any(revision.iterdir()) for revision in snapshots.iterdir() if revision.is_dir())
+    if not os.path.isdir(snapshots):  # unlike Path.is_dir, no error over a name that is too long
+        return False
+    return any(any(revision.iterdir()) for revision in snapshots.iterdir() if revision.is_dir())
 
 
 def reachable(timeout_s: float = 1.5) -> bool:

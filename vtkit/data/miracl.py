@@ -10,6 +10,7 @@ that holds the same files:
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -84,7 +85,7 @@ def load_miracl(root: str | Path | None, language: str, split: str = "dev") -> R
 
 def languages_in(folder: str | Path) -> list[str]:
     """The languages whose MIRACL topics and judgements lie in ``folder``, sorted; none where it is another layout."""
-    if not Path(folder).is_dir():
+    if not os.path.isdir(folder):  # unlike Path.is_dir, no error over a name that is too long
         return []
     names = (path.name for path in Path(folder).iterdir() if path.is_dir())
     return sorted(match.group(1) for name in names if (match := _FOLDER.fullmatch(name)))
@@ -98,6 +99,12 @@ def check_language(language: str) -> None:
 
 def _read_topics(path: Path, problems: Problems) -> list[Query]:
     queries: list[Query] = []
+    with problems.reading(path):
+        _read_lines_of_topics(path, queries, problems)
+    return queries
+
+
+def _read_lines_of_topics(path: Path, queries: list[Query], problems: Problems) -> None:
     lines: dict[str, int] = {}
     for number, line in enumerate(texts.read_lines(path), 1):
         if not line.strip():
@@ -108,7 +115,6 @@ def _read_topics(path: Path, problems: Problems) -> list[Query]:
             problems.add(path, f"line {number}: {complaint}")
             continue
         add_query(queries, lines, path, number, identity, text.strip(), problems)
-    return queries
 
 
 def _shards(root: Path, language: str) -> list[Path]:

@@ -7,7 +7,8 @@ owner a run.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,14 @@ class Problems:
         """Remember that ``complaint`` holds of ``path``."""
         self.found.setdefault(path, []).append(complaint)
 
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[None]:
+        """A file that cannot be read to its end is one problem more, beside those of the other files."""
+        try:
+            yield
+        except DataError as error:
+            self.add(path, str(error).removeprefix(f"{path}: "))
+
     def stop_if_any(self) -> None:
         """Raise one DataError with the first few problems of each file and their count."""
         if not self.found:
@@ -124,17 +133,18 @@ def read_documents(paths: Iterable[Path], problems: Problems, id_field: str = "_
     documents: list[Document] = []
     places: dict[str, tuple[Path, int]] = {}
     for path in paths:
-        for number, entry in texts.read_jsonl(path):
-            checked = _fields(path, number, entry, id_field, problems)
-            if checked is None:
-                continue
-            identity, text, title = checked
-            before, line = places.setdefault(identity, (path, number))
-            if (before, line) != (path, number):
-                where = f"line {line}" if before == path else f"line {line} of {before.name}"
-                problems.add(path, f"line {number}: id {identity!r} occurs twice (first on {where})")
-                continue
-            documents.append(Document(identity, title, text))
+        with problems.reading(path):
+            for number, entry in texts.read_jsonl(path):
+                checked = _fields(path, number, entry, id_field, problems)
+                if checked is None:
+                    continue
+                identity, text, title = checked
+                before, line = places.setdefault(identity, (path, number))
+                if (before, line) != (path, number):
+                    where = f"line {line}" if before == path else f"line {line} of {before.name}"
+                    problems.add(path, f"line {number}: id {identity!r} occurs twice (first on {where})")
+                    continue
+                documents.append(Document(identity, title, text))
     return documents
 
 
@@ -142,11 +152,11 @@ def read_queries(path: Path, problems: Problems) -> list[Query]:
     """The queries of a jsonl file with ``_id`` and ``text``."""
     queries: list[Query] = []
     lines: dict[str, int] = {}
-    for number, entry in texts.read_jsonl(path):
-        checked = _fields(path, number, entry, "_id", problems)
-        if checked is None:
-            continue
-        add_query(queries, lines, path, number, checked[0], checked[1], problems)
+    with problems.reading(path):
+        for number, entry in texts.read_jsonl(path):
+            checked = _fields(path, number, entry, "_id", problems)
+            if checked is not None:
+                add_query(queries, lines, path, number, checked[0], checked[1], problems)
     return queries
 
 
@@ -166,6 +176,12 @@ def add_query(
 def read_judgements(path: Path, problems: Problems) -> dict[str, dict[str, int]]:
     """Judgements of three columns (query, document, grade) or of TREC's four (query, iteration, document, grade)."""
     qrels: dict[str, dict[str, int]] = {}
+    with problems.reading(path):
+        _read_judgements(path, qrels, problems)
+    return qrels
+
+
+def _read_judgements(path: Path, qrels: dict[str, dict[str, int]], problems: Problems) -> None:
     for number, line in enumerate(texts.read_lines(path), 1):
         if not line.strip():
             continue
@@ -180,7 +196,6 @@ def read_judgements(path: Path, problems: Problems) -> dict[str, dict[str, int]]
             continue  # the header line
         if qrels.setdefault(query, {}).setdefault(document, grade) != grade:
             problems.add(path, f"line {number}: {query!r} and {document!r} were judged {qrels[query][document]} before")
-    return qrels
 
 
 def assemble(
@@ -206,6 +221,10 @@ def assemble(
             problems.add(queries_file, "holds no queries")
         if not qrels:
             problems.add(judgements_file, "holds no judgements")
+        elif all(grade <= 0 for judged in qrels.values() for grade in judged.values()):
+            problems.add(judgements_file, "judges no document relevant: every grade is 0 or below")
+        if documents and not any(document.contents for document in documents):
+            problems.add(corpus, "holds no text: the title and the text of every document are empty")
     problems.stop_if_any()
     known_documents, known_queries = {document.id for document in documents}, {query.id for query in queries}
     for query, judged in qrels.items():
@@ -222,8 +241,10 @@ def check_id(identity: str) -> str | None:
     """What is wrong with an id, if anything: run files separate their columns by white space."""
     if not identity:
         return "the id is empty"
-    if any(character in " \t\n\r\v\f" for character in identity):
+    if any(character.isspace() for character in identity):
         return f"the id {identity!r} contains white space, which TREC run files cannot hold"
+    if any(character < " " or character == "\x7f" for character in identity):
+        return f"the id {identity!r} contains control characters"
     return None
 
 

@@ -12,6 +12,11 @@ from typing import Any
 from vtkit.errors import RecipeError
 from vtkit.search.trec import Run
 
+DEEPEST = 10_000
+"""Results a query that a recipe may ask for at the most."""
+
+_LONGEST_NAME = 100
+
 Qrels = Mapping[str, Mapping[str, int]]
 
 
@@ -54,13 +59,15 @@ def per_query(run: Run, qrels: Qrels, measures: Sequence[str]) -> dict[str, dict
     return values
 
 
-def validate_measures(names: Iterable[str]) -> None:
-    """Nothing, if every name is a measure that can be computed here.
+def validate_measures(names: Iterable[str], depth: int = DEEPEST) -> None:
+    """Nothing, if every name is a measure that can be computed here from the first ``depth`` results.
 
     Raises:
         RecipeError: all the names that are not.
     """
-    bad = [f"{name!r}: {complaint}" for name in names if (complaint := _complaint(name)) is not None]
+    bad = [
+        f"{name[:_LONGEST_NAME]!r}: {complaint}" for name in names if (complaint := _complaint(name, depth)) is not None
+    ]
     if bad:
         listed = "".join(f"\n  {line}" for line in bad)
         raise RecipeError(
@@ -68,15 +75,30 @@ def validate_measures(names: Iterable[str]) -> None:
         )
 
 
-def _complaint(name: str) -> str | None:
+def _complaint(name: str, depth: int) -> str | None:
     import ir_measures
 
+    if len(name) > _LONGEST_NAME:
+        return "no such measure"
     try:
         measure: Any = ir_measures.parse_measure(name)
     except (NameError, ValueError, SyntaxError, TypeError, AttributeError, KeyError, AssertionError):
         return "no such measure"
+    # Providers are given no such number: some of them take it to the end of the process.
+    for setting, value in measure.params.items():
+        most = depth if setting == "cutoff" else DEEPEST
+        if isinstance(value, bool) and setting in ("cutoff", "rel"):
+            return f"{setting} must be a whole number, not {value}"
+        if isinstance(value, int) and not isinstance(value, bool) and setting != "recall" and not 1 <= value <= most:
+            why = " (evaluate.depth)" if setting == "cutoff" else ""
+            return f"{setting} must be from 1 to {most}{why}"
     try:
-        ir_measures.evaluator([measure], {"q": {"d": 1}})
-    except (ValueError, RuntimeError, ImportError, AssertionError):
-        return "needs a package that is not installed, or is not complete"
+        tried = ir_measures.evaluator([measure], {"q": {"d": 1, "e": 0}})
+        list(tried.iter_calc({"q": {"d": 2.0, "e": 1.0}}))
+    except Exception as error:  # of every provider its own
+        return f"cannot be computed here: needs a package that is not installed, or is not complete ({_kind(error)})"
     return None
+
+
+def _kind(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:80]}" if str(error).isprintable() else type(error).__name__

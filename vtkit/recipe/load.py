@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from vtkit.recipe.lines import key_lines, one_value
-from vtkit.recipe.problems import Fault, Place, Problem, faults_in, plain, refusal, shown_value, unknown_setting
+from vtkit.recipe.problems import Fault, Place, Problem, cut, faults_in, plain, refusal, shown_value, unknown_setting
 from vtkit.recipe.sections import (
     Named,
     Recipe,
@@ -36,8 +37,20 @@ from vtkit.recipe.write import resolved_toml as resolved_toml  # the way back, f
 PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".json")
 """A name with one of these endings is a path, whether it exists or not."""
 
+MOST_BYTES = 100_000
+"""A recipe may have so many bytes; those that ship with vtkit have some three thousand."""
+
+MOST_BASES = 100
+"""A recipe may read so many files by ``extends``, those that its bases extend among them."""
+
+DEEPEST = 16
+"""Tables and lists may stand in each other so deep; no setting of a recipe stands deeper than in four tables."""
+
+_DEEP_KEY = re.compile(r"""(?:^|[\[{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){16}""", re.MULTILINE)
+_LONG_NUMBER = re.compile(r"[0-9_]{4300}")
 _ALWAYS_PATHS = ("corpus", "pairs", "vectors", "recipe")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+_MOST_REPAIRED = 20
 _ONE_OF: dict[type[BaseModel], tuple[str, ...]] = {SourceSection: ("model", "recipe", "scratch")}
 """Settings of which a table has only one: giving one replaces an inherited other one."""
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -219,6 +232,7 @@ class _Reader:
         self.shown = shown
         self.files: list[Path] = []
         self.problems: list[Problem] = []
+        self.read_by_extends: list[Path] = []
 
     def read(self, path: Path, text: str | None = None, shown: str = "", chain: tuple[Path, ...] = ()) -> _Table:
         """The settings of ``path`` over those of the files it extends.
@@ -240,13 +254,17 @@ class _Reader:
 
         try:
             text = _text_of(path) if text is None else text
+            if deep := _DEEP_KEY.search(text):  # such a key alone would take the reader of the standard library minutes
+                raise _Unreadable(_TOO_DEEP, text.count("\n", 0, deep.start() + 1) + 1)
             data = tomllib.loads(text)
+            if _deeper_than(data, DEEPEST):
+                raise _Unreadable(_TOO_DEEP)
         except _Unreadable as error:
             where = place(error.line) if error.line else None
             self.problems.append(Problem(where, "", str(error) if where or not shown else f"{plain(shown)}: {error}"))
             return _Table({})
         except RecursionError:
-            self.problems.append(Problem(None, "", f"{prefix}is nested too deeply."))
+            self.problems.append(Problem(None, "", f"{prefix}{_TOO_DEEP}"))
             return _Table({})
         except ValueError as error:
             line, what = _syntax_problem(str(error), text or "")
@@ -263,10 +281,14 @@ class _Reader:
                 around = (*chain, path, base_path)[links.index(links[-1]) :]
                 circle = " -> ".join(plain(link.name) for link in around)
                 self.problems.append(Problem(stands, "extends", f"goes in a circle: {circle}."))
-            elif not base_path.exists():
+            elif len(self.read_by_extends) >= MOST_BASES:
+                self.problems.append(Problem(stands, "extends", f"more than {MOST_BASES} files are read in all."))
+                break
+            elif not os.path.exists(base_path):
                 what = f"there is no file {plain(str(base_path))}.{_near(base_path)}"
                 self.problems.append(Problem(stands, "extends", what))
             else:
+                self.read_by_extends.append(base_path)
                 layer = self.read(base_path, None, base_shown, (*chain, path))
                 merged = _merged(merged, layer, [Recipe])
         return _merged(merged, own, [Recipe])
@@ -287,6 +309,10 @@ class _Reader:
         name, equals, text = override.partition("=")
         key = tuple(part.strip() for part in name.split("."))
         text = text.strip()
+        if len(override) > MOST_BYTES:
+            return Problem(place, "", f"has {len(override)} characters; more than {MOST_BYTES} are not read.")
+        if len(key) > DEEPEST or _DEEP_KEY.search(text):
+            return Problem(place, "", _TOO_DEEP)
         if not equals or not all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in key):
             what = f"must be section.key=value, such as transfer.alpha=2.5, not {shown_value(override)}."
             return Problem(place, "", what)
@@ -302,11 +328,15 @@ class _Reader:
             node = _Dropped(place)
         else:
             value, is_toml = one_value(text)
+            if _deeper_than(value, DEEPEST):
+                return Problem(place, ".".join(key), _TOO_DEEP)
             if not is_toml:
                 value = text
             if not is_toml and text[:1] in ("[", "{") and not (field and takes_text(field.annotation)):
                 example = f'--set \'{".".join(key)}=["a", "b"]\''
-                return Problem(place, ".".join(key), f"not valid TOML: {plain(text)}. A list is written {example}.")
+                return Problem(
+                    place, ".".join(key), f"not valid TOML: {cut(plain(text))}. A list is written {example}."
+                )
             node = _tree(value, (), lambda _: place) if isinstance(value, dict) else _Value(value, place, text)
         for part in reversed(key):
             node = _Table({part: node}, place)
@@ -337,9 +367,31 @@ class _Unreadable(Exception):
         self.line = line
 
 
+_TOO_DEEP = f"tables and lists are nested too deeply: more than {DEEPEST} of them."
+
+
+def _deeper_than(value: Any, most: int) -> bool:
+    """Whether more than ``most`` tables and lists stand in each other."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return any(isinstance(inner, dict | list) for inner in level)
+
+
 def _text_of(path: Path) -> str:
     try:
-        raw = path.read_bytes()
+        kind = path.stat().st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):  # a pipe would be waited for, a device never ends
+            raise _Unreadable("it is a pipe or a device, not a file.")
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise _Unreadable(f"the file has more than {MOST_BYTES} bytes, which is no recipe.")
     except FileNotFoundError:
         raise _Unreadable(f"there is no such file.{_near(path)}") from None
     except IsADirectoryError:
@@ -373,6 +425,9 @@ def _syntax_problem(message: str, text: str) -> tuple[int, str]:
     found = re.search(r" \((?:at line (\d+), column (\d+)|at end of document)\)$", message)
     number = int(found[1]) if found and found[1] else len(lines)
     what = message[: found.start()] if found else message
+    if what.startswith("Exceeds the limit") and (digits := _LONG_NUMBER.search(text)):
+        number, what = text.count("\n", 0, digits.start()) + 1, "a number has thousands of digits"
+        return number, f"not valid TOML: {what}."
     if "overwrite" in what or "mutate" in what:
         what = "this setting or table is given twice"
     elif what.startswith("Cannot declare"):
@@ -493,7 +548,9 @@ def _checked(
     except ValidationError as error:
         faults = faults_in(error)
         found = [_problem(fault, tree) for fault in [*faults, *_hidden_faults(model, data, faults)]]
-        told = told | {problem.setting for problem in problems if problem.setting == "vocabulary.kind"}
+        told = told | {
+            problem.setting for problem in problems if problem.setting == "vocabulary.kind" or "finite" in problem.what
+        }
         news = (fault for fault in found if fault.setting not in told)
         raise refusal(shown, [*problems, *news], verdict) from None
     if problems:
@@ -594,14 +651,18 @@ def _hidden_faults(model: type[BaseModel], data: dict[str, Any], faults: list[Fa
     So the bad ones are replaced by their defaults for a second look. Where one has no default, or may be a
     misspelling of another, what would be found could be an echo of it, and nothing is looked for.
     """
+    if len(faults) > _MOST_REPAIRED:
+        return []
     repaired = deepcopy(data)
     for fault in faults:
         known, unknown = _setting_at(fault.path)
         if fault.kind == "value_error" or "Did you mean" in (unknown or "") or (known and known.is_required()):
             return []
-        table = repaired
+        table: Any = repaired
         for part in fault.path[:-1]:
-            table = table[part]
+            table = table.get(part) if isinstance(table, dict) else None
+        if not isinstance(table, dict):
+            return []
         table.pop(fault.path[-1], None)
     try:
         model.model_validate(repaired, strict=True)

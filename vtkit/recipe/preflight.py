@@ -208,7 +208,7 @@ def _hub_reason() -> _HubReason:
 
 def _local_fault(thing: Named, path: Path) -> str | None:
     """What is wrong with a file or folder, as far as its name and its folder show."""
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path.exists, no error over a name that is too long
         return f"{path} does not exist."
     if not os.access(path, os.R_OK):
         return f"{path} cannot be read: permission denied."

@@ -19,6 +19,8 @@ from vtkit.recipe.tables import all_settings, choices, field_called, meaning, ta
 from vtkit.recipe.write import toml_text, toml_value
 
 _LONGEST_VALUE = 60
+_LONGEST_SETTING = 100
+_MOST_SHOWN = 30
 
 
 @dataclass(frozen=True)
@@ -60,34 +62,48 @@ class Fault:
 
 def refusal(shown: str, problems: Iterable[Problem], verdict: str = "cannot be run") -> RecipeError:
     """The error that lists ``problems`` of the recipe called ``shown``, in the order they stand in its files."""
-    listed = sorted(problems, key=lambda problem: problem.place.order if problem.place else (-1, 0))
+    listed = sorted(dict.fromkeys(problems), key=lambda problem: problem.place.order if problem.place else (-1, 0))
+    further = len(listed) - _MOST_SHOWN
+    listed = listed[:_MOST_SHOWN]
     width = max((len(problem.place.label) for problem in listed if problem.place), default=0)
     lines = [f"{plain(shown)} {verdict}:"]
     for problem in listed:
         label = f"{problem.place.label if problem.place else '':<{width}}  " if width else ""
-        setting = f"{plain(problem.setting)}: " if problem.setting else ""
+        setting = f"{cut(plain(problem.setting), _LONGEST_SETTING)}: " if problem.setting else ""
         lines.append(f"  {label}{setting}{problem.what}")
+    lines += [f"  ... and {further} more"] if further > 0 else []
     return RecipeError("\n".join(dict.fromkeys(lines)))
 
 
 def plain(text: str) -> str:
     """``text`` as it is where a terminal can show it, in quotes and escaped where it holds control characters."""
-    return text if text.isprintable() else toml_text(text.encode(errors="backslashreplace").decode())
+    if text.isprintable():
+        return text
+    quoted = toml_text(text.encode(errors="backslashreplace").decode())
+    return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08X}" for letter in quoted)
 
 
 def shown_value(value: Any) -> str:
     """A value as the recipe writes it, cut where it is long."""
     if isinstance(value, dict):
         return "a table"
-    text = plain(toml_value(value))
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+    return cut(plain(toml_value(value)))
+
+
+def cut(text: str, longest: int = _LONGEST_VALUE) -> str:
+    """``text``, and dots for what there is of it beyond ``longest`` characters."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def faults_in(error: ValidationError) -> list[Fault]:
     """What pydantic found, in plain words; one for each problem, in the order of the settings."""
     entries = [entry for entry in error.errors(include_url=False) if not _other_variant(entry)]
     # A list with a bad entry is also reported as shorter than it is.
-    return [_fault(entry) for entry in entries if entry["type"] != "too_short" or not entry["input"]]
+    entries = [entry for entry in entries if entry["type"] != "too_short" or not entry["input"]]
+    # To look for the setting that is meant takes a while, and so many are not shown anyway.
+    return [_fault(entry) for entry in entries[: _MOST_SHOWN + 1]] + [
+        Fault(tuple(map(str, entry["loc"])), "", entry["type"]) for entry in entries[_MOST_SHOWN + 1 :]
+    ]
 
 
 def _other_variant(entry: Any) -> bool:
@@ -98,12 +114,12 @@ def _other_variant(entry: Any) -> bool:
 
 
 def _names_variant(part: str | int, kind: str = "") -> bool:
-    return isinstance(part, str) and "[" in part and part.lstrip("`").startswith(kind)
+    return isinstance(part, str) and part.lstrip("`").startswith((kind,) if kind else ("literal[", "tuple["))
 
 
 def unknown_setting(path: tuple[str, ...], tables: Sequence[type[BaseModel]]) -> str:
     """Why there is no setting ``path``, whose last part none of ``tables`` has, and which one may be meant."""
-    name = path[-1].lower().replace("-", "_")
+    name = path[-1][:_LONGEST_SETTING].lower().replace("-", "_")
     thing = "section" if len(path) == 1 else "setting"
     known = list(dict.fromkeys(field for table in tables for field in table.model_fields))
     known += ["extends"] if len(path) == 1 else []
@@ -198,7 +214,7 @@ def _walk(loc: Sequence[str | int]) -> tuple[tuple[str, ...], int | None, FieldI
     for part in loc:
         if isinstance(part, int):
             entry = part
-        elif field is not None and _names_variant(part):
+        elif field is not None and not inner and _names_variant(part):
             continue
         elif field is not None and field.discriminator and len(inner) > 1:
             # Pydantic names the variant of a union after the union itself: ("vocabulary", "existing", "tokenizer").

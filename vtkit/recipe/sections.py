@@ -39,9 +39,12 @@ RecipeName = Annotated[str, Names("recipe")]
 
 GateLevel = Literal["fail", "warn", "off"]
 Share = Annotated[float, Field(gt=0, lt=1)]
-PositiveFloat = Annotated[float, Field(gt=0)]
-NonNegativeFloat = Annotated[float, Field(ge=0)]
-PositiveInt = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0, le=1e6)]
+NonNegativeFloat = Annotated[float, Field(ge=0, le=1e6)]
+LearningRate = Annotated[float, Field(gt=0, le=1)]
+PositiveInt = Annotated[int, Field(ge=1, le=1_000_000)]
+Steps = Annotated[int, Field(ge=1, le=100_000_000)]
+Occurrences = Annotated[int, Field(ge=1, le=10**12)]
 TokenSpelling = Annotated[str, Field(pattern=r"^\S+$", max_length=64)]
 
 
@@ -181,7 +184,7 @@ class TrainedVocabulary(Section):
     """Most characters that the alphabet keeps, the most frequent ones. Default: as many as cover 99.95 % of the
     corpus. Byte-level BPE has its 256 bytes."""
 
-    min_frequency: PositiveInt = 2
+    min_frequency: Occurrences = 2
     """A token must occur at least this often in the corpus (WordPiece and BPE)."""
 
     unicode: Literal["NFKC", "NFC", "none"] = "NFKC"
@@ -254,7 +257,7 @@ class ExpandedVocabulary(Section):
     as the authors' script has it: only tokens that start a word, and not with a digit or mark; entropy counts the
     special tokens around each text too (docs/expansion.md)."""
 
-    min_frequency: PositiveInt = 2
+    min_frequency: Occurrences = 2
     """A new token must occur at least this often in the corpus."""
 
     invalid_utf8: Literal["strict", "replace"] = "strict"
@@ -397,7 +400,7 @@ class TransferSection(Section):
     prompt: str = ""
     """``sembridge``: text put before each token."""
 
-    alpha: Annotated[float, Field(ge=1)] | None = None
+    alpha: Annotated[float, Field(ge=1, le=1000)] | None = None
     """α of the entmax that turns similarities into weights; 1 is softmax, 2 sparsemax, larger is sparser. Default: 4
     for ``sembridge`` and co-occurrence, 2 for ``semantic`` and ``focus``, as in their papers."""
 
@@ -525,7 +528,7 @@ class AdaptSection(Section):
     teacher: ModelName | None = None
     """``sap``: hub id or folder of a sparse encoder over the target's output vocabulary."""
 
-    steps: PositiveInt = 1000
+    steps: Steps = 1000
     """Optimiser steps."""
 
     batch_size: PositiveInt = 32
@@ -540,7 +543,7 @@ class AdaptSection(Section):
     new_token_weight: PositiveFloat = 2.0
     """How many times likelier a new token is masked than one shared with the source (λ of the paper)."""
 
-    learning_rate: PositiveFloat = 3e-4
+    learning_rate: LearningRate = 3e-4
     """Peak of the cosine schedule."""
 
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
@@ -549,7 +552,7 @@ class AdaptSection(Section):
     weight_decay: NonNegativeFloat = 0.01
     """AdamW weight decay."""
 
-    checkpoint_every: PositiveInt = 200
+    checkpoint_every: Steps = 200
     """Steps between checkpoints; a killed run goes on from the last."""
 
     @model_validator(mode="after")
@@ -575,7 +578,7 @@ class CalibrateSection(Section):
     head_scale: PositiveFloat | None = None
     """Divide all logits by this (8 or 16 for heads like ModernBERT's), before anything else."""
 
-    shift: float | None = None
+    shift: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
     """Lower the decoder bias by this much, the paper's c. With a ``target_activation`` it only moves where the search
     begins."""
 
@@ -585,7 +588,7 @@ class CalibrateSection(Section):
     corpus: tuple[CorpusName, ...] = ()
     """Probe texts. Default: the adaptation corpus, else the fine-tuning or the evaluation documents."""
 
-    texts: Annotated[int, Field(ge=8)] = 512
+    texts: Annotated[int, Field(ge=8, le=1_000_000)] = 512
     """Probe texts drawn; half of them solve for the shift, the other half check it and fill the table."""
 
     max_length: PositiveInt = 128
@@ -625,7 +628,7 @@ class GatesSection(Section):
     unicode: GateLevel = "fail"
     """[UNK] share of the target corpus, the scripts behind it, and what the normalizer loses."""
 
-    texts: Annotated[int, Field(ge=8)] = 64
+    texts: Annotated[int, Field(ge=8, le=1_000_000)] = 64
     """Probe texts."""
 
     max_length: PositiveInt = 128
@@ -644,13 +647,13 @@ class FinetuneSection(Section):
     epochs: PositiveFloat = 3.0
     """Passes over the pairs; ``steps`` overrides it."""
 
-    steps: PositiveInt | None = None
+    steps: Steps | None = None
     """Optimiser steps, instead of epochs."""
 
-    batch_size: Annotated[int, Field(ge=2)] = 32
+    batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
     """Pairs a step; each query's negatives are the other documents of the step."""
 
-    hard_negatives: Annotated[int, Field(ge=0)] = 0
+    hard_negatives: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Further negatives a query, drawn from the top BM25 results that are not judged relevant."""
 
     query_length: PositiveInt = 64
@@ -659,7 +662,7 @@ class FinetuneSection(Section):
     document_length: PositiveInt = 128
     """Tokens a document is cut at."""
 
-    learning_rate: PositiveFloat = 2e-5
+    learning_rate: LearningRate = 2e-5
     """Peak learning rate; it rises over ``warmup`` and falls linearly to zero."""
 
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.05
@@ -680,7 +683,7 @@ class FinetuneSection(Section):
     ramp: Annotated[float, Field(gt=0, le=1)] = 0.33
     """Share of the steps over which both penalties rise quadratically."""
 
-    checkpoint_every: PositiveInt = 100
+    checkpoint_every: Steps = 100
     """Steps between checkpoints; a killed run goes on from the last."""
 
 
@@ -724,7 +727,7 @@ class EvaluateSection(Section):
     depth: Annotated[int, Field(ge=10, le=10_000)] = 1000
     """Results a query."""
 
-    max_queries: PositiveInt | None = None
+    max_queries: Occurrences | None = None
     """Judge only so many queries, drawn with the seed. Default: all."""
 
     models: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -53,12 +54,13 @@ def meaning(of: FieldInfo | type[BaseModel]) -> str:
     return inspect.cleandoc(text).replace("``", "`")
 
 
-def all_settings(tables: Sequence[type[BaseModel]] = (Recipe,), above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+@cache
+def all_settings(tables: tuple[type[BaseModel], ...] = (Recipe,), above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Paths of all settings and inner tables, in the order of the pipeline; the sections themselves are left out."""
     found = []
     for table in tables:
         for name, field in table.model_fields.items():
             path = (*above, name)
             found += [path] if above else []
-            found += all_settings(tables_in(field.annotation), path)
+            found += all_settings(tuple(tables_in(field.annotation)), path)
     return list(dict.fromkeys(found))

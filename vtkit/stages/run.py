@@ -19,7 +19,8 @@ from typing import Any
 from vtkit import console
 from vtkit.artifacts import Store, facts_of, held, publish, versions, write_atomically
 from vtkit.errors import DataError, VtkitError, machine_errors
-from vtkit.recipe.load import load_recipe
+from vtkit.recipe.data_check import check_data
+from vtkit.recipe.load import LoadedRecipe, load_recipe
 from vtkit.recipe.preflight import preflight
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.write import resolved_toml
@@ -101,6 +102,8 @@ def run(
         plan = Plan(recipe, store)
         decisions = plan.decide(_previous(folder), until=until, start=start, force=force)
         _show(decisions)
+        if any(decision.runs for decision in decisions):
+            _check_data(loaded, store)
         write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe))
         write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
         steps: dict[str, str] = {}
@@ -169,7 +172,20 @@ def _check_measures(recipe: Recipe) -> None:
     if recipe.evaluate is not None:
         from vtkit.measures.effectiveness import validate_measures
 
-        validate_measures(recipe.evaluate.measures)
+        validate_measures(recipe.evaluate.measures, recipe.evaluate.depth)
+
+
+def _check_data(loaded: LoadedRecipe, store: Store) -> None:
+    """Read the data before anything is computed; what is as it was when it was found sound is not read again."""
+    begun = time.monotonic()
+    memory = store.root / "checked.json"
+    checked = check_data(
+        loaded.recipe, path=Path(loaded.shown), places=loaded.places, digest=store.digest, memory=memory
+    )
+    if checked.read:
+        console.say(f"data: {checked.read} read and found sound in {time.monotonic() - begun:.1f} s")
+    if checked.known:
+        console.say(f"data: {checked.known} unchanged since they were found sound")
 
 
 def _seed(seed: int) -> None:

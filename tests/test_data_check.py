@@ -1,0 +1,175 @@
+"""What is wrong inside the files a recipe names is told before anything is computed, all of it at once."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vtkit.artifacts import Store
+from vtkit.cli import check_recipe
+from vtkit.data.checking import vocabulary_problems
+from vtkit.errors import DataError
+from vtkit.recipe.data_check import Checked, check_data
+from vtkit.recipe.load import load_recipe
+from vtkit.stages.run import run
+
+RECIPE = """\
+[recipe]
+name = "small"
+[source]
+model = "./model"
+[vocabulary]
+kind = "trained"
+corpus = ["text.txt"]
+size = 400
+[transfer]
+method = "parallel"
+parallel = ["pairs.tsv"]
+[finetune]
+data = "./collection"
+[evaluate]
+sets = ["./collection"]
+"""
+
+
+def put(path: Path, content: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A recipe and sound data for it."""
+    put(tmp_path / "small.toml", RECIPE)
+    put(tmp_path / "model" / "config.json", "{}")
+    put(tmp_path / "text.txt", " ".join(f"word{number}" for number in range(100)))
+    put(tmp_path / "pairs.tsv", "one\teins\ntwo\tzwei\n")
+    collection = tmp_path / "collection"
+    documents = [{"_id": f"d{number}", "title": "", "text": f"text {number}"} for number in range(5)]
+    put(collection / "corpus.jsonl", "".join(json.dumps(document) + "\n" for document in documents))
+    put(collection / "queries.jsonl", '{"_id": "q1", "text": "one"}\n{"_id": "q2", "text": "two"}\n')
+    put(collection / "qrels" / "test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n")
+    put(collection / "qrels" / "train.tsv", "q1\td1\t1\n")
+    return tmp_path
+
+
+def complaint(folder: Path) -> str:
+    with pytest.raises(DataError) as error:
+        check_recipe(folder / "small.toml", data=True)
+    return str(error.value).replace(f"{folder}/", "")
+
+
+def test_sound_data_pass(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_recipe(folder / "small.toml", data=True)
+    assert "is fine" in capsys.readouterr().out
+
+
+CORPUS, QUERIES, TEST = "collection/corpus.jsonl", "collection/queries.jsonl", "collection/qrels/test.tsv"
+Damage = Callable[[bytes], bytes]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "said"),
+    [
+        (TEST, lambda raw: raw + b"q1\tabsent\t1\n", "document 'absent' (query 'q1') is not in corpus.jsonl"),
+        (TEST, lambda raw: raw + b"q9\td1\t1\n", "query 'q9' is not in queries.jsonl"),
+        (TEST, lambda raw: raw + b"q1\td1\tmuch\n", "line 4: the grade 'much' is not a whole number"),
+        (TEST, lambda raw: raw + b"q1\td1\n", "line 4: has 2 columns"),
+        (TEST, lambda raw: b"", "holds no judgements"),
+        (TEST, lambda raw: raw.replace(b"\t1\n", b"\t0\n"), "judges no document relevant"),
+        (TEST, lambda raw: raw + b"q1\td\xff\t1\n", "line 4 is not UTF-8: byte 0xff"),
+        (CORPUS, lambda raw: raw + raw[: raw.index(b"\n") + 1], "line 6: id 'd0' occurs twice (first on line 1)"),
+        (CORPUS, lambda raw: raw.replace(b'"d3"', b'"d 3"'), "line 4: the id 'd 3' contains white space"),
+        (CORPUS, lambda raw: raw.replace(b'"d3"', b'"d\\u00a03"'), "contains white space"),
+        (CORPUS, lambda raw: raw.replace(b'"d3"', b'"d\\u00003"'), "contains control characters"),
+        (CORPUS, lambda raw: raw.replace(b"text 3", b"text \0"), "line 4: is not JSON"),
+        (CORPUS, lambda raw: raw.replace(b'"text 3"', b"[3]"), "line 4: text missing or not a string"),
+        (CORPUS, lambda raw: b"", "holds no documents"),
+        (CORPUS, lambda raw: b"\x1f\x8b" + raw, "is not UTF-8"),
+        (QUERIES, lambda raw: raw.replace(b'"two"', b'" "'), "line 2: query 'q2' has no text"),
+        (QUERIES, lambda raw: raw.replace(b'"_id": "q2"', b'"id": "q2"'), "line 2: _id missing or not a string"),
+        ("pairs.tsv", lambda raw: raw + b"three\n", "line 3 has only one column"),
+        ("pairs.tsv", lambda raw: raw + b"\tdrei\n", "line 3 has an empty first column"),
+        ("text.txt", lambda raw: raw + b"\n\xff\xfe", "line 2 is not UTF-8"),
+        ("text.txt", lambda raw: raw + b"\0", "holds NUL bytes"),
+        ("text.txt", lambda raw: b"\n \n", "holds no text"),
+        ("text.txt", lambda raw: b"one two", "cannot fill a vocabulary of 400 tokens: its 2 different words"),
+    ],
+)
+def test_what_is_wrong_is_named_before_anything_runs(folder: Path, name: str, damage: Damage, said: str) -> None:
+    path = folder / name
+    path.write_bytes(damage(path.read_bytes()))
+    message = complaint(folder)
+    assert said in message
+    assert name in message
+    with pytest.raises(DataError, match="names data that cannot be used"):
+        run(folder / "small.toml", runs=folder / "runs")
+    assert not list((folder / "runs" / "artifacts").glob("vocabulary-*"))
+
+
+def test_byte_order_marks_and_windows_line_ends_do_no_harm(folder: Path) -> None:
+    for name in (CORPUS, QUERIES, TEST, "pairs.tsv", "text.txt"):
+        path = folder / name
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    check_recipe(folder / "small.toml", data=True)
+
+
+def test_a_compressed_file_that_ends_too_early_is_named(folder: Path) -> None:
+    path = folder / CORPUS
+    path.with_name("corpus.jsonl.gz").write_bytes(gzip.compress(path.read_bytes() * 3)[:-20])
+    path.unlink()
+    message = complaint(folder)
+    assert "corpus.jsonl.gz: " in message
+    assert "The file is damaged or was not copied to its end" in message
+
+
+def test_all_problems_of_all_files_are_told_at_once(folder: Path) -> None:
+    put(folder / CORPUS, b"\xff\n")
+    put(folder / QUERIES, "no json\n" * 9)
+    put(folder / TEST, "q1\td1\t1\nq1\td1\tx\n")
+    put(folder / "pairs.tsv", "one\n")
+    put(folder / "text.txt", "")
+    message = complaint(folder)
+    for said in (
+        "corpus.jsonl: 1 problem",
+        "queries.jsonl: 9 problems",
+        "... and 4 more",
+        "test.tsv: 1 problem",
+        "line 11  transfer.parallel: ",
+        "line 7  vocabulary.corpus: ",
+        "line 13  finetune.data: ",
+        "line 15  evaluate.sets: ",
+    ):
+        assert said in message
+
+
+def test_only_what_was_found_sound_and_did_not_change_is_not_read_again(folder: Path) -> None:
+    loaded = load_recipe(folder / "small.toml")
+    root = folder / "store"
+    root.mkdir()
+
+    def check() -> Checked:
+        store = Store(root)
+        return check_data(loaded.recipe, path=folder / "small.toml", digest=store.digest, memory=root / "checked.json")
+
+    assert check() == Checked(read=5, known=0)
+    assert check() == Checked(read=0, known=5)
+    put(folder / "pairs.tsv", "one\teins\ntwo\tzwei\nthree\tdrei\n")
+    assert check() == Checked(read=1, known=4)
+    put(folder / TEST, "q1\tabsent\t1\n")
+    for _ in range(2):
+        with pytest.raises(DataError, match="absent"):
+            check()
+    put(root / "checked.json", "damaged")
+    put(folder / TEST, "q1\td1\t1\n")
+    assert check() == Checked(read=5, known=0)
+
+
+def test_a_corpus_with_words_enough_is_left_to_the_training(tmp_path: Path) -> None:
+    put(tmp_path / "text.txt", " ".join(f"word{number}" for number in range(100)))
+    assert list(vocabulary_problems([str(tmp_path / "text.txt")], 900)) == []
+    assert len(list(vocabulary_problems([str(tmp_path / "text.txt")], 30_000))) == 1

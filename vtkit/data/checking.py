@@ -1,0 +1,98 @@
+"""Reading through the user's files before anything is computed from them, to say what is wrong with them.
+
+The readers are those of the stages, so that what is found here is what would stop a stage, and nothing else.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from vtkit.data.collections import load_retrieval
+from vtkit.data.parallel import read_pairs
+from vtkit.data.retrieval import Problems
+from vtkit.data.text import read_corpora, read_corpus, read_jsonl
+from vtkit.data.vectors import read_vectors
+from vtkit.errors import DataError
+
+ROWS_OF_A_DATASET = 1000
+"""A dataset (``datasets:...``) is read so far only: it may come over the network, row by row."""
+
+BLOCKS_OF_VECTORS = 5
+"""Blocks of some thousand words each that are read of a file of word vectors."""
+
+
+def collection_problems(name: str, split: str) -> Iterator[str]:
+    """What is wrong with a collection under the judgements ``split``; all of it in one message."""
+    try:
+        load_retrieval(name, split)
+    except DataError as error:
+        yield str(error)
+
+
+def corpus_problems(spec: str) -> Iterator[str]:
+    """What is wrong with a corpus: with all lines of a jsonl file, else the first thing that stops a reader."""
+    path = Path(spec)
+    problems = Problems()
+    try:
+        if path.is_file() and ".jsonl" in path.suffixes[-2:]:
+            with problems.reading(path):
+                for number, entry in read_jsonl(path):
+                    if isinstance(entry, str):
+                        problems.add(path, f"line {number} {entry}")
+                    elif not isinstance(entry.get("text"), str) or not isinstance(entry.get("title") or "", str):
+                        problems.add(path, f'line {number} needs a string "text" (and a string "title", if any)')
+        problems.stop_if_any()
+        for _ in islice(read_corpus(spec), ROWS_OF_A_DATASET if spec.startswith("datasets:") else None):
+            pass
+    except DataError as error:
+        yield str(error)
+
+
+def pairs_problems(path: str) -> Iterator[str]:
+    """What is wrong with a file of parallel text: the first thing that stops its reader."""
+    try:
+        for _ in read_pairs(path):
+            pass
+    except DataError as error:
+        yield str(error)
+
+
+def vectors_problems(path: str) -> Iterator[str]:
+    """What is wrong with the beginning of a file of word vectors."""
+    try:
+        for _ in islice(read_vectors(path), BLOCKS_OF_VECTORS):
+            pass
+    except DataError as error:
+        yield str(error)
+
+
+def vocabulary_problems(corpora: Sequence[str], size: int) -> Iterator[str]:
+    """That ``corpora`` cannot fill a vocabulary of ``size`` tokens, if it is plain.
+
+    Every merge makes one of the different words one token shorter, so that a word of n characters (bytes) gives at
+    most n tokens of more than one of them. A corpus whose words together have too few is too small however it is
+    cut; where they have enough, only training tells.
+    """
+    words: set[str] = set()
+    most = 0
+    try:
+        for text in read_corpora(corpora):
+            for word in text.split():
+                if word not in words:
+                    words.add(word)
+                    most += len(unicodedata.normalize("NFKC", word).encode("utf-8", "replace")) + 1
+            if most + SINGLES >= size:
+                return
+    except DataError:  # which is said of the corpus itself
+        return
+    yield (
+        f"{', '.join(corpora)}: the corpus cannot fill a vocabulary of {size} tokens: its {len(words)} different "
+        f"words give {most + SINGLES} at the very most. Lower vocabulary.size, or give more text."
+    )
+
+
+SINGLES = 300
+"""Tokens that are no merges: bytes, special tokens, and so on. Characters are counted among the bytes of words."""

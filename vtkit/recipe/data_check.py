@@ -1,0 +1,162 @@
+"""What is wrong inside the files that a recipe names: collections, corpora, parallel text, word vectors.
+
+:mod:`vtkit.recipe.preflight` looks at names only. Here the files are read, before the first stage is run, since a
+judgement of a document that is not there would otherwise be found after hours of training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vtkit.data import checking, collections, hub
+from vtkit.errors import DataError
+from vtkit.recipe.load import load_recipe, required_things
+from vtkit.recipe.problems import plain
+from vtkit.recipe.sections import ExpandedVocabulary, Recipe, TrainedVocabulary, local_path
+
+VERSION = 1
+"""To be raised when something new is looked for: what was found sound before is read again."""
+
+
+@dataclass(frozen=True)
+class _Check:
+    setting: str
+    subject: str
+    """What is read, with everything the answer depends on beside the files."""
+
+    paths: tuple[str, ...]
+    problems: Callable[[], Iterator[str]]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How many things were read, and how many were not because they are as they were when they were found sound."""
+
+    read: int
+    known: int
+
+
+def check_data(
+    recipe: Recipe,
+    *,
+    path: Path,
+    places: Mapping[str, str] | None = None,
+    digest: Callable[[str], str] | None = None,
+    memory: Path | None = None,
+) -> Checked:
+    """Nothing but counts, if all files of ``recipe`` (and of a recipe it names as its source) are sound.
+
+    Args:
+        recipe: its names have passed :func:`vtkit.recipe.preflight.preflight`.
+        path: its file, for the message.
+        places: where each setting was written, for the message.
+        digest: of a file or folder.
+        memory: file that keeps what was found sound, by digest, so that it is not read again. Only with ``digest``.
+
+    Raises:
+        DataError: everything that is wrong with any of them.
+    """
+    known = _remembered(memory) if memory is not None and digest is not None else set()
+    sound: set[str] = set()
+    lines: list[str] = []
+    read = passed_over = 0
+    done: set[str] = set()
+    for check in _checks(recipe, (os.path.realpath(path),)):
+        if check.subject in done:
+            continue
+        done.add(check.subject)
+        key = ""
+        if digest is not None and check.paths:
+            content = "\0".join([str(VERSION), check.subject, *map(digest, check.paths)])
+            key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+        if key and key in known:
+            passed_over += 1
+            continue
+        read += 1
+        found = list(check.problems())
+        if not found and key:
+            sound.add(key)
+        place = (places or {}).get(check.setting, "")
+        for problem in found:
+            first, *rest = problem.splitlines()
+            lines.append(f"  {f'{place}  ' if place else ''}{check.setting}: {first}")
+            lines += [f"    {line}" for line in rest]
+    if memory is not None and sound and memory.parent.is_dir():
+        _remember(memory, known | sound)
+    if lines:
+        raise DataError("\n".join([f"{plain(str(path))} names data that cannot be used:", *lines]))
+    return Checked(read, passed_over)
+
+
+def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
+    vocabulary = recipe.vocabulary
+    replaced = isinstance(vocabulary, TrainedVocabulary | ExpandedVocabulary) and vocabulary.invalid_utf8 == "replace"
+    for thing in required_things(recipe):
+        value, place = thing.value, local_path(thing.value)
+        paths = (place,) if place is not None else ()
+        match thing.what:
+            case "retrieval":
+                section = recipe.finetune if thing.setting == "finetune.data" else recipe.evaluate
+                split = (section.split if section is not None else None) or collections.default_split(value)
+                if place is None and hub.downloads_allowed():
+                    continue  # it is fetched by the stage that needs it first
+                yield _Check(
+                    thing.setting,
+                    f"retrieval {split} {value}",
+                    paths,
+                    lambda value=value, split=split: checking.collection_problems(value, split),  # type: ignore[misc]
+                )
+            case "corpus" if place is not None and not (replaced and thing.setting == "vocabulary.corpus"):
+                yield _Check(
+                    thing.setting,
+                    f"corpus {value}",
+                    paths,
+                    lambda value=value: checking.corpus_problems(value),  # type: ignore[misc]
+                )
+            case "pairs":
+                yield _Check(
+                    thing.setting,
+                    f"pairs {value}",
+                    paths,
+                    lambda value=value: checking.pairs_problems(value),  # type: ignore[misc]
+                )
+            case "vectors":
+                yield _Check(
+                    thing.setting,
+                    f"vectors {value}",
+                    paths,
+                    lambda value=value: checking.vectors_problems(value),  # type: ignore[misc]
+                )
+            case "recipe" if os.path.realpath(value) not in chain:
+                yield from _checks(load_recipe(Path(value)).recipe, (*chain, os.path.realpath(value)))
+            case _:
+                continue
+    if isinstance(vocabulary, TrainedVocabulary) and all(map(local_path, vocabulary.corpus)) and not replaced:
+        corpora, size = vocabulary.corpus, vocabulary.size
+        yield _Check(
+            "vocabulary.size",
+            f"vocabulary {size} {corpora}",
+            tuple(filter(None, map(local_path, corpora))),
+            lambda: checking.vocabulary_problems(corpora, size),
+        )
+
+
+def _remembered(memory: Path) -> set[str]:
+    try:
+        return {str(key) for key in json.loads(memory.read_text("utf-8"))}
+    except (OSError, ValueError, TypeError):
+        return set()
+
+
+def _remember(memory: Path, keys: set[str]) -> None:
+    aside = memory.with_name(f".{memory.name}.{os.getpid()}")
+    try:
+        aside.write_text(json.dumps(sorted(keys), indent=0), encoding="utf-8")
+        os.replace(aside, memory)
+    except OSError:  # the data are read again next time, and nothing else is lost
+        aside.unlink(missing_ok=True)
