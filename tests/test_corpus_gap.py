@@ -100,6 +100,37 @@ def test_the_advice_follows_the_table_of_the_paper() -> None:
         assert ("little to add" in said) == (name in ("Natural Questions", "Robust04"))
 
 
+@pytest.mark.parametrize(
+    ("second", "seen"),
+    [
+        ("물은 수소와 산소로 이루어진 물질이다 1999", "different scripts"),
+        ("水は水素と酸素からできている物質である 1999", "different scripts"),
+        ("Das Wasser besteht aus zwei Elementen und ist ein Stoff 1999", "share next to no words"),
+    ],
+)
+def test_corpora_of_two_languages_get_no_advice_on_domains(second: str, seen: str) -> None:
+    """An answer of 0.000 was read as the widest gap between domains, "expand, and train"."""
+    found = measure_gap(["water is made of hydrogen and oxygen, in 1999"] * 5, [second] * 5)
+    assert not found.comparable
+    assert seen in advice(found)
+    assert "says nothing here" in advice(found)
+    assert "expand" not in advice(found)
+
+
+def test_chinese_and_japanese_are_two_languages_in_spite_of_their_characters() -> None:
+    found = measure_gap(["水是由氢和氧组成的物质"] * 5, ["水は水素と酸素からできている物質である"] * 5)
+    assert found.shared_scripts == 0.0
+    assert measure_gap(["水の物質"] * 5, ["酸素の物質は水"] * 5).shared_scripts == pytest.approx(1.0)
+
+
+def test_domains_of_one_language_can_be_compared(shared: Path) -> None:
+    english, medical, hindi = (
+        list(read_corpus(shared / "data" / name))[:60] for name in ("xquad-en", "med-en", "xquad-hi")
+    )
+    assert measure_gap(english, medical).comparable
+    assert not measure_gap(english, hindi).comparable
+
+
 def test_a_corpus_without_words_is_an_error() -> None:
     with pytest.raises(DataError, match="second corpus has no words"):
         measure_gap(["word"], ["... !!"])

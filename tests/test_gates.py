@@ -209,7 +209,30 @@ def test_new_tokens_without_evidence_are_suspicious(method: str, source: SparseE
     finding, seen, _, figures = neighbours_gate(moved, made)
     assert finding == "suspicious"
     assert seen.startswith(f"none of {len(COMPOUNDS)} new tokens has a source token behind it")
-    assert figures == {"made": len(COMPOUNDS), "without_evidence": len(COMPOUNDS)}
+    count = len(COMPOUNDS)
+    assert figures == {"made": count, "of_text": count, "without_evidence": count, "reassigned": 0}
+
+
+@pytest.mark.parametrize(("share", "finding"), [(0.4, "in order"), (0.6, "suspicious"), (1.0, "suspicious")])
+def test_reassigned_rows_are_no_evidence(share: float, finding: str, source: SparseEncoder, tmp_path: Path) -> None:
+    """A transfer with a reassigned row for nearly every new token was called in order."""
+
+    def changed(mixture: Mixture) -> Mixture:
+        new = np.flatnonzero(mixture.methods != METHODS.index("overlap"))
+        words = np.arange(len(TOKENS) - len(new), len(TOKENS))
+        rows = sparse.csr_matrix((np.ones(len(new), np.float32), (new, words)), shape=mixture.weights.shape)
+        kept = sparse.diags_array((mixture.methods == METHODS.index("overlap")).astype(np.float32))
+        methods = mixture.methods.copy()
+        methods[new] = METHODS.index("parallel")
+        methods[new[: round(share * len(new))]] = METHODS.index("borrowed")
+        return replace(mixture, weights=sparse.csr_matrix(kept @ mixture.weights + rows), methods=methods)
+
+    moved, made = transferred(source, tmp_path, changed)
+    found, seen, advice, figures = neighbours_gate(moved, made)
+    assert found == finding
+    assert figures["without_evidence"] == figures["reassigned"] == round(share * len(COMPOUNDS))
+    assert f"({round(share * len(COMPOUNDS)) / len(COMPOUNDS):.0%}) without evidence" in seen
+    assert ("dictionary" in advice and "embedder" in advice) == (finding == "suspicious")
 
 
 def test_new_tokens_that_are_all_one_source_token_are_hopeless(source: SparseEncoder, tmp_path: Path) -> None:
@@ -439,5 +462,7 @@ def test_a_real_encoder_moved_to_korean_gives_sensible_findings_in_well_under_a_
         assert time.process_time() - began < 60
         found[name] = findings(results)
         assert {"overlap": "in order", "unicode": "in order", "identity": "in order"}.items() <= found[name].items()
+    # a thousand sentences give evidence for few of the 32,000 tokens
+    assert found["parallel"].pop("neighbours") == "suspicious"
     assert set(found["parallel"].values()) == {"in order"}
     assert found["random"]["neighbours"] == "suspicious"

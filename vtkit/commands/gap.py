@@ -66,6 +66,8 @@ def gap(
         report = {
             "similarity": found.similarity,
             "sampled": found.sampled,
+            "shared_scripts": found.shared_scripts,
+            "comparable": found.comparable,
             "advice": advice(found),
             "first": _as_json(names[0], found.first, found.typical_of_first),
             "second": _as_json(names[1], found.second, found.typical_of_second),
