@@ -57,7 +57,7 @@ def check_moved(recipe: View, inputs: Mapping[str, Path], rank: int | None) -> l
 
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=1,
+    version=2,
     reads=(
         "source.model",
         "casing.output",
