@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedTokenizerFa
 from transformers.utils import logging as transformers_logging
 
 from vtkit.encoder.families import position_offset, with_plain_head
-from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, library_errors, model_folder, read_json
+from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, library_errors, model_folder, read_json, tensor_shapes
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Scratch
 from vtkit.vocabulary.existing import check_readable
@@ -287,6 +287,7 @@ def _trained_model(name: str, folder: Path) -> PreTrainedModel:
         DataError: weights are missing (a checkpoint without a head would load with a random one), of another shape
             than the configuration says, or no numbers.
     """
+    _check_vocabulary_size(name, folder)
     for settings in ({}, {"legacy": False}):
         with library_errors(f"source model {name} cannot be loaded as a masked language model"):
             model, info = AutoModelForMaskedLM.from_pretrained(
@@ -303,6 +304,24 @@ def _trained_model(name: str, folder: Path) -> PreTrainedModel:
     _check_weights(name, folder, model, info)
     plain: PreTrainedModel = with_plain_head(model)
     return plain
+
+
+def _check_vocabulary_size(name: str, folder: Path) -> None:
+    """Refuse a ``vocab_size`` that no weight has, before the library makes room for so many rows."""
+    path = folder / "config.json"
+    size = read_json(path, f"source model {name}").get("vocab_size") if path.is_file() else None
+    if size is None:  # the library's default for the architecture, or a message of its own
+        return
+    shapes = tensor_shapes(folder)
+    tables = {key: shape[0] for key, shape in shapes.items() if len(shape) == 2 and "embed" in key}
+    if not tables or any(size in shape for shape in shapes.values()):
+        return
+    key = max(tables, key=lambda name: tables[name])
+    raise DataError(
+        f"source model {name}: its files do not belong together. {path} says vocab_size {size}, and its weights have "
+        f"{tables[key]} rows ({key}). Fetch the model again, or put the configuration back that its weights were saved "
+        "with."
+    )
 
 
 def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[str, Any]) -> None:

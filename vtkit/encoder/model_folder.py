@@ -122,6 +122,17 @@ def read_json(path: Path, label: str) -> Any:
         raise DataError(f"{label}: {path} is damaged: it is no valid JSON ({error}). {_fetch_again()}") from error
 
 
+def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor in the safetensors files of ``folder``, read from their headers."""
+    from safetensors import safe_open
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, "pt") as opened:
+            shapes.update({key: tuple(opened.get_slice(key).get_shape()) for key in opened.keys()})  # noqa: SIM118
+    return shapes
+
+
 def _fetch_again() -> str:
     return "Remove it and fetch it again." if downloads_allowed() else "Fetch or copy the model again."
 
@@ -149,9 +160,13 @@ def _typed(path: Path, label: str, entries: Any) -> list[tuple[str, str]]:
     Raises:
         DataError: it is no such list, a type is not of sentence-transformers, or a path leads out of the folder.
     """
-    if not isinstance(entries, list) or not all(
-        isinstance(entry, dict) and isinstance(entry.get("type"), str) and isinstance(entry.get("path", ""), str)
-        for entry in entries
+    if (
+        not isinstance(entries, list)
+        or not entries
+        or not all(
+            isinstance(entry, dict) and isinstance(entry.get("type"), str) and isinstance(entry.get("path", ""), str)
+            for entry in entries
+        )
     ):
         raise DataError(
             f"{label}: {path} is damaged: it should list modules, each with type and path. {_fetch_again()}"

@@ -225,7 +225,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON ({error}). Fetch it again.") from error
     if not isinstance(content, dict):
         raise DataError(f"{path} should hold a JSON object, not a {type(content).__name__}.")

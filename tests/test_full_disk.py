@@ -1,0 +1,275 @@
+"""A disk that fills up, at every stage: one message, nothing lost, and the same command ends in the same numbers."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import TOKENS, collection, model, shuffled, texts, tokenizer
+
+from vtkit.artifacts import write_atomically
+from vtkit.cli import main
+from vtkit.errors import MachineError, VtkitError, machine_errors, machine_failure
+from vtkit.stages.run import run
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recipe with every kind of stage, over a tiny encoder and collection."""
+    folder = tmp_path_factory.mktemp("recipe")
+    model().save_pretrained(folder / "source")
+    tokenizer().save_pretrained(str(folder / "source"))
+    tokenizer(shuffled(3)).save_pretrained(str(folder / "target"))
+    found = collection(40)
+    (folder / "set" / "qrels").mkdir(parents=True)
+    lines = [json.dumps({"_id": d.id, "title": "", "text": d.text}) for d in found.documents]
+    (folder / "set" / "corpus.jsonl").write_text("\n".join(lines))
+    (folder / "set" / "queries.jsonl").write_text(
+        "\n".join(json.dumps({"_id": q.id, "text": q.text}) for q in found.queries)
+    )
+    judged = "".join(f"q{n}\td{n}\t1\n" for n in range(40))
+    for split in ("train", "test"):
+        (folder / "set" / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    (folder / "corpus.txt").write_text("\n".join(texts(80)))
+    (folder / "tiny.toml").write_text(
+        """
+[recipe]
+name = "tiny"
+language = "en"
+[source]
+model = "source"
+[vocabulary]
+kind = "existing"
+tokenizer = "target"
+[transfer]
+method = "mean"
+bias.method = "mixture"
+[adapt]
+corpus = ["corpus.txt"]
+steps = 4
+batch_size = 4
+max_length = 16
+checkpoint_every = 2
+[finetune]
+data = "set"
+steps = 4
+batch_size = 4
+hard_negatives = 0
+document_length = 16
+checkpoint_every = 2
+[index]
+document_length = 16
+[evaluate]
+sets = ["set"]
+models = ["finetune"]
+"""
+    )
+    return folder / "tiny.toml"
+
+
+def numbers(runs: Path) -> tuple[object, dict[str, bytes]]:
+    report = json.loads((runs / "tiny" / "report.json").read_text("utf-8"))
+    model_files = {path.name: path.read_bytes() for path in (runs / "tiny" / "model").glob("*.safetensors")}
+    return report["results"], model_files
+
+
+@pytest.fixture(scope="module")
+def undisturbed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[object, dict[str, bytes]]:
+    runs = tmp_path_factory.mktemp("undisturbed")
+    run(recipe, runs=runs, threads=1)
+    return numbers(runs)
+
+
+def stages_done(runs: Path) -> int:
+    return len(list((runs / "artifacts").glob("*-*/manifest.json")))
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file may grow beyond ``size`` bytes (Python ignores the signal, so writing fails with an error)."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_files_that_may_not_grow_stop_each_stage_with_a_message_and_the_same_command_goes_on(
+    recipe: Path, undisturbed: tuple[object, dict[str, bytes]], tmp_path: Path
+) -> None:
+    stopped: dict[int, str] = {}
+    for size in (200, 2_000, 6_000, 12_000, 30_000, 60_000, 120_000):
+        with largest_file(size):
+            try:
+                run(recipe, runs=tmp_path, threads=1)
+            except MachineError as error:
+                stopped[stages_done(tmp_path)] = str(error)
+    assert len(stopped) >= 3
+    for message in stopped.values():
+        assert "a file grew to the largest size that is allowed here" in message or "no room" in message
+        assert "give the same command again. What was finished is kept" in message
+    run(recipe, runs=tmp_path, threads=1)
+    assert numbers(tmp_path) == undisturbed
+    left = [path for path in tmp_path.rglob(".*") if path.is_file() and path.suffix != ".lock" and path.name != ".lock"]
+    assert left == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = (
+        os.geteuid() == 0
+        and not subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)], capture_output=True, check=False
+        ).returncode
+    )
+    if not mounted:
+        pytest.skip("a small file system cannot be mounted here (it needs root); the test above limits files instead")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_up_stops_each_stage_with_a_message_and_the_same_command_goes_on(
+    recipe: Path, undisturbed: tuple[object, dict[str, bytes]], small_disk: Path
+) -> None:
+    ballast = small_disk / "ballast"
+    stopped: dict[int, str] = {}
+    for room in (10, 60, 140, 240, 400, 600, 800):
+        ballast.unlink(missing_ok=True)
+        used = sum(path.stat().st_blocks * 512 for path in small_disk.rglob("*"))
+        ballast.write_bytes(bytes(max(0, 4 * 2**20 - used - room * 1024)))
+        try:
+            run(recipe, runs=small_disk / "runs", threads=1)
+        except VtkitError as error:
+            stopped[stages_done(small_disk / "runs")] = str(error)
+    assert len(stopped) >= 3
+    assert all("no room left" in message or "cannot write" in message for message in stopped.values())
+    ballast.unlink()
+    run(recipe, runs=small_disk / "runs", threads=1)
+    assert numbers(small_disk / "runs") == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("out", "words"), [("moved", "largest size that is allowed"), ("a-file/moved", "a-file.*file")]
+)
+def test_a_command_that_cannot_write_says_so_and_leaves_nothing(
+    out: str,
+    words: str,
+    recipe: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "a-file").write_text("")
+    models = [str(recipe.parent / name) for name in ("source", "target")]
+    monkeypatch.setattr(sys, "argv", ["vtkit", "transfer", *models, "-m", "mean", "--out", str(tmp_path / out)])
+    with largest_file(20_000), pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 1
+    assert re.search(words, capsys.readouterr().err)
+    assert [path.name for path in tmp_path.iterdir()] == ["a-file"]
+
+
+def test_writing_atomically_without_room_leaves_what_was_there(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a", "old")
+    with largest_file(10), pytest.raises(OSError, match="too large"):
+        write_atomically(tmp_path / "a", "new" * 100)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_text() == "old"
+
+
+def _torch_writer(path: Path) -> None:
+    torch.save({"a": torch.zeros(100_000)}, path)
+
+
+def _safetensors(path: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.zeros(100_000)}, path)
+
+
+def _numpy(path: Path) -> None:
+    import numpy as np
+
+    with path.open("wb") as file:  # given a path, it would append a suffix
+        np.save(file, np.zeros(100_000))
+
+
+def _parquet(path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": [os.urandom(100) for _ in range(2000)]}), path)
+
+
+def _tokenizer(path: Path) -> None:
+    tokenizer(TOKENS).backend_tokenizer.save(str(path))
+
+
+def _text(path: Path) -> None:
+    path.write_text("line\n" * 20_000)
+
+
+WRITERS = {f.__name__: f for f in (_torch_writer, _safetensors, _numpy, _parquet, _tokenizer, _text)}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_every_library_that_writes_is_understood(writer: str, tmp_path: Path) -> None:
+    asked = pytest.raises(MachineError, match=r"give the same command again\. Kept\.")
+    with largest_file(1000), asked as caught, machine_errors(tmp_path, " Kept."):
+        WRITERS[writer](tmp_path / "file")
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("writer", [name for name in WRITERS if name != "_safetensors"])  # it replaces the link
+def test_every_library_that_writes_is_understood_on_a_full_disk(writer: str, tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    (tmp_path / "file").symlink_to("/dev/full")
+    with pytest.raises(MachineError, match="no room left to write"), machine_errors(tmp_path):
+        WRITERS[writer](tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EACCES, "permission denied"), (errno.EROFS, "read-only"), (errno.ENAMETOOLONG, "too long"),
+        (errno.ENOTDIR, "is a file, not a folder"), (errno.EDQUOT, "quota"), (errno.EMFILE, "too many files"),
+        (errno.EIO, "disk failed"),
+    ],
+)  # fmt: skip
+def test_other_refusals_of_the_machine_name_the_place_and_the_remedy(number: int, words: str) -> None:
+    failure = machine_failure(OSError(number, os.strerror(number), "/some/place"))
+    assert failure is not None
+    assert words in str(failure)
+    assert str(failure).startswith("/some/place: ")
+    wrapped = ValueError("by a library")
+    wrapped.__cause__ = OSError(number, os.strerror(number), "/some/place")
+    assert str(machine_failure(wrapped)) == str(failure)
+
+
+def test_defects_are_no_refusals_of_the_machine() -> None:
+    for error in (KeyError("a"), ValueError("b"), FileNotFoundError(2, "x"), RuntimeError("shapes do not fit")):
+        assert machine_failure(error) is None
+
+
+@pytest.mark.parametrize("place", ["a-file", "a-file/deeper", "x" * 300])
+def test_a_runs_folder_that_cannot_be_is_a_message(place: str, recipe: Path, tmp_path: Path) -> None:
+    (tmp_path / "a-file").write_text("")
+    with pytest.raises(VtkitError, match=r"cannot write to|too long|is a file"):
+        run(recipe, runs=tmp_path / place, threads=1)
