@@ -827,3 +827,38 @@ def test_the_page_of_settings_is_that_of_the_sections() -> None:
     assert page.read_text("utf-8") == settings_reference(), (
         "write it anew: python -m vtkit.recipe.reference > docs/settings.md"
     )
+
+
+NAMED = """
+[recipe]
+name = "{name}"
+[source]
+model = "a/b"
+[vocabulary]
+kind = "existing"
+tokenizer = "a/b"
+[transfer]
+method = "mean"
+[evaluate]
+sets = {sets}
+"""
+
+
+@pytest.mark.parametrize("name", ["artifacts", "Artifacts", "ARTIFACTS", "artifacts.", "artiFacts.."])
+def test_a_run_cannot_be_called_as_the_folder_that_all_runs_share(name: str, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"line 3  recipe\.name: .* choose another name"):
+        load_recipe(tmp_path / "r.toml", text=NAMED.format(name=name, sets='["miracl:ko"]'))
+    for fine in ("artifacts-2", "my.artifacts", "artifact"):
+        load_recipe(tmp_path / "r.toml", text=NAMED.format(name=fine, sets='["miracl:ko"]'))
+
+
+def test_a_collection_is_judged_on_once(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "set")
+    for sets in ('["set", "./set"]', '["set", "link"]', '["miracl:ko", "set", "miracl:ko"]'):
+        with pytest.raises(RecipeError, match=r"evaluate\.sets: .* is listed twice"):
+            load_recipe(tmp_path / "r.toml", text=NAMED.format(name="r", sets=sets))
+    loaded = load_recipe(tmp_path / "r.toml", text=NAMED.format(name="r", sets='["set", "other", "miracl:ko"]'))
+    assert loaded.recipe.evaluate is not None
+    assert len(loaded.recipe.evaluate.sets) == 3

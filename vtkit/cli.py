@@ -187,7 +187,7 @@ def run_recipe(
     for page in sorted(folder.glob("report.*"), key=lambda path: path.suffix != ".html")[:1]:
         console.say(f"report: {page}")
     if (folder / "index").is_dir():
-        console.say(f'search it: vtkit search {folder} "your query"')
+        console.say(f"search it: {shlex.join(['vtkit', 'search', str(folder), 'your query'])}")
 
 
 def _show_results(folder: Path) -> None:

@@ -44,6 +44,10 @@ class _Missing:
     on_hub: bool = False
 
 
+class NotFetched(RecipeError):
+    """All that is missing lies on the hub, and has not been fetched yet."""
+
+
 def preflight(recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = None) -> None:
     """Nothing, if everything that ``recipe`` names can be had; settings its methods do not use are passed over.
 
@@ -55,14 +59,16 @@ def preflight(recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = 
         places: where each setting was written (``LoadedRecipe.places``), for the message.
 
     Raises:
-        RecipeError: everything that cannot be had, each with the ``--set`` that names a local one instead.
+        RecipeError: everything that cannot be had, each with the ``--set`` that names a local one instead;
+            :class:`NotFetched` where all of it is on the hub.
     """
     lines, on_hub = _report(recipe, places or {}, _hub_reason(), (os.path.realpath(path),))
     if not lines:
         return
-    if on_hub and not hub.downloads_allowed():
+    if any(on_hub) and not hub.downloads_allowed():
         lines.append("What is on the Hugging Face hub can be fetched there: add --download.")
-    raise RecipeError("\n".join([f"{plain(str(path))} names what cannot be had here:", *lines]))
+    kind = NotFetched if all(on_hub) else RecipeError
+    raise kind("\n".join([f"{plain(str(path))} names what cannot be had here:", *lines]))
 
 
 def preflight_specification(specification: Specification, *, path: Path, places: Mapping[str, str]) -> None:
@@ -83,17 +89,17 @@ def preflight_specification(specification: Specification, *, path: Path, places:
 
 def _report(
     recipe: Recipe, places: Mapping[str, str], hub_reason: _HubReason, chain: tuple[str, ...]
-) -> tuple[list[str], bool]:
-    """The lines of the message, and whether any of it is about the hub."""
+) -> tuple[list[str], list[bool]]:
+    """The lines of the message, and of each thing that is missing whether it is on the hub."""
     required = list(required_things(recipe))
     missing = [found for thing in required for found in _missing(thing, recipe, hub_reason)]
     lines = _lines(missing, required, places)
-    on_hub = any(found.on_hub for found in missing)
+    on_hub = [found.on_hub for found in missing]
     source = recipe.source.recipe
     if source is not None and os.path.isfile(source):
         inner, inner_on_hub = _source_report(source, hub_reason, chain)
         lines += [f"  {plain(source)}, named by source.recipe:", *(f"  {line}" for line in inner)] if inner else []
-        on_hub = on_hub or inner_on_hub
+        on_hub += inner_on_hub
     return lines, on_hub
 
 
@@ -113,13 +119,13 @@ def _lines(missing: list[_Missing], required: list[Named], places: Mapping[str, 
     return lines
 
 
-def _source_report(source: str, hub_reason: _HubReason, chain: tuple[str, ...]) -> tuple[list[str], bool]:
+def _source_report(source: str, hub_reason: _HubReason, chain: tuple[str, ...]) -> tuple[list[str], list[bool]]:
     if os.path.realpath(source) in chain:
-        return ["  the recipe is its own source: sources go in a circle."], False
+        return ["  the recipe is its own source: sources go in a circle."], [False]
     try:
         loaded = load_recipe(Path(source))
     except RecipeError as error:
-        return [f"  {line}" for line in str(error).splitlines()], False
+        return [f"  {line}" for line in str(error).splitlines()], [False]
     return _report(loaded.recipe, loaded.places, hub_reason, (*chain, os.path.realpath(source)))
 
 

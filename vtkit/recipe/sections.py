@@ -8,12 +8,13 @@ cannot be had. This module imports neither torch nor transformers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ CorpusName = Annotated[str, Names("corpus")]
 PairsName = Annotated[str, Names("pairs")]
 VectorsName = Annotated[str, Names("vectors")]
 RecipeName = Annotated[str, Names("recipe")]
+
+STORE = "artifacts"
+"""Folder, beside those of the runs, of their stage outputs."""
 
 GateLevel = Literal["fail", "warn", "off"]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -68,6 +72,14 @@ class RecipeSection(Section):
 
     about: str = ""
     """One or two sentences for the report: what the recipe is for."""
+
+    @field_validator("name")
+    @classmethod
+    def _no_name_of_the_store(cls, name: str) -> str:
+        # some file systems take ARTIFACTS, or artifacts with a dot behind it, for the same folder
+        if name.lower().rstrip(".") == STORE:
+            raise ValueError(f"{name} is the folder of stage outputs that all runs share: choose another name")
+        return name
 
 
 class Scratch(Section):
@@ -737,6 +749,18 @@ class EvaluateSection(Section):
 
     bm25: bool = True
     """Judge BM25 (k1 0.9, b 0.4) beside the encoders, and the sum of its scores with the final model's."""
+
+    @field_validator("sets")
+    @classmethod
+    def _no_set_twice(cls, sets: tuple[str, ...]) -> tuple[str, ...]:
+        names: dict[str, str] = {}
+        for name in sets:
+            same = os.path.realpath(name) if is_local(name) else name
+            if same in names:
+                other = "" if names[same] == name else f" (also called {names[same]})"
+                raise ValueError(f"{name} is listed twice{other}: each collection is judged once")
+            names[same] = name
+        return sets
 
 
 class ReportSection(Section):

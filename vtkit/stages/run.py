@@ -21,9 +21,10 @@ from vtkit.artifacts import Store, facts_of, held, publish, versions, write_atom
 from vtkit.errors import DataError, VtkitError, machine_errors
 from vtkit.recipe.data_check import check_data
 from vtkit.recipe.load import LoadedRecipe, load_recipe
-from vtkit.recipe.preflight import preflight
-from vtkit.recipe.sections import Recipe
+from vtkit.recipe.preflight import NotFetched, preflight
+from vtkit.recipe.sections import STORE, Recipe
 from vtkit.recipe.write import resolved_toml
+from vtkit.stages.disk import Estimate, estimate, free_bytes, refuse_full_disk
 from vtkit.stages.order import refuse_unknown
 from vtkit.stages.plan import Decision, Plan
 
@@ -77,14 +78,24 @@ def run(
     refuse_unknown(until, start, force)
     loaded = load_recipe(recipe_path, overrides)
     recipe = loaded.recipe
-    preflight(recipe, path=recipe_path, places=loaded.places)
+    not_fetched = None
+    try:
+        preflight(recipe, path=recipe_path, places=loaded.places)
+    except NotFetched as error:
+        if not dry_run:
+            raise
+        not_fetched = error
     _check_measures(recipe)
     runs = runs.absolute()
     folder = runs / recipe.recipe.name
-    store = Store(runs / "artifacts")
+    store = Store(runs / STORE)
     if dry_run:
         plan = Plan(recipe, store)
-        _show(plan.decide(_previous(folder), until=until, start=start, force=force))
+        decisions = plan.decide(_previous(folder), until=until, start=start, force=force)
+        _show(decisions)
+        _show_disk(decisions, runs)
+        if not_fetched is not None:
+            console.warn(f"{not_fetched}\nIn the plan it counts by its name; whether it fits is seen once it is here.")
         return folder
     store.prepare()
     try:
@@ -102,6 +113,7 @@ def run(
         plan = Plan(recipe, store)
         decisions = plan.decide(_previous(folder), until=until, start=start, force=force)
         _show(decisions)
+        refuse_full_disk(*_show_disk(decisions, runs), runs)
         if any(decision.runs for decision in decisions):
             _check_data(loaded, store)
         write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe))
@@ -143,7 +155,7 @@ def open_run(folder: Path) -> RunFolder:
         ) from error
     except (ValueError, RecursionError) as error:
         raise _damaged(path, str(error)) from error
-    store = folder.absolute().parent / "artifacts"
+    store = folder.absolute().parent / STORE
     try:
         steps = {str(name): store / output for name, output in facts["steps"].items()}
         name, language, final_model = (str(facts[key]) for key in ("name", "language", "final_model"))
@@ -224,6 +236,15 @@ def _show(decisions: list[Decision]) -> None:
     width = max(len(decision.step.name) for decision in decisions)
     for decision in decisions:
         console.say(f"{decision.step.name:<{width}}  {'run' if decision.runs else 'skip'}: {decision.reason}")
+
+
+def _show_disk(decisions: list[Decision], runs: Path) -> tuple[Estimate, int]:
+    """What the steps that run need of the disk, said and given back with what is free."""
+    needed = estimate([decision.step for decision in decisions if decision.runs])
+    free = free_bytes(runs)
+    if needed.bytes or needed.unknown:
+        (console.say if needed.bytes <= free else console.warn)(needed.words(free))
+    return needed, free
 
 
 def _publish(folder: Path, store: Store, plan: Plan, steps: Mapping[str, str]) -> None:

@@ -1,0 +1,156 @@
+"""What a run will need of the disk: the estimate against what is really written, and what follows from it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import tiny
+
+from vtkit.artifacts import Store
+from vtkit.encoder.checkpoint import assemble, save_encoder, scratch_model
+from vtkit.errors import VtkitError
+from vtkit.recipe.load import load_recipe
+from vtkit.recipe.sections import Scratch
+from vtkit.stages import disk
+from vtkit.stages.plan import Plan
+from vtkit.stages.run import run
+
+RECIPE = """
+[recipe]
+name = "tiny"
+[source]
+model = "source"
+[vocabulary]
+kind = "existing"
+tokenizer = "target"
+[transfer]
+method = "mean"
+bias.method = "mixture"
+[adapt]
+corpus = ["judged/corpus.jsonl"]
+steps = 30
+checkpoint_every = 20
+[evaluate]
+sets = ["judged"]
+models = ["adapt"]
+depth = 10
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    save_encoder(tiny.encoder(tmp_path), tmp_path / "source")
+    tiny.tokenizer((*tiny.TOKENS, "more", "words")).save_pretrained(str(tmp_path / "target"))
+    (tmp_path / "judged" / "qrels").mkdir(parents=True)
+    documents = [json.dumps({"_id": f"d{n}", "text": text}) for n, text in enumerate(tiny.texts(400))]
+    (tmp_path / "judged" / "corpus.jsonl").write_text("\n".join(documents) + "\n")
+    queries = [json.dumps({"_id": f"q{n}", "text": text}) for n, text in enumerate(tiny.texts(20))]
+    (tmp_path / "judged" / "queries.jsonl").write_text("\n".join(queries) + "\n")
+    (tmp_path / "judged" / "qrels" / "test.tsv").write_text("q0\td0\t1\n")
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def needed(folder: Path, *overrides: str) -> disk.Estimate:
+    store = Store(folder / "runs" / "artifacts")
+    return disk.estimate(list(Plan(load_recipe(folder / "recipe.toml", overrides).recipe, store).steps.values()))
+
+
+def weights_in(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
+
+
+def test_a_moved_model_is_as_large_as_estimated(folder: Path) -> None:
+    made = disk.made_by(load_recipe(folder / "recipe.toml").recipe)
+    assert made is not None
+    assert (made.vocabulary, made.width) == (len(tiny.TOKENS) + 2, 32)
+    assert made.bytes - 2 * 32 * 4 == pytest.approx(weights_in(folder / "source"), rel=0.1)
+
+
+def test_a_model_from_nothing_is_as_large_as_estimated(folder: Path) -> None:
+    section = Scratch(layers=2, hidden=64, heads=2, feed_forward=128, max_length=32)
+    model = scratch_model(section, tiny.tokenizer())
+    save_encoder(assemble(model, tiny.tokenizer(), folder / "work"), folder / "scratch")
+    text = '[recipe]\nname = "s"\n[source.scratch]\nlayers = 2\nhidden = 64\nheads = 2\nfeed_forward = 128\n'
+    text += 'max_length = 32\n[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n'
+    made = disk.made_by(load_recipe(folder / "s.toml", text=text).recipe)
+    assert made is not None
+    assert made.bytes == pytest.approx(weights_in(folder / "scratch"), rel=0.15)
+
+
+def test_the_parts_of_an_estimate_by_hand(folder: Path) -> None:
+    found = needed(folder)
+    model = disk.made_by(load_recipe(folder / "recipe.toml").recipe)
+    assert model is not None
+    assert found.models == 2 * model.bytes  # transfer and adapt
+    learns = model.vocabulary * model.width
+    assert found.checkpoints == 2 * (model.bytes + 2 * 4 * learns)  # steps 20 and 30
+    text = (folder / "judged" / "corpus.jsonl").stat().st_size
+    assert found.indexes == text + 400 * disk.DIMENSIONS * 8
+    assert found.runs == 3 * 20 * 10 * disk.RUN_LINE  # adapt, bm25 and their sum
+    assert found.bytes == found.models + found.checkpoints + found.indexes + found.runs
+    assert needed(folder, "index.top_dimensions=16").indexes == text + 400 * 16 * 8
+    assert needed(folder, "adapt=none", "evaluate.models=['transfer']").checkpoints == 0
+
+
+def test_a_compressed_collection_counts_as_what_is_in_it(folder: Path) -> None:
+    plain = needed(folder)
+    corpus = folder / "judged" / "corpus.jsonl"
+    raw = corpus.read_bytes()
+    corpus.unlink()
+    (folder / "judged" / "corpus.jsonl.gz").write_bytes(gzip.compress(raw))
+    assert needed(folder, "adapt.corpus=['judged']").indexes == pytest.approx(plain.indexes, rel=0.02)
+    (folder / "judged" / "corpus.jsonl.gz").write_bytes(gzip.compress(raw)[:-20])
+    needed(folder, "adapt.corpus=['judged']")  # damage is for those who read it
+
+
+def test_what_is_not_here_is_named_and_not_counted(folder: Path) -> None:
+    found = needed(folder, "source.model=nobody/nothing-like-it", "evaluate.sets=['miracl:ko']")
+    assert found.unknown == ("the models of tiny", "miracl:ko")
+    assert found.models == found.indexes == 0
+    assert found.words(10**9).endswith("not counted, because unknown here: the models of tiny, miracl:ko")
+
+
+def test_a_disk_that_is_clearly_too_small_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    found = disk.Estimate(models=4 * 10**9, checkpoints=3 * 10**9, indexes=10**9)
+    disk.refuse_full_disk(found, 5 * 10**9, tmp_path)
+    with pytest.raises(VtkitError, match=r"4\.9 GB free, .* need about 5\.0 GB"):
+        disk.refuse_full_disk(found, 49 * 10**8, tmp_path)
+    assert found.words(49 * 10**8) == (
+        "disk: about 8.0 GB needed (models 4.0 GB, checkpoints while training 3.0 GB, indexes 1.0 GB), 4.9 GB free"
+    )
+    assert [disk.size(count) for count in (1, 999_000, 1_500_000)] == ["1 kB", "999 kB", "1.5 MB"]
+
+
+def test_the_plan_says_it_and_stops_a_run_that_has_no_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(folder / "recipe.toml", runs=folder / "runs", dry_run=True)
+    assert "disk: about " in capsys.readouterr().err
+    monkeypatch.setattr("vtkit.stages.run.free_bytes", lambda runs: 1000)
+    run(folder / "recipe.toml", runs=folder / "runs", dry_run=True)
+    assert "warning: disk: about " in capsys.readouterr().err
+    with pytest.raises(VtkitError, match=r"Make room"):
+        run(folder / "recipe.toml", runs=folder / "runs")
+    assert not list((folder / "runs" / "artifacts").glob("*-*"))
+
+
+def test_without_the_hub_a_dry_run_shows_the_plan_and_says_what_is_not_here(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("VTKIT_DOWNLOAD", raising=False)
+    overrides = ("source.model=nobody/nothing-like-it", "evaluate.sets=['miracl:ko']")
+    run(folder / "recipe.toml", overrides, runs=folder / "runs", dry_run=True)
+    said = capsys.readouterr().err
+    assert "evaluate:adapt" in said
+    assert "nobody/nothing-like-it is neither a folder nor in the Hugging Face cache" in said
+    assert "add --download" in said
+    assert not (folder / "runs").exists()
+    with pytest.raises(VtkitError, match=r"add --download"):
+        run(folder / "recipe.toml", overrides, runs=folder / "runs")
+    with pytest.raises(VtkitError, match="nowhere does not exist"):  # what is missing here has no digest
+        run(folder / "recipe.toml", (*overrides, "adapt.corpus=['nowhere']"), runs=folder / "runs", dry_run=True)
