@@ -37,6 +37,7 @@ checkpoint_every = 20
 sets = ["judged"]
 models = ["adapt"]
 depth = 10
+measures = ["nDCG@10"]
 """
 
 
