@@ -8,114 +8,117 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
-from test_alignment import wordpiece
+from test_overlap import wordpiece
 
 from vtkit.recipe.sections import TransferSection
-from vtkit.transfer.auto import auto_mixture, scripts_read, stems_and_unread
-from vtkit.transfer.borrowed import with_borrowed
-from vtkit.transfer.mean import mean_mixture
-from vtkit.transfer.methods import mixture_of
-from vtkit.transfer.mixture import Mixture, Part, assemble
-from vtkit.transfer.parallel import read_bitext, translation_mixture
-from vtkit.transfer.pieces import with_pieces
-from vtkit.vocabulary.alignment import align, surface_and_start, tokens
+from vtkit.transfer.combination.pieces import with_pieces
+from vtkit.transfer.combination.reassigned import with_reassigned
+from vtkit.transfer.dispatch import mixture_of
+from vtkit.transfer.methods.auto import auto_mixture, scripts_read, stems_and_unread
+from vtkit.transfer.methods.mean import mean_mixture
+from vtkit.transfer.methods.parallel import read_bitext, translation_mixture
+from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import surface_and_start, tokens
+from vtkit.vocabulary.pair import pair_of
 
 SOURCE = wordpiece("school", "receptor", "house", "river", "ox", "##s", "##ing", *"abcdefg", *(f"##{c}" for c in "abg"))
 TARGET = wordpiece("school", "receptors", "학교", "고래", "전쟁", "abba", "[unused3]")
-ALIGNMENT = align(SOURCE, TARGET)
+PAIR = pair_of(SOURCE, TARGET)
+OVERLAP = PAIR.overlap
 
 
 def of(mixture: Mixture) -> dict[str, str]:
-    return dict(zip(tokens(TARGET), mixture.method_names, strict=True))
+    return dict(zip(tokens(TARGET), mixture.methods, strict=True))
 
 
 def sources(mixture: Mixture, token: str) -> list[str]:
     return [tokens(SOURCE)[number] for number, _ in mixture.sources(tokens(TARGET).index(token))]
 
 
-def test_each_token_without_weights_borrows_a_word_of_its_own() -> None:
-    mixture = with_borrowed(mean_mixture(ALIGNMENT, len(SOURCE)), SOURCE, TARGET)
-    takers = [token for token, method in of(mixture).items() if method == "borrowed"]
-    assert takers == ["receptors", "학교", "고래", "전쟁", "abba"]
-    # "school" is in use, "ox" and "##ing" are no words; words are lent again from the last when all are lent
-    lent = [sources(mixture, token)[0] for token in takers]
-    assert lent == ["receptor", "house", "river", "river", "house"]
+def test_each_token_without_weights_gets_the_row_of_a_word_of_its_own() -> None:
+    mixture = with_reassigned(mean_mixture(PAIR), PAIR)
+    recipients = [token for token, method in of(mixture).items() if method == "reassigned"]
+    assert recipients == ["receptors", "학교", "고래", "전쟁", "abba"]
+    # "school" is in use, "ox" and "##ing" are no words; words are donors again, from the last, when all have been
+    donors = [sources(mixture, token)[0] for token in recipients]
+    assert donors == ["receptor", "house", "river", "river", "house"]
     assert of(mixture)["[unused3]"] == "masked"
     assert mixture.weights.dtype == np.float32
 
 
-def test_the_most_frequent_token_borrows_the_most_frequent_word() -> None:
+def test_the_most_frequent_token_gets_the_row_of_the_most_frequent_word() -> None:
     counts = np.zeros(len(TARGET), dtype=np.int64)
     for token, count in {"고래": 9, "abba": 5, "학교": 1}.items():
         counts[tokens(TARGET).index(token)] = count
-    mixture = with_borrowed(mean_mixture(ALIGNMENT, len(SOURCE)), SOURCE, TARGET, counts)
-    lent = {token: sources(mixture, token)[0] for token in ("고래", "abba", "학교", "receptors", "전쟁")}
-    assert lent == {"고래": "receptor", "abba": "house", "학교": "river", "receptors": "river", "전쟁": "house"}
+    mixture = with_reassigned(mean_mixture(PAIR), PAIR, counts)
+    donors = {token: sources(mixture, token)[0] for token in ("고래", "abba", "학교", "receptors", "전쟁")}
+    assert donors == {"고래": "receptor", "abba": "house", "학교": "river", "receptors": "river", "전쟁": "house"}
 
 
 @given(st.lists(st.integers(0, 9), min_size=len(TARGET), max_size=len(TARGET)))
-def test_borrowing_keeps_what_there_is(counts: list[int]) -> None:
+def test_reassigning_keeps_what_there_is(counts: list[int]) -> None:
     number = tokens(TARGET).index("학교")
     weights = csr_matrix(np.eye(len(SOURCE))[[tokens(SOURCE).index("river")]])
-    before = assemble(ALIGNMENT, len(SOURCE), [Part("parallel", np.array([number]), weights)])
-    mixture = with_borrowed(before, SOURCE, TARGET, np.array(counts))
+    before = mixture_of_parts(PAIR, [Part("parallel", np.array([number]), weights)])
+    mixture = with_reassigned(before, PAIR, np.array(counts))
     assert sources(mixture, "학교") == ["river"]
     assert "river" not in sources(mixture, "고래") + sources(mixture, "전쟁")
     sums = np.asarray(mixture.weights.sum(axis=1)).ravel()
-    assert np.allclose(sums, [0.0 if method == "masked" else 1.0 for method in mixture.method_names])
+    assert np.allclose(sums, [0.0 if method == "masked" else 1.0 for method in mixture.methods])
 
 
 def test_stems_and_what_the_source_cannot_read() -> None:
-    stems, unread = stems_and_unread(SOURCE, TARGET, ALIGNMENT)
+    stems, unread = stems_and_unread(PAIR)
     assert [tokens(TARGET)[n] for n in stems] == ["receptors"]
     assert [tokens(TARGET)[n] for n in unread] == ["학교", "고래", "전쟁"]  # abba is a name in a script it reads
 
 
 def test_another_language_in_the_same_script_is_not_read() -> None:
     german = wordpiece("Schulen", "receptors", "##receptor", "gehen", "7a", "School", "Flüsse", "Ochsen")
-    alignment = align(SOURCE, german)
+    pair = pair_of(SOURCE, german)
     # one of six words is known: what looks like a stem may be a false friend
     assert scripts_read(surface_and_start(SOURCE), surface_and_start(german)) == set()
-    stems, unread = stems_and_unread(SOURCE, german, alignment)
+    stems, unread = stems_and_unread(pair)
     assert not len(stems)
     assert [tokens(german)[n] for n in unread] == [t for t in tokens(german) if t[-1].isalpha() and t[0] != "["]
     mixed = wordpiece("School", "HOUSE", "gehen", "Flüsse", "학교", "7a")
     assert scripts_read(surface_and_start(SOURCE), surface_and_start(mixed)) == {"Latin"}
 
 
-def test_auto_takes_translations_then_stems_then_neighbours_then_borrows() -> None:
+def test_auto_takes_translations_then_stems_then_neighbours_then_reassigned_rows() -> None:
     pairs = [("school", "학교"), ("house", "학교")]
-    parallel = translation_mixture(read_bitext(SOURCE, TARGET, pairs), ALIGNMENT, len(SOURCE))
+    parallel = translation_mixture(read_bitext(PAIR, pairs), PAIR)
     near = np.array([tokens(TARGET).index(token) for token in ("receptors", "학교", "전쟁", "abba")])
-    neighbours = assemble(
-        ALIGNMENT,
-        len(SOURCE),
+    neighbours = mixture_of_parts(
+        PAIR,
         [Part("sembridge", near, csr_matrix(np.eye(len(SOURCE))[[tokens(SOURCE).index("ox")] * 4]))],
     )
     bridges = [("parallel", parallel), ("sembridge", neighbours)]
-    mixture = auto_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), bridges)
+    mixture = auto_mixture(PAIR, bridges)
     assert mixture.counts() == {"overlap": 6, "parallel": 1, "subtoken": 1, "sembridge": 1, "mean": 3}
-    mixture = with_borrowed(mixture, SOURCE, TARGET)
+    mixture = with_reassigned(mixture, PAIR)
     assert of(mixture) == dict.fromkeys(tokens(TARGET), "overlap") | {
         "학교": "parallel",
         "receptors": "subtoken",
         "전쟁": "sembridge",
-        "abba": "borrowed",
-        "고래": "borrowed",
+        "abba": "reassigned",
+        "고래": "reassigned",
         "[unused3]": "masked",
     }
-    alone = with_borrowed(auto_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), []), SOURCE, TARGET)
-    assert alone.counts() == {"overlap": 6, "subtoken": 1, "borrowed": 4, "masked": 1}
+    alone = with_reassigned(auto_mixture(PAIR, []), PAIR)
+    assert alone.counts() == {"overlap": 6, "subtoken": 1, "reassigned": 4, "masked": 1}
 
 
 def test_a_recipe_chooses_what_auto_makes_of_tokens_without_evidence() -> None:
-    def counts(rest: str) -> dict[str, int]:
-        section = TransferSection.model_validate({"method": "auto", "rest": rest, "bias": {"method": "mixture"}})
-        made = mixture_of(section, SOURCE, TARGET, ALIGNMENT, len(SOURCE), lambda: iter(()), lambda: None, 0)
+    def counts(fallback: str) -> dict[str, int]:
+        section = TransferSection.model_validate(
+            {"method": "auto", "fallback": fallback, "bias": {"method": "mixture"}}
+        )
+        made = mixture_of(section, PAIR, lambda: iter(()), lambda: None, 0)
         return made.counts()
 
-    assert counts("auto") == counts("borrowed") == {"overlap": 6, "subtoken": 1, "borrowed": 4, "masked": 1}
+    assert counts("auto") == counts("reassigned") == {"overlap": 6, "subtoken": 1, "reassigned": 4, "masked": 1}
     assert counts("mean") == {"overlap": 6, "subtoken": 1, "mean": 5}
     assert counts("masked") == {"overlap": 6, "subtoken": 1, "masked": 5}
 
@@ -123,23 +126,23 @@ def test_a_recipe_chooses_what_auto_makes_of_tokens_without_evidence() -> None:
 def test_pieces_are_the_mean_of_the_tokens_a_text_is_made_of() -> None:
     source = wordpiece("school", "war", "of")
     target = wordpiece("학교", "##는", "학교는", "##전쟁는", "전쟁", "고래", "학고래교")
-    alignment = align(source, target)
+    pair = pair_of(source, target)
     ids = np.array([tokens(target).index(token) for token in ("학교", "전쟁", "##는")])
     weights = csr_matrix(np.eye(len(source))[[tokens(source).index(word) for word in ("school", "war", "of")]])
-    mixture = with_pieces(assemble(alignment, len(source), [Part("parallel", ids, weights)]), target)
-    found = dict(zip(tokens(target), mixture.method_names, strict=True))
+    mixture = with_pieces(mixture_of_parts(pair, [Part("parallel", ids, weights)]), pair.target)
+    found = dict(zip(tokens(target), mixture.methods, strict=True))
     assert found["학교는"] == found["##전쟁는"] == "pieces"
     assert found["고래"] == found["학고래교"] == "mean"  # nothing of it is known; a third of it is too little
     rows = dict(zip(tokens(target), mixture.weights.toarray(), strict=True))
     assert np.allclose(rows["##전쟁는"], (rows["전쟁"] + rows["##는"]) / 2)
 
 
-def test_an_english_vocabulary_of_medicine_reads_stems_and_borrows_the_rest(shared: Path) -> None:
+def test_an_english_vocabulary_of_medicine_reads_stems_and_reassigns_the_others(shared: Path) -> None:
     source = load_tokenizer(str(shared / "models" / "minilm-splade-en"))
     target = wordpiece("apoptosis", "receptors", "proteins", "mg", "the")
-    alignment = align(source, target)
-    mixture = with_borrowed(auto_mixture(source, target, alignment, len(source), []), source, target)
-    found = dict(zip(tokens(target), mixture.method_names, strict=True))
+    pair = pair_of(source, target)
+    mixture = with_reassigned(auto_mixture(pair, []), pair)
+    found = dict(zip(tokens(target), mixture.methods, strict=True))
     assert found["the"] == found["proteins"] == "overlap"
     assert found["receptors"] in ("overlap", "subtoken")
-    assert found["apoptosis"] == "borrowed"
+    assert found["apoptosis"] == "reassigned"

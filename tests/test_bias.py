@@ -10,7 +10,7 @@ import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_alignment import wordpiece
+from test_overlap import wordpiece
 from test_transfer_methods import with_masked
 
 from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder, scratch_model
@@ -18,7 +18,9 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.errors import DataError
 from vtkit.recipe.sections import BiasSection, Scratch, TransferSection
-from vtkit.transfer.bias import (
+from vtkit.transfer.dispatch import bias_of
+from vtkit.transfer.methods.mean import mean_mixture
+from vtkit.transfer.surgery.bias import (
     copy_overlap_bias,
     count_tokens,
     log_frequency,
@@ -28,13 +30,13 @@ from vtkit.transfer.bias import (
     zero_bias,
     zscore_bias,
 )
-from vtkit.transfer.mean import mean_mixture
-from vtkit.transfer.methods import bias_of
-from vtkit.vocabulary.alignment import align, tokens
+from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.pair import pair_of
 
 SOURCE = wordpiece("school", "war", "##s", "##ing", "the", "7")
 TARGET = wordpiece("school", "7", "schools", "[unused1]", "of")
-ALIGNMENT = align(SOURCE, TARGET)
+PAIR = pair_of(SOURCE, TARGET)
+OVERLAP = PAIR.overlap
 
 
 def test_zscore_bias_has_the_moments_of_the_source_and_the_order_of_the_prior() -> None:
@@ -61,19 +63,18 @@ def test_moments_are_over_text_that_is_not_masked(odd: str) -> None:
         values = values[: len(SOURCE)]
     else:
         values[len(SOURCE) :] = MASKED_BIAS / 3  # rows behind the last token, of which nobody knows what they hold
-    usual = ordinary_rows(SOURCE, values)
+    usual = ordinary_rows(Vocabulary(SOURCE), values)
     assert np.flatnonzero(usual).tolist() == plain
 
     prior = np.linspace(-9, -1, len(TARGET))
     section = TransferSection(method="mean", bias=BiasSection(method="zscore"))
-    mixture = mean_mixture(ALIGNMENT, len(values))
+    pair = pair_of(SOURCE, TARGET, source_rows=len(values))
+    mixture = mean_mixture(pair)
     counts = np.round(np.exp(prior + 20)).astype(np.int64)
     biases = {
         method: bias_of(
             section.model_copy(update={"bias": BiasSection(method=method)}),
-            SOURCE,
-            TARGET,
-            ALIGNMENT,
+            pair,
             mixture,
             values,
             lambda: counts,
@@ -89,7 +90,7 @@ def test_moments_are_over_text_that_is_not_masked(odd: str) -> None:
 
 def test_a_decoder_without_ordinary_rows_has_no_prior() -> None:
     with pytest.raises(DataError, match="no token that stands for text"):
-        ordinary_rows(SOURCE, np.full(len(SOURCE), MASKED_BIAS, dtype=np.float32))
+        ordinary_rows(Vocabulary(SOURCE), np.full(len(SOURCE), MASKED_BIAS, dtype=np.float32))
 
 
 def test_log_frequency_is_a_smoothed_distribution() -> None:
@@ -109,7 +110,7 @@ def test_tokens_are_counted_as_a_stream_without_specials() -> None:
 
 def test_shared_tokens_keep_their_bias_and_new_ones_get_the_mean() -> None:
     source = np.arange(len(SOURCE), dtype=np.float32)
-    named = dict(zip(tokens(TARGET), copy_overlap_bias(ALIGNMENT, source).tolist(), strict=True))
+    named = dict(zip(tokens(TARGET), copy_overlap_bias(OVERLAP, source).tolist(), strict=True))
     known = dict(zip(tokens(SOURCE), source.tolist(), strict=True))
     for token in ("school", "7", "[PAD]", "[MASK]"):
         assert named[token] == known[token]
@@ -123,7 +124,7 @@ def test_no_prior_is_zero() -> None:
 @given(st.lists(st.floats(-50, 50, width=32), min_size=10, max_size=10))
 def test_tokens_that_the_mixture_masks_are_masked_whatever_the_bias(values: list[float]) -> None:
     ids = np.array([tokens(TARGET).index("[unused1]")])
-    mixture = with_masked(mean_mixture(ALIGNMENT, len(SOURCE)), ids)
+    mixture = with_masked(mean_mixture(PAIR), ids)
     bias = np.array(values, dtype=np.float32)
     result = masked(bias, mixture)
     others = np.setdiff1d(np.arange(len(TARGET)), ids)
@@ -146,7 +147,7 @@ def test_the_prior_of_a_model_is_its_bias_in_the_order_of_the_target(tmp_path: P
     values = np.random.default_rng(1).normal(size=len(tiny.TOKENS)).astype(np.float32)
     name = owner(tmp_path, values)
     target = tiny.tokenizer((*tiny.shuffled(5), "[unused1]"))
-    prior = model_prior(name, target)
+    prior = model_prior(name, Vocabulary(target))
     known = dict(zip(tiny.TOKENS, values.tolist(), strict=True))
     assert prior[:-1] == pytest.approx([known[token] for token in tiny.shuffled(5)])
     plain = [number for number, token in enumerate(tiny.TOKENS) if not token.startswith("[")]
@@ -156,7 +157,7 @@ def test_the_prior_of_a_model_is_its_bias_in_the_order_of_the_target(tmp_path: P
 def test_what_the_owner_of_the_vocabulary_masks_has_the_mean_of_the_others(tmp_path: Path) -> None:
     values = np.random.default_rng(1).normal(size=len(tiny.TOKENS)).astype(np.float32)
     values[60:75] = MASKED_BIAS
-    prior = model_prior(owner(tmp_path, values), tiny.tokenizer())
+    prior = model_prior(owner(tmp_path, values), Vocabulary(tiny.tokenizer()))
     plain = [n for n, token in enumerate(tiny.TOKENS) if not token.startswith("[") and not 60 <= n < 75]
     assert prior[60:75] == pytest.approx(values[plain].mean())
     assert prior[plain] == pytest.approx(values[plain])
@@ -166,10 +167,10 @@ def test_a_model_of_another_vocabulary_has_no_prior_for_it(tmp_path: Path) -> No
     name = owner(tmp_path, np.zeros(len(tiny.TOKENS), dtype=np.float32))
     target = wordpiece(*(f"word{n}" for n in range(50)))
     with pytest.raises(DataError, match=r"does not own the target vocabulary: it has 5 of its 55 tokens"):
-        model_prior(name, target)
+        model_prior(name, Vocabulary(target))
     broken = owner(tmp_path / "broken", np.full(len(tiny.TOKENS), np.nan, dtype=np.float32))
     with pytest.raises(DataError, match="a bias that is not finite"):
-        model_prior(broken, tiny.tokenizer())
+        model_prior(broken, Vocabulary(tiny.tokenizer()))
     with pytest.raises(DataError):
         model_prior(str(tmp_path / "nowhere"), target)
 
@@ -178,4 +179,4 @@ def test_the_prior_of_a_real_model_is_its_bias(shared: Path) -> None:
     name = str(shared / "models" / "minilm-splade-en")
     encoder = load_encoder(name)
     bias = mlm_head(encoder[0].auto_model).decoder.bias.detach().double().numpy()
-    assert np.array_equal(model_prior(name, encoder.tokenizer), bias[: len(encoder.tokenizer)])
+    assert np.array_equal(model_prior(name, Vocabulary(encoder.tokenizer)), bias[: len(encoder.tokenizer)])

@@ -22,8 +22,8 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from vtkit.errors import DataError
 from vtkit.transfer import bridge
 from vtkit.transfer.bridge import Cache, Embedder, cache_folder, embed, load_embedder
-from vtkit.vocabulary.alignment import surface_and_start
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import surface_and_start
 
 
 @pytest.fixture(autouse=True)

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_alignment import XLM_ROLES, byte_level, sentencepiece, wordpiece
+from test_overlap import XLM_ROLES, byte_level, sentencepiece, wordpiece
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 from vtkit.cli import app
-from vtkit.vocabulary.alignment import tokens
 from vtkit.vocabulary.casing import (
     canonical_classes,
     cased_ids,
@@ -28,6 +27,7 @@ from vtkit.vocabulary.casing import (
     map_cased,
 )
 from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing, wrap
+from vtkit.vocabulary.forms import tokens
 
 
 def names(tokenizer: PreTrainedTokenizerFast, ids: object) -> list[str]:

@@ -21,8 +21,8 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Scratch
-from vtkit.transfer.graft import graft_encoder
-from vtkit.transfer.mixture import METHODS, Mixture
+from vtkit.transfer.mixture import Mixture, all_made_by
+from vtkit.transfer.surgery.graft import graft_encoder
 
 TEXTS = [*texts(6), "", "Ünknown 字 river", " ".join(["willow"] * 60)]
 
@@ -194,13 +194,13 @@ def mixed(tokens: tuple[str, ...], seed: int = 3) -> Mixture:
     """Every token of ``tokens`` is its source token, but words are two source tokens each."""
     draw = np.random.default_rng(seed)
     weights = np.zeros((len(tokens), len(TOKENS)), dtype=np.float32)
-    methods = np.zeros(len(tokens), dtype=np.int8)
+    methods = all_made_by("overlap", len(tokens))
     for row, token in enumerate(tokens):
         weights[row, TOKENS.index(token)] = 1.0
         if token.isalpha() and len(token) > 1:
             weights[row] /= 2
             weights[row, draw.integers(5, len(TOKENS))] += 0.5
-            methods[row] = METHODS.index("subtoken")
+            methods[row] = "subtoken"
     return Mixture(csr_matrix(weights), methods)
 
 

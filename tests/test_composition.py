@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_alignment import ROLES, byte_level, wordpiece
+from test_overlap import ROLES, byte_level, wordpiece
 from tokenizers import Regex, Tokenizer, models, normalizers
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
@@ -34,8 +34,9 @@ from vtkit.analysis.vocabulary_page import tables
 from vtkit.cli import app
 from vtkit.commands.inspect_vocab import table_lines
 from vtkit.errors import DataError, RecipeError
-from vtkit.vocabulary.alignment import align, canonical_forms, tokens
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import canonical_forms, tokens
+from vtkit.vocabulary.pair import pair_of
 
 
 def labels(tokenizer: PreTrainedTokenizerFast, languages: str = "all", **settings: Any) -> dict[str, tuple[str, str]]:
@@ -348,7 +349,7 @@ def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path
     report = json.loads(result.stdout)
     first, second = (load_tokenizer(folder, require_roles=False) for folder in folders)
     assert [facts["name"] for facts in report["vocabularies"]] == ["first", "second"]
-    assert report["overlap"]["matrix"][0][1]["count"] == len(align(first, second).overlap_ids)
+    assert report["overlap"]["matrix"][0][1]["count"] == len(pair_of(first, second).overlap.overlap_ids)
     assert report["corpus"][0]["used"] == 2
     html = page.read_text(encoding="utf-8")
     assert "<script" not in html

@@ -28,9 +28,9 @@ from vtkit.errors import DataError
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
 from vtkit.stages.build_vocabulary import build_vocabulary
-from vtkit.vocabulary.alignment import canonical, tokens
 from vtkit.vocabulary.existing import Role, load_tokenizer, special_roles, with_casing, wrap
 from vtkit.vocabulary.expanded import MARKS, Expansion, expand_vocabulary
+from vtkit.vocabulary.forms import canonical, tokens
 
 ROOT = Path(__file__).parents[1]
 ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}

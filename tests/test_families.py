@@ -16,7 +16,7 @@ from vtkit.encoder.checkpoint import assemble, load_encoder, max_input_length, s
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head, position_offset, with_plain_head
 from vtkit.errors import DataError
-from vtkit.transfer.graft import graft
+from vtkit.transfer.surgery.graft import graft
 
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 DISENTANGLED = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False}

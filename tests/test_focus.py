@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 import torch
 from entmax import sparsemax
-from test_alignment import wordpiece
+from test_overlap import wordpiece
 from test_vectors import write_text
 
 from vtkit.data.text import read_corpus
 from vtkit.errors import DataError
 from vtkit.transfer.entmax import Sparsity
-from vtkit.transfer.focus import focus_mixture, train_vectors
-from vtkit.vocabulary.alignment import align, tokens
+from vtkit.transfer.methods.focus import focus_mixture, train_vectors
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.pair import pair_of
 
 SOURCE = wordpiece("house", "dog", "water", "tree", "##s", "7")
 TARGET = wordpiece("house", "tree", "7", "##s", "villa", "forest", "##er", "hut")
-ALIGNMENT = align(SOURCE, TARGET)
+PAIR = pair_of(SOURCE, TARGET)
+OVERLAP = PAIR.overlap
 VECTORS = {
     "house": [1, 0, 0],
     "tree": [0, 1, 0],
@@ -40,7 +42,7 @@ def target_id(token: str) -> int:
 
 def test_weights_are_the_sparsemax_of_cosines_to_the_shared_tokens(tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.vec", VECTORS)
-    mixture = focus_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), vectors=path)
+    mixture = focus_mixture(PAIR, vectors=path)
     assert mixture.counts() == {"overlap": 9, "focus": 3, "multivariate": 1}  # there is no vector of "hut"
     anchors = ["house", "tree", "7"]  # no special token, and no "##s", which has no vector
     table = np.array([VECTORS[name] for name in anchors], dtype=np.float64)
@@ -57,15 +59,15 @@ def test_weights_are_the_sparsemax_of_cosines_to_the_shared_tokens(tmp_path: Pat
 
 def test_a_file_of_tokens_is_told_from_one_of_words(tmp_path: Path) -> None:
     path = write_text(tmp_path / "tokens.vec", {**VECTORS, "##s": [0, 1, 1]})
-    mixture = focus_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), vectors=path)
-    assert mixture.method_names[target_id("##er")] == "multivariate"  # "er" is another token there
-    assert mixture.method_names[target_id("villa")] == "focus"
+    mixture = focus_mixture(PAIR, vectors=path)
+    assert mixture.methods[target_id("##er")] == "multivariate"  # "er" is another token there
+    assert mixture.methods[target_id("villa")] == "focus"
 
 
 def test_the_sparsity_can_be_chosen(tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.vec", VECTORS)
-    soft = focus_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), vectors=path, sparsity=Sparsity(alpha=1.0))
-    sharp = focus_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), vectors=path, sparsity=Sparsity(keep=1))
+    soft = focus_mixture(PAIR, vectors=path, sparsity=Sparsity(alpha=1.0))
+    sharp = focus_mixture(PAIR, vectors=path, sparsity=Sparsity(keep=1))
     assert len(soft.sources(target_id("forest"))) == 3
     assert len(sharp.sources(target_id("forest"))) == 1
 
@@ -77,7 +79,7 @@ def two_topics(lines: int) -> list[str]:
 
 
 def test_trained_vectors_bring_tokens_of_one_topic_together() -> None:
-    vectors = train_vectors(TARGET, iter(two_topics(3000)), vector_size=16, seed=3)
+    vectors = train_vectors(Vocabulary(TARGET), iter(two_topics(3000)), vector_size=16, seed=3)
     assert vectors.shape == (len(TARGET), 16)
     assert not vectors[target_id("##er")].any()
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
@@ -86,10 +88,7 @@ def test_trained_vectors_bring_tokens_of_one_topic_together() -> None:
 
 
 def test_the_same_seed_gives_the_same_mixture() -> None:
-    made = [
-        focus_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), texts=iter(two_topics(300)), vector_size=8, seed=seed)
-        for seed in (1, 1, 2)
-    ]
+    made = [focus_mixture(PAIR, texts=iter(two_topics(300)), vector_size=8, seed=seed) for seed in (1, 1, 2)]
     assert np.array_equal(made[0].weights.data, made[1].weights.data)
     assert made[0].weights.nnz != made[2].weights.nnz or not np.array_equal(made[0].weights.data, made[2].weights.data)
     assert made[0].counts() == {"overlap": 9, "focus": 3, "multivariate": 1}
@@ -98,7 +97,7 @@ def test_the_same_seed_gives_the_same_mixture() -> None:
 def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
     def refused(match: str, **given: object) -> None:
         with pytest.raises(DataError, match=match):
-            focus_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), **given)  # type: ignore[arg-type]
+            focus_mixture(PAIR, **given)  # type: ignore[arg-type]
 
     refused(r"too few occur 10 times. Name more text in transfer\.corpus", texts=["house villa"] * 3)
     thai = write_text(tmp_path / "thai.vec", {"บ้าน": [1.0, 2.0]})
@@ -108,12 +107,12 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
     shared_only = write_text(tmp_path / "old.vec", {"house": [1.0, 2.0]})
     refused(r"old\.vec: none of the new tokens has a vector", vectors=shared_only)
     with pytest.raises(ValueError, match="vectors, or texts"):
-        focus_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE))
+        focus_mixture(PAIR)
 
 
 def test_nothing_new_needs_nothing(tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.vec", VECTORS)
-    mixture = focus_mixture(SOURCE, SOURCE, align(SOURCE, SOURCE), len(SOURCE), vectors=path)
+    mixture = focus_mixture(pair_of(SOURCE, SOURCE), vectors=path)
     assert mixture.counts() == {"overlap": len(SOURCE)}
 
 
@@ -142,10 +141,8 @@ def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -
         match_symbols=True,
         verbosity="silent",
     ).numpy()
-    mixture = focus_mixture(
-        source, target, align(source, target), len(source), vectors=write_text(tmp_path / "model.vec", words)
-    )
-    made = np.flatnonzero(np.array(mixture.method_names) == "focus")
+    mixture = focus_mixture(pair_of(source, target), vectors=write_text(tmp_path / "model.vec", words))
+    made = np.flatnonzero(np.array(mixture.methods) == "focus")
     assert len(made) > 1000
     off = np.abs(mixture.rows(embeddings)[made] - expected[made]).max(axis=1)
     assert off.max() < 1e-5

@@ -41,15 +41,15 @@ from vtkit.transfer.gates import (
     unicode_gate,
     vocabulary_gates,
 )
-from vtkit.transfer.graft import graft_encoder
-from vtkit.transfer.head_only import graft_encoder_head
-from vtkit.transfer.mean import mean_mixture
-from vtkit.transfer.mixture import METHODS, Mixture
-from vtkit.transfer.parallel import read_bitext, translation_mixture
-from vtkit.transfer.random import random_mixture
-from vtkit.transfer.subtoken import subtoken_mixture
-from vtkit.vocabulary.alignment import align
+from vtkit.transfer.methods.mean import mean_mixture
+from vtkit.transfer.methods.parallel import read_bitext, translation_mixture
+from vtkit.transfer.methods.random import random_mixture
+from vtkit.transfer.methods.subtoken import subtoken_mixture
+from vtkit.transfer.mixture import Mixture
+from vtkit.transfer.surgery.graft import graft_encoder
+from vtkit.transfer.surgery.head_only import graft_encoder_head
 from vtkit.vocabulary.existing import load_tokenizer, wrap
+from vtkit.vocabulary.pair import pair_of
 
 TEXTS = texts(24, seed=4)
 COMPOUNDS = tuple(first + second for first, second in zip(WORDS, WORDS[7:], strict=False))
@@ -69,10 +69,10 @@ def transferred(
     graft: Any = graft_encoder,
 ) -> tuple[Moved, SparseEncoder]:
     """``source`` on TARGET by the mean of pieces, after ``make`` has changed the mixture; bias by the same weights."""
-    alignment = align(source.tokenizer, tokenizer(TARGET))
-    mixture = make(subtoken_mixture(source.tokenizer, tokenizer(TARGET), alignment, len(TOKENS)))
+    pair = pair_of(source.tokenizer, tokenizer(TARGET))
+    mixture = make(subtoken_mixture(pair))
     made = graft(source, tokenizer(TARGET), mixture, mixture.bias, folder)
-    return Moved(source, alignment, mixture, "mixture"), made
+    return Moved(source, pair.overlap, mixture, "mixture"), made
 
 
 def all_by(method: str, *source_ids: int, drawn: int = 0) -> Callable[[Mixture], Mixture]:
@@ -80,19 +80,19 @@ def all_by(method: str, *source_ids: int, drawn: int = 0) -> Callable[[Mixture],
 
     def make(mixture: Mixture) -> Mixture:
         weights, methods = mixture.weights.tolil(), mixture.methods.copy()
-        new = np.flatnonzero(methods != METHODS.index("overlap"))
+        new = np.flatnonzero(methods != "overlap")
         weights[new] = 0
         draw = np.random.default_rng(1)
         for number in new:
             ids = source_ids or draw.choice(len(TOKENS), drawn, replace=False)
             weights[number, ids] = 1 / max(len(ids), 1)
-        methods[new] = METHODS.index(method)
+        methods[new] = method
         return Mixture(weights.tocsr(), methods)
 
     return make
 
 
-def test_a_transfer_that_works_is_in_order_throughout(source: SparseEncoder, tmp_path: Path) -> None:
+def test_a_transfer_that_works_is_back_off_throughout(source: SparseEncoder, tmp_path: Path) -> None:
     moved, made = transferred(source, tmp_path)
     results = vocabulary_gates(MOST, source.tokenizer, tokenizer(TARGET), moved.alignment, TEXTS)
     results += encoder_gates(MOST, "transfer", made, TEXTS, moved)
@@ -117,7 +117,9 @@ def test_the_expected_overlap_depends_on_the_scripts_two_vocabularies_share() ->
     greek = (*ROLES.values(), *(chr(0x3B1 + n) * 2 for n in range(20)), *WORDS[:20])
     assert shared_scripts(tokenizer(), tokenizer(greek)) == pytest.approx(0.5)
     assert shared_scripts(tokenizer(), tokenizer()) == pytest.approx(1.0)
-    finding, seen, _, figures = overlap_gate(tokenizer(), tokenizer(greek), align(tokenizer(), tokenizer(greek)))
+    finding, seen, _, figures = overlap_gate(
+        tokenizer(), tokenizer(greek), pair_of(tokenizer(), tokenizer(greek)).overlap
+    )
     assert figures["share"] == 25 / 45
     assert figures["pair"] == "one script"
     assert finding == "in order"
@@ -126,15 +128,17 @@ def test_the_expected_overlap_depends_on_the_scripts_two_vocabularies_share() ->
 
 def test_an_overlap_outside_what_such_pairs_have_is_suspicious() -> None:
     other = (*ROLES.values(), *(first + second for first in WORDS[:20] for second in WORDS[20:40]))
-    finding, seen, advice, _ = overlap_gate(tokenizer(), tokenizer(other), align(tokenizer(), tokenizer(other)))
+    finding, seen, advice, _ = overlap_gate(
+        tokenizer(), tokenizer(other), pair_of(tokenizer(), tokenizer(other)).overlap
+    )
     assert finding == "suspicious"
     assert seen.startswith("1.2% of the target vocabulary overlaps")
     assert "vtkit overlap SOURCE TARGET" in advice
 
 
 def test_no_shared_token_and_no_shared_role_are_hopeless() -> None:
-    alignment = align(tokenizer(), tokenizer(TARGET))
-    nothing = replace(alignment, target_to_source=np.full(len(TARGET), -1, dtype=np.int32))
+    pair = pair_of(tokenizer(), tokenizer(TARGET))
+    nothing = replace(pair.overlap, target_to_source=np.full(len(TARGET), -1, dtype=np.int32))
     finding, seen, _, figures = overlap_gate(tokenizer(), tokenizer(TARGET), nothing)
     assert finding == "hopeless"
     assert seen.endswith("no special token has its counterpart")
@@ -142,13 +146,13 @@ def test_no_shared_token_and_no_shared_role_are_hopeless() -> None:
 
 
 def test_a_role_without_counterpart_and_compared_spellings_are_suspicious() -> None:
-    alignment = align(tokenizer(), tokenizer(TARGET))
-    without = alignment.target_to_source.copy()
+    pair = pair_of(tokenizer(), tokenizer(TARGET))
+    without = pair.overlap.target_to_source.copy()
     without[TARGET.index("[MASK]")] = -1
-    finding, seen, *_ = overlap_gate(tokenizer(), tokenizer(TARGET), replace(alignment, target_to_source=without))
+    finding, seen, *_ = overlap_gate(tokenizer(), tokenizer(TARGET), replace(pair.overlap, target_to_source=without))
     assert finding == "suspicious"
     assert seen.endswith("no counterpart for the roles mask")
-    finding, _, advice, _ = overlap_gate(tokenizer(), tokenizer(TARGET), replace(alignment, mode="raw"))
+    finding, _, advice, _ = overlap_gate(tokenizer(), tokenizer(TARGET), replace(pair.overlap, mode="raw"))
     assert finding == "suspicious"
     assert 'use "exact+symbols"' in advice
 
@@ -218,13 +222,13 @@ def test_reassigned_rows_are_no_evidence(share: float, finding: str, source: Spa
     """A transfer with a reassigned row for nearly every new token was called in order."""
 
     def changed(mixture: Mixture) -> Mixture:
-        new = np.flatnonzero(mixture.methods != METHODS.index("overlap"))
+        new = np.flatnonzero(mixture.methods != "overlap")
         words = np.arange(len(TOKENS) - len(new), len(TOKENS))
         rows = sparse.csr_matrix((np.ones(len(new), np.float32), (new, words)), shape=mixture.weights.shape)
-        kept = sparse.diags_array((mixture.methods == METHODS.index("overlap")).astype(np.float32))
+        kept = sparse.diags_array((mixture.methods == "overlap").astype(np.float32))
         methods = mixture.methods.copy()
-        methods[new] = METHODS.index("parallel")
-        methods[new[: round(share * len(new))]] = METHODS.index("borrowed")
+        methods[new] = "parallel"
+        methods[new[: round(share * len(new))]] = "reassigned"
         return replace(mixture, weights=sparse.csr_matrix(kept @ mixture.weights + rows), methods=methods)
 
     moved, made = transferred(source, tmp_path, changed)
@@ -253,8 +257,8 @@ def test_rows_much_shorter_than_the_sources_are_suspicious(source: SparseEncoder
 
 
 def test_without_new_tokens_there_are_no_neighbours_to_look_at(source: SparseEncoder, tmp_path: Path) -> None:
-    alignment = align(source.tokenizer, source.tokenizer)
-    moved = Moved(source, alignment, mean_mixture(alignment, len(TOKENS)), "mixture")
+    pair = pair_of(source.tokenizer, source.tokenizer)
+    moved = Moved(source, pair.overlap, mean_mixture(pair), "mixture")
     assert neighbours_gate(moved, source)[:2] == ("in order", "no new tokens")
 
 
@@ -402,8 +406,8 @@ def test_a_gate_that_is_off_does_not_look_and_one_that_warns_does_not_stop(
 ) -> None:
     dead = with_bias(tmp_path, -100.0)
     section = GatesSection(activation="off", dimensions="warn", ties="off", overlap="off", unicode="off")
-    alignment = align(tokenizer(), tokenizer(TARGET))
-    assert vocabulary_gates(section, tokenizer(), tokenizer(TARGET), alignment, TEXTS) == []
+    pair = pair_of(tokenizer(), tokenizer(TARGET))
+    assert vocabulary_gates(section, tokenizer(), tokenizer(TARGET), pair.overlap, TEXTS) == []
     results = encoder_gates(section, "transfer", dead, TEXTS)
     assert findings(results) == {"dimensions": "hopeless"}
     stop_at_hopeless(results)
@@ -446,19 +450,19 @@ def test_a_real_encoder_moved_to_korean_gives_sensible_findings_in_well_under_a_
     with gzip.open(shared / "data" / "parallel" / "pud-en-ko.tsv.gz", "rt", encoding="utf-8") as file:
         pairs = [(english, korean) for english, korean, *_ in (line.rstrip("\n").split("\t") for line in file)]
     probes = [korean for _, korean in pairs][:16]
-    alignment = align(source.tokenizer, target)
     size = mlm_head(source[0].auto_model).embeddings.num_embeddings
-    bitext = read_bitext(source.tokenizer, target, pairs)
+    pair = pair_of(source.tokenizer, target, source_rows=size)
+    bitext = read_bitext(pair, pairs)
     mixtures = {
-        "parallel": translation_mixture(bitext, alignment, size, 3, 0.0, 0.05),
-        "random": random_mixture(alignment, size),
+        "parallel": translation_mixture(bitext, pair, 3, 0.0, 0.05),
+        "random": random_mixture(pair),
     }
     section, found = GatesSection(max_length=48), {}
     for name, mixture in mixtures.items():
         made = graft_encoder(source, target, mixture, mixture.bias, tmp_path / name)
         began = time.process_time()
-        results = vocabulary_gates(section, source.tokenizer, target, alignment, probes)
-        results += encoder_gates(section, "transfer", made, probes, Moved(source, alignment, mixture, "mixture"))
+        results = vocabulary_gates(section, source.tokenizer, target, pair.overlap, probes)
+        results += encoder_gates(section, "transfer", made, probes, Moved(source, pair.overlap, mixture, "mixture"))
         assert time.process_time() - began < 60
         found[name] = findings(results)
         assert {"overlap": "in order", "unicode": "in order", "identity": "in order"}.items() <= found[name].items()

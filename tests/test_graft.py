@@ -16,7 +16,7 @@ from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.errors import DataError
-from vtkit.transfer.graft import graft
+from vtkit.transfer.surgery.graft import graft
 
 TEXTS = [*texts(6), "", "Ünknown 字 river", " ".join(["willow"] * 60)]
 

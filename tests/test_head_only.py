@@ -26,10 +26,10 @@ from vtkit.recipe.sections import AdaptSection
 from vtkit.training import mlm
 from vtkit.training.masking import IGNORED, emlm_labels
 from vtkit.training.mlm import adapt, pooled_logits, sap_loss
-from vtkit.transfer.graft import graft_encoder
-from vtkit.transfer.head_only import graft_encoder_head, graft_head
-from vtkit.transfer.subtoken import subtoken_mixture
-from vtkit.vocabulary.alignment import align
+from vtkit.transfer.methods.subtoken import subtoken_mixture
+from vtkit.transfer.surgery.graft import graft_encoder
+from vtkit.transfer.surgery.head_only import graft_encoder_head, graft_head
+from vtkit.vocabulary.pair import pair_of
 
 TEXTS = texts(40, seed=6, words=(4, 10))
 OUTPUT = (*(token for token in shuffled(2) if token not in WORDS[:40]), "riverstone", "oakpine", "Oakpine", "maplereef")
@@ -40,8 +40,8 @@ LONGER = (*shuffled(2), *(first + second for first, second in zip(WORDS, WORDS[9
 
 def moved(folder: Path, tokens: tuple[str, ...] = OUTPUT, pad_to: int = 1, **settings: object) -> WholeEncoder:
     source = encoder(folder / "source", **settings)  # type: ignore[arg-type]
-    alignment = align(source.tokenizer, tokenizer(tokens))
-    mixture = subtoken_mixture(source.tokenizer, tokenizer(tokens), alignment, len(TOKENS))
+    pair = pair_of(source.tokenizer, tokenizer(tokens))
+    mixture = subtoken_mixture(pair)
     return graft_encoder_head(source, tokenizer(tokens), mixture, mixture.bias, folder / "work", pad_to=pad_to)
 
 
@@ -109,8 +109,8 @@ def test_what_a_head_cannot_be_made_of_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not finite"):
         graft_head(source, tokenizer(), rows, bias)
     ours = moved(tmp_path)
-    alignment = align(tokenizer(), tokenizer(OUTPUT))
-    mixture = subtoken_mixture(tokenizer(), tokenizer(OUTPUT), alignment, len(TOKENS))
+    pair = pair_of(tokenizer(), tokenizer(OUTPUT))
+    mixture = subtoken_mixture(pair)
     for graft in (graft_encoder, graft_encoder_head):
         with pytest.raises(DataError, match="reads one vocabulary and writes another"):
             graft(ours, tokenizer(OUTPUT), mixture, mixture.bias, tmp_path / "work")
@@ -120,7 +120,7 @@ def test_an_encoder_with_a_query_side_is_refused(tmp_path: Path) -> None:
     plain = encoder(tmp_path)
     router = Router.for_query_document([SparseStaticEmbedding(tokenizer(), torch.ones(len(TOKENS)))], list(plain))
     SparseEncoder(modules=[router], device="cpu").save(str(tmp_path / "model"), create_model_card=False)
-    mixture = subtoken_mixture(tokenizer(), tokenizer(OUTPUT), align(tokenizer(), tokenizer(OUTPUT)), len(TOKENS))
+    mixture = subtoken_mixture(pair_of(tokenizer(), tokenizer(OUTPUT)))
     with pytest.raises(DataError, match=r'Set transfer\.scope to "full"'):
         graft_encoder_head(
             load_encoder(str(tmp_path / "model")), tokenizer(OUTPUT), mixture, mixture.bias, tmp_path / "work"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from test_alignment import wordpiece
+from test_overlap import wordpiece
 from tiny import TOKENS, encoder
 
 from vtkit.encoder.checkpoint import save_encoder
@@ -21,7 +21,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.recipe.sections import Recipe
 from vtkit.search.exact import ExactIndex
 from vtkit.stages.index_corpus import INDEX
-from vtkit.vocabulary.alignment import tokens
+from vtkit.vocabulary.forms import tokens
 
 TOKENIZER = wordpiece("river", "school", "##s", "moon")
 

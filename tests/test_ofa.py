@@ -6,18 +6,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_alignment import wordpiece
+from test_overlap import wordpiece
 from test_vectors import write_text
 
 from vtkit.data.parallel import read_pairs
 from vtkit.errors import DataError, RecipeError
-from vtkit.transfer.ofa import ofa_mixture
-from vtkit.vocabulary.alignment import align, tokens
+from vtkit.transfer.methods.ofa import ofa_mixture
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import tokens
+from vtkit.vocabulary.pair import pair_of
 
 SOURCE = wordpiece("house", "dog", "water", "tree", "##s")
 TARGET = wordpiece("집", "개", "##들", "house", "나무")
-ALIGNMENT = align(SOURCE, TARGET)
+PAIR = pair_of(SOURCE, TARGET)
+OVERLAP = PAIR.overlap
 WORDS = {
     "house": [1, 0, 0],
     "dog": [0, 1, 0],
@@ -35,7 +37,7 @@ def cosine(left: np.ndarray, right: np.ndarray) -> float:
 
 def test_a_row_is_the_softmax_over_neighbours_of_the_means_of_words(tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.vec", WORDS)
-    mixture = ofa_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), vectors=path, neighbours=2)
+    mixture = ofa_mixture(PAIR, vectors=path, neighbours=2)
     assert mixture.counts() == {"overlap": 6, "ofa": 3, "multivariate": 1}  # no word contains 나무
     token = {word: np.array(vector) for word, vector in WORDS.items()}
     known = {
@@ -56,36 +58,36 @@ def test_low_rank_rows_are_mixtures_of_coordinates_times_primitives(tmp_path: Pa
     path = write_text(tmp_path / "a.vec", WORDS)
     embeddings = np.random.default_rng(4).normal(size=(len(SOURCE), 6)).astype(np.float32)
     u, s, vt = np.linalg.svd(embeddings.astype(np.float64), full_matrices=False)
-    full = ofa_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), vectors=path)
-    without_noise = np.array([name != "multivariate" for name in full.method_names])
+    full = ofa_mixture(PAIR, vectors=path)
+    without_noise = np.array([name != "multivariate" for name in full.methods])
     for rank in (1, 3, 6):
-        mixture = ofa_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), vectors=path, rank=rank)
+        mixture = ofa_mixture(PAIR, vectors=path, rank=rank)
         rows = mixture.rows(embeddings)
         coordinates = full.weights @ u[:, :rank]
         expected = coordinates @ np.diag(s[:rank]) @ vt[:rank]
         assert np.allclose(rows[without_noise], expected[without_noise], atol=1e-5)
         assert np.linalg.matrix_rank(rows, tol=1e-4) == min(rank, 6)
     assert np.allclose(rows[without_noise], full.rows(embeddings)[without_noise], atol=1e-5)
-    known = ALIGNMENT.overlap_ids
-    assert np.array_equal(full.rows(embeddings)[known], embeddings[ALIGNMENT.target_to_source[known]])
+    known = OVERLAP.overlap_ids
+    assert np.array_equal(full.rows(embeddings)[known], embeddings[OVERLAP.target_to_source[known]])
     with pytest.raises(RecipeError, match=r"transfer\.rank = 7 is more than .* dimensions \(6\)"):
-        ofa_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), vectors=path, rank=7).rows(embeddings)
+        ofa_mixture(PAIR, vectors=path, rank=7).rows(embeddings)
 
 
 def test_the_bias_is_mixed_at_full_rank(tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.vec", WORDS)
     bias = np.linspace(-3, 1, len(SOURCE))
-    low = ofa_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), vectors=path, rank=1)
-    full = ofa_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), vectors=path)
+    low = ofa_mixture(PAIR, vectors=path, rank=1)
+    full = ofa_mixture(PAIR, vectors=path)
     assert np.array_equal(low.bias(bias), full.bias(bias))
 
 
 def test_vectors_of_one_language_only_are_refused(tmp_path: Path) -> None:
     english = write_text(tmp_path / "en.vec", {"dog": [1, 0], "tree": [0, 1]})
     with pytest.raises(DataError, match=r"en\.vec: none of its 2 words contains a token of the vocabulary"):
-        ofa_mixture(SOURCE, wordpiece("집"), align(SOURCE, wordpiece("집")), len(SOURCE), vectors=english)
+        ofa_mixture(pair_of(SOURCE, wordpiece("집")), vectors=english)
     with pytest.raises(DataError, match="None of the new target tokens has a vector"):
-        ofa_mixture(SOURCE, TARGET, ALIGNMENT, len(SOURCE), vectors=write_text(tmp_path / "b.vec", {"house": [1, 0]}))
+        ofa_mixture(PAIR, vectors=write_text(tmp_path / "b.vec", {"house": [1, 0]}))
 
 
 def test_translations_that_share_contexts_are_neighbours(shared: Path, tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_translations_that_share_contexts_are_neighbours(shared: Path, tmp_path:
     sentences = [[*en.lower().split(), *de.split()] for en, de in pairs]
     model = Word2Vec(sentences, vector_size=32, window=20, sg=1, min_count=2, epochs=20, workers=1, seed=2)
     model.wv.save_word2vec_format(str(tmp_path / "ende.bin"), binary=True)
-    mixture = ofa_mixture(source, target, align(source, target), len(source), vectors=tmp_path / "ende.bin")
+    mixture = ofa_mixture(pair_of(source, target), vectors=tmp_path / "ende.bin")
     assert mixture.counts()["ofa"] > 500
     assert set(np.diff(mixture.weights.indptr)) <= {0, 1, 10}
     assert np.isfinite(mixture.weights.data).all()

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_alignment import byte_level, wordpiece
+from test_overlap import byte_level, wordpiece
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 from vtkit.analysis.overlap import HEADER, MODES, overlap_report, pair_rows
 from vtkit.cli import app
 from vtkit.errors import DataError
-from vtkit.vocabulary.alignment import FILLER, align, canonical, tokens
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import FILLER, canonical, tokens
+from vtkit.vocabulary.pair import pair_of
 
 
 def call(*arguments: str) -> Any:
@@ -101,7 +102,7 @@ def test_the_published_share_of_bert_base_cased_counts_fillers(shared: Path) -> 
     assert len(fillers) == 83
     assert all(re.fullmatch(r"\[unused\d+\]", token) for token in fillers)
     assert len({canonical(token, "wordpiece") for token in fillers}) == 83
-    found = align(source, target)
+    found = pair_of(source, target).overlap
     known = {names[number] for number in found.overlap_ids.tolist()}
     assert not known & fillers
     assert 100 * (len(known) + len(fillers)) / 30522 == pytest.approx(60.89, abs=0.005)

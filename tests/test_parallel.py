@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
-from test_alignment import wordpiece
+from test_overlap import wordpiece
 
 from vtkit.errors import DataError
-from vtkit.transfer import parallel
-from vtkit.transfer.parallel import (
+from vtkit.transfer.methods import parallel
+from vtkit.transfer.methods.parallel import (
     Bitext,
     Ragged,
     in_agreement,
@@ -24,8 +24,9 @@ from vtkit.transfer.parallel import (
     translation_mixture,
     translation_probabilities,
 )
-from vtkit.vocabulary.alignment import align, tokens
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import tokens
+from vtkit.vocabulary.pair import pair_of
 
 Pairs = list[tuple[list[int], list[int]]]
 EMPTY = -1
@@ -119,7 +120,9 @@ def test_only_strong_translations_stay_and_are_renormalised() -> None:
 
 def test_special_and_unknown_tokens_are_no_evidence() -> None:
     source, target = wordpiece("school", "the"), wordpiece("학교", "##는")
-    read = read_bitext(source, target, [("the zebra school", "학교는"), ("zebra", "학교"), ("[MASK] the", "고래 학교")])
+    read = read_bitext(
+        pair_of(source, target), [("the zebra school", "학교는"), ("zebra", "학교"), ("[MASK] the", "고래 학교")]
+    )
     assert len(read) == 2
     known = tokens(source)
     assert [known[n] for n in read.source.ids] == ["the", "school", "the"]
@@ -128,8 +131,8 @@ def test_special_and_unknown_tokens_are_no_evidence() -> None:
 
 def test_long_texts_are_cut_and_every_pair_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "PAIRS_AT_ONCE", 2)
-    tokenizer = wordpiece("a", "b")
-    read = read_bitext(tokenizer, tokenizer, [("a " * 500, "b"), ("b", "a"), ("b a", "a b a")])
+    pair = pair_of(wordpiece("a", "b"), wordpiece("a", "b"))
+    read = read_bitext(pair, [("a " * 500, "b"), ("b", "a"), ("b a", "a b a")])
     assert np.diff(read.source.starts).tolist() == [parallel.LONGEST_TEXT, 1, 2]
     assert np.diff(read.target.starts).tolist() == [1, 1, 3]
 
@@ -138,10 +141,10 @@ def test_tokens_in_the_text_are_translated_and_the_others_left_without_weights()
     source = wordpiece("school", "war", "the", "##s", "7")
     target = wordpiece("학교", "전쟁", "##는", "학교는", "고래", "7", "[unused0]")
     pairs = [("school", "학교"), ("war", "전쟁"), ("the school", "학교는 학교"), ("the war", "전쟁는")] * 3
-    alignment = align(source, target)
-    found = read_bitext(source, target, pairs)
-    mixture = translation_mixture(found, alignment, len(source) + 3, 20, min_probability=0.2)
-    of = dict(zip(tokens(target), mixture.method_names, strict=True))
+    pair = pair_of(source, target, source_rows=len(source) + 3)
+    found = read_bitext(pair, pairs)
+    mixture = translation_mixture(found, pair, 20, min_probability=0.2)
+    of = dict(zip(tokens(target), mixture.methods, strict=True))
     assert of["7"] == of["[PAD]"] == "overlap"
     assert of["학교"] == of["전쟁"] == of["##는"] == of["학교는"] == "parallel"
     assert of["고래"] == of["[unused0]"] == "mean"
@@ -165,18 +168,18 @@ def test_without_agreement_a_rare_word_takes_what_stands_beside_it() -> None:
     """ "고래" was seen once, in a sentence whose other word it cannot be told from; the other direction can tell."""
     source, target = wordpiece("whale", "school"), wordpiece("고래", "학교")
     pairs = [("school", "학교")] * 20 + [("whale school", "고래 학교")]
-    alignment = align(source, target)
+    pair = pair_of(source, target)
     weights = {}
     for agreement in (0.0, 0.5):
-        mixture = translation_mixture(read_bitext(source, target, pairs), alignment, len(source), 2, agreement, 0.0)
+        mixture = translation_mixture(read_bitext(pair, pairs), pair, 2, agreement, 0.0)
         weights[agreement] = mixture.weights.toarray()[tokens(target).index("고래"), tokens(source).index("whale")]
     assert weights[0.5] > weights[0.0]
 
 
 def test_parallel_text_without_a_known_token_is_refused() -> None:
-    source, target = wordpiece("school"), wordpiece("학교")
+    pair = pair_of(wordpiece("school"), wordpiece("학교"))
     with pytest.raises(DataError, match="no pair with a known token"):
-        read_bitext(source, target, [("zebra", "고래")])
+        read_bitext(pair, [("zebra", "고래")])
 
 
 def test_korean_words_find_their_translations(shared: Path) -> None:
@@ -186,8 +189,8 @@ def test_korean_words_find_their_translations(shared: Path) -> None:
         shared / "data" / "parallel" / f"{name}.tsv.gz"
         for name in ("dict-wiktionary-en-ko", "news-en-ko", "tatoeba-anki-en-ko")
     ]
-    alignment = align(source, target)
-    mixture = translation_mixture(read_bitext(source, target, pairs_in(files)), alignment, len(source))
+    pair = pair_of(source, target)
+    mixture = translation_mixture(read_bitext(pair, pairs_in(files)), pair)
     known = tokens(source)
     for word, translation in {
         "학교": "school",
@@ -201,7 +204,7 @@ def test_korean_words_find_their_translations(shared: Path) -> None:
         assert known[first] == translation
     counts = mixture.counts()
     assert counts["parallel"] > 15_000
-    assert counts["overlap"] == len(alignment.overlap_ids)
-    again = translation_mixture(read_bitext(source, target, pairs_in(files)), alignment, len(source))
+    assert counts["overlap"] == len(pair.overlap.overlap_ids)
+    again = translation_mixture(read_bitext(pair, pairs_in(files)), pair)
     assert again.weights.data.tobytes() == mixture.weights.data.tobytes()
     assert again.weights.indices.tobytes() == mixture.weights.indices.tobytes()

@@ -598,7 +598,7 @@ def test_required_are_the_things_that_the_methods_use(tmp_path: Path) -> None:
     write(tmp_path, "here.txt", "x")
     recipe = load_recipe(path).recipe
     assert absent(recipe) == [("adapt.corpus", f"{tmp_path}/absent.txt")]
-    # parallel counts text too: rows are borrowed by frequency
+    # parallel counts text too: rows are reassigned by frequency
     for method, also in [
         ("parallel", ["transfer.parallel", "transfer.bias.corpus"]),
         ("sembridge", ["transfer.embedder"]),

@@ -15,18 +15,20 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
-from test_alignment import byte_level, wordpiece
+from test_overlap import byte_level, wordpiece
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.errors import DataError
 from vtkit.transfer.entmax import Sparsity
-from vtkit.transfer.semantic import Table, load_table, semantic_mixture, table_mixture
-from vtkit.vocabulary.alignment import align, tokens
+from vtkit.transfer.methods.semantic import Table, load_table, semantic_mixture, table_mixture
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.pair import pair_of
 
 SOURCE = wordpiece("river", "apple", "stone", "the", ".")
 TARGET = wordpiece("brook", "apple", "river", "##s", ".", "stone", "[unused3]", "pebble")
-ALIGNMENT = align(SOURCE, TARGET)
+PAIR = pair_of(SOURCE, TARGET)
+OVERLAP = PAIR.overlap
 
 
 def vectors(tokenizer: PreTrainedTokenizerFast, width: int = 6, seed: int = 1) -> NDArray[np.float32]:
@@ -43,7 +45,9 @@ def save_static(folder: Path, tokenizer: PreTrainedTokenizerFast, tensors: dict[
 @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0, 4.0])
 def test_rows_are_those_of_the_dense_formula(alpha: float) -> None:
     table = vectors(TARGET)
-    mixture = table_mixture(Table(TARGET, table), TARGET, ALIGNMENT, len(SOURCE) + 3, alpha)
+    mixture = table_mixture(
+        pair_of(SOURCE, TARGET, source_rows=len(SOURCE) + 3), Table(Vocabulary(TARGET), table), alpha
+    )
     known, wanted = tokens(SOURCE), tokens(TARGET)
     new = [wanted.index(token) for token in ("brook", "##s", "pebble")]
     anchors = [wanted.index(token) for token in ("apple", "river", ".", "stone")]  # shared, and no special tokens
@@ -62,10 +66,10 @@ def test_a_neighbour_in_the_table_is_a_neighbour_in_the_source() -> None:
     table = vectors(TARGET)
     wanted = tokens(TARGET)
     table[wanted.index("brook")] = table[wanted.index("river")] + 0.01
-    mixture = table_mixture(Table(TARGET, table), TARGET, ALIGNMENT, len(SOURCE), 4.0)
+    mixture = table_mixture(PAIR, Table(Vocabulary(TARGET), table), 4.0)
     assert mixture.sources(wanted.index("brook"))[0] == (tokens(SOURCE).index("river"), pytest.approx(0.88, abs=0.01))
     for keep in (1, 2, 3):
-        kept = table_mixture(Table(TARGET, table), TARGET, ALIGNMENT, len(SOURCE), Sparsity(keep=keep))
+        kept = table_mixture(PAIR, Table(Vocabulary(TARGET), table), Sparsity(keep=keep))
         assert len(kept.sources(wanted.index("pebble"))) == keep
 
 
@@ -73,7 +77,7 @@ def test_two_shared_tokens_that_are_one_source_token_add_up() -> None:
     target = wordpiece("##.", ".", "brook")  # both are the source's "." by the rule of symbols
     table = vectors(target)
     table[-3:] = table[-1]
-    mixture = table_mixture(Table(target, table), target, align(SOURCE, target), len(SOURCE), 4.0)
+    mixture = table_mixture(pair_of(SOURCE, target), Table(Vocabulary(target), table), 4.0)
     assert mixture.sources(len(target) - 1) == [(tokens(SOURCE).index("."), 1.0)]
 
 
@@ -81,9 +85,9 @@ def test_a_table_over_part_of_the_vocabulary_is_evidence_for_that_part(capsys: p
     part = wordpiece("pebble", "river", "apple", "brook", "else")
     table = vectors(part)
     table[tokens(part).index("brook")] = 0  # a row of zeros says nothing
-    mixture = table_mixture(Table(part, table), TARGET, ALIGNMENT, len(SOURCE), 4.0, "part")
+    mixture = table_mixture(PAIR, Table(Vocabulary(part), table), 4.0, "part")
     assert mixture.counts() == {"overlap": 9, "semantic": 1, "mean": 3}
-    assert mixture.method_names[tokens(TARGET).index("pebble")] == "semantic"
+    assert mixture.methods[tokens(TARGET).index("pebble")] == "semantic"
     sources = {tokens(SOURCE)[number] for number, _ in mixture.sources(tokens(TARGET).index("pebble"))}
     assert sources <= {"river", "apple"}
     assert "part has no vector for 2 of the 3 new tokens" in " ".join(capsys.readouterr().err.split())
@@ -91,8 +95,8 @@ def test_a_table_over_part_of_the_vocabulary_is_evidence_for_that_part(capsys: p
 
 def test_a_table_of_another_family_is_matched_by_what_tokens_stand_for() -> None:
     other = byte_level("Ġbrook", "Ġriver", "s", "Ġstone")
-    mixture = table_mixture(Table(other, vectors(other)), TARGET, ALIGNMENT, len(SOURCE), 4.0)
-    names = dict(zip(tokens(TARGET), mixture.method_names, strict=True))
+    mixture = table_mixture(PAIR, Table(Vocabulary(other), vectors(other)), 4.0)
+    names = dict(zip(tokens(TARGET), mixture.methods, strict=True))
     assert names["brook"] == names["##s"] == "semantic"
     assert names["pebble"] == "mean"
 
@@ -100,21 +104,21 @@ def test_a_table_of_another_family_is_matched_by_what_tokens_stand_for() -> None
 def test_a_table_over_another_vocabulary_is_refused() -> None:
     foreign = wordpiece("강", "사과", "돌", "의")
     with pytest.raises(DataError, match=r"vectors for 0 of the 7 tokens .* none of the new tokens.*\(9 tokens\)"):
-        table_mixture(Table(foreign, vectors(foreign)), TARGET, ALIGNMENT, len(SOURCE))
+        table_mixture(PAIR, Table(Vocabulary(foreign), vectors(foreign)))
     nothing_shared = wordpiece("brook", "pebble")
     with pytest.raises(DataError, match="none of the tokens that both vocabularies share"):
-        table_mixture(Table(nothing_shared, vectors(nothing_shared)), TARGET, ALIGNMENT, len(SOURCE))
+        table_mixture(PAIR, Table(Vocabulary(nothing_shared), vectors(nothing_shared)))
 
 
 def test_a_table_with_nan_is_refused() -> None:
     table = vectors(TARGET)
     table[2, 3] = np.nan
     with pytest.raises(DataError, match=r"1 of its 13 vectors are not finite numbers \(NaN or infinite\)"):
-        table_mixture(Table(TARGET, table), TARGET, ALIGNMENT, len(SOURCE))
+        table_mixture(PAIR, Table(Vocabulary(TARGET), table))
 
 
 def test_a_vocabulary_without_new_tokens_needs_no_table() -> None:
-    mixture = table_mixture(Table(SOURCE, vectors(SOURCE)), SOURCE, align(SOURCE, SOURCE), len(SOURCE))
+    mixture = table_mixture(pair_of(SOURCE, SOURCE), Table(Vocabulary(SOURCE), vectors(SOURCE)))
     assert mixture.counts() == {"overlap": len(SOURCE)}
 
 
@@ -130,7 +134,7 @@ def test_the_input_embeddings_of_any_model_are_a_table(tmp_path: Path) -> None:
     for name in ("masked", "plain", "sentence", "sparse"):
         table = load_table(str(tmp_path / name))
         assert np.array_equal(table.vectors, expected)
-        assert tokens(table.tokenizer) == list(tiny.TOKENS)
+        assert tokens(table.vocabulary.tokenizer) == list(tiny.TOKENS)
 
 
 def test_static_tables_are_read(tmp_path: Path) -> None:
@@ -147,7 +151,7 @@ def test_static_tables_are_read(tmp_path: Path) -> None:
     assert np.array_equal(load_table(half).vectors, table.half().float().numpy()[mapping.numpy()])
     alone = save_static(tmp_path / "alone", tokenizer, {"table": table})
     assert np.array_equal(load_table(alone).vectors, table.numpy())
-    mixture = semantic_mixture(alone, SOURCE, tokenizer, align(SOURCE, tokenizer), len(SOURCE), 2.0)
+    mixture = semantic_mixture(pair_of(SOURCE, tokenizer), alone, 2.0)
     assert mixture.counts()["semantic"] == len(tokenizer) - mixture.counts()["overlap"]
 
 
@@ -196,9 +200,9 @@ def test_a_model_without_its_embeddings_is_refused(tmp_path: Path) -> None:
 def test_a_real_table_finds_words_of_like_meaning(shared: Path) -> None:
     source = load_tokenizer(str(shared / "vocab" / "ModernBERT-base"))
     target = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
-    alignment = align(source, target)
+    pair = pair_of(source, target)
     table = str(shared / "models" / "all-MiniLM-L6-v2")  # over the vocabulary of bert-base-uncased
-    mixture = semantic_mixture(table, source, target, alignment, 50_368, Sparsity(keep=3))
+    mixture = semantic_mixture(pair, table, Sparsity(keep=3))
     assert mixture.counts() == {"overlap": 17_216, "semantic": 12_312, "mean": 994}  # 994 are [unusedN]
     known = tokens(source)
     found = {known[number].strip("Ġ").lower() for number, _ in mixture.sources(tokens(target).index("encyclopedia"))}

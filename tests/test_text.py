@@ -244,7 +244,7 @@ def test_importing_the_data_package_loads_no_heavy_library() -> None:
 
 
 @given(st.lists(st.integers(0, 3_000_000).map(lambda length: "x" * length), max_size=8), st.integers(1, 4))
-def test_batches_are_the_texts_in_order_and_bounded(texts: list[str], size: int) -> None:
+def test_batches_are_the_texts_back_off_and_bounded(texts: list[str], size: int) -> None:
     found = list(batches(texts, size))
     assert [text for batch in found for text in batch] == texts
     assert all(1 <= len(batch) <= size for batch in found)

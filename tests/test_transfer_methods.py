@@ -6,7 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,19 +17,23 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from scipy.sparse import csr_matrix, diags_array, random_array
-from test_alignment import byte_level, sentencepiece, wordpiece
+from test_overlap import byte_level, sentencepiece, wordpiece
 from test_vectors import write_text
 from typer.testing import CliRunner
 
 from vtkit.cli import app
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError, VtkitError
-from vtkit.recipe.sections import Method
+from vtkit.transfer.combination.back_off import back_off
 from vtkit.transfer.entmax import Sparsity
-from vtkit.transfer.in_order import in_order
-from vtkit.transfer.mean import mean_mixture
-from vtkit.transfer.mixture import METHODS, Mixture, Part, Rest, assemble, with_rest
-from vtkit.transfer.noise import multivariate_mixture, random_all_mixture, univariate_mixture
+from vtkit.transfer.methods.mean import mean_mixture
+from vtkit.transfer.methods.multivariate import multivariate_mixture
+from vtkit.transfer.methods.random import random_mixture
+from vtkit.transfer.methods.random_all import random_all_mixture
+from vtkit.transfer.methods.sembridge import sembridge_mixture, similarity_mixture
+from vtkit.transfer.methods.subtoken import subtoken_mixture
+from vtkit.transfer.methods.univariate import univariate_mixture
+from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts, with_fallback
 from vtkit.transfer.provenance import (
     origins,
     read_mixture,
@@ -38,16 +42,15 @@ from vtkit.transfer.provenance import (
     sample_neighbours,
     write_provenance,
 )
-from vtkit.transfer.random import random_mixture
-from vtkit.transfer.sembridge import sembridge_mixture, similarity_mixture
-from vtkit.transfer.subtoken import subtoken_mixture
-from vtkit.vocabulary.alignment import align, tokens
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import tokens
+from vtkit.vocabulary.pair import pair_of
 
 SOURCE = wordpiece("school", "war", "##s", "##ing", "the", "7")
 TARGET = wordpiece("school", "7", "schools", "warring", "##war", "[unused1]", "of")
-ALIGNMENT = align(SOURCE, TARGET)
 ROWS = len(SOURCE) + 5
+PAIR = pair_of(SOURCE, TARGET, source_rows=ROWS)
+OVERLAP = PAIR.overlap
 
 
 def embeddings(rows: int = ROWS, width: int = 4) -> np.ndarray:
@@ -61,52 +64,52 @@ def target_id(token: str) -> int:
 def test_overlapping_tokens_keep_their_row_and_bias_to_the_bit() -> None:
     matrix, bias = embeddings(), embeddings()[:, 0]
     for mixture in (
-        mean_mixture(ALIGNMENT, ROWS),
-        random_mixture(ALIGNMENT, ROWS),
-        univariate_mixture(ALIGNMENT, ROWS),
-        multivariate_mixture(ALIGNMENT, ROWS),
-        subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS),
+        mean_mixture(PAIR),
+        random_mixture(PAIR),
+        univariate_mixture(PAIR),
+        multivariate_mixture(PAIR),
+        subtoken_mixture(PAIR),
     ):
-        known = ALIGNMENT.overlap_ids
-        assert np.array_equal(mixture.rows(matrix)[known], matrix[ALIGNMENT.target_to_source[known]])
-        assert np.array_equal(mixture.bias(bias)[known], bias[ALIGNMENT.target_to_source[known]])
+        known = OVERLAP.overlap_ids
+        assert np.array_equal(mixture.rows(matrix)[known], matrix[OVERLAP.target_to_source[known]])
+        assert np.array_equal(mixture.bias(bias)[known], bias[OVERLAP.target_to_source[known]])
 
 
 def test_mean_rows_are_the_mean_of_all_source_rows() -> None:
     matrix = embeddings()
-    mixture = mean_mixture(ALIGNMENT, ROWS)
+    mixture = mean_mixture(PAIR)
     assert mixture.counts() == {"overlap": 7, "mean": 5}
-    assert np.allclose(mixture.rows(matrix)[ALIGNMENT.new_ids], matrix.mean(axis=0))
-    assert np.allclose(mixture.bias(matrix[:, 1])[ALIGNMENT.new_ids], matrix[:, 1].mean())
+    assert np.allclose(mixture.rows(matrix)[OVERLAP.new_ids], matrix.mean(axis=0))
+    assert np.allclose(mixture.bias(matrix[:, 1])[OVERLAP.new_ids], matrix[:, 1].mean())
 
 
 def test_random_rows_are_noise_of_the_seed() -> None:
-    alignment = align(SOURCE, wordpiece(*(f"word{n}" for n in range(2000))))
-    mixture = random_mixture(alignment, ROWS)
+    pair = pair_of(SOURCE, wordpiece(*(f"word{n}" for n in range(2000))), source_rows=ROWS)
+    mixture = random_mixture(pair)
     matrix = embeddings(width=16)
-    noise = mixture.rows(matrix, seed=1)[alignment.new_ids]
+    noise = mixture.rows(matrix, seed=1)[pair.overlap.new_ids]
     assert noise.std() == pytest.approx(0.02, rel=0.02)
     assert abs(noise.mean()) < 0.001
-    assert np.array_equal(noise, mixture.rows(matrix, seed=1)[alignment.new_ids])
-    assert not np.array_equal(noise, mixture.rows(matrix, seed=2)[alignment.new_ids])
+    assert np.array_equal(noise, mixture.rows(matrix, seed=1)[pair.overlap.new_ids])
+    assert not np.array_equal(noise, mixture.rows(matrix, seed=2)[pair.overlap.new_ids])
 
 
 def test_noise_has_the_moments_of_the_source() -> None:
     draw = np.random.default_rng(6)
     matrix = (draw.normal(size=(ROWS, 3)) * [0.1, 1, 4] + [5, 0, -2]).astype(np.float32)
-    alignment = align(SOURCE, wordpiece(*(f"word{n}" for n in range(4000))))
-    each = multivariate_mixture(alignment, ROWS).rows(matrix, seed=1)[alignment.new_ids]
+    pair = pair_of(SOURCE, wordpiece(*(f"word{n}" for n in range(4000))), source_rows=ROWS)
+    each = multivariate_mixture(pair).rows(matrix, seed=1)[pair.overlap.new_ids]
     assert each.mean(axis=0) == pytest.approx(matrix.mean(axis=0), abs=0.2)
     assert each.std(axis=0) == pytest.approx(matrix.std(axis=0), rel=0.05)
-    whole = univariate_mixture(alignment, ROWS).rows(matrix, seed=1)[alignment.new_ids]
+    whole = univariate_mixture(pair).rows(matrix, seed=1)[pair.overlap.new_ids]
     assert whole.mean(axis=0) == pytest.approx(np.full(3, matrix.mean()), abs=0.2)
     assert whole.std(axis=0) == pytest.approx(np.full(3, matrix.std()), rel=0.05)
-    assert np.array_equal(whole, univariate_mixture(alignment, ROWS).rows(matrix, seed=1)[alignment.new_ids])
-    assert not np.array_equal(whole, univariate_mixture(alignment, ROWS).rows(matrix, seed=2)[alignment.new_ids])
+    assert np.array_equal(whole, univariate_mixture(pair).rows(matrix, seed=1)[pair.overlap.new_ids])
+    assert not np.array_equal(whole, univariate_mixture(pair).rows(matrix, seed=2)[pair.overlap.new_ids])
 
 
 def test_random_all_keeps_no_row_of_the_source() -> None:
-    mixture = random_all_mixture(ALIGNMENT, ROWS)
+    mixture = random_all_mixture(PAIR)
     assert mixture.counts() == {"random": len(TARGET)}
     rows = mixture.rows(embeddings(width=400), seed=1)
     assert np.allclose(rows.std(axis=1), 0.02, rtol=0.2)
@@ -115,30 +118,30 @@ def test_random_all_keeps_no_row_of_the_source() -> None:
 
 def test_the_first_method_with_evidence_makes_the_row() -> None:
     of, schools, warring = (np.array([target_id(token)]) for token in ("of", "schools", "warring"))
-    first = assemble(ALIGNMENT, ROWS, [Part("parallel", of, csr_matrix(([1.0], ([0], [5])), shape=(1, ROWS)))])
-    second = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
-    both = in_order([("parallel", first), ("subtoken", second)], rest="masked")
+    first = mixture_of_parts(PAIR, [Part("parallel", of, csr_matrix(([1.0], ([0], [5])), shape=(1, ROWS)))])
+    second = subtoken_mixture(PAIR)
+    both = back_off([("parallel", first), ("subtoken", second)], fallback="masked")
     assert both.counts() == {"overlap": 7, "parallel": 1, "subtoken": 2, "masked": 2}
     assert both.sources(of[0]) == first.sources(of[0])
     assert both.sources(schools[0]) == second.sources(schools[0])
-    assert both.method_names[warring[0]] == "masked"  # the source has no pieces for it
-    turned = in_order([("subtoken", second), ("parallel", first)], rest="mean")
+    assert both.methods[warring[0]] == "masked"  # the source has no pieces for it
+    turned = back_off([("subtoken", second), ("parallel", first)], fallback="mean")
     assert turned.counts() == {"overlap": 7, "parallel": 1, "subtoken": 2, "mean": 2}
-    noisy = in_order([("random", random_mixture(ALIGNMENT, ROWS)), ("subtoken", second)])
+    noisy = back_off([("random", random_mixture(PAIR)), ("subtoken", second)])
     assert noisy.counts() == {"overlap": 7, "random": 5}
-    last = in_order([("subtoken", second), ("univariate", univariate_mixture(ALIGNMENT, ROWS))])
+    last = back_off([("subtoken", second), ("univariate", univariate_mixture(PAIR))])
     assert last.counts() == {"overlap": 7, "subtoken": 2, "univariate": 3}
 
 
 def test_a_list_of_one_method_is_that_method() -> None:
-    alone = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
-    listed = in_order([("subtoken", alone)])
+    alone = subtoken_mixture(PAIR)
+    listed = back_off([("subtoken", alone)])
     assert np.array_equal(listed.methods, alone.methods)
     assert (listed.weights != alone.weights).nnz == 0
     with pytest.raises(ValueError, match="no method"):
-        in_order([])
+        back_off([])
     with pytest.raises(ValueError, match="the methods before it"):
-        in_order([("subtoken", alone), ("mean", mean_mixture(ALIGNMENT, ROWS + 1))])
+        back_off([("subtoken", alone), ("mean", mean_mixture(pair_of(SOURCE, TARGET, source_rows=ROWS + 1)))])
 
 
 def with_masked(mixture: Mixture, ids: NDArray[np.integer]) -> Mixture:
@@ -148,48 +151,46 @@ def with_masked(mixture: Mixture, ids: NDArray[np.integer]) -> Mixture:
     weights = csr_matrix(diags_array(keep) @ mixture.weights)
     weights.eliminate_zeros()
     methods = mixture.methods.copy()
-    methods[ids] = METHODS.index("masked")
+    methods[ids] = "masked"
     return replace(mixture, weights=weights, methods=methods)
 
 
 def test_the_rest_of_a_method_can_be_chosen() -> None:
-    mixture = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
-    assert with_rest(mixture, "univariate").counts() == {"overlap": 7, "subtoken": 2, "univariate": 3}
+    mixture = subtoken_mixture(PAIR)
+    assert with_fallback(mixture, "univariate").counts() == {"overlap": 7, "subtoken": 2, "univariate": 3}
     hidden = with_masked(mixture, np.array([target_id("[unused1]")]))
     assert hidden.counts() == {"overlap": 7, "subtoken": 2, "mean": 2, "masked": 1}
-    assert with_rest(hidden, "random").counts() == {"overlap": 7, "subtoken": 2, "random": 2, "masked": 1}
+    assert with_fallback(hidden, "random").counts() == {"overlap": 7, "subtoken": 2, "random": 2, "masked": 1}
 
 
 def test_masked_tokens_are_the_mean_with_the_bias_of_masked_dimensions() -> None:
     ids = np.array([target_id("schools"), target_id("[unused1]")])
-    mixture = with_masked(subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS), ids)
+    mixture = with_masked(subtoken_mixture(PAIR), ids)
     matrix, bias = embeddings(), embeddings()[:, 0]
     assert np.allclose(mixture.rows(matrix)[ids], matrix.mean(axis=0))
     assert mixture.sources(ids[0]) == []
     assert (mixture.bias(bias)[ids] == MASKED_BIAS).all()
     others = np.setdiff1d(np.arange(len(TARGET)), ids)
-    assert np.array_equal(
-        mixture.bias(bias)[others], subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS).bias(bias)[others]
-    )
+    assert np.array_equal(mixture.bias(bias)[others], subtoken_mixture(PAIR).bias(bias)[others])
 
 
 def test_masked_source_tokens_have_no_part_in_the_biases_of_new_tokens() -> None:
     weights = csr_matrix([[0.0, 1.0, 0, 0], [0.25, 0.75, 0, 0], [0.5, 0, 0.25, 0.25], [1.0, 0, 0, 0], [0, 0, 0, 0]])
-    methods = np.array([METHODS.index(name) for name in ("overlap", "sembridge", "sembridge", "sembridge", "mean")])
+    methods = np.array(["overlap", "sembridge", "sembridge", "sembridge", "mean"])
     bias = np.array([MASKED_BIAS, -2.0, -4.0, -6.0], dtype=np.float32)
-    found = Mixture(weights.astype(np.float32), methods.astype(np.int8)).bias(bias)
+    found = Mixture(weights.astype(np.float32), methods).bias(bias)
     assert found == pytest.approx(
         [-2, -2, -5, -4, -4]
     )  # the last two: nothing is left, so the mean of what is not masked
-    kept = Mixture(weights.astype(np.float32), np.zeros(5, dtype=np.int8)).bias(bias)
+    kept = Mixture(weights.astype(np.float32), np.array(["overlap"] * 5)).bias(bias)
     assert kept[3] == MASKED_BIAS  # an overlapping token that the source masks stays masked
-    assert Mixture(weights.astype(np.float32), methods.astype(np.int8)).bias(bias, bias == -6)[4] == -6
+    assert Mixture(weights.astype(np.float32), methods).bias(bias, bias == -6)[4] == -6
 
 
 def test_parts_are_brought_to_a_sum_of_one() -> None:
     ids = np.array([target_id("of"), target_id("schools")])
     weights = csr_matrix(([3.0, 1.0, 5.0], ([0, 0, 1], [5, 6, 7])), shape=(2, ROWS))
-    mixture = assemble(ALIGNMENT, ROWS, [Part("parallel", ids, weights)], rest="random")
+    mixture = mixture_of_parts(PAIR, [Part("parallel", ids, weights)], fallback="random")
     assert mixture.sources(ids[0]) == [(5, 0.75), (6, 0.25)]
     assert mixture.sources(ids[1]) == [(7, 1.0)]
     assert mixture.counts() == {"overlap": 7, "parallel": 2, "random": 3}
@@ -201,35 +202,35 @@ def test_contradicting_parts_are_refused() -> None:
     row = csr_matrix(([1.0], ([0], [5])), shape=(1, ROWS))
     of = np.array([target_id("of")])
     with pytest.raises(ValueError, match="have one already"):
-        assemble(ALIGNMENT, ROWS, [Part("parallel", np.array([target_id("school")]), row)])
+        mixture_of_parts(PAIR, [Part("parallel", np.array([target_id("school")]), row)])
     with pytest.raises(ValueError, match="have one already"):
-        assemble(ALIGNMENT, ROWS, [Part("parallel", of, row), Part("pieces", of, row)])
+        mixture_of_parts(PAIR, [Part("parallel", of, row), Part("pieces", of, row)])
     with pytest.raises(ValueError, match="without weight"):
-        assemble(ALIGNMENT, ROWS, [Part("parallel", of, csr_matrix((1, ROWS)))])
+        mixture_of_parts(PAIR, [Part("parallel", of, csr_matrix((1, ROWS)))])
     with pytest.raises(DataError, match="do not belong together"):
-        mean_mixture(ALIGNMENT, 7)
+        mean_mixture(pair_of(SOURCE, TARGET, source_rows=7))
     with pytest.raises(ValueError, match="16 source tokens, but there are 3 rows"):
-        mean_mixture(ALIGNMENT, 16).rows(embeddings(3))
+        mean_mixture(PAIR).rows(embeddings(3))
 
 
 @given(st.integers(0, 50))
 def test_every_row_is_a_convex_combination(seed: int) -> None:
     weights = csr_matrix(random_array((5, ROWS), density=0.3, rng=np.random.default_rng(seed)))
     filled = np.flatnonzero(np.diff(weights.indptr) > 0)
-    part = Part("sembridge", ALIGNMENT.new_ids[filled], weights[filled])
-    mixture = assemble(ALIGNMENT, ROWS, [part])
+    part = Part("sembridge", OVERLAP.new_ids[filled], weights[filled])
+    mixture = mixture_of_parts(PAIR, [part])
     matrix = embeddings()
     rows = mixture.rows(matrix)
     assert np.all(rows <= matrix.max(axis=0) + 1e-5)
     assert np.all(rows >= matrix.min(axis=0) - 1e-5)
     sums = np.asarray(mixture.weights.sum(axis=1)).ravel()
-    assert np.allclose(sums, [name not in ("mean", "random") for name in mixture.method_names])
+    assert np.allclose(sums, [name not in ("mean", "random") for name in mixture.methods])
     ones = np.ones(ROWS, dtype=np.float32)
     assert np.allclose(mixture.bias(ones), 1)
 
 
 def test_subtokens_are_the_pieces_of_the_text_not_of_the_spelling() -> None:
-    mixture = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
+    mixture = subtoken_mixture(PAIR)
     known = tokens(SOURCE)
 
     def pieces(token: str) -> dict[str, float]:
@@ -237,14 +238,14 @@ def test_subtokens_are_the_pieces_of_the_text_not_of_the_spelling() -> None:
 
     assert pieces("schools") == {"school": 0.5, "##s": 0.5}
     assert pieces("##war") == {"war": 1.0}
-    assert mixture.method_names[target_id("warring")] == "mean"  # the source reads it as unknown
-    assert mixture.method_names[target_id("[unused1]")] == "mean"
+    assert mixture.methods[target_id("warring")] == "mean"  # the source reads it as unknown
+    assert mixture.methods[target_id("[unused1]")] == "mean"
 
 
 def test_a_continuing_token_starts_with_a_continuing_piece_where_there_is_one() -> None:
     source = wordpiece("war", "##war", "##s")
     target = wordpiece("##wars", "wars")
-    mixture = subtoken_mixture(source, target, align(source, target), len(source))
+    mixture = subtoken_mixture(pair_of(source, target))
     known, wanted = tokens(source), tokens(target)
     assert {known[n] for n, _ in mixture.sources(wanted.index("##wars"))} == {"##war", "##s"}
     assert {known[n] for n, _ in mixture.sources(wanted.index("wars"))} == {"war", "##s"}
@@ -253,14 +254,14 @@ def test_a_continuing_token_starts_with_a_continuing_piece_where_there_is_one() 
 def test_repeated_pieces_count_twice() -> None:
     source = wordpiece("a", "##a")
     target = wordpiece("aaa")
-    mixture = subtoken_mixture(source, target, align(source, target), len(source))
+    mixture = subtoken_mixture(pair_of(source, target))
     assert mixture.sources(5) == [(6, pytest.approx(2 / 3)), (5, pytest.approx(1 / 3))]
 
 
 @pytest.mark.parametrize("source", [byte_level("s", "Ġs", "Ġ"), sentencepiece("s", "▁s", "▁")])
 def test_every_family_marks_word_starts_in_its_own_way(source: Any) -> None:
     target = wordpiece("ss", "##ss")
-    mixture = subtoken_mixture(source, target, align(source, target), len(source))
+    mixture = subtoken_mixture(pair_of(source, target))
     known = tokens(source)
     start = "Ġs" if "Ġs" in known else "▁s"
     assert mixture.sources(6)[0] == (known.index("s"), 1.0)
@@ -276,19 +277,19 @@ class LetterCounts:
 
 
 def test_similar_texts_give_the_weights_of_similar_tokens() -> None:
-    mixture = similarity_mixture(LetterCounts(), SOURCE, TARGET, ALIGNMENT, ROWS, 4.0)
+    mixture = similarity_mixture(PAIR, LetterCounts(), 4.0)
     known = tokens(SOURCE)
     assert known[mixture.sources(target_id("schools"))[0][0]] == "school"
     assert mixture.sources(target_id("##war")) == [(known.index("war"), 1.0)]
-    assert mixture.method_names[target_id("[unused1]")] == "mean"
-    assert mixture.weights[:, : len(ALIGNMENT.target_to_source)].shape[0] == len(TARGET)
-    specials = mixture.weights[ALIGNMENT.new_ids][:, :5]
+    assert mixture.methods[target_id("[unused1]")] == "mean"
+    assert mixture.weights[:, : len(OVERLAP.target_to_source)].shape[0] == len(TARGET)
+    specials = mixture.weights[OVERLAP.new_ids][:, :5]
     assert specials.nnz == 0
 
 
 def test_the_number_of_similar_tokens_may_be_stated() -> None:
     for keep, left in ((1, 1), (2, 2), (3, 2)):  # the third and the fourth are equally similar
-        mixture = similarity_mixture(LetterCounts(), SOURCE, TARGET, ALIGNMENT, ROWS, Sparsity(keep=keep))
+        mixture = similarity_mixture(PAIR, LetterCounts(), Sparsity(keep=keep))
         assert len(mixture.sources(target_id("warring"))) == left
 
 
@@ -298,26 +299,26 @@ def test_sembridge_finds_synonyms_with_a_real_embedder(
     monkeypatch.setenv("VTKIT_CACHE", str(tmp_path))
     source = wordpiece("car", "school", "king", "##s", "wine")
     target = wordpiece("automobile", "pupil", "queen", "beer")
-    alignment = align(source, target)
+    pair = pair_of(source, target)
     embedder = str(shared / "models" / "all-MiniLM-L6-v2")
     for pooling, prompt in (("model", ""), ("cls", "the word ")):
-        mixture = sembridge_mixture(embedder, source, target, alignment, len(source), 4.0, pooling, prompt)
-        found = [tokens(source)[mixture.sources(n)[0][0]] for n in alignment.new_ids]
+        mixture = sembridge_mixture(pair, embedder, 4.0, pooling, prompt)
+        found = [tokens(source)[mixture.sources(n)[0][0]] for n in pair.overlap.new_ids]
         assert found == ["car", "school", "king", "wine"]
         assert mixture.counts() == {"overlap": 5, "sembridge": 4}
 
 
 def test_provenance_survives_writing_and_reading(tmp_path: Path) -> None:
-    mixture = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
+    mixture = subtoken_mixture(PAIR)
     bias = np.arange(len(TARGET), dtype=np.float32)
     path = tmp_path / "provenance.parquet"
-    made = list(origins(mixture, bias, SOURCE, TARGET))
+    made = list(origins(mixture, bias, PAIR))
     write_provenance(path, made)
     read = read_provenance(path)
     for row, wanted in zip(read, made, strict=True):
         assert row == wanted
     assert [origin.target_id for origin in read] == list(range(len(TARGET)))
-    assert read_new_ids(path).tolist() == ALIGNMENT.new_ids.tolist()
+    assert read_new_ids(path).tolist() == OVERLAP.new_ids.tolist()
     schools = next(origin for origin in read if origin.token == "schools")
     assert schools.method == "subtoken"
     assert schools.bias == target_id("schools")
@@ -342,22 +343,15 @@ def test_provenance_survives_writing_and_reading(tmp_path: Path) -> None:
 
 
 def test_sampled_neighbours_are_words_with_their_sources() -> None:
-    mixture = subtoken_mixture(SOURCE, TARGET, ALIGNMENT, ROWS)
-    sampled = sample_neighbours(mixture, SOURCE, TARGET, seed=4)
+    mixture = subtoken_mixture(PAIR)
+    sampled = sample_neighbours(mixture, PAIR, seed=4)
     assert sampled == [{"token": "schools", "method": "subtoken", "sources": [["school", 0.5], ["##s", 0.5]]}]
-
-
-def test_methods_fit_their_codes() -> None:
-    assert set(get_args(Rest)) < set(METHODS)
-    assert set(get_args(Method)) - {"auto", "random_all"} < set(METHODS)
-    codes = np.arange(len(METHODS), dtype=np.int8)
-    assert Mixture(csr_matrix((len(METHODS), 2)), codes).method_names == list(METHODS)
 
 
 def test_subtokens_of_a_real_pair_cover_every_word(shared: Path) -> None:
     source = load_tokenizer(str(shared / "vocab" / "ModernBERT-base"))
     target = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
-    mixture = subtoken_mixture(source, target, align(source, target), 50_368)
+    mixture = subtoken_mixture(pair_of(source, target))
     assert mixture.counts() == {"overlap": 17_216, "subtoken": 12_312, "mean": 994}  # 994 are [unusedN]
     known = tokens(source)
     pieces = mixture.sources(target.convert_tokens_to_ids("encyclopedia"))
@@ -394,7 +388,7 @@ def given_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("source-of-nan target -m subtoken", r"The source's embeddings: 1 of 120 rows are not finite .* row 30 "),
+        ("source-of-nan target -m subtoken", r"source-of-nan are not finite numbers .*word_embeddings"),
         ("source target -m sembridge --embedder embedder-of-nan", r"gives vectors that are not finite numbers \(NaN"),
         ("source target -m sembridge --embedder source", "is a sparse encoder"),
         ("source target -m sembridge --embedder tokenizer", "holds no model: it has neither"),

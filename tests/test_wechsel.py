@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_alignment import byte_level, wordpiece
+from test_overlap import byte_level, wordpiece
 from test_vectors import write_text
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.parallel import read_pairs
 from vtkit.errors import DataError
-from vtkit.transfer.wechsel import alignment_matrix, wechsel_mixture
+from vtkit.transfer.methods.wechsel import rotation_between, wechsel_mixture
 from vtkit.transfer.word_space import nearest, unit, word_space
-from vtkit.vocabulary.alignment import align, tokens
 from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.pair import pair_of
 
 EN = wordpiece("house", "dog", "water", "tree", "##s", "!")
 KO = wordpiece("집", "개", "물", "나무", "##들", "!")
@@ -46,7 +47,7 @@ def test_a_turned_space_is_turned_back(seed: int) -> None:
     draw = np.random.default_rng(seed)
     rotation, _ = np.linalg.qr(draw.normal(size=(6, 6)))
     source = draw.normal(size=(20, 6))
-    found = alignment_matrix(source, source @ rotation)
+    found = rotation_between(source, source @ rotation)
     assert np.allclose(found, rotation)
     assert np.allclose(found @ found.T, np.eye(6))
 
@@ -54,16 +55,16 @@ def test_a_turned_space_is_turned_back(seed: int) -> None:
 def test_no_orthogonal_matrix_brings_the_pairs_nearer() -> None:
     draw = np.random.default_rng(2)
     source, target = draw.normal(size=(2, 15, 4))
-    best = np.linalg.norm(source @ alignment_matrix(source, target) - target)
+    best = np.linalg.norm(source @ rotation_between(source, target) - target)
     for _ in range(200):
         other, _ = np.linalg.qr(draw.normal(size=(4, 4)))
         assert np.linalg.norm(source @ other - target) >= best
 
 
 def test_translations_become_neighbours(tmp_path: Path) -> None:
-    alignment = align(EN, KO)
-    mixture = wechsel_mixture(EN, KO, alignment, len(EN), **files(tmp_path), neighbours=2)
-    names = {tokens(KO)[n]: tokens(EN)[mixture.sources(n)[0][0]] for n in alignment.new_ids.tolist()[:4]}
+    pair = pair_of(EN, KO)
+    mixture = wechsel_mixture(pair, **files(tmp_path), neighbours=2)
+    names = {tokens(KO)[n]: tokens(EN)[mixture.sources(n)[0][0]] for n in pair.overlap.new_ids.tolist()[:4]}
     assert names == {"집": "house", "개": "dog", "물": "water", "나무": "tree"}
     assert mixture.counts() == {"overlap": 6, "wechsel": 4, "multivariate": 1}  # no word contains ##들
     house = mixture.sources(tokens(KO).index("집"))
@@ -74,9 +75,9 @@ def test_translations_become_neighbours(tmp_path: Path) -> None:
 
 
 def test_spellings_of_the_dictionary_are_tried(tmp_path: Path) -> None:
-    alignment = align(EN, KO)
-    as_written = wechsel_mixture(EN, KO, alignment, len(EN), **files(tmp_path))
-    shouted = wechsel_mixture(EN, KO, alignment, len(EN), **files(tmp_path, DICTIONARY.upper()))
+    pair = pair_of(EN, KO)
+    as_written = wechsel_mixture(pair, **files(tmp_path))
+    shouted = wechsel_mixture(pair, **files(tmp_path, DICTIONARY.upper()))
     assert (as_written.weights != shouted.weights).nnz == 0
 
 
@@ -84,17 +85,17 @@ def test_frequent_words_count_more(tmp_path: Path) -> None:
     tokenizer = wordpiece("dog", "##s")
     path = write_text(tmp_path / "a.vec", {"dog": [1, 0], "dogs": [0, 1]})
     dog, plural = tokens(tokenizer).index("dog"), tokens(tokenizer).index("##s")
-    space = word_space(tokenizer, path, "zipf", {"dogs", "cats"})
+    space = word_space(Vocabulary(tokenizer), path, "zipf", {"dogs", "cats"})
     assert space.vectors[dog] == pytest.approx([1 / 1.5, 0.5 / 1.5])
     assert space.vectors[plural] == pytest.approx([0, 1])
     assert list(space.words) == ["dogs"]
-    assert word_space(tokenizer, path).vectors[dog] == pytest.approx([0.5, 0.5])
+    assert word_space(Vocabulary(tokenizer), path).vectors[dog] == pytest.approx([0.5, 0.5])
     assert np.flatnonzero(space.covered).tolist() == [dog, plural]
 
 
 def test_words_are_read_at_the_beginning_and_inside_of_a_text(tmp_path: Path) -> None:
     tokenizer = byte_level("a", "Ġa", "Ġ")
-    space = word_space(tokenizer, write_text(tmp_path / "a.vec", {"a": [1, 2]}))
+    space = word_space(Vocabulary(tokenizer), write_text(tmp_path / "a.vec", {"a": [1, 2]}))
     assert {tokens(tokenizer)[n] for n in np.flatnonzero(space.covered)} >= {"a"}
 
 
@@ -117,11 +118,11 @@ def test_of_equal_neighbours_the_first_win() -> None:
 
 
 def test_what_cannot_be_aligned_is_said(tmp_path: Path) -> None:
-    alignment = align(EN, KO)
+    pair = pair_of(EN, KO)
 
     def refused(match: str, **changes: object) -> None:
         with pytest.raises(DataError, match=match):
-            wechsel_mixture(EN, KO, alignment, len(EN), **{**files(tmp_path), **changes})
+            wechsel_mixture(pair, **{**files(tmp_path), **changes})
 
     narrow = write_text(tmp_path / "narrow.vec", {"집": [1, 0]})
     refused(r"vectors of 4 numbers and .*narrow\.vec of 2", vectors=narrow)
@@ -134,7 +135,7 @@ def test_what_cannot_be_aligned_is_said(tmp_path: Path) -> None:
 
 
 def test_few_pairs_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wechsel_mixture(EN, KO, align(EN, KO), len(EN), **files(tmp_path, "house\t집\n"))
+    wechsel_mixture(pair_of(EN, KO), **files(tmp_path, "house\t집\n"))
     assert "only 1 pairs have both words in the vectors, fewer than the vectors have dimensions (4)" in " ".join(
         capsys.readouterr().err.split()
     )
@@ -171,11 +172,9 @@ def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -
     embeddings = np.random.default_rng(5).normal(size=(len(source), 16)).astype(np.float32)
     method = wechsel.WECHSEL(models[0], models[1], bilingual_dictionary=str(dictionary))
     expected, info = method.apply(source, target, embeddings, use_subword_info=False)
-    alignment = align(source, target)
-    mixture = wechsel_mixture(
-        source, target, alignment, len(source), vectors=paths[1], source_vectors=paths[0], dictionary=[dictionary]
-    )
-    made = np.array([n for n in alignment.new_ids if mixture.method_names[n] == "wechsel"])
+    pair = pair_of(source, target)
+    mixture = wechsel_mixture(pair, vectors=paths[1], source_vectors=paths[0], dictionary=[dictionary])
+    made = np.array([n for n in pair.overlap.new_ids if mixture.methods[n] == "wechsel"])
     assert len(made) > 1500
     assert [n for n in made if tokens(target)[n] in info.not_found] == []
     off = np.abs(mixture.rows(embeddings)[made] - expected[made]).max(axis=1)

@@ -46,8 +46,8 @@ def clustered(count: int, width: int, seed: int, topics: int = 800) -> NDArray[n
 def real(embedder: str, vocabulary: str, queries: int, anchors: int) -> tuple[NDArray[np.float32], ...]:
     """Vectors of tokens of a vocabulary: every so many of them as queries, the others as anchors."""
     from vtkit.transfer.bridge import embed, load_embedder
-    from vtkit.vocabulary.alignment import surface_and_start
     from vtkit.vocabulary.existing import load_tokenizer
+    from vtkit.vocabulary.forms import surface_and_start
 
     texts = sorted({text.strip() for text, _ in surface_and_start(load_tokenizer(vocabulary)) if text.strip()})
     vectors = embed(texts, load_embedder(embedder))

@@ -22,10 +22,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sparse_weights import clustered, peak_mib
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 
 from vtkit.transfer.entmax import SIMILARITIES_AT_ONCE, entmax_rows
-from vtkit.transfer.mixture import Mixture, Part, assemble
-from vtkit.vocabulary.alignment import Alignment
+from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
+from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.overlap import Overlap
+from vtkit.vocabulary.pair import VocabularyPair
 
 
 def transfer(
@@ -33,9 +38,11 @@ def transfer(
 ) -> tuple[Mixture, NDArray[np.float32]]:
     """The mixture and the new embeddings, where no token is shared."""
     nothing = np.full(len(new), -1, dtype=np.int32)
-    alignment = Alignment("exact", nothing, np.zeros(len(new), dtype=np.int8), len(anchors))
+    overlap = Overlap("exact", nothing, np.zeros(len(new), dtype=np.int8), len(anchors))
+    letters = Vocabulary(PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0}))))  # not asked
+    pair = VocabularyPair(letters, letters, overlap, len(anchors))
     weights = entmax_rows(new, anchors, alpha)
-    mixture = assemble(alignment, len(anchors), [Part("sembridge", np.arange(len(new)), weights)])
+    mixture = mixture_of_parts(pair, [Part("sembridge", np.arange(len(new)), weights)])
     return mixture, mixture.rows(embeddings)
 
 

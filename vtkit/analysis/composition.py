@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from vtkit.analysis.words import script_of
 from vtkit.errors import RecipeError
-from vtkit.vocabulary.alignment import FILLER, Canonical, canonical_forms, tokens
 from vtkit.vocabulary.existing import roles_by_id
+from vtkit.vocabulary.forms import FILLER, Canonical, canonical_forms, tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -128,7 +128,7 @@ class Composition:
     """(vocabulary,)"""
 
     forms: list[Canonical | None]
-    """What each token stands for (:func:`vtkit.vocabulary.alignment.canonical_forms`), (vocabulary,)."""
+    """What each token stands for (:func:`vtkit.vocabulary.forms.canonical_forms`), (vocabulary,)."""
 
     estimated: dict[str, dict[str, float]] = field(default_factory=dict)
     """For each script that several languages share: the estimated shares of the languages among the words that can

@@ -17,9 +17,10 @@ import numpy as np
 from vtkit.analysis.composition import Composition, Han, compose
 from vtkit.analysis.reachability import duplicates, unreachable
 from vtkit.data.text import batches
-from vtkit.vocabulary.alignment import OverlapMode, align, legible, tokens
 from vtkit.vocabulary.casing import lowered
 from vtkit.vocabulary.existing import special_roles
+from vtkit.vocabulary.forms import Vocabulary, legible, tokens
+from vtkit.vocabulary.overlap import OverlapMode, find_overlap
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -106,12 +107,13 @@ def overlap_matrix(
 ) -> list[list[dict[str, float]]]:
     """Overlap of every vocabulary (row, the source) with every other (column, the target): count, and share of the
     target, by the overlap rule (docs/overlap.md)."""
+    vocabularies = [Vocabulary(tokenizer) for tokenizer in tokenizers]
     return [
         [
             {"count": len(found.overlap_ids), "share": found.share}
-            for found in (align(source, target, mode) for target in tokenizers)
+            for found in (find_overlap(source, target, mode) for target in vocabularies)
         ]
-        for source in tokenizers
+        for source in vocabularies
     ]
 
 

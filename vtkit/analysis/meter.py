@@ -15,9 +15,9 @@ from tokenizers import Tokenizer
 from vtkit.analysis.normalization import ScriptLoss, normalizer_losses
 from vtkit.analysis.pages import Integers, Page, padded, starts_of, sums
 from vtkit.analysis.white_space import cuts_at_white_space, parts_of_chunks, state
-from vtkit.vocabulary.alignment import legible
-from vtkit.vocabulary.alignment import tokens as tokens_of
 from vtkit.vocabulary.existing import special_roles
+from vtkit.vocabulary.forms import legible
+from vtkit.vocabulary.forms import tokens as tokens_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

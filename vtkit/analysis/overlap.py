@@ -1,6 +1,6 @@
 """The overlap of two vocabularies in detail: how many tokens of each class, which, and what plain strings would say.
 
-The rule itself is :func:`vtkit.vocabulary.alignment.align` (docs/overlap.md); here it is counted and shown.
+The rule itself is :func:`vtkit.vocabulary.overlap.find_overlap` (docs/overlap.md); here it is counted and shown.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from vtkit.vocabulary.alignment import FILLER, KINDS, Alignment, OverlapMode, align, legible, tokens
 from vtkit.vocabulary.existing import roles_by_id
+from vtkit.vocabulary.forms import FILLER, Vocabulary
+from vtkit.vocabulary.overlap import KINDS, Overlap, OverlapMode, find_overlap
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -46,9 +47,9 @@ def overlap_report(
           ``fillers`` and ``special`` are equal by accident of spelling;
         - ``missed``: tokens that the rule finds and equal strings do not.
     """
-    known, wanted = legible(source), legible(target)
-    spelled = tokens(target)
-    found = {name: align(source, target, name) for name in MODES}
+    first, second = Vocabulary(source), Vocabulary(target)
+    known, wanted, spelled = first.legible, second.legible, second.tokens
+    found = {name: find_overlap(first, second, name) for name in MODES}
     chosen, raw = found[mode], found["raw"]
     classes = {}
     for code, kind in enumerate(KINDS):
@@ -80,9 +81,7 @@ def overlap_report(
             "missed": len(missed),
             "missed_examples": _examples(missed, chosen, known, wanted, examples),
         },
-        "modes": {
-            name: {"count": len(alignment.overlap_ids), "share": alignment.share} for name, alignment in found.items()
-        },
+        "modes": {name: {"count": len(overlap.overlap_ids), "share": overlap.share} for name, overlap in found.items()},
     }
 
 
@@ -94,8 +93,9 @@ def pair_rows(
     Tokens are written as their vocabularies write them; a backslash, a tab, a line end or another control character
     in one is written as in Python.
     """
-    known, wanted = tokens(source), tokens(target)
-    found = align(source, target, mode)
+    first, second = Vocabulary(source), Vocabulary(target)
+    known, wanted = first.tokens, second.tokens
+    found = find_overlap(first, second, mode)
     for number in found.overlap_ids.tolist():
         match = int(found.target_to_source[number])
         kind = KINDS[found.kinds[number]]
@@ -103,10 +103,10 @@ def pair_rows(
 
 
 def _examples(
-    numbers: list[int], found: Alignment, known: list[str], wanted: list[str], examples: int
+    numbers: list[int], found: Overlap, known: list[str], wanted: list[str], examples: int
 ) -> list[list[str | None]]:
-    drawn = sorted(random.Random(SEED).sample(numbers, min(examples, len(numbers))))
-    matches = ((number, int(found.target_to_source[number])) for number in drawn)
+    sampled = sorted(random.Random(SEED).sample(numbers, min(examples, len(numbers))))
+    matches = ((number, int(found.target_to_source[number])) for number in sampled)
     return [[wanted[number], known[match] if match >= 0 else None] for number, match in matches]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from vtkit.analysis.composition import token_script
-from vtkit.vocabulary.alignment import Canonical
+from vtkit.vocabulary.forms import Canonical
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -30,7 +30,7 @@ def unreachable(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | 
     between two of them. Special tokens, fillers and parts of characters are not tried.
 
     Args:
-        forms: :func:`vtkit.vocabulary.alignment.canonical_forms` of the tokenizer.
+        forms: :func:`vtkit.vocabulary.forms.canonical_forms` of the tokenizer.
     """
     texts = {number: form.surface for number, form in _texts(forms)}
     wanted = set(texts)
@@ -51,7 +51,7 @@ def duplicates(tokenizer: PreTrainedTokenizerFast, forms: Sequence[Canonical | N
     take no part.
 
     Args:
-        forms: :func:`vtkit.vocabulary.alignment.canonical_forms` of the tokenizer.
+        forms: :func:`vtkit.vocabulary.forms.canonical_forms` of the tokenizer.
     """
     normalizer = tokenizer.backend_tokenizer.normalizer
     first: dict[tuple[str, bool], int] = {}

@@ -81,8 +81,8 @@ def casing(
 
 
 def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as_json: bool) -> None:
-    from vtkit.vocabulary.alignment import token_family, tokens
     from vtkit.vocabulary.casing import canonical_classes, cased_ids, cased_only, count_casing, lower_case_names
+    from vtkit.vocabulary.forms import token_family, tokens
 
     spelled = tokens(tokenizer)
     if listed is None:

@@ -102,7 +102,7 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 def _ids(word: str, tokenizer: PreTrainedTokenizerFast) -> list[int]:
     """The tokens with the text ``word``, those that start a word first; else the token that is written so (``##s``);
     else the tokens that the vocabulary cuts the word into behind other text."""
-    from vtkit.vocabulary.alignment import legible, surface_and_start, tokens
+    from vtkit.vocabulary.forms import legible, surface_and_start, tokens
 
     surfaces = surface_and_start(tokenizer)
     called = sorted((not starts, number) for number, (surface, starts) in enumerate(surfaces) if surface == word)

@@ -326,7 +326,7 @@ class BiasSection(Section):
     smoothed log frequency of the target tokens in ``corpus``."""
 
     corpus: tuple[CorpusName, ...] = ()
-    """Text in the target vocabulary's language to count frequencies on (``zscore``, borrowed rows). Default: the
+    """Text in the target vocabulary's language to count frequencies on (``zscore``, reassigned rows). Default: the
     adaptation corpus, else the fine-tuning documents, else the evaluation documents."""
 
 
@@ -450,11 +450,11 @@ class TransferSection(Section):
     rank: PositiveInt | None = None
     """``ofa``: primitives that the source embeddings are factorised into. Default: full rank."""
 
-    rest: Literal["auto", "borrowed", "pieces", "mean", "random", "univariate", "multivariate", "masked"] = "auto"
-    """What tokens become that no method has evidence for. ``borrowed``: the row of a source word that stands for
+    fallback: Literal["auto", "reassigned", "pieces", "mean", "random", "univariate", "multivariate", "masked"] = "auto"
+    """What tokens become that no method has evidence for. ``reassigned``: the row of a source word that stands for
     nothing else, so that the token is kept apart from all others. ``pieces``: the mean of the target tokens their
     text is made of, where there are any. ``masked``: never active. The others as under ``method``. ``auto``:
-    ``borrowed`` for ``parallel`` and ``auto``, what their authors do for the other methods."""
+    ``reassigned`` for ``parallel`` and ``auto``, what their authors do for the other methods."""
 
     scope: Literal["full", "head-only"] = "full"
     """``head-only``: the source's tokenizer and input embeddings stay, only the output vocabulary is replaced
@@ -471,20 +471,20 @@ class TransferSection(Section):
         return self.method if isinstance(self.method, tuple) else (self.method,)
 
     @property
-    def borrows(self) -> bool:
-        """Whether tokens without evidence borrow the rows of source words."""
-        return self.rest == "borrowed" or (self.rest == "auto" and self.methods[-1] in ("parallel", "auto"))
+    def reassigns(self) -> bool:
+        """Whether tokens without evidence get the rows of source words."""
+        return self.fallback == "reassigned" or (self.fallback == "auto" and self.methods[-1] in ("parallel", "auto"))
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether target tokens are counted in text, for the bias or for what is borrowed."""
-        return self.borrows or (self.bias.method == "zscore" and self.bias.model is None)
+        """Whether target tokens are counted in text, for the bias or for the rows that are reassigned."""
+        return self.reassigns or (self.bias.method == "zscore" and self.bias.model is None)
 
     @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that the methods and the bias read; the others have no effect. The corpora
         that are counted and trained on are among them only where this section names them itself."""
-        names = {"method", "overlap", "rest", "scope", "pad_to", "bias.method"}
+        names = {"method", "overlap", "fallback", "scope", "pad_to", "bias.method"}
         names = names.union(*(_SETTINGS_OF_METHOD[method] for method in self.methods))
         if self.bias.method == "zscore" and self.bias.model is not None:
             names |= {"bias.model"}

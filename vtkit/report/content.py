@@ -25,7 +25,10 @@ ROW_ORIGINS = {
     "focus": ("word vectors", "rows of shared tokens mixed by similarity of static word vectors"),
     "ofa": ("word vectors", "source rows mixed by similarity of multilingual word vectors"),
     "wechsel": ("word vectors", "source rows mixed by similarity of word vectors aligned with a dictionary"),
-    "borrowed": ("borrowed", "the row of a source word that stands for nothing else: the meaning is not the token's"),
+    "reassigned": (
+        "reassigned",
+        "the row of a source word that stands for nothing else: the meaning is not the token's",
+    ),
     "mean": ("mean", "mean of all source rows: nothing better was known"),
     "random": ("random", "random numbers"),
     "univariate": ("random", "random numbers with the moments of the source's entries"),

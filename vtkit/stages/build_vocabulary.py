@@ -12,8 +12,8 @@ from vtkit.stages.stage import Stage, View
 
 def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Fill ``out/tokenizer`` with a folder that ``AutoTokenizer`` loads without vtkit."""
-    from vtkit.vocabulary.alignment import token_family
     from vtkit.vocabulary.existing import load_tokenizer, with_casing
+    from vtkit.vocabulary.forms import token_family
     from vtkit.vocabulary.specification import build
 
     facts: dict[str, Any] = {}

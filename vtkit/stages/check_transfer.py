@@ -31,23 +31,20 @@ def check_moved(recipe: View, inputs: Mapping[str, Path], rank: int | None) -> l
     from vtkit.encoder.families import mlm_head
     from vtkit.transfer.gates import Moved, encoder_gates, show_gates, stop_at_hopeless
     from vtkit.transfer.provenance import PROVENANCE, read_mixture
-    from vtkit.vocabulary.alignment import align
+    from vtkit.vocabulary.pair import pair_of
 
     section = recipe.transfer
     assert section is not None
     source, moved = source_encoder(recipe, inputs), load_encoder(str(inputs["transfer"] / "model"))
-    mixture = read_mixture(
-        inputs["transfer"] / PROVENANCE,
-        mlm_head(source[0].auto_model).decoder.out_features,
-        rank,
-    )
-    overlap = align(source.tokenizer, target_tokenizer(recipe, inputs), section.overlap)
+    rows = mlm_head(source[0].auto_model).decoder.out_features
+    mixture = read_mixture(inputs["transfer"] / PROVENANCE, rows, rank)
+    pair = pair_of(source.tokenizer, target_tokenizer(recipe, inputs), section.overlap, rows)
     found = encoder_gates(
         recipe.gates,
         "transfer",
         moved,
         probe_texts(recipe.corpora("transfer.bias.corpus"), recipe.gates.texts, recipe.recipe.seed),
-        Moved(source, overlap, mixture, section.bias.method),
+        Moved(source, pair.overlap, mixture, section.bias.method),
         more_follows=recipe.adapt is not None or recipe.calibrate is not None,
     )
     show_gates(found)

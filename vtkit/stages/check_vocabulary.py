@@ -18,12 +18,12 @@ def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> dic
         CollapseError: something hopeless, under a gate that may stop the run.
     """
     from vtkit.transfer.gates import show_gates, stop_at_hopeless, vocabulary_gates
-    from vtkit.vocabulary.alignment import align
+    from vtkit.vocabulary.pair import pair_of
 
     assert recipe.transfer is not None
     source, target = source_encoder(recipe, inputs).tokenizer, target_tokenizer(recipe, inputs)
     texts = probe_texts(recipe.corpora("transfer.bias.corpus"), recipe.gates.texts, recipe.recipe.seed)
-    overlap = align(source, target, recipe.transfer.overlap)
+    overlap = pair_of(source, target, recipe.transfer.overlap).overlap
     found = vocabulary_gates(recipe.gates, source, target, overlap, texts)
     show_gates(found)
     stop_at_hopeless(found)

@@ -25,8 +25,8 @@ from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError, VtkitError
 from vtkit.search.exact import ExactIndex
 from vtkit.stages.run import open_run
-from vtkit.vocabulary.alignment import FILLER, legible, tokens
 from vtkit.vocabulary.existing import roles_by_id
+from vtkit.vocabulary.forms import FILLER, legible, tokens
 
 TOKENS_SHOWN = 12
 

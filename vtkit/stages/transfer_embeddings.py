@@ -34,12 +34,12 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     from vtkit.encoder.checkpoint import save_encoder
     from vtkit.encoder.families import mlm_head
     from vtkit.encoder.folding import apply_output_casing
-    from vtkit.transfer.bias import count_tokens
-    from vtkit.transfer.graft import graft_encoder
-    from vtkit.transfer.head_only import graft_encoder_head
-    from vtkit.transfer.methods import bias_of, mixture_of
+    from vtkit.transfer.dispatch import bias_of, mixture_of
     from vtkit.transfer.provenance import PROVENANCE, origins, sample_neighbours, write_provenance
-    from vtkit.vocabulary.alignment import align, tokens
+    from vtkit.transfer.surgery.bias import count_tokens
+    from vtkit.transfer.surgery.graft import graft_encoder
+    from vtkit.transfer.surgery.head_only import graft_encoder_head
+    from vtkit.vocabulary.pair import pair_of
 
     target = target_tokenizer(recipe, inputs)
     torch.manual_seed(recipe.recipe.seed)
@@ -49,8 +49,9 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     section = recipe.transfer
     assert section is not None
     source = source_encoder(recipe, inputs)
-    alignment = align(source.tokenizer, target, section.overlap)
-    if tokens(source.tokenizer) == tokens(target):
+    rows = mlm_head(source[0].auto_model).decoder.out_features
+    pair = pair_of(source.tokenizer, target, section.overlap, rows)
+    if pair.source.tokens == pair.target.tokens:
         console.warn(
             "The target vocabulary is the source's own, so there is nothing to transfer: its rows are copied, and only "
             "the bias is set. Name another vocabulary.tokenizer if another was meant."
@@ -63,10 +64,7 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
 
     mixture = mixture_of(
         section,
-        source.tokenizer,
-        target,
-        alignment,
-        mlm_head(source[0].auto_model).decoder.out_features,
+        pair,
         lambda: read_texts(recipe.corpora("transfer.corpus")),
         counts,
         recipe.recipe.seed,
@@ -77,7 +75,7 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
         source,
         target,
         mixture,
-        lambda biases: bias_of(section, source.tokenizer, target, alignment, mixture, biases, counts),
+        lambda biases: bias_of(section, pair, mixture, biases, counts),
         work,
         seed=recipe.recipe.seed,
         pad_to=section.pad_to,
@@ -86,16 +84,16 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
     save_encoder(encoder, out / "model")
     shutil.rmtree(work)
-    write_provenance(out / PROVENANCE, origins(mixture, bias, source.tokenizer, target))
+    write_provenance(out / PROVENANCE, origins(mixture, bias, pair))
     return {
         "source_size": len(source.tokenizer),
         "target_size": len(target),
-        "overlap": {kind: count for kind, count in alignment.counts.items() if kind != "new"},
-        "overlap_share": alignment.share,
+        "overlap": {kind: count for kind, count in pair.overlap.counts.items() if kind != "new"},
+        "overlap_share": pair.overlap.share,
         "masked_dimensions": masked,
         "methods": mixture.counts(),
         "rank": mixture.rank,
-        "neighbours": sample_neighbours(mixture, source.tokenizer, target, SAMPLED_NEIGHBOURS, recipe.recipe.seed),
+        "neighbours": sample_neighbours(mixture, pair, SAMPLED_NEIGHBOURS, recipe.recipe.seed),
     }
 
 

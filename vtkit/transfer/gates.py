@@ -30,10 +30,11 @@ from vtkit.encoder.masked import is_masked, masked_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import CollapseError
 from vtkit.recipe.sections import GatesSection
-from vtkit.transfer.bias import has_text
-from vtkit.transfer.mixture import METHODS, Mixture
-from vtkit.vocabulary.alignment import Alignment, canonical_forms, legible, surface_and_start, tokens
+from vtkit.transfer.mixture import Mixture
+from vtkit.transfer.surgery.bias import has_text
 from vtkit.vocabulary.existing import roles_by_id
+from vtkit.vocabulary.forms import Vocabulary, canonical_forms, legible, surface_and_start, tokens
+from vtkit.vocabulary.overlap import Overlap
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -85,7 +86,7 @@ class Moved:
     """What a transfer worked with."""
 
     source: SparseEncoder
-    alignment: Alignment
+    alignment: Overlap
     mixture: Mixture
     bias: str
     """``transfer.bias.method``: with ``mixture`` and ``copy-overlap`` shared tokens keep their bias."""
@@ -121,7 +122,7 @@ def vocabulary_gates(
     section: GatesSection,
     source: PreTrainedTokenizerFast,
     target: PreTrainedTokenizerFast,
-    alignment: Alignment,
+    alignment: Overlap,
     texts: Sequence[str],
 ) -> list[GateResult]:
     """The gates overlap and unicode, as far as they are not off: what can be said before any bridge is built.
@@ -200,7 +201,7 @@ def stop_at_hopeless(results: Sequence[GateResult]) -> None:
     raise CollapseError("\n".join(lines))
 
 
-def overlap_gate(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, alignment: Alignment) -> Seen:
+def overlap_gate(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, alignment: Overlap) -> Seen:
     """The overlap share against what pairs of vocabularies with the same scripts have, and the special roles."""
     shared = shared_scripts(source, target)
     _, pair, lowest, highest = next(row for row in EXPECTED_OVERLAP if shared < row[0])
@@ -254,7 +255,7 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     """
     old, new = (mlm_head(model[0].auto_model) for model in (moved.source, encoder))
     mixture = moved.mixture
-    kept = np.flatnonzero(mixture.methods == METHODS.index("overlap"))
+    kept = np.flatnonzero(mixture.methods == "overlap")
     origins = moved.alignment.target_to_source[kept]
     active = ~masked_dimensions(encoder[0].auto_model).cpu().numpy()[: moved.alignment.target_size]
     biases, old_biases = (as_array(head.decoder.bias) for head in (new, old))
@@ -305,10 +306,10 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     """
     mixture = moved.mixture
     old, new = (mlm_head(model[0].auto_model).decoder.weight for model in (moved.source, encoder))
-    made = np.flatnonzero(mixture.methods != METHODS.index("overlap"))
+    made = np.flatnonzero(mixture.methods != "overlap")
     own = made[np.diff(mixture.weights.indptr)[made] > 0]
-    text = has_text(output_tokenizer(encoder), len(mixture.methods))[made]
-    reassigned = mixture.methods[made] == METHODS.index("borrowed")
+    text = has_text(Vocabulary(output_tokenizer(encoder)), len(mixture.methods))[made]
+    reassigned = mixture.methods[made] == "reassigned"
     evident = (np.diff(mixture.weights.indptr)[made] > 0) & ~reassigned
     without, wanting = int((text & ~evident).sum()), int(text.sum())
     share = without / max(wanting, 1)
@@ -346,7 +347,7 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
         "sample": [
             {
                 "token": target[number],
-                "method": METHODS[mixture.methods[number]],
+                "method": str(mixture.methods[number]),
                 "sources": [[names[origin], round(weight, 3)] for origin, weight in mixture.sources(number)[:3]],
             }
             for number in sample.tolist()

@@ -8,6 +8,7 @@ A mixture may also be of low rank (OFA): then all its rows are made in the space
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -18,29 +19,9 @@ from scipy.sparse import csr_matrix, diags_array
 
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.errors import DataError, RecipeError
-from vtkit.vocabulary.alignment import Alignment
+from vtkit.vocabulary.pair import VocabularyPair
 
-METHODS = (
-    "overlap",
-    "parallel",
-    "cooccurrence",
-    "pieces",
-    "subtoken",
-    "sembridge",
-    "semantic",
-    "focus",
-    "ofa",
-    "wechsel",
-    "borrowed",
-    "mean",
-    "random",
-    "univariate",
-    "multivariate",
-    "masked",
-)
-"""Where a row comes from; ``Mixture.methods`` holds indices into this."""
-
-Rest = Literal["mean", "random", "univariate", "multivariate", "masked"]
+Fallback = Literal["mean", "random", "univariate", "multivariate", "masked"]
 """Rows that no source token in particular has a part in; they have no weights."""
 
 RANDOM_DEVIATION = 0.02
@@ -57,18 +38,14 @@ class Mixture:
     """Every target token in terms of the source tokens."""
 
     weights: csr_matrix
-    """Float32, (target vocabulary, source rows); rows sum to one, rows of the methods in :data:`Rest` are empty."""
+    """Float32, (target vocabulary, source rows); rows sum to one, rows of a :data:`Fallback` are empty."""
 
-    methods: NDArray[np.int8]
-    """Where each row comes from, an index into :data:`METHODS`; (target vocabulary,)."""
+    methods: NDArray[np.str_]
+    """What made each row, in words: "overlap", a method's name, or what tokens without evidence became; (target
+    vocabulary,)."""
 
     rank: int | None = None
     """Directions of the source embeddings that rows are made of; None keeps all of them."""
-
-    @property
-    def method_names(self) -> list[str]:
-        """Where each row comes from, in words."""
-        return [METHODS[code] for code in self.methods]
 
     def rows(self, embeddings: NDArray[np.floating], seed: int = 0) -> NDArray[np.float32]:
         """The embeddings of the target vocabulary: ``E' = W E``, (target vocabulary, width).
@@ -120,8 +97,8 @@ class Mixture:
 
         Args:
             source_bias: (source rows,).
-            ordinary: the source rows that the mean is over, :func:`vtkit.transfer.bias.ordinary_rows`, (source rows,);
-                all that are not masked by default.
+            ordinary: the source rows that the mean is over (:func:`vtkit.transfer.surgery.bias.ordinary_rows`), (source
+                rows,); all that are not masked by default.
 
         Raises:
             DataError: the source's bias is not finite.
@@ -144,9 +121,9 @@ class Mixture:
         return mixed
 
     def counts(self) -> dict[str, int]:
-        """Target tokens of each method that was used."""
-        found = np.bincount(self.methods, minlength=len(METHODS))
-        return {name: int(count) for name, count in zip(METHODS, found, strict=True) if count}
+        """Target tokens of each method that was used; the overlap first, then by falling number."""
+        found = Counter(self.methods.tolist())
+        return dict(sorted(found.items(), key=lambda entry: (entry[0] != "overlap", -entry[1], entry[0])))
 
     def sources(self, target_id: int) -> list[tuple[int, float]]:
         """The source ids behind one target token with their weights, heaviest first."""
@@ -155,7 +132,7 @@ class Mixture:
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
 
     def _of(self, method: str) -> NDArray[np.int64]:
-        return np.flatnonzero(self.methods == METHODS.index(method))
+        return np.flatnonzero(self.methods == method)
 
     def _check(self, values: NDArray[np.float32], what: str) -> None:
         """``values`` of the source, (source rows, width)."""
@@ -170,22 +147,22 @@ class Mixture:
             )
 
 
-def with_rest(mixture: Mixture, rest: Rest) -> Mixture:
-    """``mixture`` with its rows without weights made by ``rest``; masked ones stay masked."""
+def with_fallback(mixture: Mixture, fallback: Fallback) -> Mixture:
+    """``mixture`` with its rows without weights made by ``fallback``; masked ones stay masked."""
     methods = mixture.methods.copy()
-    without = (np.diff(mixture.weights.indptr) == 0) & (methods != METHODS.index("masked"))
-    methods[without] = METHODS.index(rest)
+    without = (np.diff(mixture.weights.indptr) == 0) & (methods != "masked")
+    methods[without] = fallback
     return replace(mixture, methods=methods)
 
 
 def only(mixture: Mixture, ids: NDArray[np.int64]) -> Mixture:
     """``mixture`` with the overlap and the rows of the target tokens ``ids``; the others lose their weights."""
-    keep = mixture.methods == METHODS.index("overlap")
+    keep = mixture.methods == "overlap"
     keep[ids] = True
     weights = csr_matrix(diags_array(keep.astype(np.float32)) @ mixture.weights)
     weights.eliminate_zeros()
     methods = mixture.methods.copy()
-    methods[np.diff(weights.indptr) == 0] = METHODS.index("mean")
+    methods[np.diff(weights.indptr) == 0] = "mean"
     return replace(mixture, weights=weights, methods=methods)
 
 
@@ -194,7 +171,7 @@ class Part:
     """Rows that one method has found."""
 
     method: str
-    """One of :data:`METHODS`."""
+    """Its name, for the provenance."""
 
     ids: NDArray[np.int64]
     """Target ids, (rows,)."""
@@ -203,33 +180,24 @@ class Part:
     """Non-negative weights, none of the rows empty; (rows, source rows). They are brought to a sum of one."""
 
 
-def assemble(alignment: Alignment, source_rows: int, parts: Sequence[Part] = (), rest: Rest = "mean") -> Mixture:
-    """One mixture out of the overlap and what methods found; new tokens that no part covers become ``rest``.
-
-    Args:
-        source_rows: rows of the source's embedding matrix. Often a few more than its tokenizer has tokens, since
-            sizes are rounded up.
+def mixture_of_parts(pair: VocabularyPair, parts: Sequence[Part] = (), fallback: Fallback = "mean") -> Mixture:
+    """One mixture out of the overlap and what methods found; new tokens that no part covers become ``fallback``.
 
     Raises:
-        DataError: the source's tokenizer has tokens without a row.
         ValueError: a part that covers an overlapping token or one of another part, or a row without weight.
     """
-    if int(alignment.target_to_source.max(initial=-1)) >= source_rows:
-        raise DataError(
-            f"The source's tokenizer has {alignment.source_size} tokens, but the source has {source_rows} embedding "
-            "rows: they do not belong together."
-        )
-    methods = np.full(alignment.target_size, METHODS.index(rest), dtype=np.int8)
-    known = alignment.overlap_ids
-    methods[known] = METHODS.index("overlap")
-    taken = alignment.target_to_source >= 0
-    rows, columns = [known], [alignment.target_to_source[known].astype(np.int64)]
+    overlap = pair.overlap
+    methods = all_made_by(fallback, overlap.target_size)
+    known = overlap.overlap_ids
+    methods[known] = "overlap"
+    taken = overlap.target_to_source >= 0
+    rows, columns = [known], [overlap.target_to_source[known].astype(np.int64)]
     values = [np.ones(len(known))]
     for part in parts:
         if taken[part.ids].any():
             raise ValueError(f"{part.method} gives rows to tokens that have one already")
         taken[part.ids] = True
-        methods[part.ids] = METHODS.index(part.method)
+        methods[part.ids] = part.method
         sums = np.asarray(part.weights.sum(axis=1), dtype=np.float64).ravel()
         if (sums <= 0).any():
             raise ValueError(f"{part.method} gives a row without weight")
@@ -237,13 +205,17 @@ def assemble(alignment: Alignment, source_rows: int, parts: Sequence[Part] = (),
         rows.append(np.repeat(part.ids, lengths))
         columns.append(part.weights.indices.astype(np.int64))
         values.append(part.weights.data / np.repeat(sums, lengths))
-    shape = (alignment.target_size, source_rows)
     where = (np.concatenate(rows), np.concatenate(columns))
-    weights = csr_matrix((np.concatenate(values), where), shape=shape, dtype=np.float64)
+    weights = csr_matrix((np.concatenate(values), where), shape=pair.shape, dtype=np.float64)
     weights.sum_duplicates()
     weights.eliminate_zeros()
     weights.sort_indices()
     return Mixture(weights.astype(np.float32), methods)
+
+
+def all_made_by(method: str, size: int) -> NDArray[np.str_]:
+    """``Mixture.methods`` of ``size`` tokens that one method made; names of any length can be written over it."""
+    return np.full(size, method, dtype=np.dtypes.StringDType())
 
 
 def _moments(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.errors import DataError
-from vtkit.transfer.mixture import METHODS, Mixture
-from vtkit.vocabulary.alignment import legible, surface_and_start
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from vtkit.transfer.mixture import Mixture
+from vtkit.vocabulary.pair import VocabularyPair
 
 PROVENANCE = "provenance.parquet"
 """Name of the table beside a transferred model."""
@@ -27,10 +24,10 @@ class Origin:
 
     target_id: int
     token: str
-    """As a person reads it (:func:`vtkit.vocabulary.alignment.legible`); so are the source tokens."""
+    """As a person reads it (:func:`vtkit.vocabulary.forms.legible`); so are the source tokens."""
 
     method: str
-    """One of :data:`vtkit.transfer.mixture.METHODS`."""
+    """What made its row (:attr:`vtkit.transfer.mixture.Mixture.methods`)."""
 
     sources: tuple[str, ...]
     """Source tokens, heaviest first; none for rows of no evidence (``mean``, ``random`` and their like)."""
@@ -44,17 +41,16 @@ class Origin:
 def origins(
     mixture: Mixture,
     bias: NDArray[np.floating],
-    source: PreTrainedTokenizerFast,
-    target: PreTrainedTokenizerFast,
+    pair: VocabularyPair,
 ) -> Iterator[Origin]:
     """The origin of each target token, by ascending id."""
-    source_tokens, target_tokens = legible(source), legible(target)
+    source_tokens, target_tokens = pair.source.legible, pair.target.legible
     for target_id, method in enumerate(mixture.methods.tolist()):
         pairs = mixture.sources(target_id)
         yield Origin(
             target_id,
             target_tokens[target_id],
-            METHODS[method],
+            method,
             tuple(source_tokens[source_id] if source_id < len(source_tokens) else "" for source_id, _ in pairs),
             tuple(source_id for source_id, _ in pairs),
             tuple(weight for _, weight in pairs),
@@ -62,25 +58,23 @@ def origins(
         )
 
 
-def sample_neighbours(
-    mixture: Mixture, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, count: int = 24, seed: int = 0
-) -> list[dict[str, Any]]:
+def sample_neighbours(mixture: Mixture, pair: VocabularyPair, count: int = 24, seed: int = 0) -> list[dict[str, Any]]:
     """A few new tokens for a person to look at: ``{"token", "method", "sources": [[token, weight], ...]}`` each.
 
-    They are drawn with ``seed`` from the words of two letters or more that have sources, because single characters
+    They are sampled with ``seed`` from the words of two letters or more that have sources, because single characters
     and word endings say little to the eye; from all new tokens that have sources where there are no such words.
     """
     having = new_ids(mixture)
     having = having[np.diff(mixture.weights.indptr)[having] > 0]
-    surfaces = surface_and_start(target)
+    surfaces = pair.target.surfaces
     words = [n for n in having.tolist() if surfaces[n][1] and len(surfaces[n][0]) > 1 and surfaces[n][0].isalpha()]
     pool = np.array(words or having.tolist(), dtype=np.int64)
     drawn = np.sort(np.random.default_rng(seed).choice(pool, min(count, len(pool)), replace=False))
-    source_tokens, target_tokens = legible(source), legible(target)
+    source_tokens, target_tokens = pair.source.legible, pair.target.legible
     return [
         {
             "token": target_tokens[number],
-            "method": METHODS[mixture.methods[number]],
+            "method": str(mixture.methods[number]),
             "sources": [[source_tokens[source_id], round(weight, 4)] for source_id, weight in mixture.sources(number)],
         }
         for number in drawn.tolist()
@@ -89,7 +83,7 @@ def sample_neighbours(
 
 def new_ids(mixture: Mixture) -> NDArray[np.int64]:
     """Target ids that do not overlap, ascending."""
-    return np.flatnonzero(mixture.methods != METHODS.index("overlap"))
+    return np.flatnonzero(mixture.methods != "overlap")
 
 
 def write_provenance(path: Path, rows: Iterable[Origin]) -> None:
@@ -149,8 +143,7 @@ def read_mixture(path: Path, source_rows: int, rank: int | None) -> Mixture:
     table = _table(path, ["method", "source_ids", "weights"])
     starts, ids = _listed(table["source_ids"])
     _, weights = _listed(table["weights"])
-    codes = {name: number for number, name in enumerate(METHODS)}
-    methods = np.array([codes[name] for name in table["method"].to_pylist()], dtype=np.int8)
+    methods = np.array(table["method"].to_pylist(), dtype=np.dtypes.StringDType())
     mixed = csr_matrix((weights, ids, starts), shape=(len(methods), source_rows), copy=True)
     mixed.sort_indices()
     return Mixture(mixed, methods, rank)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,9 @@ from scipy.sparse import csr_matrix
 from vtkit import console
 from vtkit.data.vectors import open_vectors, read_vectors
 from vtkit.errors import DataError
-from vtkit.transfer.mixture import Mixture, Part, assemble
-from vtkit.vocabulary.alignment import Alignment, surface_and_start
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
+from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.pair import VocabularyPair
 
 SIMILARITIES_AT_ONCE = 16_000_000
 
@@ -47,7 +45,7 @@ class WordSpace:
 
 
 def word_space(
-    tokenizer: PreTrainedTokenizerFast, path: Path, weighting: Weighting = "equal", wanted: Collection[str] = ()
+    vocabulary: Vocabulary, path: Path, weighting: Weighting = "equal", wanted: Collection[str] = ()
 ) -> WordSpace:
     """Each token as the mean of the vectors of the words that contain it.
 
@@ -63,7 +61,7 @@ def word_space(
         DataError: see :func:`vtkit.data.vectors.read_vectors`; or no word contains a token of the vocabulary.
     """
     file = open_vectors(path)
-    known = np.array([bool(text.strip()) for text, _ in surface_and_start(tokenizer)])
+    known = np.array([bool(text) for text in vocabulary.texts])
     sums = np.zeros((len(known), file.width), dtype=np.float32)
     mass = np.zeros(len(known))
     kept: dict[str, NDArray[np.float32]] = {}
@@ -75,7 +73,7 @@ def word_space(
             ids: list[int] = []
             for prefix in ("", " "):
                 texts = [prefix + word for word in words]
-                encodings = tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+                encodings = vocabulary.tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
                 for place, encoding in enumerate(encodings):
                     pieces = set(encoding.ids)
                     ids += pieces
@@ -96,8 +94,7 @@ def word_space(
 
 def neighbour_mixture(
     method: str,
-    alignment: Alignment,
-    source_rows: int,
+    pair: VocabularyPair,
     source: NDArray[np.float32],
     target: NDArray[np.float32],
     neighbours: int,
@@ -116,16 +113,16 @@ def neighbour_mixture(
         DataError: no source token, or none of the new ones, has a vector.
     """
     anchors = np.flatnonzero(source.any(axis=1))
-    ids = alignment.new_ids[target[alignment.new_ids].any(axis=1)]
-    if not len(alignment.new_ids):
-        return assemble(alignment, source_rows)
+    ids = pair.overlap.new_ids[target[pair.overlap.new_ids].any(axis=1)]
+    if not len(pair.overlap.new_ids):
+        return mixture_of_parts(pair)
     if not len(anchors) or not len(ids):
         whose = "source" if not len(anchors) else "new target"
         raise DataError(f"None of the {whose} tokens has a vector: the word vectors are of another language or script.")
     weights = nearest(unit(target[ids]), unit(source[anchors]), neighbours, temperature)
     weights.indices = anchors.astype(weights.indices.dtype)[weights.indices]
-    weights.resize(len(ids), source_rows)
-    return assemble(alignment, source_rows, [Part(method, ids, weights)], rest="multivariate")
+    weights.resize(len(ids), pair.source_rows)
+    return mixture_of_parts(pair, [Part(method, ids, weights)], fallback="multivariate")
 
 
 def nearest(

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, pre_tokenizers
 
 from vtkit.errors import DataError
-from vtkit.vocabulary.alignment import Canonical, Family, canonical_forms, token_family, tokens
 from vtkit.vocabulary.existing import special_roles, wrap
+from vtkit.vocabulary.forms import Canonical, Family, canonical_forms, token_family, tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

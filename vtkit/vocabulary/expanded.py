@@ -28,8 +28,8 @@ from vtkit import console
 from vtkit.data.word_counts import DEFAULT_MEMORY, Tally, count_chunks
 from vtkit.errors import DataError
 from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
-from vtkit.vocabulary.alignment import Family, canonical, token_family
 from vtkit.vocabulary.existing import special_roles, with_casing, wrap
+from vtkit.vocabulary.forms import Family, canonical, token_family
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -23,8 +23,8 @@ from torch import Tensor
 from vtkit.encoder.checkpoint import WholeEncoder, assemble, refuse_output_vocabulary, settings_of
 from vtkit.encoder.families import as_array, mlm_head, with_plain_head
 from vtkit.errors import DataError
-from vtkit.transfer.graft import check_unchanged, install, rebuilt
 from vtkit.transfer.mixture import Mixture
+from vtkit.transfer.surgery.graft import check_unchanged, install, rebuilt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

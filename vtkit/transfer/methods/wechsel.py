@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +15,11 @@ from vtkit.data.vectors import open_vectors
 from vtkit.errors import DataError
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.word_space import neighbour_mixture, word_space
-from vtkit.vocabulary.alignment import Alignment
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from vtkit.vocabulary.pair import VocabularyPair
 
 
 def wechsel_mixture(
-    source: PreTrainedTokenizerFast,
-    target: PreTrainedTokenizerFast,
-    alignment: Alignment,
-    source_rows: int,
+    pair: VocabularyPair,
     *,
     vectors: Path,
     source_vectors: Path,
@@ -37,7 +30,7 @@ def wechsel_mixture(
     """WECHSEL (Minixhofer et al. 2022, arXiv:2112.06598): ``E'_t = Σ softmax(cos(w_t, w_s R) / temperature) E_s``.
 
     R is the orthogonal matrix that brings the source words of the dictionary nearest to their translations
-    (:func:`alignment_matrix`), the sum runs over the nearest source tokens. ``w`` of a token: the paper takes
+    (:func:`rotation_between`), the sum runs over the nearest source tokens. ``w`` of a token: the paper takes
     fastText's n-gram vectors where a model has them, else the mean of the vectors of the words that contain the
     token, weighted by their frequency. Files of word vectors hold neither n-grams nor frequencies, so the weight here
     is 1/rank of a word's place in its file (Zipf's law). Tokens without a vector get normal noise with the moments
@@ -46,7 +39,6 @@ def wechsel_mixture(
     Deviation: overlapping tokens keep their row (the authors mix all but the special tokens).
 
     Args:
-        source_rows: rows of the source's embedding matrix.
         vectors: static word vectors of the target language, most frequent words first.
         source_vectors: static word vectors of the source language, of the same width.
         dictionary: pairs of words, source language first.
@@ -62,9 +54,9 @@ def wechsel_mixture(
             f"{source_vectors} has vectors of {source_width} numbers and {vectors} of {width}: WECHSEL turns one space "
             "into the other and needs the same width in both. Train or fetch vectors of one width."
         )
-    pairs = _spellings(pair for path in dictionary for pair in read_pairs(path))
-    known = word_space(source, source_vectors, "zipf", {word for word, _ in pairs})
-    wanted = word_space(target, vectors, "zipf", {word for _, word in pairs})
+    pairs = _spellings(entry for path in dictionary for entry in read_pairs(path))
+    known = word_space(pair.source, source_vectors, "zipf", {word for word, _ in pairs})
+    wanted = word_space(pair.target, vectors, "zipf", {word for _, word in pairs})
     pairs = [(first, second) for first, second in pairs if first in known.words and second in wanted.words]
     names = ", ".join(str(path) for path in dictionary)
     if not pairs:
@@ -77,14 +69,14 @@ def wechsel_mixture(
             f"{names}: only {len(pairs)} pairs have both words in the vectors, fewer than the vectors have dimensions "
             f"({width}), so the two spaces meet by chance in some directions."
         )
-    rotation = alignment_matrix(
+    rotation = rotation_between(
         np.stack([known.words[word] for word, _ in pairs]), np.stack([wanted.words[word] for _, word in pairs])
     )
     turned = known.vectors @ rotation.astype(np.float32)
-    return neighbour_mixture("wechsel", alignment, source_rows, turned, wanted.vectors, neighbours, temperature)
+    return neighbour_mixture("wechsel", pair, turned, wanted.vectors, neighbours, temperature)
 
 
-def alignment_matrix(source: NDArray[np.floating], target: NDArray[np.floating]) -> NDArray[np.float64]:
+def rotation_between(source: NDArray[np.floating], target: NDArray[np.floating]) -> NDArray[np.float64]:
     """The orthogonal ``R`` with the smallest ``|source R - target|``, (width, width): Schönemann's solution ``U Vᵀ``
     of the Procrustes problem, with ``U Σ Vᵀ = sourceᵀ target``.
 

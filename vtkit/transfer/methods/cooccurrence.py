@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags_array, vstack
 
 from vtkit.transfer.entmax import Sparsity, entmax, entmax_entropy, entmax_keep
+from vtkit.transfer.methods.parallel import Bitext, Ragged, of_translations, strongest
 from vtkit.transfer.mixture import Mixture
-from vtkit.transfer.parallel import Bitext, Ragged, of_translations, strongest
-from vtkit.vocabulary.alignment import Alignment
+from vtkit.vocabulary.pair import VocabularyPair
 
 TARGETS_AT_ONCE = 2048
 
@@ -25,8 +25,7 @@ MOST_CANDIDATES = 256
 
 def cooccurrence_mixture(
     bitext: Bitext,
-    alignment: Alignment,
-    source_rows: int,
+    pair: VocabularyPair,
     sparsity: Sparsity,
     min_probability: float = 0.05,
 ) -> Mixture:
@@ -37,19 +36,18 @@ def cooccurrence_mixture(
     all of its. Source tokens that share no pair with t have cosine 0 and take no part.
 
     Args:
-        source_rows: rows of the source's embedding matrix.
-        min_probability: see :func:`vtkit.transfer.parallel.strongest`.
+        min_probability: see :func:`vtkit.transfer.methods.parallel.strongest`.
     """
     lengths = np.diff(bitext.source.starts) * np.diff(bitext.target.starts)
     weights = lengths**-0.25
-    source = _unit_rows(bitext.source, source_rows, weights)
-    target = _unit_rows(bitext.target, alignment.target_size, weights)
+    source = _unit_rows(bitext.source, pair.source_rows, weights)
+    target = _unit_rows(bitext.target, pair.overlap.target_size, weights)
     rows = []
-    for begin in range(0, alignment.target_size, TARGETS_AT_ONCE):
+    for begin in range(0, pair.overlap.target_size, TARGETS_AT_ONCE):
         cosines = csr_matrix(target[begin : begin + TARGETS_AT_ONCE] @ source.T)
         rows.append(_entmax_of_nonzeros(cosines, sparsity))
     weighed = csr_matrix(vstack(rows, format="csr"))
-    return of_translations("cooccurrence", strongest(weighed, min_probability), alignment, source_rows)
+    return of_translations("cooccurrence", strongest(weighed, min_probability), pair)
 
 
 def _unit_rows(side: Ragged, size: int, weights: NDArray[np.float64]) -> csr_matrix:

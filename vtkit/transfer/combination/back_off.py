@@ -8,11 +8,11 @@ from typing import get_args
 import numpy as np
 from scipy.sparse import csr_matrix, diags_array
 
-from vtkit.transfer.mixture import METHODS, Mixture, Rest
+from vtkit.transfer.mixture import Fallback, Mixture, all_made_by
 
 
-def in_order(mixtures: Sequence[tuple[str, Mixture]], rest: Rest = "mean") -> Mixture:
-    """One mixture out of several over the same vocabularies; tokens without evidence in any become ``rest``.
+def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean") -> Mixture:
+    """One mixture out of several over the same vocabularies; tokens without evidence in any become ``fallback``.
 
     A method has evidence for a token where it gives weight to source tokens. ``mean``, ``random``, ``univariate`` and
     ``multivariate`` as methods of the list take every token that is left; as leftovers of another method they are no
@@ -28,12 +28,12 @@ def in_order(mixtures: Sequence[tuple[str, Mixture]], rest: Rest = "mean") -> Mi
         raise ValueError("there is no method in the list")
     shape = mixtures[0][1].weights.shape
     weights = csr_matrix(shape, dtype=np.float32)
-    methods = np.full(shape[0], METHODS.index(rest), dtype=np.int8)
+    methods = all_made_by(fallback, shape[0])
     open_rows = np.ones(shape[0], dtype=bool)
     for name, mixture in mixtures:
         if mixture.weights.shape != shape:
             raise ValueError(f"{name} is over {mixture.weights.shape} tokens, the methods before it over {shape}")
-        evident = np.ones_like(open_rows) if name in get_args(Rest) else np.diff(mixture.weights.indptr) > 0
+        evident = np.ones_like(open_rows) if name in get_args(Fallback) else np.diff(mixture.weights.indptr) > 0
         chosen = open_rows & evident
         weights = weights + csr_matrix(diags_array(chosen.astype(np.float32)) @ mixture.weights)
         methods[chosen] = mixture.methods[chosen]

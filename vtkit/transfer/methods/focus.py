@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,11 @@ from vtkit.data.text import batches
 from vtkit.data.vectors import vectors_of
 from vtkit.errors import DataError
 from vtkit.transfer.entmax import Sparsity, entmax_rows
-from vtkit.transfer.mixture import Mixture, Part, assemble
+from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.transfer.word_space import unit
-from vtkit.vocabulary.alignment import SPECIAL, Alignment, surface_and_start, tokens
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.overlap import SPECIAL
+from vtkit.vocabulary.pair import VocabularyPair
 
 EPOCHS = 3
 SMALLEST_COUNT = 10
@@ -39,10 +38,7 @@ LONGEST_LINE = 1024
 
 
 def focus_mixture(
-    source: PreTrainedTokenizerFast,
-    target: PreTrainedTokenizerFast,
-    alignment: Alignment,
-    source_rows: int,
+    pair: VocabularyPair,
     *,
     vectors: Path | None = None,
     texts: Iterable[str] | None = None,
@@ -59,8 +55,6 @@ def focus_mixture(
     paper. Shared special tokens are no anchors.
 
     Args:
-        source: not asked; it is here because all methods are called alike.
-        source_rows: rows of the source's embedding matrix.
         vectors: static vectors of tokens or words of the target language. Without them ``texts`` are needed.
         texts: text of the target language, read once as a stream.
         vector_size: width of the trained vectors. The authors' code has 100, the paper 300.
@@ -71,29 +65,29 @@ def focus_mixture(
         DataError: the vectors cannot be read, the text is too short, or too few tokens have vectors.
     """
     if vectors is not None:
-        found, where = _given(target, vectors), str(vectors)
+        found, where = _given(pair.target, vectors), str(vectors)
     elif texts is not None:
-        found, where = train_vectors(target, texts, vector_size, seed), "the text that vectors were trained on"
+        found, where = train_vectors(pair.target, texts, vector_size, seed), "the text that vectors were trained on"
     else:
         raise ValueError("FOCUS needs vectors, or texts to train them on")
-    surfaces = surface_and_start(target)
-    has = found.any(axis=1) & np.array([bool(text.strip()) for text, _ in surfaces]) & (alignment.kinds != SPECIAL)
-    anchors, ids = alignment.overlap_ids, alignment.new_ids
+    overlap = pair.overlap
+    has = found.any(axis=1) & np.array([bool(text) for text in pair.target.texts]) & (overlap.kinds != SPECIAL)
+    anchors, ids = overlap.overlap_ids, overlap.new_ids
     if not len(ids):
-        return assemble(alignment, source_rows)
+        return mixture_of_parts(pair)
     anchors, ids = anchors[has[anchors]], ids[has[ids]]
     if not len(anchors) or not len(ids):
         whose = "tokens that both vocabularies share" if not len(anchors) else "new tokens"
         raise DataError(f"{where}: none of the {whose} has a vector, so FOCUS has nothing to compare.")
     weights = entmax_rows(unit(found[ids]), unit(found[anchors]), Sparsity(alpha=2.0) if sparsity is None else sparsity)
-    weights.indices = alignment.target_to_source[anchors].astype(weights.indices.dtype)[weights.indices]
-    weights.resize(len(ids), source_rows)
+    weights.indices = overlap.target_to_source[anchors].astype(weights.indices.dtype)[weights.indices]
+    weights.resize(len(ids), pair.source_rows)
     weights.sum_duplicates()
-    return assemble(alignment, source_rows, [Part("focus", ids, weights)], rest="multivariate")
+    return mixture_of_parts(pair, [Part("focus", ids, weights)], fallback="multivariate")
 
 
 def train_vectors(
-    target: PreTrainedTokenizerFast, texts: Iterable[str], vector_size: int = 100, seed: int = 0
+    target: Vocabulary, texts: Iterable[str], vector_size: int = 100, seed: int = 0
 ) -> NDArray[np.float32]:
     """fastText vectors (Bojanowski et al. 2017, continuous bag of words) of the tokens of ``texts``.
 
@@ -112,11 +106,11 @@ def train_vectors(
     """
     from gensim.models import FastText
 
-    spelled = tokens(target)
+    spelled = target.tokens
     with tempfile.TemporaryFile("w+", encoding="ascii") as file:
         lines = _TokenLines(file, spelled)
         for batch in batches(texts):
-            for encoding in target.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+            for encoding in target.tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
                 lines.append(encoding.ids)
         model = FastText(
             vector_size=vector_size,
@@ -166,10 +160,9 @@ class _TokenLines:
                 bar.advance()
 
 
-def _given(target: PreTrainedTokenizerFast, path: Path) -> NDArray[np.float32]:
+def _given(target: Vocabulary, path: Path) -> NDArray[np.float32]:
     """The file's vector of each token, zero where it has none; (target vocabulary, width)."""
-    spelled = tokens(target)
-    texts = [text.strip() for text, _ in surface_and_start(target)]
+    spelled, texts = target.tokens, target.texts
     words = vectors_of(path, {*spelled, *texts})
     of_tokens = any(token != text and token in words for token, text in zip(spelled, texts, strict=True) if text)
     names = spelled if of_tokens else texts

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.word_space import neighbour_mixture, word_space
-from vtkit.vocabulary.alignment import Alignment
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from vtkit.vocabulary.pair import VocabularyPair
 
 
 def ofa_mixture(
-    source: PreTrainedTokenizerFast,
-    target: PreTrainedTokenizerFast,
-    alignment: Alignment,
-    source_rows: int,
+    pair: VocabularyPair,
     *,
     vectors: Path,
     neighbours: int = 10,
@@ -37,7 +30,6 @@ def ofa_mixture(
     tokens.
 
     Args:
-        source_rows: rows of the source's embedding matrix.
         vectors: static word vectors that cover both languages in one space.
         neighbours: source tokens that are mixed.
         rank: the paper has 100, 200, 400 and the full width (None).
@@ -47,10 +39,9 @@ def ofa_mixture(
     """
     mixture = neighbour_mixture(
         "ofa",
-        alignment,
-        source_rows,
-        word_space(source, vectors).vectors,
-        word_space(target, vectors).vectors,
+        pair,
+        word_space(pair.source, vectors).vectors,
+        word_space(pair.target, vectors).vectors,
         neighbours,
         temperature,
     )

@@ -13,19 +13,10 @@ from tokenizers.normalizers import Normalizer
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.errors import DataError
-from vtkit.vocabulary.alignment import (
-    FILLER,
-    KINDS,
-    Canonical,
-    align,
-    canonical,
-    is_symbol,
-    legible,
-    surface_and_start,
-    token_family,
-    tokens,
-)
 from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
+from vtkit.vocabulary.forms import FILLER, Canonical, canonical, legible, surface_and_start, token_family, tokens
+from vtkit.vocabulary.overlap import KINDS, is_symbol
+from vtkit.vocabulary.pair import pair_of
 
 ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 XLM_ROLES: dict[Role, str] = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
@@ -57,7 +48,7 @@ def sentencepiece(*words: str) -> PreTrainedTokenizerFast:
 
 def matches(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, mode: str = "exact+symbols") -> dict:
     """Target token -> (source token, kind), for the target tokens that overlap."""
-    found = align(source, target, mode)  # type: ignore[arg-type]
+    found = pair_of(source, target, mode).overlap  # type: ignore[arg-type]
     known, wanted = tokens(source), tokens(target)
     return {wanted[n]: (known[found.target_to_source[n]], KINDS[found.kinds[n]]) for n in found.overlap_ids.tolist()}
 
@@ -173,8 +164,8 @@ def test_digits_and_latin_symbols_are_symbols() -> None:
 @given(st.lists(st.sampled_from(["a", "##a", "B", "##1", "1", "!", "zz", "[unused0]"]), unique=True))
 def test_a_vocabulary_overlaps_itself_in_any_order_but_for_its_fillers(words: list[str]) -> None:
     same, tokenizer = wordpiece(*words), wordpiece(*words, "last")
-    assert align(same, tokenizer).target_to_source.tolist() == [*range(len(same)), -1]
-    found = align(wordpiece("last", *words), tokenizer)
+    assert pair_of(same, tokenizer).overlap.target_to_source.tolist() == [*range(len(same)), -1]
+    found = pair_of(wordpiece("last", *words), tokenizer).overlap
     names = tokens(wordpiece("last", *words))
     for number, token in enumerate(tokens(tokenizer)):
         assert found.target_to_source[number] == (-1 if token == "[unused0]" else names.index(token))
@@ -187,20 +178,24 @@ def test_the_shares_of_the_vocabulary_transfer_paper_come_out(shared: Path) -> N
     target = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
 
     modernbert = load_tokenizer(str(shared / "vocab" / "ModernBERT-base"))
-    found = align(modernbert, target)
+    found = pair_of(modernbert, target).overlap
     assert found.counts == {"new": 13306, "exact": 17182, "symbol": 29, "special": 5, "fuzzy": 0}
     assert 100 * found.share == pytest.approx(56.40, abs=0.01)
-    assert 100 * align(modernbert, target, "raw").share == pytest.approx(15.88, abs=0.005)
-    assert align(modernbert, target, "fuzzy").share > found.share > align(modernbert, target, "exact").share
+    assert 100 * pair_of(modernbert, target, "raw").overlap.share == pytest.approx(15.88, abs=0.005)
+    assert (
+        pair_of(modernbert, target, "fuzzy").overlap.share
+        > found.share
+        > pair_of(modernbert, target, "exact").overlap.share
+    )
 
     # RoBERTa's vocabulary is GPT-2's; here with GPT-2's special tokens, of which three roles are played.
-    found = align(load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False), target)
+    found = pair_of(load_tokenizer(str(shared / "vocab" / "gpt2"), require_roles=False), target).overlap
     assert found.counts == {"new": 12337, "exact": 18161, "symbol": 21, "special": 3, "fuzzy": 0}
     assert 100 * found.share == pytest.approx(59.58, abs=0.005)
 
     # The paper counts the [unusedN] that two WordPiece vocabularies spell alike; by the rule they are new.
     source = load_tokenizer(str(shared / "vocab" / "bert-base-cased-unilm"))
-    found = align(source, target)
+    found = pair_of(source, target).overlap
     fillers = {token for token in tokens(source) if FILLER.fullmatch(token)} & set(tokens(target))
     assert len(fillers) == 83
     assert 100 * (len(found.overlap_ids) + len(fillers)) / found.target_size == pytest.approx(60.89, abs=0.005)
@@ -209,15 +204,15 @@ def test_the_shares_of_the_vocabulary_transfer_paper_come_out(shared: Path) -> N
 def test_an_expanded_vocabulary_keeps_every_token_of_its_base_fillers_too() -> None:
     source = wordpiece("school", "[unused0]", "##s", "[unused1]", "School")
     target = wordpiece("school", "[unused0]", "##s", "[unused1]", "School", "receptor", "[unused7]")
-    alignment = align(source, target)
-    assert alignment.target_to_source.tolist() == [*range(len(source)), -1, -1]
-    assert [tokens(target)[number] for number in alignment.new_ids] == ["receptor", "[unused7]"]
+    found = pair_of(source, target).overlap
+    assert found.target_to_source.tolist() == [*range(len(source)), -1, -1]
+    assert [tokens(target)[number] for number in found.new_ids] == ["receptor", "[unused7]"]
     # another order is another vocabulary, whose fillers stand for nothing
     other = wordpiece("[unused0]", "school", "##s", "[unused1]", "School", "receptor")
-    assert alignment_of(source, other) == {"[unused0]": -1, "[unused1]": -1}
+    assert found_of(source, other) == {"[unused0]": -1, "[unused1]": -1}
 
 
-def alignment_of(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> dict[str, int]:
-    found = align(source, target).target_to_source
+def found_of(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> dict[str, int]:
+    found = pair_of(source, target).overlap.target_to_source
     names = tokens(target)
     return {name: int(found[number]) for number, name in enumerate(names) if name.startswith("[unused")}

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from vtkit.data.text import batches
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.errors import DataError
-from vtkit.transfer.mixture import METHODS, Mixture
-from vtkit.vocabulary.alignment import Alignment, surface_and_start
+from vtkit.transfer.mixture import Mixture
+from vtkit.vocabulary.forms import Vocabulary, tokens
+from vtkit.vocabulary.overlap import Overlap
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -31,27 +32,27 @@ SMALLEST_SHARE = 0.5
 """Share of the target's tokens that the model must have whose bias is the prior."""
 
 
-def ordinary_rows(tokenizer: PreTrainedTokenizerFast, bias: NDArray[np.floating]) -> NDArray[np.bool_]:
+def ordinary_rows(vocabulary: Vocabulary, bias: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Rows of a decoder that priors are taken from: tokens that stand for text and are not masked; (rows,).
 
     Args:
-        tokenizer: of the decoder's vocabulary; it may have fewer tokens than the decoder has rows (a filled-up matrix).
+        vocabulary: of the decoder; it may have fewer tokens than the decoder has rows (a filled-up matrix).
         bias: the decoder's bias, (rows,).
 
     Raises:
         DataError: there is no such row.
     """
-    rows = has_text(tokenizer, len(bias)) & ~is_masked(bias)
+    rows = has_text(vocabulary, len(bias)) & ~is_masked(bias)
     if not rows.any():
         raise DataError("The decoder has no token that stands for text and is not masked, so its bias is no prior.")
     return rows
 
 
-def has_text(tokenizer: PreTrainedTokenizerFast, size: int) -> NDArray[np.bool_]:
+def has_text(vocabulary: Vocabulary, size: int) -> NDArray[np.bool_]:
     """Which of ``size`` rows stand for text: not special tokens, fillers, pieces of characters and rows behind the last
     token; (size,)."""
     found = np.zeros(size, dtype=bool)
-    texts = [bool(surface.strip()) for surface, _ in surface_and_start(tokenizer)][:size]
+    texts = [bool(text) for text in vocabulary.texts][:size]
     found[: len(texts)] = texts
     return found
 
@@ -85,7 +86,7 @@ def zscore_bias(
 
 
 def copy_overlap_bias(
-    alignment: Alignment, source_bias: NDArray[np.floating], source_rows: NDArray[np.bool_] | None = None
+    overlap: Overlap, source_bias: NDArray[np.floating], source_rows: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float32]:
     """Overlapping tokens keep their bias to the bit, new ones get the mean of the source's ordinary rows.
 
@@ -98,9 +99,9 @@ def copy_overlap_bias(
     """
     source = np.asarray(source_bias, dtype=np.float32)
     usual = source if source_rows is None else source[source_rows]
-    bias = np.full(alignment.target_size, usual.mean(dtype=np.float64), dtype=np.float32)
-    known = alignment.overlap_ids
-    bias[known] = source[alignment.target_to_source[known]]
+    bias = np.full(overlap.target_size, usual.mean(dtype=np.float64), dtype=np.float32)
+    known = overlap.overlap_ids
+    bias[known] = source[overlap.target_to_source[known]]
     return bias
 
 
@@ -115,11 +116,11 @@ def masked(bias: NDArray[np.floating], mixture: Mixture) -> NDArray[np.float32]:
     To be applied to the result of every method, so that a token that stands for nothing is never active.
     """
     result = np.array(bias, dtype=np.float32)
-    result[mixture.methods == METHODS.index("masked")] = MASKED_BIAS
+    result[mixture.methods == "masked"] = MASKED_BIAS
     return result
 
 
-def model_prior(name: str, target: PreTrainedTokenizerFast) -> NDArray[np.float64]:
+def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
     """The decoder bias of the masked language model ``name``, in the order of ``target``'s tokens.
 
     Tokens are found by their spelling, so the model may hold them in another order. Tokens that it does not have
@@ -134,9 +135,9 @@ def model_prior(name: str, target: PreTrainedTokenizerFast) -> NDArray[np.float6
     """
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.families import mlm_head
-    from vtkit.vocabulary.alignment import tokens
 
     owner = load_encoder(name)
+    known = Vocabulary(owner.tokenizer)
     bias = mlm_head(owner[0].auto_model).decoder.bias
     if bias is None:
         raise DataError(
@@ -146,8 +147,8 @@ def model_prior(name: str, target: PreTrainedTokenizerFast) -> NDArray[np.float6
     values = bias.detach().double().numpy()
     if not np.isfinite(values).all():
         raise DataError(f"transfer.bias.model = {name} has a bias that is not finite (NaN or infinite).")
-    places = {token: number for number, token in enumerate(tokens(owner.tokenizer)) if token and number < len(values)}
-    wanted = tokens(target)
+    places = {token: number for number, token in enumerate(known.tokens) if token and number < len(values)}
+    wanted = target.tokens
     found = np.array([places.get(token, -1) for token in wanted], dtype=np.int64)
     shared = found >= 0
     if shared.sum() < SMALLEST_SHARE * len(wanted):
@@ -155,7 +156,7 @@ def model_prior(name: str, target: PreTrainedTokenizerFast) -> NDArray[np.float6
             f"transfer.bias.model = {name} does not own the target vocabulary: it has {shared.sum():,} of its "
             f"{len(wanted):,} tokens. Name the model that the target tokenizer was made for, or remove the setting."
         )
-    prior = np.full(len(wanted), values[ordinary_rows(owner.tokenizer, values)].mean())
+    prior = np.full(len(wanted), values[ordinary_rows(known, values)].mean())
     shared &= ~is_masked(values)[found]
     prior[shared] = values[found[shared]]
     return prior
@@ -179,8 +180,6 @@ def count_tokens(
     Raises:
         DataError: there is no token in the texts.
     """
-    from vtkit.vocabulary.alignment import tokens
-
     counts = np.zeros(len(tokens(tokenizer)), dtype=np.int64)
     for batch in batches(islice(texts, max_texts)):
         for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):

@@ -27,7 +27,7 @@ from vtkit.encoder.families import FIXED_PADDING, as_array, mlm_head, position_o
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.errors import DataError
-from vtkit.transfer.mixture import METHODS, Mixture
+from vtkit.transfer.mixture import Mixture
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -251,7 +251,7 @@ def check_unchanged(source: PreTrainedModel, target: PreTrainedModel, tokenizer:
 def _mixed_table(mixture: Mixture, table: NDArray[np.float32]) -> NDArray[np.float32]:
     """A static query table's weights, mixed as the embeddings are; masked tokens weigh nothing."""
     mixed = mixture.bias(table)
-    mixed[mixture.methods == METHODS.index("masked")] = 0.0
+    mixed[mixture.methods == "masked"] = 0.0
     return mixed
 
 

@@ -4,29 +4,24 @@ no evidence for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from vtkit.transfer.mixture import METHODS, Mixture
-from vtkit.vocabulary.alignment import surface_and_start
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from vtkit.transfer.mixture import Mixture
+from vtkit.vocabulary.forms import Vocabulary
 
 SMALLEST_SHARE = 0.5
 """A token takes the mean of its pieces where they cover at least this share of its characters."""
 
 
-def with_pieces(mixture: Mixture, target: PreTrainedTokenizerFast) -> Mixture:
+def with_pieces(mixture: Mixture, target: Vocabulary) -> Mixture:
     """``mixture`` with rows for the tokens without weights: the mean of the known tokens their text is made of.
 
     The text is cut greedily, longest piece first. The first piece should start a word exactly if the token does,
     the others should continue one; where no such piece fits, one of the other kind may. Tokens of which the pieces
     cover less than half keep what they have.
     """
-    surfaces = surface_and_start(target)
+    surfaces = target.surfaces
     has_row = np.diff(mixture.weights.indptr) > 0
     pieces: dict[tuple[str, bool], int] = {}
     for number, form in enumerate(surfaces):
@@ -44,7 +39,7 @@ def with_pieces(mixture: Mixture, target: PreTrainedTokenizerFast) -> Mixture:
             rows += [number] * len(parts)
             columns += parts
             values += [1.0 / len(parts)] * len(parts)
-            methods[number] = METHODS.index("pieces")
+            methods[number] = "pieces"
     cuts = csr_matrix((values, (rows, columns)), shape=(len(surfaces), len(surfaces)))
     weights = csr_matrix(mixture.weights + cuts @ mixture.weights, dtype=np.float32)
     weights.sort_indices()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,11 @@ from vtkit.data.hub import fetch
 from vtkit.errors import DataError
 from vtkit.transfer.bridge import read_json
 from vtkit.transfer.entmax import Sparsity, entmax_rows
-from vtkit.transfer.mixture import Mixture, Part, assemble
+from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.transfer.word_space import unit
-from vtkit.vocabulary.alignment import Alignment, canonical_forms, tokens
 from vtkit.vocabulary.existing import TOKENIZER_FILES, load_tokenizer
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.pair import VocabularyPair
 
 STATIC_TABLES = ("embedding.weight", "embeddings")
 """What sentence-transformers and model2vec call a static table."""
@@ -35,32 +32,23 @@ STATIC_TABLES = ("embedding.weight", "embeddings")
 class Table:
     """Vectors of the tokens of a vocabulary."""
 
-    tokenizer: PreTrainedTokenizerFast
+    vocabulary: Vocabulary
     vectors: NDArray[np.float32]
     """(vocabulary or more, width)."""
 
 
 def semantic_mixture(
+    pair: VocabularyPair,
     target_embeddings: str,
-    source: PreTrainedTokenizerFast,
-    target: PreTrainedTokenizerFast,
-    alignment: Alignment,
-    source_rows: int,
     sparsity: Sparsity | float = 4.0,
 ) -> Mixture:
-    """:func:`table_mixture` of the table that a folder or a hub id holds (see :func:`load_table`).
-
-    Args:
-        source: not asked; it is here because all methods are called alike.
-    """
-    return table_mixture(load_table(target_embeddings), target, alignment, source_rows, sparsity, target_embeddings)
+    """:func:`table_mixture` of the table that a folder or a hub id holds (see :func:`load_table`)."""
+    return table_mixture(pair, load_table(target_embeddings), sparsity, target_embeddings)
 
 
 def table_mixture(
+    pair: VocabularyPair,
     table: Table,
-    target: PreTrainedTokenizerFast,
-    alignment: Alignment,
-    source_rows: int,
     sparsity: Sparsity | float = 4.0,
     name: str = "the table",
 ) -> Mixture:
@@ -72,18 +60,18 @@ def table_mixture(
     special tokens and fillers, which are no anchors either.
 
     Args:
-        source_rows: rows of the source's embedding matrix.
         sparsity: α, or how it is chosen for each token.
         name: of the table, for messages.
 
     Raises:
         DataError: the table has values that are not finite, or a vector for none of the new or of the shared tokens.
     """
-    new = alignment.new_ids
+    overlap = pair.overlap
+    new = overlap.new_ids
     if not len(new):
-        return assemble(alignment, source_rows)
-    forms = canonical_forms(target)
-    places = {form: row for row, form in reversed(list(enumerate(canonical_forms(table.tokenizer)))) if form}
+        return mixture_of_parts(pair)
+    forms = pair.target.forms
+    places = {form: row for row, form in reversed(list(enumerate(table.vocabulary.forms))) if form}
     rows = np.array([places.get(form, -1) if form is not None else -1 for form in forms])
     plain = np.array([form is not None for form in forms])
     if not np.isfinite(table.vectors).all():
@@ -94,13 +82,13 @@ def table_mixture(
         )
     has = rows >= 0
     has[has] = table.vectors[rows[has]].any(axis=1)
-    ids, anchors = new[has[new]], alignment.overlap_ids[has[alignment.overlap_ids]]
+    ids, anchors = new[has[new]], overlap.overlap_ids[has[overlap.overlap_ids]]
     if not len(ids) or not len(anchors):
         whose = "new tokens" if not len(ids) else "tokens that both vocabularies share"
         raise DataError(
             f"transfer.target_embeddings = {name} has vectors for {int((rows >= 0).sum())} of the {int(plain.sum())} "
             f"tokens of the target vocabulary, and for none of the {whose}: it is a table over another vocabulary "
-            f"({len(tokens(table.tokenizer))} tokens). Name the model that the target tokenizer belongs to."
+            f"({len(table.vocabulary)} tokens). Name the model that the target tokenizer belongs to."
         )
     missing = int(plain[new].sum()) - len(ids)
     if missing:
@@ -109,10 +97,10 @@ def table_mixture(
             "tokens: it gives no evidence for them."
         )
     weights = entmax_rows(unit(table.vectors[rows[ids]]), unit(table.vectors[rows[anchors]]), sparsity)
-    weights.indices = alignment.target_to_source[anchors].astype(weights.indices.dtype)[weights.indices]
-    weights.resize(len(ids), source_rows)
+    weights.indices = overlap.target_to_source[anchors].astype(weights.indices.dtype)[weights.indices]
+    weights.resize(len(ids), pair.source_rows)
     weights.sum_duplicates()  # several target tokens may be one source token
-    return assemble(alignment, source_rows, [Part("semantic", ids, weights)])
+    return mixture_of_parts(pair, [Part("semantic", ids, weights)])
 
 
 def load_table(name: str) -> Table:
@@ -133,14 +121,14 @@ def load_table(name: str) -> Table:
         folder = fetch(name, ["*.json", "*.safetensors", *TOKENIZER_FILES], "model")
     folder = _first_module(folder)
     vectors = _static(name, folder) if _model_type(folder) in (None, "model2vec") else _input_embeddings(name, folder)
-    tokenizer = load_tokenizer(str(folder), require_roles=False)
-    size = len(tokens(tokenizer))
+    vocabulary = Vocabulary(load_tokenizer(str(folder), require_roles=False))
+    size = len(vocabulary)
     if vectors.ndim != 2 or len(vectors) < size:
         raise DataError(
             f"transfer.target_embeddings = {name}: its tokenizer has {size} tokens, and its table of vectors the shape "
             f"{vectors.shape}; one vector for each token is needed. They do not belong together."
         )
-    return Table(tokenizer, vectors)
+    return Table(vocabulary, vectors)
 
 
 def _first_module(folder: Path) -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -24,11 +24,8 @@ from vtkit import console
 from vtkit.data.parallel import read_pairs
 from vtkit.data.text import batches
 from vtkit.errors import DataError
-from vtkit.transfer.mixture import Mixture, Part, assemble
-from vtkit.vocabulary.alignment import Alignment, canonical_forms
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
+from vtkit.vocabulary.pair import VocabularyPair
 
 LONGEST_TEXT = 128
 """Tokens of one side that are read; beyond that everything co-occurs with everything."""
@@ -74,8 +71,7 @@ def pairs_in(files: Sequence[str | Path]) -> Iterator[tuple[str, str]]:
 
 def translation_mixture(
     bitext: Bitext,
-    alignment: Alignment,
-    source_rows: int,
+    pair: VocabularyPair,
     iterations: int = 8,
     agreement: float = 0.5,
     min_probability: float = 0.05,
@@ -87,28 +83,27 @@ def translation_mixture(
     translations of their neighbours), which the other direction knows not to be theirs. docs/transfer.md has the
     figures.
 
-    New tokens that are nowhere in the parallel text have no weights; ``transfer.rest`` says what they become.
+    New tokens that are nowhere in the parallel text have no weights; ``transfer.fallback`` says what they become.
 
     Args:
-        source_rows: rows of the source's embedding matrix.
         iterations: rounds of expectation maximisation.
         agreement: the exponent a; 0 is p(s|t) alone.
         min_probability: see :func:`strongest`.
     """
-    forward = translation_probabilities(bitext, source_rows, alignment.target_size, iterations)
+    forward = translation_probabilities(bitext, pair.source_rows, pair.overlap.target_size, iterations)
     if agreement > 0:
         turned = Bitext(source=bitext.target, target=bitext.source)
-        backward = translation_probabilities(turned, alignment.target_size, source_rows, iterations)
+        backward = translation_probabilities(turned, pair.overlap.target_size, pair.source_rows, iterations)
         forward = in_agreement(forward, backward, agreement)
-    return of_translations("parallel", strongest(forward, min_probability), alignment, source_rows)
+    return of_translations("parallel", strongest(forward, min_probability), pair)
 
 
-def of_translations(method: str, translations: csr_matrix, alignment: Alignment, source_rows: int) -> Mixture:
+def of_translations(method: str, translations: csr_matrix, pair: VocabularyPair) -> Mixture:
     """The mixture of the new tokens that have weights among ``translations``, (target vocabulary, source rows)."""
     seen = np.diff(translations.indptr) > 0
-    new = alignment.new_ids
+    new = pair.overlap.new_ids
     translated = new[seen[new]]
-    return assemble(alignment, source_rows, [Part(method, translated, translations[translated])])
+    return mixture_of_parts(pair, [Part(method, translated, translations[translated])])
 
 
 def in_agreement(forward: csr_matrix, backward: csr_matrix, exponent: float) -> csr_matrix:
@@ -127,24 +122,23 @@ def in_agreement(forward: csr_matrix, backward: csr_matrix, exponent: float) -> 
     return scaled
 
 
-def read_bitext(
-    source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, pairs: Iterable[tuple[str, str]]
-) -> Bitext:
+def read_bitext(pair: VocabularyPair, pairs: Iterable[tuple[str, str]]) -> Bitext:
     """Tokenize both sides. Special and unknown tokens are left out (what is unknown has no meaning to translate),
     and then pairs with an empty side.
 
     Raises:
         DataError: no pair has a known token on both sides.
     """
-    usable = [np.array([form is not None for form in canonical_forms(side)]) for side in (source, target)]
+    vocabularies = (pair.source, pair.target)
+    usable = [np.array([form is not None for form in side.forms]) for side in vocabularies]
     ids: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = ([], [])
     lengths: tuple[list[int], list[int]] = ([], [])
     for batch in batches(pairs, PAIRS_AT_ONCE):
         encoded = [
-            tokenizer.backend_tokenizer.encode_batch_fast(
-                [pair[side][: LONGEST_TEXT * CHARACTERS_PER_TOKEN] for pair in batch], add_special_tokens=False
+            vocabulary.tokenizer.backend_tokenizer.encode_batch_fast(
+                [texts[side][: LONGEST_TEXT * CHARACTERS_PER_TOKEN] for texts in batch], add_special_tokens=False
             )
-            for side, tokenizer in enumerate((source, target))
+            for side, vocabulary in enumerate(vocabularies)
         ]
         for encodings in zip(*encoded, strict=True):
             found = []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from vtkit.transfer.mixture import Mixture, assemble
-from vtkit.vocabulary.alignment import Alignment
+from vtkit.transfer.mixture import Mixture, mixture_of_parts
+from vtkit.vocabulary.pair import VocabularyPair
 
 
-def mean_mixture(alignment: Alignment, source_rows: int) -> Mixture:
+def mean_mixture(pair: VocabularyPair) -> Mixture:
     """Overlapping tokens keep their row, each new one gets the mean of all rows of the source."""
-    return assemble(alignment, source_rows, rest="mean")
+    return mixture_of_parts(pair, fallback="mean")

@@ -11,8 +11,8 @@
 The source *reads* a script if it knows a quarter of the words that the target vocabulary has in it. So English reads
 the Latin words of an English domain (35 to 50 % are known), but not those of German (16 %), nor Hangul.
 
-What is left has no evidence and takes the recipe's ``rest``: by default a source word's row of its own
-(:mod:`vtkit.transfer.borrowed`).
+What is left has no evidence and takes the recipe's ``fallback``: by default a source word's row of its own
+(:mod:`vtkit.transfer.combination.reassigned`).
 
 docs/transfer.md compares this with every single method.
 """
@@ -21,19 +21,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.analysis.words import script_of_text
-from vtkit.transfer.in_order import in_order
+from vtkit.transfer.combination.back_off import back_off
+from vtkit.transfer.methods.subtoken import subtoken_mixture
 from vtkit.transfer.mixture import Mixture, only
-from vtkit.transfer.subtoken import source_pieces, subtoken_mixture
-from vtkit.vocabulary.alignment import Alignment, surface_and_start
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from vtkit.vocabulary.pair import VocabularyPair
 
 SHORTEST_STEM = 3
 """Letters of a piece that can be a stem."""
@@ -46,38 +42,33 @@ KNOWN_SHARE = 0.25
 
 
 def auto_mixture(
-    source: PreTrainedTokenizerFast,
-    target: PreTrainedTokenizerFast,
-    alignment: Alignment,
-    source_rows: int,
+    pair: VocabularyPair,
     bridges: Sequence[tuple[str, Mixture]],
 ) -> Mixture:
     """Each new token by its best evidence; tokens without any have no weights.
 
     Args:
-        source_rows: rows of the source's embedding matrix.
         bridges: what ``parallel`` and ``sembridge`` found, where the recipe gives their bridges.
     """
-    stems, unread = stems_and_unread(source, target, alignment)
+    stems, unread = stems_and_unread(pair)
     found = dict(bridges)
-    pieces = only(subtoken_mixture(source, target, alignment, source_rows), stems)
+    pieces = only(subtoken_mixture(pair), stems)
     order = [("parallel", found["parallel"])] if "parallel" in found else []
     order.append(("subtoken", pieces))
     if "sembridge" in found:
         order.append(("sembridge", only(found["sembridge"], unread)))
-    return in_order(order)
+    return back_off(order)
 
 
 def stems_and_unread(
-    source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, alignment: Alignment
+    pair: VocabularyPair,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The new tokens that begin with a stem the source knows, and those in scripts it does not read; two lists of
     target ids."""
-    surfaces, known = surface_and_start(target), surface_and_start(source)
+    surfaces, known = pair.target.surfaces, pair.source.surfaces
     read = scripts_read(known, surfaces)
-    pieces = source_pieces(source, target, alignment)
     stems, unread = [], []
-    for number in alignment.new_ids.tolist():
+    for number in pair.overlap.new_ids.tolist():
         surface, starts_word = surfaces[number]
         script = script_of_text(surface)
         if script == "none":
@@ -85,7 +76,7 @@ def stems_and_unread(
         if script not in read:
             unread.append(number)
             continue
-        stem, stem_starts = next((known[piece] for piece in pieces.get(number, ())), ("", False))
+        stem, stem_starts = next((known[piece] for piece in pair.pieces.get(number, ())), ("", False))
         long_enough = len(stem) >= max(SHORTEST_STEM, STEM_SHARE * len(surface))
         if starts_word and stem_starts and stem.isalpha() and long_enough:
             stems.append(number)
@@ -96,7 +87,7 @@ def scripts_read(source: Sequence[tuple[str, bool]], target: Sequence[tuple[str,
     """The scripts in which the source knows :data:`KNOWN_SHARE` of the target's words, upper and lower case alike.
 
     Args:
-        source, target: the vocabularies (:func:`~vtkit.vocabulary.alignment.surface_and_start`).
+        source, target: the vocabularies (:attr:`~vtkit.vocabulary.forms.Vocabulary.surfaces`).
     """
     words = {surface.lower() for surface, starts_word in source if starts_word}
     number: Counter[str] = Counter()

@@ -1,0 +1,147 @@
+"""The overlap rule: which tokens of a target vocabulary a source encoder already knows, one rule for all families.
+
+Tokens are compared by what they stand for (:mod:`vtkit.vocabulary.forms`), because families write the same token
+differently. Plain string equality finds less than a third of the common tokens of two families.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit.vocabulary.existing import roles_by_id, special_roles
+from vtkit.vocabulary.forms import Canonical, Vocabulary
+
+OverlapMode = Literal["exact+symbols", "exact", "fuzzy", "raw"]
+
+KINDS = ("new", "exact", "symbol", "special", "fuzzy")
+"""How a target token came to its source token; ``Overlap.kinds`` holds indices into this."""
+
+NEW, EXACT, SYMBOL, SPECIAL, FUZZY = range(len(KINDS))
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Which source token each target token is."""
+
+    mode: OverlapMode
+    target_to_source: NDArray[np.int32]
+    """Source id of each target token, -1 where it is new; (target vocabulary,)."""
+
+    kinds: NDArray[np.int8]
+    """How it was found, an index into :data:`KINDS`; (target vocabulary,)."""
+
+    source_size: int
+    """Tokens of the source vocabulary."""
+
+    @property
+    def target_size(self) -> int:
+        """Tokens of the target vocabulary."""
+        return len(self.target_to_source)
+
+    @property
+    def new_ids(self) -> NDArray[np.int64]:
+        """Target ids without a source token, ascending."""
+        return np.flatnonzero(self.target_to_source < 0)
+
+    @property
+    def overlap_ids(self) -> NDArray[np.int64]:
+        """Target ids with a source token, ascending."""
+        return np.flatnonzero(self.target_to_source >= 0)
+
+    @property
+    def share(self) -> float:
+        """Share of the target vocabulary that the source knows."""
+        return len(self.overlap_ids) / self.target_size
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Target tokens of each kind."""
+        return {name: int((self.kinds == code).sum()) for code, name in enumerate(KINDS)}
+
+
+def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "exact+symbols") -> Overlap:
+    """Find the source token of each target token.
+
+    A target token overlaps a source token when
+
+    1. their canonical forms are equal, or
+    2. both are made of symbols or digits only and their surfaces are equal, whatever the word-start mark, or
+    3. they play the same special role (pad, unk, cls or bos, sep or eos, mask).
+
+    An equal canonical form beats an equal symbol, then the lowest source id wins. Special tokens take part in
+    rule 3 only, and fillers such as ``[unused7]`` in none.
+
+    Where the target begins with the whole source vocabulary, id by id (an expanded vocabulary), those tokens are the
+    source's own, fillers included, and the rules are for the tokens behind them.
+
+    Args:
+        mode: ``exact+symbols`` applies rules 1 to 3, ``exact`` leaves out rule 2, ``fuzzy`` adds tokens equal
+            up to case and word-start mark, ``raw`` compares nothing but the strings (to show what the mistake
+            costs; fillers match there too).
+    """
+    source_tokens, target_tokens = source.tokens, target.tokens
+    found = np.full(len(target_tokens), -1, dtype=np.int32)
+    kinds = np.zeros(len(target_tokens), dtype=np.int8)
+    if mode == "raw":
+        known: dict[str, int] = {}
+        for number, token in enumerate(source_tokens):
+            known.setdefault(token, number)
+        for number, token in enumerate(target_tokens):
+            if token and token in known:
+                found[number], kinds[number] = known[token], EXACT
+        return Overlap(mode, found, kinds, len(source_tokens))
+
+    exact: dict[Canonical, int] = {}
+    symbols: dict[str, int] = {}
+    folded: dict[Canonical, int] = {}
+    folded_surface: dict[str, int] = {}
+    for number, form in enumerate(source.forms):
+        if form is None:
+            continue
+        exact.setdefault(form, number)
+        if is_symbol(form.surface):
+            symbols.setdefault(form.surface, number)
+        folded.setdefault(_folded(form), number)
+        folded_surface.setdefault(form.surface.casefold(), number)
+    source_roles = special_roles(source.tokenizer)
+    target_roles = roles_by_id(target.tokenizer)
+    expanded = target_tokens[: len(source_tokens)] == source_tokens
+    for number, form in enumerate(target.forms):
+        role = target_roles.get(number)
+        if expanded and number < len(source_tokens):
+            found[number], kinds[number] = number, EXACT if role is None else SPECIAL
+        elif role is not None:
+            if role in source_roles:
+                found[number], kinds[number] = source_roles[role], SPECIAL
+        elif form is None:
+            continue
+        elif form in exact:
+            found[number], kinds[number] = exact[form], EXACT
+        elif mode != "exact" and is_symbol(form.surface) and form.surface in symbols:
+            found[number], kinds[number] = symbols[form.surface], SYMBOL
+        elif mode == "fuzzy":
+            match = folded.get(_folded(form), folded_surface.get(form.surface.casefold()))
+            if match is not None:
+                found[number], kinds[number] = match, FUZZY
+    return Overlap(mode, found, kinds, len(source_tokens))
+
+
+def is_symbol(surface: str) -> bool:
+    """Whether a surface is made of nothing but digits and of the symbols and punctuation of Latin text (Latin-1).
+
+    The typography of other scripts is left to rule 1. The border is that of the published counts: with the symbols
+    of all scripts ModernBERT would overlap bert-base-uncased by 56.50 %, against 56.4 % in the paper.
+    """
+    return surface != "" and all(
+        character.isdecimal() or (character <= "\xff" and unicodedata.category(character)[0] in "NPS")
+        for character in surface
+    )
+
+
+def _folded(form: Canonical) -> Canonical:
+    return Canonical(form.starts_word, form.surface.casefold())
