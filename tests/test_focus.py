@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from test_overlap import wordpiece
 from test_vectors import write_text
 
 from vtkit.data.text import read_corpus
-from vtkit.errors import DataError
+from vtkit.errors import DataError, MissingExtra
 from vtkit.transfer.entmax import Sparsity
 from vtkit.transfer.methods.focus import focus_mixture, train_vectors
 from vtkit.vocabulary.existing import load_tokenizer
@@ -116,8 +117,14 @@ def test_nothing_new_needs_nothing(tmp_path: Path) -> None:
     assert mixture.counts() == {"overlap": len(SOURCE)}
 
 
+AUTHORS_PACKAGE = (
+    "needs the authors' package, which is no test dependency: it needs fasttext, and that has no wheels, so a C++ "
+    "compiler (pip install deepfocus)"
+)
+
+
 def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -> None:
-    deepfocus = pytest.importorskip("deepfocus", reason="needs the authors' package (pip install deepfocus)")
+    deepfocus = pytest.importorskip("deepfocus", reason=AUTHORS_PACKAGE)
     fasttext = pytest.importorskip("fasttext", reason="needs fasttext, which the authors' package trains with")
     source = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
     target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
@@ -146,3 +153,9 @@ def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -
     assert len(made) > 1000
     off = np.abs(mixture.rows(embeddings)[made] - expected[made]).max(axis=1)
     assert off.max() < 1e-5
+
+
+def test_without_gensim_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gensim.models", None)  # as where it is not installed
+    with pytest.raises(MissingExtra, match=r"needs gensim, .*pip install 'vtkit\[focus\]'"):
+        train_vectors(SOURCE, ["a text"], 4, 0)

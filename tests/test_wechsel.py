@@ -141,8 +141,14 @@ def test_few_pairs_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
 
 
+AUTHORS_PACKAGE = (
+    "needs the authors' package, which is no test dependency: it needs fasttext, and that has no wheels, so a C++ "
+    "compiler (pip install wechsel)"
+)
+
+
 def test_the_authors_package_gives_the_same_rows(shared: Path, tmp_path: Path) -> None:
-    wechsel = pytest.importorskip("wechsel", reason="needs the authors' package (pip install wechsel)")
+    wechsel = pytest.importorskip("wechsel", reason=AUTHORS_PACKAGE)
     from gensim.models import Word2Vec
 
     source = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))

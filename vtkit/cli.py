@@ -32,9 +32,7 @@ from vtkit.commands.search import explain, search, shown_tokens
 from vtkit.commands.tokenizer import tokenizers
 from vtkit.commands.transfer import transfer
 from vtkit.errors import RecipeError, VtkitError, machine_failure
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+from vtkit.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
 
 DEFECT = 70
 """Exit code after an error that vtkit does not know (EX_SOFTWARE): never that of an error a user can act on."""
@@ -70,17 +68,17 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter gets its number
+    leave_promptly()
     try:
         app(prog_name="vtkit")
     except VtkitError as error:
         console.fail(str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        console.fail("interrupted")
-        sys.exit(INTERRUPTED)
+        leave_interrupted()
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:  # typer has taken the interrupt
-            console.fail("interrupted")
+            leave_interrupted()
         raise
     except Exception as error:
         failure = machine_failure(error)

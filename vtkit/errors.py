@@ -28,6 +28,13 @@ class DataError(VtkitError):
     """A file of the user's that is missing, empty, damaged or of another format than needed."""
 
 
+class MissingExtra(VtkitError):
+    """A package that only some work needs, and that is not installed."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(f"{what} needs {package}, which is not installed: pip install 'vtkit[{extra}]'")
+
+
 class CollapseError(VtkitError):
     """A training or calibration run whose vectors carry no information any more (a gate stopped it)."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vtkit import console
 from vtkit.analysis.words import script_of
 from vtkit.errors import RecipeError
 from vtkit.vocabulary.existing import roles_by_id
@@ -51,6 +52,9 @@ ROUNDS = 200
 
 STILL = 1e-5
 """The shares are estimated when no one moves by more than this in a round."""
+
+WORDS_AT_ONCE = 64
+"""Words that lingua is asked about together: half a second's work, after which Ctrl-C is heard and progress shown."""
 
 ETC = ("special", "unused", "number", "punctuation", "symbol", "space", "part of a character", "no token")
 """What a token without letters is."""
@@ -348,9 +352,13 @@ def _confidences(words: list[str], codes: Sequence[str]) -> Floats:
     detector = LanguageDetectorBuilder.from_iso_codes_639_1(*wanted).build()
     column = {code: place for place, code in enumerate(codes)}
     evidence = np.zeros((len(words), len(codes)))
-    for row, values in enumerate(detector.compute_language_confidence_values_in_parallel(words)):
-        for value in values:
-            evidence[row, column[value.language.iso_code_639_1.name.lower()]] = value.value
+    with console.progress("words whose language is asked for", total=len(words)) as bar:
+        for start in range(0, len(words), WORDS_AT_ONCE):
+            asked = words[start : start + WORDS_AT_ONCE]
+            for row, values in enumerate(detector.compute_language_confidence_values_in_parallel(asked), start):
+                for value in values:
+                    evidence[row, column[value.language.iso_code_639_1.name.lower()]] = value.value
+            bar.advance(len(asked))
     return evidence
 
 

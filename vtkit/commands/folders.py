@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vtkit.errors import RecipeError, VtkitError, machine_errors
+from vtkit.interrupt import unfinished
 
 
 def located(name: str) -> str:
@@ -32,8 +33,10 @@ def new_folder(out: Path) -> Iterator[Path]:
             work.mkdir(parents=True)
         except FileExistsError as error:  # a file where a folder above it should be
             raise VtkitError(f"{out} cannot be written: {error.filename} is in the way. Give another --out.") from error
+        unfinished.add(work)
         try:
             yield work
             work.rename(out)
         finally:
             shutil.rmtree(work, ignore_errors=True)
+            unfinished.discard(work)

@@ -20,7 +20,7 @@ from vtkit.commands.corpora import (
 from vtkit.commands.inspect_vocab import load, print_table, short_names
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.data.text import Invalid, find_file
-from vtkit.errors import RecipeError
+from vtkit.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
     from vtkit.analysis.meter import Counts, Fragmentation, FragmentedWord
@@ -32,15 +32,25 @@ SMALL_GROUP = 0.001
 def fragmentation(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP, show_default=False)],
     tokenizers: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--tokenizer",
             "-t",
             metavar="TOKENIZER",
-            help="Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. May be repeated.",
+            help="Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. May be repeated. Default: "
+            "those of the newest run or of the recipe in this folder and the tokenizers beside it, else some of the "
+            "hub's cache and two that come with vtkit.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option("--recipe", metavar="RECIPE", help="Take the source and the target of it.", show_default=False),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option("--run", metavar="RUN", help="Take the source and the target of it.", show_default=False),
+    ] = None,
     queries: Annotated[
         str | None,
         typer.Option(
@@ -71,7 +81,8 @@ def fragmentation(
     if by_language and language is not None:
         raise RecipeError("--language says that all texts are in one language; --by-language tells them apart.")
     allow_downloads(download)
-    loaded = dict(zip(short_names(tokenizers), map(load, tokenizers), strict=True))
+    named = _named(tokenizers or [], recipe, run)
+    loaded = dict(zip(short_names(named), map(load, named), strict=True))
     group_of = language_groups() if by_language else script_of_text if language is None else _only(language)
     with console.progress("texts read") as bar:
         found = measure_fragmentation(
@@ -102,6 +113,27 @@ def fragmentation(
         _print_groups(found)
     for one in found:
         _print_details(one)
+
+
+def _named(tokenizers: list[str], recipe: Path | None, run: Path | None) -> list[str]:
+    """The tokenizers to compare: those named, with the ones of a recipe and of a run; else what there is here."""
+    from vtkit.commands.candidates import of_recipe, of_run, to_compare
+
+    found = [*(of_recipe(recipe) if recipe is not None else []), *(of_run(run) if run is not None else [])]
+    if not tokenizers and recipe is None and run is None:
+        found = to_compare()
+        console.say("No tokenizer is named. Name them with -t (a folder, a file or a hub id), --recipe or --run.")
+    for each in found:
+        if each.is_there:
+            console.say(f"taking {each.name} ({each.what})")
+        else:
+            console.warn(f"{each.name} ({each.what}) is not here, and left out; --download fetches it from the hub.")
+    named = list(dict.fromkeys([*tokenizers, *(each.name for each in found if each.is_there)]))
+    if not named:
+        raise VtkitError(
+            "There is no tokenizer to look at: the vocabulary is made by the run. Run it, or name one with -t."
+        )
+    return named
 
 
 _COLUMNS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -33,13 +34,14 @@ class HanCounts(StrEnum):
 
 def inspect_vocab(
     tokenizers: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="MODEL_OR_TOKENIZER...",
-            help="Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. Several are compared.",
+            help="Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. Several are compared. "
+            "Default: list what could be looked at here.",
             show_default=False,
         ),
-    ],
+    ] = None,
     languages: Annotated[
         str,
         typer.Option(
@@ -74,6 +76,10 @@ def inspect_vocab(
     Languages are told by the script where it has one candidate, and by lingua where it has several and the token is
     the beginning of a word of five letters or more; the rest is counted as undecided.
     """
+    if not tokenizers:
+        _list_candidates(as_json)
+        return
+    console.say(f"reading {', '.join(tokenizers)}")
     from vtkit.analysis.composition import parse_languages
     from vtkit.analysis.inspection import corpus_use, inspect_vocabulary, overlap_matrix
 
@@ -107,6 +113,20 @@ def inspect_vocab(
         console.write_json(report)
         return
     _print_report(report)
+
+
+def _list_candidates(as_json: bool) -> None:
+    """What could be looked at here, with the command for each."""
+    from vtkit.commands.candidates import all_candidates
+
+    found = [each for each in all_candidates() if each.is_there]
+    if as_json:
+        console.write_json([each._asdict() for each in found])
+        return
+    console.write("Nothing is named. What could be looked at here:")
+    for each in found:
+        console.write(f"  vtkit inspect-vocab {shlex.quote(each.name)}   # {each.what}")
+    console.write("Any other folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id can be named.")
 
 
 def load(name: str) -> PreTrainedTokenizerFast:

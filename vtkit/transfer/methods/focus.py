@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vtkit import console
 from vtkit.data.text import batches
 from vtkit.data.vectors import vectors_of
-from vtkit.errors import DataError
+from vtkit.errors import DataError, MissingExtra
 from vtkit.transfer.entmax import Sparsity, entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.transfer.word_space import unit
@@ -103,8 +103,12 @@ def train_vectors(
 
     Raises:
         DataError: no token is frequent enough.
+        MissingExtra: gensim is not installed.
     """
-    from gensim.models import FastText
+    try:
+        from gensim.models import FastText
+    except ModuleNotFoundError as error:
+        raise MissingExtra("Training word vectors (focus without transfer.vectors)", "gensim", "focus") from error
 
     spelled = target.tokens
     with tempfile.TemporaryFile("w+", encoding="ascii") as file:

@@ -1,0 +1,120 @@
+"""Commands without a tokenizer: what they find to look at, also where there is nothing at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from tiny import tokenizer
+from typer.testing import CliRunner, Result
+
+from vtkit.cli import app
+from vtkit.commands.candidates import BUNDLED
+from vtkit.vocabulary.existing import load_tokenizer
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = "The melting point of gold is 1064 degrees.\n금의 녹는점은 1064도이다.\n"
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with nothing but a corpus in it; the hub's cache is empty."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / ".hub"))
+    (tmp_path / "corpus.txt").write_text(TEXT, "utf-8")
+    return tmp_path
+
+
+def in_cache(here: Path, name: str) -> None:
+    folder, revision = here / ".hub" / f"models--{name.replace('/', '--')}", "1" * 40
+    tokenizer().save_pretrained(str(folder / "snapshots" / revision))
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(revision)
+
+
+def test_on_a_fresh_machine_both_commands_end_well(tmp_path: Path) -> None:
+    """As a user calls them: another process, an empty folder, no cache and no network."""
+    (tmp_path / "corpus.txt").write_text(TEXT, "utf-8")
+    settings = {"HF_HOME": str(tmp_path / "hf"), "PYTHONPATH": str(ROOT), "https_proxy": "http://127.0.0.1:9"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")} | settings
+    for command in (["fragmentation", "corpus.txt"], ["inspect-vocab"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "vtkit.cli", *command],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "elements-bpe" in done.stdout
+        assert "elements-wordpiece" in done.stdout
+
+
+def test_every_command_that_is_listed_works(here: Path) -> None:
+    tokenizer().save_pretrained(str(here / "my tokenizer"))
+    in_cache(here, "some/encoder")
+    lines = [line for line in call("inspect-vocab").stdout.splitlines() if line.startswith("  vtkit ")]
+    assert any("'my tokenizer'" in line for line in lines)
+    assert any("some/encoder" in line for line in lines)
+    assert sum("comes with vtkit" in line for line in lines) == 2
+    for line in lines[:2]:
+        result = call(*shlex.split(line, comments=True)[1:], "--languages", "sembridge")
+        assert result.exit_code == 0, result.output
+    assert len(json.loads(call("inspect-vocab", "--json").stdout)) == len(lines)
+
+
+def test_fragmentation_takes_what_lies_beside_before_cache_and_bundled(here: Path) -> None:
+    in_cache(here, "some/encoder")
+    result = call("fragmentation", "corpus.txt", "--json")
+    names = [one["name"] for one in json.loads(result.stdout)["tokenizers"]]
+    assert names == ["encoder", "elements-bpe", "elements-wordpiece"]
+    assert "No tokenizer is named" in result.stderr
+    tokenizer().save_pretrained(str(here / "mine"))
+    result = call("fragmentation", "corpus.txt", "--json")
+    assert [one["name"] for one in json.loads(result.stdout)["tokenizers"]] == ["mine"]
+
+
+def test_a_recipe_names_its_source_and_its_vocabulary(here: Path) -> None:
+    for name in ("source", "target"):
+        tokenizer().save_pretrained(str(here / name))
+    text = '[recipe]\nname = "r"\nlanguage = "en"\n[source]\nmodel = "{}"\n[vocabulary]\nkind = "existing"\n'
+    text += 'tokenizer = "./target"\n[transfer]\nmethod = "mean"\n'
+    (here / "r.toml").write_text(text.format("./source"), "utf-8")
+    result = call("fragmentation", "corpus.txt", "--recipe", "r.toml", "--json")
+    assert [one["name"] for one in json.loads(result.stdout)["tokenizers"]] == ["source", "target"]
+    (here / "r.toml").write_text(text.format("not/fetched"), "utf-8")
+    result = call("fragmentation", "corpus.txt", "--recipe", "r.toml", "--json")
+    assert [one["name"] for one in json.loads(result.stdout)["tokenizers"]] == ["target"]
+    assert "not/fetched (source of r.toml) is not here" in result.stderr
+    assert call("fragmentation", "corpus.txt", "--run", ".").exit_code == 1
+
+
+def test_what_lies_here_and_cannot_be_read_is_passed_over(here: Path) -> None:
+    (here / "run.json").write_text("{", "utf-8")
+    (here / "bad.toml").write_text("[recipe]\nnothing = 1\n", "utf-8")
+    result = call("inspect-vocab")
+    assert result.exit_code == 0
+    assert "passed over" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["bpe", "wordpiece"])
+def test_the_bundled_tokenizers_are_those_of_their_specifications(name: str, tmp_path: Path) -> None:
+    specification = ROOT / "tokenizers" / f"elements_{name}.toml"
+    built = call("tokenizer", "build", str(specification), "--out", str(tmp_path / "built"))
+    assert built.exit_code == 0, built.output
+    bundled = BUNDLED / f"elements-{name}" / "tokenizer.json"
+    assert (tmp_path / "built" / "tokenizer.json").read_bytes() == bundled.read_bytes()
+    assert len(load_tokenizer(str(bundled.parent))) == 4000
+
+
+def test_the_bundled_tokenizers_are_installed_with_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    (pattern,) = project["tool"]["setuptools"]["package-data"]["vtkit"]
+    assert set((ROOT / "vtkit").glob(pattern)) == {path for path in BUNDLED.rglob("*") if path.is_file()}

@@ -1,0 +1,87 @@
+"""Ctrl-C: one line, exit code 130, no traceback, within seconds, whatever the command is doing."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SLOWEST = 6.0
+"""Seconds to leave, on a machine that has other work to do; alone it is one or two."""
+
+
+def interrupted(command: list[str], folder: Path, wait_for: str, then: float = 0.0) -> str:
+    """What ``command`` wrote to standard error, interrupted ``then`` seconds after a line with ``wait_for``."""
+    process = subprocess.Popen(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    heard = ""
+    while wait_for not in heard:
+        line = process.stderr.readline()
+        assert line, heard
+        heard += line
+    time.sleep(then)
+    assert process.poll() is None, "it ended before it was interrupted"
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    heard += process.stderr.read()
+    assert process.wait(timeout=60) == 130, heard
+    assert time.monotonic() - began < SLOWEST
+    assert "Traceback" not in heard
+    assert heard.count("interrupted") == 1
+    return heard
+
+
+def test_native_code_that_never_looks_at_signals_is_left(tmp_path: Path) -> None:
+    code = (
+        "import hashlib, sys\nfrom vtkit import console\nfrom vtkit.interrupt import leave_promptly, unfinished\n"
+        "from pathlib import Path\nPath('half').mkdir()\nunfinished.add(Path('half'))\nleave_promptly()\n"
+        "console.say('working')\nhashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"
+    )
+    interrupted([sys.executable, "-c", code], tmp_path, "working", 0.2)
+    assert not (tmp_path / "half").exists()
+
+
+def test_inspect_vocab_speaks_soon_and_leaves_soon(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    words = {"".join(draw.choices("aeiourstlnmdcpbg", k=draw.randint(5, 9))) for _ in range(20_000)}
+    first = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "year", "in", "a", "test"]
+    (tmp_path / "vocab.txt").write_text("\n".join([*first, *sorted(words)]))
+    command = [sys.executable, "-m", "vtkit.cli", "inspect-vocab", "vocab.txt"]
+    interrupted(command, tmp_path, "reading vocab.txt")
+    interrupted(command, tmp_path, "reading vocab.txt", 8.0)
+
+
+@pytest.mark.parametrize("kind", ["tokenizer", "fragmentation", "gap"])
+def test_commands_that_read_a_corpus_leave_soon(tmp_path: Path, kind: str) -> None:
+    commands = {
+        "tokenizer": ["tokenizer", "train", "-", "--out", "made", "--size", "3000"],
+        "fragmentation": ["fragmentation", "-"],
+        "gap": ["gap", "-", str(ROOT / "README.md")],
+    }
+    read, write = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vtkit.cli", *commands[kind]], cwd=tmp_path, stdin=read, stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(6)  # it waits for the rest of standard input
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, heard = process.communicate(timeout=60)
+    os.close(read)
+    os.close(write)
+    assert process.returncode == 130, heard
+    assert time.monotonic() - began < SLOWEST
+    assert heard.count("interrupted") == 1
+    assert "Traceback" not in heard
+    assert not [path for path in tmp_path.iterdir() if "made" in path.name]

@@ -1,0 +1,165 @@
+"""Tokenizers that a command can look at when none is named: those of a recipe or a run, what lies in the current folder
+and in the hub's cache, and two that come with vtkit."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import vtkit
+from vtkit import console
+from vtkit.data import hub
+from vtkit.errors import VtkitError
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+
+MOST_FOLDERS = 1000
+"""Folders beside and below that are looked into."""
+
+BUNDLED = Path(vtkit.__file__).parent / "bundled"
+"""Two tokenizers that vtkit learned on the texts of its own quickstart, English and Korean."""
+
+
+class Candidate(NamedTuple):
+    """A tokenizer that could be looked at."""
+
+    name: str
+    """What to call it on the command line: a folder, a file or a hub id."""
+
+    what: str
+    """Where it is from, in words."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it can be had: a path, or a hub id in the cache or to be fetched."""
+        on_hub = not self.name.startswith((".", "/", "~")) and self.name.count("/") <= 1
+        return Path(self.name).exists() or (on_hub and (hub.downloads_allowed() or hub.in_cache(self.name)))
+
+
+def of_run(folder: Path) -> list[Candidate]:
+    """The source's vocabulary and the new one of a run.
+
+    Raises:
+        VtkitError: ``folder`` is no run.
+    """
+    from vtkit.stages.run import open_run
+
+    run = open_run(folder)
+    found = [Candidate(run.models["source"], f"source of {folder}")] if "source" in run.models else []
+    if (folder / "model").is_dir():
+        return [*found, Candidate(str(folder / "model"), f"final model of {folder}")]
+    if "vocabulary" in run.steps:
+        found.append(Candidate(str(run.steps["vocabulary"] / "tokenizer"), f"vocabulary of {folder}"))
+    return found
+
+
+def of_recipe(path: Path) -> list[Candidate]:
+    """The source's vocabulary and the new one of a recipe, as far as they are there without running it.
+
+    Raises:
+        RecipeError: it cannot be read.
+    """
+    from vtkit.recipe.load import load_recipe
+    from vtkit.recipe.sections import TrainedVocabulary
+
+    recipe = load_recipe(path, []).recipe
+    finished = Path("runs") / recipe.recipe.name
+    if (finished / "run.json").is_file():
+        return of_run(finished)
+    found = []
+    if recipe.source.model is not None:
+        found.append(Candidate(str(recipe.source.model), f"source of {path}"))
+    elif recipe.source.recipe is not None:
+        found += of_recipe(Path(recipe.source.recipe))[-1:]
+    vocabulary = recipe.vocabulary
+    if not isinstance(vocabulary, TrainedVocabulary) and not str(vocabulary.tokenizer).endswith(".toml"):
+        found.append(Candidate(str(vocabulary.tokenizer), f"vocabulary of {path}"))
+    return found
+
+
+def runs_here() -> list[Path]:
+    """Folders of runs in the current folder or in its ``runs``, the newest first."""
+    files = [*Path().glob("run.json"), *Path().glob("*/run.json"), *Path("runs").glob("*/run.json")]
+    return [file.parent for file in sorted(set(files), key=lambda file: -file.stat().st_mtime)]
+
+
+def recipes_here() -> list[Path]:
+    """Recipes in the current folder or in its ``recipes``."""
+    return [path for path in sorted([*Path().glob("*.toml"), *Path("recipes").glob("*.toml")]) if _is_recipe(path)]
+
+
+def tokenizers_here() -> list[Candidate]:
+    """Tokenizers in the current folder, and in the folders of it and of its ``tokenizers``."""
+    folders = [Path(), *_folders(Path()), *_folders(Path("tokenizers"))]
+    found = []
+    for folder in folders[:MOST_FOLDERS]:
+        files = [file for pattern in TOKENIZER_FILES for file in sorted(folder.glob(pattern))]
+        if files:
+            found.append(Candidate(str(files[0] if folder == Path() else folder), "in this folder"))
+    return found
+
+
+def cached() -> list[Candidate]:
+    """Models and tokenizers in the hub's cache, the newest first."""
+    snapshots = [
+        snapshot
+        for snapshot in hub.cache_folder().glob("models--*/snapshots/*")
+        if any(True for pattern in TOKENIZER_FILES for _ in snapshot.glob(pattern))
+    ]
+    snapshots.sort(key=lambda snapshot: -snapshot.stat().st_mtime)
+    names = (snapshot.parents[1].name.removeprefix("models--").replace("--", "/") for snapshot in snapshots)
+    return [Candidate(name, "in the hub's cache") for name in dict.fromkeys(names)]
+
+
+def bundled() -> list[Candidate]:
+    """Those that come with vtkit."""
+    return [Candidate(str(folder), "comes with vtkit") for folder in sorted(_folders(BUNDLED))]
+
+
+def to_compare() -> list[Candidate]:
+    """What to compare where nothing is named: the vocabularies of the newest run, or of the one recipe, in the current
+    folder and the tokenizers beside it; else a few of the hub's cache and those that come with vtkit."""
+    found: list[Candidate] = []
+    recipes = recipes_here()
+    if runs := runs_here():
+        found += _readable(of_run, runs[0])
+    elif len(recipes) == 1:
+        found += _readable(of_recipe, recipes[0])
+    found += tokenizers_here()[:4]
+    return list(dict.fromkeys(each for each in found if each.is_there)) or [*cached()[:3], *bundled()]
+
+
+def all_candidates() -> list[Candidate]:
+    """Everything that could be looked at from the current folder, each once."""
+    found: list[Candidate] = []
+    for run in runs_here():
+        found += _readable(of_run, run)
+    for recipe in recipes_here():
+        found += _readable(of_recipe, recipe)
+    by_name: dict[str, Candidate] = {}
+    for each in [*found, *tokenizers_here(), *cached(), *bundled()]:
+        by_name.setdefault(each.name, each)
+    return list(by_name.values())
+
+
+def _readable(look: Callable[[Path], list[Candidate]], path: Path) -> list[Candidate]:
+    """What ``look`` finds; nothing where the run or recipe that only happens to lie here cannot be read."""
+    try:
+        return look(path)
+    except VtkitError as error:
+        console.warn(f"{path} is passed over: {error}")
+        return []
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith("."))
+
+
+def _is_recipe(path: Path) -> bool:
+    try:
+        return "recipe" in tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
