@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = [
-    {"errors", "console", "runtime"},
+    {"errors", "console", "interrupt", "runtime"},
     {"recipe", "artifacts", "data"},
     {"vocabulary", "search", "measures", "encoder"},
     {"transfer", "training", "analysis"},
@@ -25,7 +25,19 @@ FLOORS = [
 
 HEAVY = {"torch", "transformers", "sentence_transformers", "datasets", "numba", "scipy", "matplotlib", "entmax"}
 HEAVY |= {"tokenizers", "sentencepiece", "pandas", "pyarrow", "huggingface_hub", "lingua"}
-LIGHT = ("errors", "console", "runtime", "recipe", "artifacts", "data", "stages", "commands", "cli", "__main__")
+LIGHT = (
+    "errors",
+    "console",
+    "interrupt",
+    "runtime",
+    "recipe",
+    "artifacts",
+    "data",
+    "stages",
+    "commands",
+    "cli",
+    "__main__",
+)
 """Modules that ``--help``, ``recipe check`` or ``--dry-run`` import: nothing heavy outside their functions."""
 SEARCHING = "stages.search_run"
 """What only a search needs."""
