@@ -16,7 +16,6 @@ from tokenizers import Regex, Tokenizer, models, normalizers
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
-from vtkit.analysis.charts import StackedBars, svg
 from vtkit.analysis.composition import (
     EVIDENCE_PROBABILITY,
     LANGUAGES,
@@ -30,10 +29,11 @@ from vtkit.analysis.composition import (
 )
 from vtkit.analysis.inspection import corpus_use, inspect_vocabulary, normalizer_steps
 from vtkit.analysis.reachability import duplicates, unreachable
-from vtkit.analysis.vocabulary_page import tables
 from vtkit.cli import app
 from vtkit.commands.inspect_vocab import table_lines
 from vtkit.errors import DataError, RecipeError
+from vtkit.report.plots import StackedBars, stacked_bars
+from vtkit.report.vocabulary_page import tables
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import canonical_forms, tokens
 from vtkit.vocabulary.pair import pair_of
@@ -304,13 +304,23 @@ def test_a_table_too_wide_for_the_terminal_is_broken_between_its_columns() -> No
 
 
 def test_chart_is_the_same_from_call_to_call_and_refers_to_nothing() -> None:
-    chart = StackedBars("Tokens, %", {"a <b>": [0.5, 0.5], "b": [1.0, 0.0]}, ["English", "other"], 1)
-    drawn = svg(chart)
-    assert drawn == svg(chart)
-    assert drawn.startswith("<svg ")
-    assert "currentColor" in drawn
-    assert "a &lt;b&gt;" in drawn
-    assert not re.search(r'(href|src)="(?!#)', drawn)
+    bars = StackedBars("Tokens", {"a <b>": [0.5, 0.5], "b": [1.0, 0.0]}, ["English", "other"], 1)
+    drawn = stacked_bars("tokens", bars)
+    assert drawn == stacked_bars("tokens", bars)
+    assert drawn.svg.startswith("<svg ")
+    assert "a &lt;b&gt;" in drawn.svg
+    assert not re.search(r'(href|src)="(?!#)', drawn.svg)
+    assert drawn.description == "a <b>: English 50 %, other 50 %; b: English 100 %"
+
+
+def test_every_part_of_a_bar_is_as_long_as_its_share() -> None:
+    bars = StackedBars("Tokens", {"a": [0.25, 0.75], "b": [1.0, 0.0]}, ["English", "other"], 1)
+    drawn = stacked_bars("tokens", bars).svg
+    paths = re.findall(r'd="M ([\d.]+) [\d.]+ L ([\d.]+) [\d.]+ L [\d.]+ [\d.]+ L [\d.]+ [\d.]+ z', drawn)
+    widths = [float(end) - float(start) for start, end in paths]
+    whole = max(widths)
+    found = [round(width / whole, 3) for width in widths if width > whole / 5]
+    assert sorted(found[:3]) == [0.25, 0.75, 1.0]
 
 
 @pytest.fixture
@@ -356,6 +366,8 @@ def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path
     assert "<b>bad" not in html
     assert "\u202e" not in html
     assert html.count("<svg ") == 3
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
     assert "http://" not in html.replace("http://www.w3.org/", "")
     assert picture.read_bytes().startswith(b"\x89PNG")
 

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = [
     {"errors", "console", "interrupt", "runtime"},
-    {"recipe", "artifacts", "data"},
+    {"recipe", "artifacts", "results", "data"},
     {"vocabulary", "search", "measures", "encoder"},
     {"transfer", "training", "analysis"},
     {"stages", "report"},
@@ -32,6 +32,7 @@ LIGHT = (
     "runtime",
     "recipe",
     "artifacts",
+    "results",
     "data",
     "stages",
     "commands",

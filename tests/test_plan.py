@@ -49,6 +49,7 @@ STEPS = [
       for stage in ("index", "evaluate")),
     "evaluate:bm25",
     "evaluate:hybrid",
+    "analyse",
     "report",
 ]  # fmt: skip
 
@@ -128,7 +129,7 @@ def test_what_has_no_section_is_no_step(folder: Path) -> None:
     judged = [f"{stage}:{model}" for model in ("source", "transfer", "calibrate") for stage in ("index", "evaluate")]
     assert list(made.steps) == [
         "vocabulary", "check:vocabulary", "transfer", "check:transfer", "calibrate", "check:calibrate", *judged,
-        "report",
+        "analyse", "report",
     ]  # fmt: skip
     assert made.final_model == "calibrate"
     assert made.steps["calibrate"].inputs == {"model": "transfer"}
@@ -163,13 +164,13 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
     assert changed(folder, "index.query_length=32") == searches
     assert changed(folder, "report.formats=['md']") == []
     assert changed(folder, "recipe.seed=1") == [name for name in STEPS if name != "report"]
-    assert changed(folder, "recipe.language=ja") == ["evaluate:bm25", "evaluate:hybrid"]
+    assert changed(folder, "recipe.language=ja") == ["evaluate:bm25", "evaluate:hybrid", "analyse"]
 
 
 def test_the_language_matters_to_fine_tuning_only_where_it_draws_hard_negatives(folder: Path) -> None:
     negatives = "finetune.hard_negatives=1"
     assert changed(folder, negatives, "recipe.language=ja", before=(negatives,)) == [
-        "finetune", "index:finetune", "evaluate:finetune", "evaluate:bm25", "evaluate:hybrid",
+        "finetune", "index:finetune", "evaluate:finetune", "evaluate:bm25", "evaluate:hybrid", "analyse",
     ]  # fmt: skip
 
 
@@ -265,6 +266,7 @@ def test_a_changed_file_changes_the_stages_that_read_it(name: str, first: str, f
     after = keys(plan(folder))
     found = [step for step in after if before[step] != after[step]]
     source = ["index:source", "evaluate:source"] if name.startswith("source") else []
+    source += ["analyse"] if name.startswith(("source", "tokenizer")) else []
     assert sorted(found) == sorted([*downstream(first), *source, "report"])
 
 
@@ -410,7 +412,7 @@ def test_until_a_stage_nothing_later_is_planned(last: str, step: str, folder: Pa
 
 def test_until_the_index_nothing_is_judged(folder: Path) -> None:
     decided = [decision.step.name for decision in plan(folder).decide({}, until="index")]
-    assert decided == [name for name in STEPS if not name.startswith(("evaluate", "report"))]
+    assert decided == [name for name in STEPS if not name.startswith(("evaluate", "analyse", "report"))]
 
 
 def test_a_check_can_be_asked_for_alone_or_with_all_others(folder: Path) -> None:
@@ -506,3 +508,21 @@ def test_manifests_hold_no_key_twice_and_read_back(folder: Path) -> None:
     assert stored["files"].keys() == {
         "source.model[0]", "transfer.embedder[0]", "transfer.bias.corpus[0]", "transfer.bias.corpus[1]",
     }  # fmt: skip
+
+
+def test_vocabularies_are_analysed_again_when_they_or_the_judged_texts_change(folder: Path) -> None:
+    for override in ("transfer.alpha=2.0", "evaluate.depth=100", "index.query_length=32", "adapt.steps=11"):
+        assert "analyse" not in changed(folder, override), override
+    before = keys(plan(folder))
+    assert plan(folder).steps["analyse"].inputs == {"vocabulary": "vocabulary"}
+    (folder / "first-set" / "content").write_text("other documents\n")
+    assert keys(plan(folder))["analyse"] != before["analyse"]
+
+
+def test_the_report_is_written_again_for_another_command_line(folder: Path) -> None:
+    recipe = load_recipe(folder / "recipe.toml").recipe
+    first = keys(Plan(recipe, Store(folder / "runs" / "artifacts")))
+    recipe.run_by("vtkit", "run", "recipe.toml", "--set", "finetune.epochs=2")
+    second = keys(Plan(recipe, Store(folder / "runs" / "artifacts")))
+    assert [name for name in first if first[name] != second[name]] == ["report"]
+    assert recipe.command[-1] == "finetune.epochs=2"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import re
 import warnings
@@ -17,11 +18,34 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from vtkit.report.model_card import model_card
-from vtkit.report.page import html_page, markdown_page
-from vtkit.report.plots import COLOURS, charts
-from vtkit.report.verdict import verdict
+from vtkit.report import html, markdown, plots
+from vtkit.report import model_card as cards
+from vtkit.report import verdict as verdicts
+from vtkit.report.content import token_kinds
+from vtkit.report.data import ReportData
+from vtkit.report.plots import COLOURS, Chart
 from vtkit.report.wording import duration, share, shorten, visible, visible_token
+
+
+def html_page(report: dict[str, Any]) -> str:
+    return html.html_page(ReportData.from_json(report))
+
+
+def markdown_page(report: dict[str, Any]) -> str:
+    return markdown.markdown_page(ReportData.from_json(report))
+
+
+def model_card(report: dict[str, Any]) -> str:
+    return cards.model_card(ReportData.from_json(report))
+
+
+def verdict(report: dict[str, Any]) -> str:
+    return verdicts.verdict(ReportData.from_json(report))
+
+
+def charts(report: dict[str, Any]) -> dict[str, list[Chart]]:
+    return plots.charts(ReportData.from_json(report))
+
 
 FIRST_STRONG_ISOLATE, POP_ISOLATE = "\u2068", "\u2069"
 
@@ -39,8 +63,53 @@ def row(
     }
 
 
+def profile(**changes: Any) -> dict[str, Any]:
+    """A vocabulary that cuts words into two."""
+    documents = {
+        "words": 20000,
+        "tokens_per_word": 2.06,
+        "split_words": 0.6,
+        "tokens_per_text": 88.4,
+        "unknown_tokens": 0.0,
+        "unknown_words": 0.0,
+    }
+    queries = documents | {
+        "words": 1100,
+        "tokens_per_word": 1.91,
+        "tokens_per_text": 6.25,
+        "texts_with_split_word": 0.77,
+        "texts_with_unknown": 0.0,
+    }
+    return {
+        "size": 32000,
+        "languages": {"ko": 27000, "en": 1760},
+        "undecided": 240,
+        "other_scripts": {"Hiragana": 800, "Greek": 200},
+        "no_letters": 2000,
+        "documents": documents,
+        "queries": queries,
+        "worst_words": [{"word": "발견했다", "occurrences": 31, "pieces": ["발견", "##했", "##다"]}],
+        **changes,
+    }
+
+
+def two_vocabularies() -> dict[str, Any]:
+    """An English vocabulary and a Korean one."""
+    source = profile(size=30522, languages={"en": 26830, "ko": 70}, undecided=0, no_letters=3622, other_scripts={})
+    for side, per_word in (("documents", 6.18), ("queries", 5.7)):
+        source[side] = source[side] | {"tokens_per_word": per_word, "unknown_tokens": 0.032}
+    source["worst_words"] = [{"word": "원자", "occurrences": 135, "pieces": ["ᄋ", "##ᅯ", "##ᆫ", "##ᄌ", "##ᅡ"]}]
+    return {
+        "languages": ["en", "ar", "zh", "hi", "ko", "ru"],
+        "documents": {"texts": 2000, "of": 6510, "shortened": 3},
+        "queries": {"texts": 400, "of": 400, "shortened": 0},
+        "source": source,
+        "target": profile(),
+    }
+
+
 def a_report(**changes: Any) -> dict[str, Any]:
-    """A run of all stages on two sets, with ``changes`` to its top level."""
+    """A run of all stages on two sets, as in ``report.json``, with ``changes`` to its top level."""
     news = [
         row("BM25", 0.809, 0.962),
         row("source", 0.012, 0.051, 88.2, 0.0002),
@@ -60,6 +129,11 @@ def a_report(**changes: Any) -> dict[str, Any]:
         "created": "2026-03-14",
         "seed": 42,
         "demonstration": False,
+        "command": ["vtkit", "run", "my recipe.toml", "--set", "finetune.epochs=2"],
+        "needs": [
+            {"setting": "source.model", "name": "naver/splade-v3", "local": False},
+            {"setting": "evaluate.sets", "name": "/home/me/news-ko", "local": True},
+        ],
         "recipe_toml": '[recipe]\nname = "korean"\n\n[source]\nmodel = "naver/splade-v3"\n',
         "versions": {"vtkit": "0.1.0", "torch": "2.13.0"},
         "seconds": {"vocabulary": 14.2, "finetune": 3725.0},
@@ -74,6 +148,7 @@ def a_report(**changes: Any) -> dict[str, Any]:
             "overlap_share": 0.11625,
             "methods": {"overlap": 3720, "parallel": 24510, "pieces": 3702, "mean": 68},
         },
+        "vocabularies": two_vocabularies(),
         "curves": {
             "adapt": {"steps": [10, 20, 30], "loss": [9.0, 5.0, 3.0]},
             "finetune": {
@@ -81,7 +156,7 @@ def a_report(**changes: Any) -> dict[str, Any]:
                 "loss": [3.0, 1.0, 0.5],
                 "query_dimensions": [900.0, 40.0, 15.0],
                 "document_dimensions": [9000.0, 800.0, 180.0],
-                "flops_penalty": [0.0, 0.2, 0.1],
+                "document_flops": [0.0, 0.2, 0.1],
             },
         },
         "calibration": {
@@ -132,7 +207,12 @@ def with_text_everywhere(text: str) -> dict[str, Any]:
     """A report in which ``text`` stands wherever a user, a corpus or a tokenizer can bring text in."""
     report = a_report(name=f"n{text}", about=f"a{text}", created=f"c{text}", language=f"l{text}")
     report["recipe_toml"] = f"x{text}"
-    report["curves"] = report["sparsity"] = None  # numbers only, and slow to draw
+    report["curves"], report["sparsity"] = {}, None  # numbers only, and slow to draw
+    report["command"] = ["vtkit", "run", f"r{text}"]
+    report["needs"] = [{"setting": f"s{text}", "name": f"p{text}", "local": True}]
+    target = report["vocabularies"]["target"]
+    target["worst_words"] = [{"word": f"w{text}", "occurrences": 2, "pieces": [text, text]}]
+    target["other_scripts"] = {f"o{text}": 1}
     report["versions"] = {f"v{text}": f"1{text}"}
     report["seconds"] = {f"s{text}": 1.0}
     for number, results in enumerate(report["results"]):
@@ -231,7 +311,7 @@ def without_drawing(tags: list[str]) -> list[str]:
 
 
 def test_the_verdict_names_the_final_model_bm25_and_both_together() -> None:
-    said = verdict(a_report(vocabulary=None, results=a_report()["results"][:1]))
+    said = verdict(a_report(vocabulary=None, vocabularies=None, results=a_report()["results"][:1]))
     assert said == (
         "After fine-tuning, nDCG@10 on news-ko is 0.760, below BM25's 0.809 (p = 0.013); together they reach 0.841, "
         "better than either alone. The source model reached 0.012. "
@@ -330,7 +410,7 @@ WHOLE_PAGE = html_page(a_report())
     [
         ("results", "Results"),
         ("example", "An example search"),
-        ("vocabulary", "Vocabulary"),
+        ("vocabularies", "Fragmentation"),
         ("neighbours", "What the new tokens were made of"),
         ("curves", "Training"),
         ("calibration", "Calibration"),
@@ -339,15 +419,16 @@ WHOLE_PAGE = html_page(a_report())
         ("seconds", "Cost"),
     ],
 )
-@pytest.mark.parametrize("nothing", [None, {}, "absent"])
-def test_a_section_without_data_is_not_there(key: str, heading: str, nothing: Any) -> None:
+@pytest.mark.parametrize("absent", [True, False])
+def test_a_section_without_data_is_not_there(key: str, heading: str, absent: bool) -> None:
     report = a_report()
     assert f"## {heading}\n" in markdown_page(report)
     assert f"<h2>{heading}</h2>" in WHOLE_PAGE
-    if nothing == "absent":
+    if absent:
         del report[key]
     else:
-        report[key] = nothing
+        empty = ReportData().to_json()
+        report[key] = empty[key]
     assert f"## {heading}\n" not in markdown_page(report)
     assert heading not in Reader(html_page(report)).text
 
@@ -398,6 +479,82 @@ def test_frequencies_of_dimensions_are_told_where_they_are_known() -> None:
 def test_the_middle_document_lies_in_the_bin_where_half_are_reached() -> None:
     # 5 + 6 + 2 documents: the seventh of thirteen lies in the second bin.
     assert "Of 13 documents the middle one has 100 to 200 active dimensions" in markdown_page(a_report())
+
+
+# Both vocabularies
+
+
+def test_languages_of_both_vocabularies_stand_side_by_side() -> None:
+    page = markdown_page(a_report())
+    assert "| language | source vocabulary | new vocabulary |" in page
+    assert "| English | 26,830 (88 %) | 1,760 (5.5 %) |" in page
+    assert "| Korean | 70 (0.23 %) | 27,000 (84 %) |" in page
+    assert "| other scripts | – | 1,000 (3.1 %) |" in page
+    assert "| no letters | 3,622 (12 %) | 2,000 (6.2 %) |" in page
+    assert "| **all tokens** | **30,522** | **32,000** |" in page
+    assert "every token in Latin letters counts as English" in page
+    assert "Other scripts of the new vocabulary: Hiragana 800, Greek 200." in page
+
+
+def test_every_token_is_in_one_row_of_the_table_and_one_part_of_the_chart() -> None:
+    report = ReportData.from_json(a_report())
+    assert report.vocabularies is not None
+    kinds = token_kinds(report.vocabularies)
+    assert [sum(counts) for counts in zip(*kinds.values(), strict=True)] == [30522, 32000]
+    assert list(kinds)[-3:] == ["other scripts", "undecided", "no letters"]
+    (chart,) = charts(a_report())["vocabulary"]
+    assert "source vocabulary: English 88 %" in chart.description
+    assert "new vocabulary: English 5.5 %, Korean 84 %, other scripts 3.1 %, undecided 0.75 %" in chart.description
+
+
+def test_languages_that_share_a_script_are_said_to_be_told_apart_by_a_detector() -> None:
+    analysis = two_vocabularies() | {"languages": ["en", "ko", "de"]}
+    page = markdown_page(a_report(vocabularies=analysis))
+    assert "Latin words of German and English are told apart by a statistical detector" in page
+    assert "counts as English" not in page
+
+
+def test_fragmentation_is_told_with_what_it_was_measured_on() -> None:
+    page = markdown_page(a_report())
+    assert "documents: 2,000 of 6,510, sampled, 3 of them cut to their beginning; 20,000 words" in page
+    assert "(queries: 400; 1,100 words)" in page
+    assert page.count("| tokens per word | 6.18 | 2.06 |") == page.count("| tokens per word | 5.70 | 1.91 |") == 1
+    assert "| queries with a split word | 77 % | 77 % |" in page
+    assert "documents with a split word" not in page
+    assert "| 발견했다 | 31 |" in page.replace("**", "")
+    assert "It cuts a word of a query into 1.91 tokens on average, where the source's vocabulary makes 5.70." in page
+
+
+def test_an_encoder_made_from_nothing_has_one_vocabulary() -> None:
+    analysis = two_vocabularies() | {"source": None}
+    page = markdown_page(a_report(vocabularies=analysis, vocabulary=None))
+    assert "| language | vocabulary |" in page
+    assert "new vocabulary" not in page
+    assert "source vocabulary" not in page
+
+
+# To run it again
+
+
+def test_the_command_can_be_pasted_into_a_shell() -> None:
+    page = markdown_page(a_report())
+    assert "```sh\nvtkit run 'my recipe.toml' --set finetune.epochs=2\n```" in page
+    assert "These files and folders must be there: /home/me/news-ko." in page
+    assert "From the Hugging Face hub (with --download where they are not in its local cache): naver/splade-v3." in page
+    assert "<code>vtkit run &#x27;my recipe.toml&#x27; --set finetune.epochs=2</code>" in html_page(a_report())
+
+
+def test_the_card_holds_neither_paths_nor_words_of_the_users_texts() -> None:
+    card = model_card(a_report())
+    assert "| tokens per word | 6.18 | 2.06 |" in card
+    assert "| Korean | 70 (0.23 %) | 27,000 (84 %) |" in card
+    for private in ("my recipe.toml", "/home/me", "발견했다", "훈민정음"):
+        assert private not in card
+
+
+def test_what_is_written_is_read_back() -> None:
+    report = ReportData.from_json(a_report())
+    assert ReportData.from_json(json.loads(json.dumps(report.to_json()))) == report
 
 
 # Hostile contents
@@ -477,7 +634,7 @@ def test_a_recipe_cannot_leave_its_fence() -> None:
     recipe = 'about = "````\n</details><script>"\n'
     page = markdown_page(a_report(recipe_toml=recipe))
     fences = [token for token in MarkdownIt("commonmark").parse(page) if token.type == "fence"]
-    assert [fence.content for fence in fences] == [recipe]
+    assert [fence.content for fence in fences if fence.info == "toml"] == [recipe]
 
 
 def test_an_address_in_the_data_does_not_become_a_link() -> None:
@@ -516,6 +673,16 @@ def test_nothing_is_fetched_from_elsewhere() -> None:
     assert not re.search(r"@import|url\((?!#)", page)
 
 
+def test_a_table_wider_than_the_page_scrolls_and_shows_that_it_does() -> None:
+    page = html_page(a_report())
+    assert page.count("<table>") == page.count('<div class="scroll" role="region" aria-label="') > 8
+    assert page.count('tabindex="0"') == page.count("<table>")  # arrow keys scroll what has the focus
+    (rule,) = re.findall(r"\.scroll \{(.*?)\}", page, re.S)
+    # The cover moves with the table's end, the shadow stays at the edge: what is left to scroll to is in shadow.
+    assert re.search(r"var\(--page\).*no-repeat local,\s.*var\(--shade\).*no-repeat scroll;", rule)
+    assert page.count("--shade: ") == 2
+
+
 # Charts
 
 
@@ -534,6 +701,7 @@ def test_charts_are_drawn_for_each_set_and_each_curve() -> None:
     captions = {section: [chart.caption for chart in drawn] for section, drawn in charts(a_report()).items()}
     assert captions == {
         "results": ["nDCG@10 by stage, news-ko", "nDCG@10 by stage, encyclopaedia-ko"],
+        "vocabulary": ["Tokens by language"],
         "training": [
             "Loss, MLM adaptation",
             "Loss, fine-tuning",

@@ -139,6 +139,13 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
     assert by_model["BM25"]["nDCG@10"] > 0.3
     assert all(0 <= value <= 1 for row in by_model.values() for value in row.values())
     assert sum(report["vocabulary"]["methods"].values()) == report["vocabulary"]["target_size"]
+    analysis = report["vocabularies"]
+    assert analysis["target"]["size"] == report["vocabulary"]["target_size"]
+    assert analysis["source"]["size"] == report["vocabulary"]["source_size"]
+    assert analysis["documents"]["texts"] == analysis["documents"]["of"] == result["documents"]
+    assert analysis["queries"]["texts"] == analysis["queries"]["of"] >= result["queries"]
+    assert 1 <= analysis["target"]["queries"]["tokens_per_word"] < analysis["source"]["queries"]["tokens_per_word"]
+    assert report["command"][:2] == ["vtkit", "run"]
     assert len(report["curves"]["finetune"]["loss"]) == 4
 
 

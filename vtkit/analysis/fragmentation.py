@@ -22,7 +22,7 @@ import numpy as np
 
 from vtkit.analysis.composition import LANGUAGES, LANGUAGES_OF_SCRIPT
 from vtkit.analysis.meter import Counts, Fragmentation, Meter
-from vtkit.analysis.pages import PAGE_CHARACTERS, Page, batches, padded, page_of_texts, pages_of_chunks, sums
+from vtkit.analysis.text_pages import PAGE_CHARACTERS, Page, batches, padded, page_of_texts, pages_of_chunks, sums
 from vtkit.analysis.white_space import odd_texts
 from vtkit.analysis.words import Punctuation, script_of_text
 from vtkit.data.word_counts import count_chunks

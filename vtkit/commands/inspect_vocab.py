@@ -101,14 +101,14 @@ def inspect_vocab(
         texts = chain.from_iterable(texts_of(name, encoding_errors) for name in corpus)
         report["corpus"] = corpus_use(loaded, texts)
     if html is not None:
-        from vtkit.analysis.vocabulary_page import html_page
+        from vtkit.report.vocabulary_page import html_page
 
         write_text(html, html_page(report))
     if png is not None:
-        from vtkit.analysis.charts import write_png
-        from vtkit.analysis.vocabulary_page import charts
+        from vtkit.report.plots import write_stacked_bars
+        from vtkit.report.vocabulary_page import charts
 
-        write_png(charts(report), png)
+        write_stacked_bars(charts(report), png)
     if as_json:
         console.write_json(report)
         return
@@ -192,7 +192,7 @@ def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: in
 
 
 def _print_report(report: dict[str, Any]) -> None:
-    from vtkit.analysis.vocabulary_page import descriptions, tables
+    from vtkit.report.vocabulary_page import descriptions, tables
 
     for name, lines in descriptions(report):
         console.write(name)

@@ -91,7 +91,7 @@ def _print_report(report: dict[str, Any], names: list[str]) -> None:
 
 
 def _pairs(pairs: list[list[str | None]]) -> str:
-    from vtkit.analysis.vocabulary_page import token_shown
+    from vtkit.report.vocabulary_page import token_shown
 
     return ", ".join(
         f"{token_shown(target or '')} ← {token_shown(source)}" if source is not None else token_shown(target or "")

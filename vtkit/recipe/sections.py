@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 
 @dataclass(frozen=True)
@@ -788,6 +788,17 @@ class Recipe(Section):
     index: IndexSection = IndexSection()
     evaluate: EvaluateSection | None = None
     report: ReportSection = ReportSection()
+
+    _command: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command line that it is run by, word by word; empty where there is none."""
+        return self._command
+
+    def run_by(self, *command: str) -> None:
+        """Note the command line that it is run by."""
+        self._command = command
 
     @model_validator(mode="after")
     def _source_and_transfer_agree(self) -> Recipe:

@@ -7,12 +7,15 @@ data gives no section.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from vtkit.report.verdict import Report, measures_of, stage_label
-from vtkit.report.wording import amount, duration, is_number, p_value, score, share, shorten, whole
+from vtkit.analysis.composition import LANGUAGES
+from vtkit.analysis.vocabularies import TextMetrics, VocabularyAnalysis, VocabularyProfile
+from vtkit.report.data import Number, ReportData, SetResults, WeightedToken
+from vtkit.report.verdict import stage_label
+from vtkit.report.wording import amount, count_and_share, duration, is_number, p_value, score, share, shorten, whole
 
 ROW_ORIGINS = {
     "overlap": ("overlap", "the row of the same token in the source vocabulary"),
@@ -96,6 +99,8 @@ class Paragraph:
 
     parts: Inlines
     quiet: bool = False
+    own_texts: bool = False
+    """Whether it quotes the user's texts or paths, which do not travel with the model."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,9 @@ class Table:
     rows: tuple[tuple[Inlines, ...], ...]
     words: frozenset[int] = frozenset()
     """Columns beside the first that hold words, set to the left; all others hold numbers, set to the right."""
+
+    own_texts: bool = False
+    """As in :class:`Paragraph`."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +138,14 @@ class Folded:
     syntax: str
 
 
-Block = Paragraph | Table | Hit | Folded
+@dataclass(frozen=True)
+class Command:
+    """A line for a shell."""
+
+    text: str
+
+
+Block = Paragraph | Table | Hit | Folded | Command
 
 
 @dataclass(frozen=True)
@@ -145,12 +160,13 @@ class Section:
 # Sections
 
 
-def sections(report: Report) -> list[Section]:
+def sections(report: ReportData) -> list[Section]:
     """The sections of the page, in reading order; those without data are not there."""
     made = [
         _results(report),
         _example(report),
         _vocabulary(report),
+        _fragmentation(report),
         _neighbours(report),
         _training(report),
         _calibration(report),
@@ -162,8 +178,8 @@ def sections(report: Report) -> list[Section]:
     return [section for section in made if section is not None]
 
 
-def _results(report: Report) -> Section | None:
-    tables = [table for results in report.get("results") or () if (table := _results_table(results)) is not None]
+def _results(report: ReportData) -> Section | None:
+    tables = [table for results in report.results if (table := _results_table(results)) is not None]
     if not tables:
         return None
     notes = ["Bold: the best of the column. Dimensions: mean number of weights above zero."]
@@ -175,56 +191,56 @@ def _results(report: Report) -> Section | None:
     return Section("results", "Results", (*tables, Paragraph((" ".join(notes),), quiet=True)))
 
 
-def _results_table(results: Mapping[str, Any]) -> Table | None:
-    rows = results.get("rows") or ()
-    measures = measures_of(results)
+def _results_table(results: SetResults) -> Table | None:
+    rows, measures = results.rows, results.measures
     if not rows or not measures:
         return None
     best: dict[str, float] = {}
     for row in rows:
-        for name, value in (row.get("measures") or {}).items():
+        for name, value in row.measures.items():
             if is_number(value):
                 best[name] = max(value, best.get(name, value))
-    extra = [
-        ("query dims", "query_dimensions", amount),
-        ("doc dims", "document_dimensions", amount),
-        ("FLOPS", "flops", amount),
-        ("p", "p_value_vs_bm25", p_value),
+    columns: list[tuple[str, list[Number], Callable[[Number], str]]] = [
+        ("query dims", [row.query_dimensions for row in rows], amount),
+        ("doc dims", [row.document_dimensions for row in rows], amount),
+        ("FLOPS", [row.flops for row in rows], amount),
+        ("p", [row.p_value_vs_bm25 for row in rows], p_value),
     ]
-    extra = [column for column in extra if any(is_number(row.get(column[1])) for row in rows)]
+    columns = [column for column in columns if any(map(is_number, column[1]))]
     cells = []
-    for row in rows:
-        values = [(row.get("measures") or {}).get(name) for name in measures]
+    for place, row in enumerate(rows):
+        values = [row.measures.get(name) for name in measures]
         shown: list[Inline] = [
             Strong(score(value)) if is_number(value) and value == best.get(name) else score(value)
             for name, value in zip(measures, values, strict=True)
         ]
-        shown += [form(row.get(key)) for _, key, form in extra]
-        cells.append(((stage_label(row["model"]),), *((piece,) for piece in shown)))
-    counts = [f"{amount(results[key])} {key}" for key in ("queries", "documents") if is_number(results.get(key))]
-    caption = f"{results['set']} ({', '.join(counts)})" if counts else results["set"]
-    return Table(caption, ("model", *measures, *(title for title, _, _ in extra)), tuple(cells))
+        shown += [form(numbers[place]) for _, numbers, form in columns]
+        cells.append(((stage_label(row.model),), *((piece,) for piece in shown)))
+    counts = {"queries": results.queries, "documents": results.documents}
+    said = ", ".join(f"{amount(count)} {name}" for name, count in counts.items() if count is not None)
+    caption = f"{results.set} ({said})" if said else results.set
+    return Table(caption, ("model", *measures, *(title for title, _, _ in columns)), tuple(cells))
 
 
-def _example(report: Report) -> Section | None:
-    example = report.get("example")
-    if not example or not example.get("query"):
+def _example(report: ReportData) -> Section | None:
+    example = report.example
+    if example is None or not example.query:
         return None
-    blocks: list[Block] = [Paragraph(("Query: ", Foreign(example["query"])))]
-    if example.get("tokens"):
-        blocks.append(Paragraph(("It is searched as ", *_weighted(example["tokens"], None))))
-    for result in example.get("results") or ():
+    blocks: list[Block] = [Paragraph(("Query: ", Foreign(example.query)))]
+    if example.tokens:
+        blocks.append(Paragraph(("It is searched as ", *_weighted(example.tokens, None))))
+    for result in example.results:
         blocks.append(
             Hit(
-                rank=amount(result.get("rank")),
-                score=amount(result.get("score")),
-                identifier=str(result.get("id", "")),
-                title=result.get("title") or "",
-                text=shorten(result.get("text") or ""),
-                tokens=_weighted(result.get("tokens") or (), result.get("score")),
+                rank=amount(result.rank),
+                score=amount(result.score),
+                identifier=result.id,
+                title=result.title,
+                text=shorten(result.text),
+                tokens=_weighted(result.tokens, result.score),
             )
         )
-    if example.get("results"):
+    if example.results:
         words = "Under each result: the tokens that made its score, and what each added to it."
         blocks.append(Paragraph((words,), quiet=True))
     else:
@@ -232,60 +248,178 @@ def _example(report: Report) -> Section | None:
     return Section("example", "An example search", tuple(blocks))
 
 
-def _weighted(pairs: Iterable[Sequence[Any]], total: Any) -> Inlines:
+def _weighted(pairs: Iterable[WeightedToken], total: Number) -> Inlines:
     """Tokens with their weights, heaviest first; what is left of ``total`` (default: their sum) beyond them, last."""
     weighted = sorted(((token, weight) for token, weight in pairs if is_number(weight)), key=lambda pair: -pair[1])
-    shown, rest = weighted[:TOKENS_SHOWN], weighted[TOKENS_SHOWN:]
+    shown, others = weighted[:TOKENS_SHOWN], weighted[TOKENS_SHOWN:]
     heaviest = max((abs(weight) for _, weight in shown), default=0.0)
     parts: list[Inline] = [
         Token(token, f"{weight:.2f}", abs(weight) / heaviest if heaviest else 0.0) for token, weight in shown
     ]
-    left = total - sum(weight for _, weight in shown) if is_number(total) else sum(weight for _, weight in rest)
+    left = total - sum(weight for _, weight in shown) if is_number(total) else sum(weight for _, weight in others)
     if shown and left >= 0.005:
-        parts.append(f"and {left:.2f} from {f'{len(rest)} ' if rest else ''}others")
+        parts.append(f"and {left:.2f} from {f'{len(others)} ' if others else ''}others")
     return tuple(parts)
 
 
-def _vocabulary(report: Report) -> Section | None:
-    vocabulary = report.get("vocabulary")
-    if not vocabulary:
-        return None
-    source, target = vocabulary.get("source_size"), vocabulary.get("target_size")
-    sizes = f"The new vocabulary has {amount(target)} tokens, that of the source model {amount(source)}. "
-    known = f"{share(vocabulary.get('overlap_share'))} of the new tokens are in both."
-    blocks: list[Block] = [Paragraph((sizes + known,))]
-    methods = {name: count for name, count in (vocabulary.get("methods") or {}).items() if is_number(count)}
-    total = sum(methods.values())
-    if total > 0:
+def _vocabulary(report: ReportData) -> Section | None:
+    overlap, analysis = report.vocabulary, report.vocabularies
+    blocks: list[Block] = []
+    if overlap is not None:
+        sizes = (
+            f"The new vocabulary has {amount(overlap.target_size)} tokens, that of the source model "
+            f"{amount(overlap.source_size)}. {share(overlap.overlap_share)} of the new tokens are in both."
+        )
+        blocks.append(Paragraph((sizes,)))
+        total = sum(overlap.methods.values())
         rows = []
-        for name, count in methods.items():
+        for name, count in overlap.methods.items():
             label, meaning = ROW_ORIGINS.get(name, (name, ""))
             if name == "overlap":
-                meaning += _overlap_rules(vocabulary.get("overlap") or {})
+                meaning += _overlap_rules(overlap.overlap)
             rows.append(((label,), (amount(count),), (Bar(share(count / total), count / total),), (meaning,)))
-        columns = ("rows from", "tokens", "share", "what they are")
-        blocks.append(
-            Table("Where the embeddings of the new vocabulary come from", columns, tuple(rows), frozenset({3}))
-        )
-    return Section("vocabulary", "Vocabulary", tuple(blocks))
+        if total > 0:
+            columns = ("rows from", "tokens", "share", "what they are")
+            title = "Where the embeddings of the new vocabulary come from"
+            blocks.append(Table(title, columns, tuple(rows), frozenset({3})))
+    if analysis is not None:
+        blocks += _languages(analysis)
+    return Section("vocabulary", "Vocabulary", tuple(blocks)) if blocks else None
 
 
-def _overlap_rules(overlap: Mapping[str, Any]) -> str:
-    counts = [f"{amount(n)} {OVERLAP_RULES.get(rule, rule)}" for rule, n in overlap.items() if is_number(n) and n > 0]
+def _overlap_rules(overlap: Mapping[str, int]) -> str:
+    counts = [f"{amount(n)} {OVERLAP_RULES.get(rule, rule)}" for rule, n in overlap.items() if n > 0]
     return f" ({', '.join(counts)})" if counts else ""
 
 
-def _neighbours(report: Report) -> Section | None:
-    neighbours = report.get("neighbours")
-    if not neighbours:
+def profiles(analysis: VocabularyAnalysis) -> dict[str, VocabularyProfile]:
+    """What each vocabulary is called on the page -> its profile, the source's first."""
+    source = {} if analysis.source is None else {"source vocabulary": analysis.source}
+    return source | {"new vocabulary" if source else "vocabulary": analysis.target}
+
+
+def token_kinds(analysis: VocabularyAnalysis) -> dict[str, tuple[int, ...]]:
+    """Language, or what else a token is -> how many tokens of each vocabulary (in the order of :func:`profiles`) are.
+
+    Languages by their largest share first; then the scripts of no language asked for, the undecided, and tokens
+    without letters.
+    """
+    found = list(profiles(analysis).values())
+    codes = {code for one in found for code in one.languages}
+    largest = {code: max(one.languages.get(code, 0) / max(one.size, 1) for one in found) for code in codes}
+    ordered = sorted(codes, key=lambda code: (-largest[code], code))
+    kinds = {LANGUAGES.get(code, code): tuple(one.languages.get(code, 0) for one in found) for code in ordered}
+    kinds["other scripts"] = tuple(sum(one.other_scripts.values()) for one in found)
+    kinds["undecided"] = tuple(one.undecided for one in found)
+    kinds["no letters"] = tuple(one.no_letters for one in found)
+    return {kind: counts for kind, counts in kinds.items() if any(counts)}
+
+
+def _languages(analysis: VocabularyAnalysis) -> list[Block]:
+    found = profiles(analysis)
+    rows: list[tuple[Inlines, ...]] = [
+        ((kind,), *((count_and_share(n, one.size),) for n, one in zip(counts, found.values(), strict=True)))
+        for kind, counts in token_kinds(analysis).items()
+    ]
+    rows.append(((Strong("all tokens"),), *((Strong(amount(one.size)),) for one in found.values())))
+    named = [LANGUAGES.get(code, code) for code in analysis.languages]
+    note = (
+        f"Told apart: {', '.join(named)}. A script that only one of them is written in decides, so every token in "
+        "Latin letters counts as English where no other language with these letters is among them."
+        if not analysis.shared_scripts.get("Latin")
+        else f"Told apart: {', '.join(named)}. A script that only one of them is written in decides."
+    )
+    for script, codes in analysis.shared_scripts.items():
+        both = " and ".join(LANGUAGES.get(code, code) for code in codes)
+        note += (
+            f" Characters that {both} share count as Japanese where the run's language is Japanese, else as Chinese."
+            if script == "Han"
+            else f" {script} words of {both} are told apart by a statistical detector; pieces and short words are "
+            "undecided."
+        )
+    other = [_other_scripts(name, one) for name, one in found.items() if one.other_scripts]
+    blocks: list[Block] = [Table("Tokens by language", ("language", *found), tuple(rows))]
+    return [*blocks, Paragraph((" ".join([note, *other]),), quiet=True)]
+
+
+def _other_scripts(name: str, one: VocabularyProfile) -> str:
+    most = ", ".join(f"{script} {amount(count)}" for script, count in list(one.other_scripts.items())[:SCRIPTS_SHOWN])
+    return f"Other scripts of the {name}: {most}{', …' if len(one.other_scripts) > SCRIPTS_SHOWN else ''}."
+
+
+SCRIPTS_SHOWN = 5
+"""Scripts of no language asked for that are named."""
+
+FRAGMENTATION: tuple[tuple[str, Callable[[TextMetrics], Number], Callable[[Number], str]], ...] = (
+    ("tokens per word", lambda metrics: metrics.tokens_per_word, lambda value: f"{value:.2f}"),
+    ("words split", lambda metrics: metrics.split_words, share),
+    ("tokens per text", lambda metrics: metrics.tokens_per_text, amount),
+    ("[UNK] among the tokens", lambda metrics: metrics.unknown_tokens, share),
+    ("words with [UNK], or without any token", lambda metrics: metrics.unknown_words, share),
+    ("texts with a split word", lambda metrics: metrics.texts_with_split_word, share),
+    ("texts with [UNK]", lambda metrics: metrics.texts_with_unknown, share),
+)
+"""Rows of the table of fragmentation: label, value and form. Of documents and of queries; "text" stands for either."""
+
+
+def _fragmentation(report: ReportData) -> Section | None:
+    analysis = report.vocabularies
+    if analysis is None:
+        return None
+    found = profiles(analysis)
+    blocks: list[Block] = []
+    sides = {
+        "document": [one.documents for one in found.values()],
+        "query": [one.queries for one in found.values()],
+    }
+    plural = {"document": "documents", "query": "queries"}
+    for side, metrics in sides.items():
+        known = [one for one in metrics if one is not None]
+        if not known:
+            continue
+        sample = analysis.documents if side == "document" else analysis.queries
+        rows = tuple(
+            (
+                (label.replace("texts", plural[side]).replace("text", side),),
+                *((form(value(one)),) for one in known),
+            )
+            for label, value, form in FRAGMENTATION
+            if any(is_number(value(one)) for one in known)
+        )
+        measured = f"{plural[side]}: {amount(sample.texts)}"
+        if sample.texts < sample.of:
+            measured += f" of {amount(sample.of)}, sampled"
+        if sample.shortened:
+            measured += f", {amount(sample.shortened)} of them cut to their beginning"
+        caption = f"How the {plural[side]} are cut ({measured}; {amount(known[0].words)} words)"
+        blocks.append(Table(caption, ("", *found), rows))
+    for name, one in found.items():
+        if one.worst_words:
+            words = tuple(
+                ((Foreign(word.word),), (amount(word.occurrences),), tuple(Token(piece) for piece in word.pieces))
+                for word in one.worst_words
+            )
+            title = f"Words that cost the {name} most extra tokens"
+            blocks.append(Table(title, ("word", "occurrences", "cut into"), words, frozenset({2}), own_texts=True))
+    if not blocks:
+        return None
+    note = (
+        "Special tokens around a text are not counted. A word is what stands between white space without the "
+        "punctuation around it; Chinese characters, runs of kana and Thai letters are words of their own."
+    )
+    return Section("fragmentation", "Fragmentation", (*blocks, Paragraph((note,), quiet=True)))
+
+
+def _neighbours(report: ReportData) -> Section | None:
+    if not report.neighbours:
         return None
     rows = []
-    for entry in neighbours:
+    for entry in report.neighbours:
         sources: list[Inline] = [
-            Token(token, f"{weight:.2f}", min(1.0, max(0.0, weight))) for token, weight in entry.get("sources") or ()
+            Token(token, f"{weight:.2f}", min(1.0, max(0.0, weight))) for token, weight in entry.sources
         ]
-        label = ROW_ORIGINS.get(entry.get("method", ""), (entry.get("method", ""), ""))[0]
-        rows.append(((Token(entry["token"]),), (label,), tuple(sources) or ("–",)))
+        label = ROW_ORIGINS.get(entry.method, (entry.method, ""))[0]
+        rows.append(((Token(entry.token),), (label,), tuple(sources) or ("–",)))
     table = Table(
         "New tokens, and the source tokens their rows were mixed from",
         ("new token", "by", "source tokens and weights"),
@@ -301,21 +435,20 @@ CURVES = {
     ("finetune", "contrastive"): ("fine-tuning", "contrastive part of the loss", score),
     ("finetune", "query_dimensions"): ("fine-tuning", "active dimensions a query", amount),
     ("finetune", "document_dimensions"): ("fine-tuning", "active dimensions a document", amount),
-    ("finetune", "flops_penalty"): ("fine-tuning", "FLOPS penalty", amount),
     ("finetune", "query_flops"): ("fine-tuning", "FLOPS penalty of queries", amount),
     ("finetune", "document_flops"): ("fine-tuning", "FLOPS penalty of documents", amount),
 }
 
 
-def curve(report: Report, stage: str, name: str) -> tuple[list[float], list[float]]:
+def curve(report: ReportData, stage: str, name: str) -> tuple[list[float], list[float]]:
     """Steps and values of one training curve, without points that are missing or not finite."""
-    recorded = ((report.get("curves") or {}).get(stage)) or {}
-    steps, values = recorded.get("steps") or (), recorded.get(name) or ()
+    recorded = report.curves.get(stage, {})
+    steps, values = recorded.get("steps", ()), recorded.get(name, ())
     points = [(s, v) for s, v in zip(steps, values, strict=False) if is_number(s) and is_number(v)]
     return [float(s) for s, _ in points], [float(v) for _, v in points]
 
 
-def _training(report: Report) -> Section | None:
+def _training(report: ReportData) -> Section | None:
     rows = []
     for (stage, name), (label, quantity, form) in CURVES.items():
         steps, values = curve(report, stage, name)
@@ -334,79 +467,71 @@ COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-
 """What the two definitions of activation count."""
 
 FOLDED = {"max": "with the largest of their weights", "sum": "with the sum of their weights"}
-"""What folding makes of the weights of twins."""
-
-PROBED = {
-    "query_dimensions": ("active dimensions of a text's beginning", whole),
-    "document_dimensions": ("active dimensions of a text", whole),
-    "spread": ("score spread, relative to the mean score", score),
-    "tied": ("tied among the best ten scores", share),
-}
-"""Figures of the probe texts: how they are called, and their form."""
+"""What folding makes of the weights of case variants."""
 
 
-def _calibration(report: Report) -> Section | None:
-    calibration = report.get("calibration")
-    if not calibration:
+def _calibration(report: ReportData) -> Section | None:
+    done = report.calibration
+    if done is None:
         return None
     # "activations" where the report does not say which of the two definitions was aimed at
-    counted = COUNTED.get(calibration.get("definition", ""), "activations")
-    shift, target, scale = (calibration.get(name) for name in ("shift", "target", "head_scale"))
-    said = [f"All logits were divided by {score(scale)}."] if is_number(scale) else []
-    if target is not None or shift or not is_number(shift):
+    counted = COUNTED.get(done.definition, "activations")
+    said = [f"All logits were divided by {score(done.head_scale)}."] if is_number(done.head_scale) else []
+    if done.target is not None or done.shift or not is_number(done.shift):
+        shift = done.shift
         moved = f"{'raised' if shift < 0 else 'lowered'} by {score(abs(shift))}" if is_number(shift) else "shifted"
-        aim = "" if target is None else f", so that {share(target)} of the {counted} are above zero"
+        aim = "" if done.target is None else f", so that {share(done.target)} of the {counted} are above zero"
         said.append(f"The decoder bias of every token was {moved}{aim}.")
-    if calibration.get("fold") in FOLDED:
-        said.append(f"Tokens equal up to case and word-start mark share one dimension, {FOLDED[calibration['fold']]}.")
-    moments = {"before": "before", "after": "after", "held_out": "after, on texts held out"}
+    if done.fold in FOLDED:
+        said.append(f"Tokens equal up to case and word-start mark share one dimension, {FOLDED[done.fold]}.")
+    moments = {"before": done.before, "after": done.after, "after, on texts held out": done.held_out}
     rows = tuple(
-        ((label,), (share(calibration[key].get("token")),), (share(calibration[key].get("pooled")),))
-        for key, label in moments.items()
-        if calibration.get(key)
+        ((label,), (share(shares.token),), (share(shares.pooled),))
+        for label, shares in moments.items()
+        if shares is not None
     )
     blocks: list[Block] = [Paragraph((" ".join(said),))] if said else []
     if rows:
         columns = ("", *(f"of {counted}" for counted in COUNTED.values()))
         blocks.append(Table("Share above zero", columns, rows))
-    probe = calibration.get("probe") or {}
-    if probe.get("before") and probe.get("after"):
-        figures = tuple(
-            ((label,), *((form(probe[moment].get(name)),) for moment in ("before", "after")))
-            for name, (label, form) in PROBED.items()
+    before, after = done.probe.get("before"), done.probe.get("after")
+    if before is not None and after is not None:
+        figures: tuple[tuple[str, Callable[[Number], str], Number, Number], ...] = (
+            ("active dimensions of a text's beginning", whole, before.query_dimensions, after.query_dimensions),
+            ("active dimensions of a text", whole, before.document_dimensions, after.document_dimensions),
+            ("score spread, relative to the mean score", score, before.spread, after.spread),
+            ("tied among the best ten scores", share, before.tied, after.tied),
         )
-        blocks.append(Table("Probe texts held out", ("", "before", "after"), figures))
+        cells = tuple(((label,), (form(first),), (form(second),)) for label, form, first, second in figures)
+        blocks.append(Table("Probe texts held out", ("", "before", "after"), cells))
     return Section("calibration", "Calibration", tuple(blocks))
 
 
-def _gates(report: Report) -> Section | None:
-    gates = report.get("gates")
-    if not gates:
+def _gates(report: ReportData) -> Section | None:
+    if not report.gates:
         return None
     rows = tuple(
-        ((gate["gate"],), (gate["stage"],), (gate["finding"],), (" ".join([gate["seen"], gate["advice"]]).strip(),))
-        for gate in gates
+        ((gate.gate,), (gate.stage,), (gate.finding,), (" ".join([gate.seen, gate.advice]).strip(),))
+        for gate in report.gates
     )
     table = Table("Figures that tell whether a stage can have worked", ("gate", "after", "finding", "seen"), rows,
                   frozenset({1, 2, 3}))  # fmt: skip
     return Section("gates", "Gates", (table,))
 
 
-def _sparsity(report: Report) -> Section | None:
-    sparsity = report.get("sparsity")
-    if not sparsity:
+def _sparsity(report: ReportData) -> Section | None:
+    sparsity = report.sparsity
+    if sparsity is None:
         return None
     blocks: list[Block] = []
-    if is_number(sparsity.get("dead_dimensions")):
-        said = (
-            f"{share(sparsity['dead_dimensions'])} of the vocabulary's dimensions are dead: no document activates them."
-        )
+    if is_number(sparsity.dead_dimensions):
+        said = f"{share(sparsity.dead_dimensions)} of the vocabulary's dimensions are dead: no document activates them."
         blocks.append(Paragraph((said,)))
-    frequencies = sparsity.get("document_frequencies") or {}
-    if is_number(frequencies.get("largest")) and is_number(frequencies.get("median")):
+    frequencies = sparsity.document_frequencies
+    if frequencies is not None and is_number(frequencies.largest) and is_number(frequencies.median):
         said = (
-            f"Of the others, the most used is active in {share(frequencies['largest'])} of the documents, "
-            f"the middle one in {share(frequencies['median'])}."
+            f"Of the others, the most used is active in {share(frequencies.largest)} of the documents, "
+            f"the middle one in {share(frequencies.median)}."
         )
         blocks.append(Paragraph((said,)))
     counts, edges = histogram(report)
@@ -423,17 +548,19 @@ def _sparsity(report: Report) -> Section | None:
     return Section("sparsity", "Sparsity", tuple(blocks)) if blocks else None
 
 
-def histogram(report: Report) -> tuple[list[int], list[float]]:
+def histogram(report: ReportData) -> tuple[list[int], list[float]]:
     """Counts and edges (one more) of documents by active dimensions; both empty where there are none."""
-    recorded = (report.get("sparsity") or {}).get("documents_histogram") or {}
-    counts, edges = list(recorded.get("counts") or ()), list(recorded.get("edges") or ())
-    if len(edges) != len(counts) + 1 or not all(map(is_number, [*counts, *edges])) or sum(counts) <= 0:
+    recorded = report.sparsity.documents_histogram if report.sparsity is not None else None
+    if recorded is None:
         return [], []
-    return [int(count) for count in counts], [float(edge) for edge in edges]
+    counts, edges = list(recorded.counts), list(recorded.edges)
+    if len(edges) != len(counts) + 1 or not all(map(is_number, edges)) or sum(counts) <= 0:
+        return [], []
+    return counts, edges
 
 
-def _cost(report: Report) -> Section | None:
-    seconds = {stage: spent for stage, spent in (report.get("seconds") or {}).items() if is_number(spent)}
+def _cost(report: ReportData) -> Section | None:
+    seconds = {stage: spent for stage, spent in report.seconds.items() if is_number(spent)}
     total = sum(seconds.values())
     if total <= 0:
         return None
@@ -444,14 +571,24 @@ def _cost(report: Report) -> Section | None:
     return Section("cost", "Cost", (Table("Time of each stage", ("stage", "time", "share"), tuple(rows)),))
 
 
-def _reproduction(report: Report) -> Section | None:
+def _reproduction(report: ReportData) -> Section | None:
     blocks: list[Block] = []
-    facts = [f"Seed {report['seed']}."] if is_number(report.get("seed")) else []
-    versions = report.get("versions") or {}
-    if versions:
-        facts.append(f"{', '.join(f'{name} {version}' for name, version in versions.items())}.")
+    if report.command:
+        blocks.append(Command(shlex.join(report.command)))
+        said = ["In the folder where it was run, with the versions below installed. What is done is not repeated."]
+        files = [need.name for need in report.needs if need.local]
+        hub = [need.name for need in report.needs if not need.local]
+        if files:
+            said.append(f"These files and folders must be there: {', '.join(dict.fromkeys(files))}.")
+        if hub:
+            names = ", ".join(dict.fromkeys(hub))
+            said.append(f"From the Hugging Face hub (with --download where they are not in its local cache): {names}.")
+        blocks.append(Paragraph((" ".join(said),), own_texts=True))
+    facts = [f"Seed {report.seed}."] if report.seed is not None else []
+    if report.versions:
+        facts.append(f"{', '.join(f'{name} {version}' for name, version in report.versions.items())}.")
     if facts:
         blocks.append(Paragraph((" ".join(facts),)))
-    if report.get("recipe_toml"):
-        blocks.append(Folded("The resolved recipe", report["recipe_toml"], "toml"))
+    if report.recipe_toml:
+        blocks.append(Folded("The resolved recipe", report.recipe_toml, "toml"))
     return Section("reproduction", "To run it again", tuple(blocks)) if blocks else None

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from vtkit.report.page import CSS
-from vtkit.report.plots import FIRST, INK, LINE, QUIET, SECOND, SETTINGS, SOFT, WIDTH_INCHES, Chart, _chart
-from vtkit.report.wording import visible, visible_token, whole
-
-PRINTED = {INK: "#2b323b", QUIET: "#5d6672", LINE: "#dfe2e6", FIRST: "#1f63c4", SECOND: "#c2571a", SOFT: "#a9bfdf"}
-"""The colours of a drawing that is a picture, on white."""
+from vtkit.report.content import Paragraph, Section, Table, Token
+from vtkit.report.html import page, section_html, verdict_html
+from vtkit.report.plots import FIRST, PRINTED, SECOND, SOFT, Chart, chart, write_picture
+from vtkit.report.wording import visible, whole
 
 HEIGHT_INCHES = 5.4
 TOKENS_SHOWN = 500
@@ -48,21 +43,12 @@ def expansion_chart(facts: Mapping[str, Any]) -> Chart:
         f"{last['entropy']:.4g} nats, tokens per word {first['tokens_per_word']:.3f} to {last['tokens_per_word']:.3f}"
     )
     caption = "Unigram entropy, tokens per word and new tokens by vocabulary size"
-    return _chart("expansion", HEIGHT_INCHES, lambda figure: _draw(figure, facts["curve"], {}), caption, words)
+    return chart("expansion", HEIGHT_INCHES, lambda figure: _draw(figure, facts["curve"], {}), caption, words)
 
 
 def write_expansion_png(facts: Mapping[str, Any], path: Path) -> None:
     """The same drawing as a picture."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        settings = {
-            key: PRINTED.get(value, value) if isinstance(value, str) else value for key, value in SETTINGS.items()
-        }
-        matplotlib.rcParams.update(settings | {"figure.facecolor": "white"})
-        figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), dpi=160)
-        FigureCanvasAgg(figure)
-        _draw(figure, facts["curve"], PRINTED)
-        figure.savefig(path, format="png", metadata={"Software": None})
+    write_picture(path, HEIGHT_INCHES, lambda figure: _draw(figure, facts["curve"], PRINTED))
 
 
 def expansion_page(facts: Mapping[str, Any], name: str, corpora: Sequence[str], added: Sequence[str]) -> str:
@@ -74,48 +60,31 @@ def expansion_page(facts: Mapping[str, Any], name: str, corpora: Sequence[str], 
         corpora: what it was expanded by.
         added: the new tokens, most frequent first.
     """
-    chart = expansion_chart(facts)
-    head = "".join(f'<th class="number" scope="col">{column}</th>' for column in COLUMNS)
-    rows = "\n".join(
-        "<tr>" + "".join(f'<td class="number">{cell}</td>' for cell in cells(increment)) + "</tr>"
-        for increment in facts["curve"]
-    )
-    tokens = " ".join(f"<code>{_escaped(visible_token(token))}</code>" for token in added[:TOKENS_SHOWN])
-    title = _escaped(f"{visible(name)}, expanded")
     said = (
         f"{whole(facts['added'])} tokens were added to the {whole(facts['base_size'])} of {visible(name)}; it stopped "
         f"because {facts['why']}. {whole(facts['unused'])} of the new tokens occur nowhere when the corpus is cut with "
         "the result."
     )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>
-{CSS}</style>
-</head>
-<body>
-<header>
-<p class="kicker">vtkit expand · {_escaped(visible(", ".join(corpora)))}</p>
-<h1>{title}</h1>
-<p class="verdict">{_escaped(said)}</p>
-</header>
-<main>
-<section><figure><figcaption>{_escaped(chart.caption)}</figcaption>{chart.svg}</figure></section>
-<section><h2>Increments</h2><div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>
-{rows}
-</tbody></table></div>
-<p class="quiet">I(C): unigram entropy of the corpus, Σ log p over its tokens, in nats. Gain: what it rose by, as a
-share of its magnitude before; and as a share of what the first increment raised it by.</p></section>
-<section><h2>New tokens, most frequent first</h2><p>{tokens}</p></section>
-</main>
-</body>
-</html>
-"""
+    rows = tuple(tuple((cell,) for cell in cells(increment)) for increment in facts["curve"])
+    note = (
+        "I(C): unigram entropy of the corpus, Σ log p over its tokens, in nats. Gain: what it rose by, as a share of "
+        "its magnitude before; and as a share of what the first increment raised it by."
+    )
+    curve = Section(
+        "increments", "Increments", (Table("Each increment", COLUMNS, rows), Paragraph((note,), quiet=True))
+    )
+    tokens = Section(
+        "tokens",
+        "New tokens, most frequent first",
+        (Paragraph(tuple(Token(token) for token in added[:TOKENS_SHOWN])),),
+    )
+    parts = [section_html(curve, [expansion_chart(facts)]), section_html(tokens)]
+    return page(
+        title=f"{name}, expanded",
+        kicker=f"vtkit expand · {', '.join(corpora)}",
+        head=verdict_html(said),
+        body="<main>\n" + "\n".join(parts) + "\n</main>",
+    )
 
 
 def _draw(figure: Figure, curve: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> None:
@@ -146,7 +115,3 @@ def _scale(largest: float) -> tuple[float, str]:
         if largest >= scale:
             return scale, unit
     return 1.0, ", nats"
-
-
-def _escaped(text: str) -> str:
-    return html.escape(text, quote=True)

@@ -11,12 +11,19 @@ import re
 import tomllib
 from typing import Any
 
-from vtkit.report.content import Folded, Section, sections
-from vtkit.report.page import DEMONSTRATION, markdown_paragraph, markdown_section, markdown_words
-from vtkit.report.verdict import Report, verdict
+from vtkit.report.content import Block, Command, Folded, Paragraph, Section, Table, sections
+from vtkit.report.data import ReportData
+from vtkit.report.markdown import markdown_paragraph, markdown_section, markdown_words
+from vtkit.report.verdict import DEMONSTRATION, verdict
 from vtkit.report.wording import is_number, visible
 
-CARD_SECTIONS = {"results": "Results", "vocabulary": "Vocabulary", "sparsity": "Sparsity", "reproduction": "Made with"}
+CARD_SECTIONS = {
+    "results": "Results",
+    "vocabulary": "Vocabulary",
+    "fragmentation": "Fragmentation",
+    "sparsity": "Sparsity",
+    "reproduction": "Made with",
+}
 """Sections of the report that a model card repeats, under the names they have there."""
 
 TAGS = ("sentence-transformers", "sparse-encoder", "sparse", "splade", "feature-extraction", "vtkit")
@@ -33,36 +40,41 @@ print(model.decode(queries, top_k=10))  # the tokens a query is searched as
 ```"""
 
 
-def model_card(report: Report) -> str:
+def model_card(report: ReportData) -> str:
     """Markdown for the model folder, with the YAML header of a sentence-transformers sparse encoder.
 
     Args:
-        report: the contents of ``report.json``.
+        report: what the run found.
 
     Returns:
         The card. Results enter the header only where the run is no demonstration, since the hub shows
         what stands there without the words around it.
     """
-    name = visible(str(report.get("name") or "model"))
+    name = visible(report.name or "model")
     lines = [_header(report, name), f"# {markdown_words(name)}", ""]
-    if report.get("demonstration"):
+    if report.demonstration:
         lines += [f"> **Demonstration.** {DEMONSTRATION}", ""]
-    for words in (str(report.get("about") or ""), verdict(report)):
+    for words in (report.about or "", verdict(report)):
         if visible(words):
             lines += [markdown_paragraph(words), ""]
     lines += [_what_it_is(report), "", "## Use", "", USE, ""]
     for section in sections(report):
         if section.key in CARD_SECTIONS:
-            blocks = tuple(block for block in section.blocks if not isinstance(block, Folded))
+            blocks = tuple(block for block in section.blocks if _travels(block))
             if blocks:
                 lines += [markdown_section(Section(section.key, CARD_SECTIONS[section.key], blocks)), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _what_it_is(report: Report) -> str:
-    size = (report.get("vocabulary") or {}).get("target_size")
+def _travels(block: Block) -> bool:
+    """Whether a block holds nothing of its maker's: no paths, no words of the texts."""
+    return not (isinstance(block, Command | Folded) or (isinstance(block, Paragraph | Table) and block.own_texts))
+
+
+def _what_it_is(report: ReportData) -> str:
+    size = report.vocabulary.target_size if report.vocabulary is not None else None
     dimensions = (
-        f"{size:,} dimensions, one for each token of its vocabulary" if is_number(size) else "sparse dimensions"
+        f"{size:,} dimensions, one for each token of its vocabulary" if size is not None else "sparse dimensions"
     )
     return (
         f"A sparse retrieval encoder: it turns queries and documents into vectors of {dimensions}, "
@@ -70,47 +82,47 @@ def _what_it_is(report: Report) -> str:
     )
 
 
-def _header(report: Report, name: str) -> str:
+def _header(report: ReportData, name: str) -> str:
     """YAML between two lines of hyphens. Strings are written as JSON, which is YAML that no content can break."""
     lines = ["---"]
-    if report.get("language"):
+    if report.language:
         # Quoted: Norwegian, written bare, is the truth value "no".
-        lines += ["language:", f"- {_quoted(report['language'])}"]
+        lines += ["language:", f"- {_quoted(report.language)}"]
     lines += ["library_name: sentence-transformers", "pipeline_tag: feature-extraction"]
     source = _source_on_the_hub(report)
     if source is not None:
         lines.append(f"base_model: {_quoted(source)}")
     lines += ["tags:", *(f"- {tag}" for tag in TAGS)]
-    if not report.get("demonstration"):
+    if not report.demonstration:
         lines += _model_index(report, name)
     return "\n".join([*lines, "---", ""])
 
 
-def _model_index(report: Report, name: str) -> list[str]:
+def _model_index(report: ReportData, name: str) -> list[str]:
     lines: list[str] = []
-    for results in report.get("results") or ():
-        encoders = [row for row in results.get("rows") or () if "BM25" not in row["model"]]
-        measures = (encoders[-1].get("measures") or {}) if encoders else {}
+    for results in report.results:
+        encoders = [row for row in results.rows if "BM25" not in row.model]
+        measures = encoders[-1].measures if encoders else {}
         metrics = [(measure, value) for measure, value in measures.items() if is_number(value)]
         if not metrics:
             continue
         lines += ["  - task:", "      type: sparse-information-retrieval", "      name: Sparse Information Retrieval"]
-        lines += ["    dataset:", f"      name: {_quoted(results['set'])}", "      type: unknown", "    metrics:"]
+        lines += ["    dataset:", f"      name: {_quoted(results.set)}", "      type: unknown", "    metrics:"]
         for measure, value in metrics:
             lines += [f"    - type: {_quoted(measure.lower())}", f"      value: {float(value):.6f}"]
             lines += [f"      name: {_quoted(measure)}"]
     return ["model-index:", f"- name: {_quoted(name)}", "  results:", *lines] if lines else []
 
 
-def _source_on_the_hub(report: Report) -> str | None:
+def _source_on_the_hub(report: ReportData) -> str | None:
     """The source model's hub id; None where the recipe names a folder, another recipe, or nothing."""
     try:
-        source: Any = tomllib.loads(report.get("recipe_toml") or "").get("source")
+        source: Any = tomllib.loads(report.recipe_toml).get("source")
     except tomllib.TOMLDecodeError:
         return None
     model = source.get("model") if isinstance(source, dict) else None
     return model if isinstance(model, str) and re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", model, re.A) else None
 
 
-def _quoted(text: Any) -> str:
-    return json.dumps(visible(str(text)), ensure_ascii=False)
+def _quoted(text: str) -> str:
+    return json.dumps(visible(text), ensure_ascii=False)

@@ -12,20 +12,26 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from vtkit.report.content import curve, histogram
-from vtkit.report.verdict import HYBRID, Report, measures_of, stage_label
-from vtkit.report.wording import amount, is_number, score, visible, whole
+from vtkit.errors import DataError
+from vtkit.report.content import curve, histogram, profiles, token_kinds
+from vtkit.report.data import ReportData
+from vtkit.report.verdict import HYBRID, stage_label
+from vtkit.report.wording import amount, is_number, score, share, visible, whole
 
 WIDTH_INCHES = 5.2
 """Drawn at the width of a phone held upright, so that labels keep their size there."""
@@ -44,6 +50,27 @@ COLOURS = {
     SECOND: "var(--plot-second, #cf6a2b)",
     SOFT: "var(--plot-soft, #8fa6c4)",
 }
+
+PALETTE = ("#3f7fd6", "#cf6a2b", "#3d9a6b", "#b5497f", "#8a6fd1", "#c9a227", "#2f9fb0", "#a6543f", "#6f8f2f", "#d077b8")
+"""Colours of the parts of a bar, in their order; they can be told apart on white and on black."""
+
+SHADES = ("#d6e4f5", "#b5cfee", "#92b8e5", "#6f9fdb", "#4d86cf", "#346dba", "#24569c", "#173f78")
+"""Colours of parts that are steps of one quantity, from the least to the most."""
+
+REMAINDERS = ("#8fa6c4", "#9aa0a8", "#c3c8cf", "#70757d")
+"""Greys of the parts that are no class of their own (other, undecided, no letters)."""
+
+ON_DARK, ON_LIGHT = "#fcfcfb", "#1c2128"
+"""Lettering inside a part, whose colour is the same on light and on dark pages."""
+
+LABELLED_SHARE = 0.06
+"""A part's share is written into it from this width of the bar on."""
+
+BAR_INCHES = 0.42
+LEGEND_COLUMNS = 4
+
+PRINTED = {INK: "#2b323b", QUIET: "#5d6672", LINE: "#dfe2e6", FIRST: "#1f63c4", SECOND: "#c2571a", SOFT: "#a9bfdf"}
+"""The colours of a drawing that is a picture, on white."""
 
 FONT = "var(--plot-font, system-ui, sans-serif)"
 
@@ -89,30 +116,29 @@ class Chart:
     description: str
 
 
-def charts(report: Report) -> dict[str, list[Chart]]:
+def charts(report: ReportData) -> dict[str, list[Chart]]:
     """All charts of a report, by the key of the section they belong to; a section without any is absent."""
     made = {
         "results": effectiveness_charts(report),
+        "vocabulary": language_charts(report),
         "training": training_charts(report),
         "sparsity": active_dimensions_charts(report),
     }
     return {section: drawn for section, drawn in made.items() if drawn}
 
 
-def effectiveness_charts(report: Report) -> list[Chart]:
+def effectiveness_charts(report: ReportData) -> list[Chart]:
     """For each set, a bar for each stage: the first measure, BM25 as the mark to reach."""
     drawn = []
-    for number, results in enumerate(report.get("results") or (), start=1):
-        measures = measures_of(results)
+    for number, results in enumerate(report.results, start=1):
+        measures = results.measures
         if not measures:
             continue
         values = [
-            (row["model"], float(row["measures"][measures[0]]))
-            for row in results["rows"]
-            if is_number((row.get("measures") or {}).get(measures[0]))
+            (row.model, float(value)) for row in results.rows if is_number(value := row.measures.get(measures[0]))
         ]
         if values:
-            caption = f"{measures[0]} by stage, {results['set']}"
+            caption = f"{measures[0]} by stage, {results.set}"
             drawn.append(_bars(f"effectiveness-{number}", values, caption))
     return drawn
 
@@ -144,10 +170,10 @@ def _bars(name: str, values: Sequence[tuple[str, float]], caption: str) -> Chart
         axes.spines["bottom"].set_visible(False)
 
     words = ", ".join(f"{label} {score(value)}" for label, value in zip(labels, heights, strict=True))
-    return _chart(name, 0.35 * len(values) + 0.25, draw, caption, words)
+    return chart(name, 0.35 * len(values) + 0.25, draw, caption, words)
 
 
-def training_charts(report: Report) -> list[Chart]:
+def training_charts(report: ReportData) -> list[Chart]:
     """Loss of both trainings, active dimensions and FLOPS penalty while fine-tuning."""
     wanted: list[tuple[str, str, str, list[tuple[str, str]]]] = [
         ("adapt-loss", "Loss, MLM adaptation", "adapt", [("loss", "loss")]),
@@ -162,7 +188,7 @@ def training_charts(report: Report) -> list[Chart]:
             "finetune-flops",
             "FLOPS penalty, fine-tuning",
             "finetune",
-            [("flops_penalty", "in all"), ("document_flops", "of documents"), ("query_flops", "of queries")],
+            [("document_flops", "of documents"), ("query_flops", "of queries")],
         ),
     ]
     drawn = []
@@ -203,7 +229,104 @@ def _lines(name: str, lines: Sequence[tuple[str, list[float], list[float]]], cap
         f"{label}: {amount(values[0])} at step {whole(steps[0])}, {amount(values[-1])} at step {whole(steps[-1])}"
         for label, steps, values in lines
     )
-    return _chart(name, 2.5, draw, caption, words)
+    return chart(name, 2.5, draw, caption, words)
+
+
+def language_charts(report: ReportData) -> list[Chart]:
+    """A bar for the old and one for the new vocabulary, cut into the languages of their tokens."""
+    analysis = report.vocabularies
+    if analysis is None:
+        return []
+    named = profiles(analysis)
+    kinds = token_kinds(analysis)
+    rows = {
+        name: [counts[place] / max(one.size, 1) for counts in kinds.values()]
+        for place, (name, one) in enumerate(named.items())
+    }
+    remainders = sum(kind in ("other scripts", "undecided", "no letters") for kind in kinds)
+    return [stacked_bars("languages", StackedBars("Tokens by language", rows, tuple(kinds), remainders))]
+
+
+@dataclass(frozen=True)
+class StackedBars:
+    """A bar for each row, cut into the same parts."""
+
+    caption: str
+    rows: Mapping[str, Sequence[float]]
+    """Label of a bar -> share of each part, which add up to 1."""
+
+    parts: Sequence[str]
+    """What the parts are."""
+
+    remainders: int = 0
+    """So many parts at the end are drawn in grey."""
+
+    ordered: bool = False
+    """The parts are steps of one quantity."""
+
+
+def stacked_bars(name: str, bars: StackedBars) -> Chart:
+    """The bars as a drawing for a page; ``name`` tells its ids from those of other drawings on it."""
+    told = {
+        label: [f"{part} {share(value)}" for part, value in zip(bars.parts, shares, strict=True) if value]
+        for label, shares in bars.rows.items()
+    }
+    words = "; ".join(f"{label}: {', '.join(parts)}" for label, parts in told.items())
+    return chart(name, _bars_height(bars), lambda figure: _stack(figure, [bars]), bars.caption, words)
+
+
+def write_stacked_bars(drawn: Sequence[StackedBars], path: Path) -> None:
+    """The drawings, one under the other on white, as a PNG file.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    with_titles = partial(_stack, drawn=drawn, titles=True)
+    write_picture(path, sum(map(_bars_height, drawn)) + 0.3 * len(drawn), with_titles)
+
+
+def _stack(figure: Figure, drawn: Sequence[StackedBars], titles: bool = False) -> None:
+    heights = [_bars_height(bars) for bars in drawn]
+    parts = figure.subfigures(len(drawn), 1, squeeze=False, height_ratios=heights)
+    for part, bars in zip(parts[:, 0], drawn, strict=True):
+        axes = part.subplots()
+        labels = [visible(label) for label in bars.rows]
+        lefts = [0.0] * len(labels)
+        for place, (name, colour) in enumerate(zip(bars.parts, _part_colours(bars), strict=True)):
+            shares = [values[place] for values in bars.rows.values()]
+            axes.barh(range(len(labels)), shares, left=lefts, color=colour, height=0.66, label=name, linewidth=0)
+            for row, value in enumerate(shares):
+                if value >= LABELLED_SHARE:
+                    middle = (lefts[row] + value / 2, row)
+                    ink = ON_DARK if _is_dark(colour) else ON_LIGHT
+                    axes.annotate(f"{100 * value:.0f}", middle, ha="center", va="center", color=ink, fontsize=9)
+            lefts = [left + value for left, value in zip(lefts, shares, strict=True)]
+        axes.set_yticks(range(len(labels)), labels)
+        axes.tick_params(axis="y", labelcolor=INK)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1)
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+        axes.spines["bottom"].set_visible(False)
+        if titles:
+            part.suptitle(visible(bars.caption), x=0.01, ha="left", fontsize=11)
+        part.legend(ncols=LEGEND_COLUMNS, columnspacing=1.2, loc="outside lower left", handlelength=1)
+
+
+def _part_colours(bars: StackedBars) -> list[str]:
+    """A colour for each part; the last remainder is the same grey in every drawing."""
+    ordinary = len(bars.parts) - bars.remainders
+    cycle = SHADES if bars.ordered else PALETTE
+    greys = REMAINDERS[len(REMAINDERS) - bars.remainders :]
+    return [*(cycle[place % len(cycle)] for place in range(ordinary)), *greys]
+
+
+def _is_dark(colour: str) -> bool:
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 150
+
+
+def _bars_height(bars: StackedBars) -> float:
+    return BAR_INCHES * len(bars.rows) + 0.22 * -(-len(bars.parts) // LEGEND_COLUMNS) + 0.6
 
 
 def _thinned(values: Sequence[float]) -> list[float]:
@@ -214,7 +337,7 @@ def _thinned(values: Sequence[float]) -> list[float]:
     return [sum(values[start:end]) / (end - start) for start, end in pairwise(borders)]
 
 
-def active_dimensions_charts(report: Report) -> list[Chart]:
+def active_dimensions_charts(report: ReportData) -> list[Chart]:
     """Histogram of documents by the number of dimensions they activate."""
     counts, edges = histogram(report)
     if not counts:
@@ -236,17 +359,42 @@ def active_dimensions_charts(report: Report) -> list[Chart]:
         f"{amount(sum(counts))} documents with {whole(edges[0])} to {whole(edges[-1])} active dimensions; "
         f"most, {amount(counts[tallest])}, have {whole(edges[tallest])} to {whole(edges[tallest + 1])}"
     )
-    return [_chart("document-dimensions", 2.4, draw, "Documents by active dimensions", words)]
+    return [chart("document-dimensions", 2.4, draw, "Documents by active dimensions", words)]
 
 
-def _chart(name: str, height_inches: float, draw: Callable[[Figure], None], caption: str, words: str) -> Chart:
+def write_picture(path: Path, height_inches: float, draw: Callable[[Figure], None]) -> None:
+    """A drawing on white as a PNG file.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    with _settings(PRINTED):
+        figure = Figure(figsize=(WIDTH_INCHES, height_inches), dpi=160, facecolor="white")
+        FigureCanvasAgg(figure)
+        draw(figure)
+        try:
+            figure.savefig(path, format="png", metadata={"Software": None})
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error
+
+
+@contextmanager
+def _settings(colours: Mapping[str, str]) -> Iterator[None]:
+    """:data:`SETTINGS` with ``colours`` in place of the stand-ins, whatever the reader's own matplotlibrc says."""
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # In a page the reader's fonts count, and in a picture a name with a missing glyph is still drawn.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(
+            {key: colours.get(value, value) if isinstance(value, str) else value for key, value in SETTINGS.items()}
+        )
+        yield
+
+
+def chart(name: str, height_inches: float, draw: Callable[[Figure], None], caption: str, words: str) -> Chart:
     caption, words = visible(caption), visible(words)
     file = io.BytesIO()
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        # Text is not drawn but written: a glyph missing here says nothing about the reader's fonts.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        matplotlib.rcdefaults()  # a reader's own matplotlibrc must not change the page
-        matplotlib.rcParams.update(SETTINGS)
+    with _settings({}):
         figure = Figure(figsize=(WIDTH_INCHES, height_inches))
         FigureCanvasSVG(figure)
         draw(figure)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from vtkit.report.data import Number, ReportData, Row
 from vtkit.report.wording import amount, is_number, p_value, score, share, visible
 
-Report = Mapping[str, Any]
-"""The contents of ``report.json``."""
+DEMONSTRATION = (
+    "This run is a demonstration: its sizes were chosen so that it ends quickly. "
+    "Its numbers show that the chain works and are not results to quote."
+)
 
 HYBRID = " + BM25"
 """How the name of a row ends that adds BM25's scores to a model's."""
@@ -49,80 +51,93 @@ class Standing:
 
     name: str
     measure: str
-    final: Mapping[str, Any]
-    bm25: Mapping[str, Any] | None
-    hybrid: Mapping[str, Any] | None
-    source: Mapping[str, Any] | None
+    final: Row
+    bm25: Row | None
+    hybrid: Row | None
+    source: Row | None
 
-    def value(self, row: Mapping[str, Any] | None) -> float | None:
+    def value(self, row: Row | None) -> float | None:
         """``row``'s value of the main measure."""
-        found: Any = (row.get("measures") or {}).get(self.measure) if row is not None else None
+        found = row.measures.get(self.measure) if row is not None else None
         return float(found) if is_number(found) else None
 
 
-def measures_of(results: Mapping[str, Any]) -> list[str]:
-    """The measures of one set, in the order of the recipe."""
-    return list(dict.fromkeys(name for row in results.get("rows") or () for name in row.get("measures") or {}))
-
-
-def standings(report: Report) -> list[Standing]:
+def standings(report: ReportData) -> list[Standing]:
     """One :class:`Standing` for each set on which an encoder was judged; the main measure is the first."""
     found = []
-    for results in report.get("results") or ():
-        measures = measures_of(results)
-        by_model = {row["model"]: row for row in results.get("rows") or ()}
+    for results in report.results:
+        by_model = {row.model: row for row in results.rows}
         encoders = [row for name, row in by_model.items() if name != "BM25" and not name.endswith(HYBRID)]
-        if not measures or not encoders:
+        if not results.measures or not encoders:
             continue
         final = encoders[-1]
         found.append(
             Standing(
-                name=results["set"],
-                measure=measures[0],
+                name=results.set,
+                measure=results.measures[0],
                 final=final,
                 bm25=by_model.get("BM25"),
-                hybrid=by_model.get(final["model"] + HYBRID),
-                source=by_model.get("source") if final["model"] != "source" else None,
+                hybrid=by_model.get(final.model + HYBRID),
+                source=by_model.get("source") if final.model != "source" else None,
             )
         )
     return [standing for standing in found if standing.value(standing.final) is not None]
 
 
-def verdict(report: Report) -> str:
+def verdict(report: ReportData) -> str:
     """What came of the run, in one paragraph computed from its numbers. Empty where there are none."""
     stood = standings(report)
     sentences = [_set_verdict(standing, first=standing is stood[0]) for standing in stood[:2]]
     if len(stood) > 2:
         sentences.append(_all_sets_verdict(stood))
-    vocabulary = report.get("vocabulary")
-    if vocabulary and is_number(vocabulary.get("overlap_share")):
+    if report.vocabulary is not None:
         sentences.append(
-            f"Of the {amount(vocabulary.get('target_size'))} tokens of the new vocabulary "
-            f"{share(vocabulary['overlap_share'])} were known to the source model."
+            f"Of the {amount(report.vocabulary.target_size)} tokens of the new vocabulary "
+            f"{share(report.vocabulary.overlap_share)} were known to the source model."
         )
-    if stood and is_number(stood[0].final.get("document_dimensions")):
+    cut = _fragmentation(report)
+    if cut:
+        sentences.append(cut)
+    if stood and is_number(stood[0].final.document_dimensions):
         row = stood[0].final
-        query = f" and a query {amount(row['query_dimensions'])}" if is_number(row.get("query_dimensions")) else ""
-        sentences.append(f"A document activates {amount(row['document_dimensions'])} dimensions on average{query}.")
+        query = f" and a query {amount(row.query_dimensions)}" if is_number(row.query_dimensions) else ""
+        sentences.append(f"A document activates {amount(row.document_dimensions)} dimensions on average{query}.")
     return visible(" ".join(sentences))
+
+
+def _fragmentation(report: ReportData) -> str:
+    """How much shorter, or longer, the new vocabulary makes the queries (or, without queries, the documents)."""
+    analysis = report.vocabularies
+    if analysis is None or analysis.source is None:
+        return ""
+    for text, old, new in (
+        ("a query", analysis.source.queries, analysis.target.queries),
+        ("a document", analysis.source.documents, analysis.target.documents),
+    ):
+        if old is not None and new is not None:
+            return (
+                f"It cuts a word of {text} into {new.tokens_per_word:.2f} tokens on average, where the source's "
+                f"vocabulary makes {old.tokens_per_word:.2f}."
+            )
+    return ""
 
 
 def _set_verdict(standing: Standing, first: bool) -> str:
     final, bm25 = standing.value(standing.final), standing.value(standing.bm25)
     hybrid, source = standing.value(standing.hybrid), standing.value(standing.source)
     assert final is not None  # standings() passed over sets without it
-    label = stage_label(standing.final["model"])
+    label = stage_label(standing.final.model)
     after = label[0].upper() + label[1:] if label.startswith("after ") else f"For the {label}"
     text = f"{after}, {standing.measure} on {standing.name} is " if first else f"On {standing.name} it is "
     text += score(final)
     if bm25 is not None:
-        text += f", {_compared(final, bm25, standing.final.get('p_value_vs_bm25'))}"
+        text += f", {_compared(final, bm25, standing.final.p_value_vs_bm25)}"
     if bm25 is not None and hybrid is not None:
         better = "BM25" if bm25 >= final else "the encoder"
         helps = round(hybrid, 3) > round(max(final, bm25), 3)
         text += f"; together they reach {score(hybrid)}, "
         text += "better than either alone" if helps else f"no better than {better} alone"
-        p = standing.hybrid.get("p_value_vs_bm25") if standing.hybrid is not None else None
+        p = standing.hybrid.p_value_vs_bm25 if standing.hybrid is not None else None
         if helps and better == "BM25" and is_number(p) and p >= SIGNIFICANT:
             text += f", which may be chance (p = {p_value(p)})"
     if source is not None:
@@ -130,7 +145,7 @@ def _set_verdict(standing: Standing, first: bool) -> str:
     return text + "."
 
 
-def _compared(final: float, bm25: float, p: Any) -> str:
+def _compared(final: float, bm25: float, p: Number) -> str:
     if round(final, 3) == round(bm25, 3):
         return "as BM25"
     text = f"{'above' if final > bm25 else 'below'} BM25's {score(bm25)}"
@@ -150,19 +165,19 @@ def _all_sets_verdict(stood: Sequence[Standing]) -> str:
     return f"Ahead of BM25 on {ahead} of {len(pairs)} sets (mean {score(means[0])} against {score(means[1])})."
 
 
-def key_figures(report: Report) -> list[KeyFigure]:
+def key_figures(report: ReportData) -> list[KeyFigure]:
     """The numbers at the head of the page, all of the first set; empty where no encoder was judged."""
     stood = standings(report)
     if not stood:
         return []
     first = stood[0]
     where = f" on {first.name}" if len(stood) > 1 else ""
-    rows = [(first.final, stage_label(first.final["model"])), (first.bm25, "BM25"), (first.hybrid, "both together")]
+    rows = [(first.final, stage_label(first.final.model)), (first.bm25, "BM25"), (first.hybrid, "both together")]
     figures = [
         KeyFigure(score(first.value(row)), f"{label}, {first.measure}{where}")
         for row, label in rows
         if first.value(row) is not None
     ]
-    if is_number(first.final.get("document_dimensions")):
-        figures.append(KeyFigure(amount(first.final["document_dimensions"]), "active dimensions a document"))
+    if is_number(first.final.document_dimensions):
+        figures.append(KeyFigure(amount(first.final.document_dimensions), "active dimensions a document"))
     return figures

@@ -107,6 +107,11 @@ def share(value: Any) -> str:
     return "< 0.01 %" if 0 < per_cent < 0.01 else f"{per_cent:,.2g} %" if per_cent < 10 else f"{per_cent:,.0f} %"
 
 
+def count_and_share(count: int, of: int) -> str:
+    """A count and its share of a whole."""
+    return f"{amount(count)} ({share(count / of)})" if count and of else "–"
+
+
 def p_value(value: Any) -> str:
     """A p value; those a test of some thousand rounds cannot tell from zero are a bound."""
     if not is_number(value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vtkit.errors import RecipeError
 from vtkit.stages.adapt_mlm import ADAPT
+from vtkit.stages.analyse_vocabularies import ANALYSE
 from vtkit.stages.build_vocabulary import VOCABULARY
 from vtkit.stages.calibrate_head import CALIBRATE
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
@@ -29,6 +30,7 @@ STAGES: tuple[Stage, ...] = (
     EVALUATE,
     EVALUATE_BM25,
     EVALUATE_HYBRID,
+    ANALYSE,
     REPORT,
 )
 

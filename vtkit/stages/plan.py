@@ -11,6 +11,7 @@ from vtkit.artifacts import Dependencies, Store, read_manifest
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.adapt_mlm import ADAPT
+from vtkit.stages.analyse_vocabularies import ANALYSE
 from vtkit.stages.build_vocabulary import VOCABULARY
 from vtkit.stages.calibrate_head import CALIBRATE
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
@@ -139,6 +140,10 @@ class Plan:
                 final = f"evaluate:{self.final_model}"
                 if final in self.steps:
                     self._add(EVALUATE_HYBRID, recipe, {"bm25": bm25, "model": final})
+        transferred = self.steps["transfer"].inputs
+        self._add(
+            ANALYSE, recipe, {role: transferred[role] for role in ("vocabulary", "source") if role in transferred}
+        )
         # the report quotes the whole recipe and what every step found and cost
         self._add(REPORT, recipe, {name: name for name in self.steps})
 

@@ -78,6 +78,7 @@ def run(
     refuse_unknown(until, start, force)
     loaded = load_recipe(recipe_path, overrides)
     recipe = loaded.recipe
+    recipe.run_by("vtkit", "run", str(recipe_path), *(word for setting in overrides for word in ("--set", setting)))
     not_fetched = None
     try:
         preflight(recipe, path=recipe_path, places=loaded.places)

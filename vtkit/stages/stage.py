@@ -6,6 +6,7 @@ is read is what the key of the output is made from, and nothing has to be listed
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -98,6 +99,8 @@ class Stage:
         view: View = _part(View, recipe, "", reads, self.name)
         view._corpora = {setting: texts(recipe) for setting, texts in self.corpora.items()}
         view._stage = self.name
+        if WHOLE_RECIPE in self.reads:
+            view.run_by(*recipe.command)
         return view
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
@@ -105,6 +108,7 @@ class Stage:
         found: dict[str, Any] = {}
         if WHOLE_RECIPE in self.reads:
             found["recipe"] = resolved_toml(recipe)
+            found["command"] = shlex.join(recipe.command)
         for entry in self.reads:
             if entry.endswith("?"):
                 found[f"[{entry[:-1]}]"] = "given" if getattr(recipe, entry[:-1]) is not None else "missing"

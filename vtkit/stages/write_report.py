@@ -6,9 +6,10 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vtkit.artifacts import facts_of, read_manifest, versions
+from vtkit.recipe.sections import is_local, named_things
 from vtkit.recipe.write import resolved_toml
 from vtkit.stages.adapt_mlm import ADAPT
 from vtkit.stages.calibrate_head import CALIBRATE
@@ -17,6 +18,9 @@ from vtkit.stages.index_corpus import opened
 from vtkit.stages.stage import WHOLE_RECIPE, Stage, View
 from vtkit.stages.texts import evaluation_sets
 from vtkit.stages.transfer_embeddings import TRANSFER
+
+if TYPE_CHECKING:
+    from vtkit.report.data import ReportData
 
 MODELS = ("source", *(stage.name for stage in (TRANSFER, ADAPT, CALIBRATE, FINETUNE)))
 EXAMPLE_RESULTS = 5
@@ -27,11 +31,12 @@ def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[st
 
     ``inputs`` are the outputs of all other steps by their names.
     """
+    from vtkit.report.html import html_page
+    from vtkit.report.markdown import markdown_page
     from vtkit.report.model_card import model_card
-    from vtkit.report.page import html_page, markdown_page
 
     report = collect(recipe, inputs)
-    data = json.dumps(report, indent=1, ensure_ascii=False)
+    data = json.dumps(report.to_json(), indent=1, ensure_ascii=False)
     (out / "data.json").write_text(data, encoding="utf-8")
     if "json" in recipe.report.formats:
         (out / "report.json").write_text(data, encoding="utf-8")
@@ -43,36 +48,41 @@ def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[st
     return {}
 
 
-def collect(recipe: View, inputs: Mapping[str, Path]) -> dict[str, Any]:
-    """The report of a run as plain values."""
-    facts = {name: facts_of(path) for name, path in inputs.items()}
+def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
+    """What the finished steps of a run found."""
+    from vtkit.report.data import ReportData
+
+    found = {name: facts_of(path) for name, path in inputs.items()}
     manifests = {name: read_manifest(path) or {} for name, path in inputs.items()}
     final = _final_model(inputs)
-    calibration = facts.get("calibrate")
-    transfer = facts.get("transfer")
-    return {
-        "name": recipe.recipe.name,
-        "about": recipe.recipe.about,
-        "language": recipe.recipe.language,
-        "created": time.strftime("%Y-%m-%d %H:%M"),
-        "seed": recipe.recipe.seed,
-        "demonstration": recipe.recipe.name.startswith("quickstart"),
-        "recipe_toml": resolved_toml(recipe),
-        "versions": versions(),
-        "seconds": {name: manifest.get("seconds", 0.0) for name, manifest in manifests.items()},
-        "results": _results(recipe, inputs, facts, final),
-        "vocabulary": (
-            {name: transfer[name] for name in ("source_size", "target_size", "overlap", "overlap_share", "methods")}
-            if transfer is not None and "overlap" in transfer
-            else None
-        ),
-        "curves": {name: facts[name]["curve"] for name in ("adapt", "finetune") if name in facts},
-        "calibration": calibration,
-        "gates": [gate for name in inputs if name.startswith("check:") for gate in facts[name]["gates"]],
-        "sparsity": _sparsity(facts.get(f"index:{final}")),
-        "neighbours": transfer.get("neighbours", []) if transfer is not None else [],
-        "example": _example(recipe, inputs, final),
-    }
+    transfer = found["transfer"]
+    return ReportData.from_json(
+        {
+            "name": recipe.recipe.name,
+            "about": recipe.recipe.about,
+            "language": recipe.recipe.language,
+            "created": time.strftime("%Y-%m-%d %H:%M"),
+            "seed": recipe.recipe.seed,
+            "demonstration": recipe.recipe.name.startswith("quickstart"),
+            "command": recipe.command,
+            "needs": [
+                {"setting": named.setting, "name": named.value, "local": is_local(named.value)}
+                for named in named_things(recipe)
+            ],
+            "recipe_toml": resolved_toml(recipe),
+            "versions": versions(),
+            "seconds": {name: manifest.get("seconds", 0.0) for name, manifest in manifests.items()},
+            "results": _results(recipe, inputs, found, final),
+            "vocabulary": transfer if "overlap" in transfer else None,  # a new encoder has none
+            "vocabularies": found.get("analyse"),
+            "curves": {name: found[name]["curve"] for name in ("adapt", "finetune") if name in found},
+            "calibration": found.get("calibrate"),
+            "gates": [gate for name in inputs if name.startswith("check:") for gate in found[name]["gates"]],
+            "sparsity": _sparsity(found.get(f"index:{final}")),
+            "neighbours": transfer.get("neighbours", ()),
+            "example": _example(recipe, inputs, final),
+        }
+    )
 
 
 def _final_model(inputs: Mapping[str, Path]) -> str:
@@ -161,7 +171,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str, 
 
 REPORT = Stage(
     "report",
-    version=4,
+    version=5,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,

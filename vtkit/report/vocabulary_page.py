@@ -1,19 +1,17 @@
-"""What ``vtkit inspect-vocab`` shows: the tables of the terminal, the charts, and both as one HTML page.
-
-Tokens are other people's text: control and direction characters are taken out and HTML is escaped where it is
-written. The page needs no script and no other file, and forbids itself both.
-"""
+"""What ``vtkit inspect-vocab`` shows: the tables of the terminal, the charts, and both as one HTML page."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from vtkit.analysis.charts import StackedBars, svg
 from vtkit.analysis.composition import ETC, LANGUAGES
 from vtkit.console import one_line
+from vtkit.report import content
+from vtkit.report.content import Paragraph, Section
+from vtkit.report.html import page, section_html
+from vtkit.report.plots import StackedBars, stacked_bars
 
 Facts = dict[str, Any]
 
@@ -40,6 +38,7 @@ class Table(NamedTuple):
     columns: list[str]
     rows: list[list[str]]
     notes: list[str]
+    caption: str = "Tokens, and their share of the vocabulary"
 
 
 def tables(report: Facts) -> list[Table]:
@@ -81,8 +80,8 @@ def charts(report: Facts) -> list[StackedBars]:
     names = {facts["name"]: _plain(facts["name"]) for facts in vocabularies}
     drawn = []
     for title, key, label in (
-        ("Tokens by language, %", "language", language_name),
-        ("Tokens by script, %", "scripts", str),
+        ("Tokens by language", "language", language_name),
+        ("Tokens by script", "scripts", str),
     ):
         top = _top(vocabularies, key, DRAWN_LANGUAGES)
         remainders = [f"other {'languages' if key == 'language' else 'scripts'}"]
@@ -100,47 +99,39 @@ def charts(report: Facts) -> list[StackedBars]:
     for facts in vocabularies:
         counts = [_of_length(facts, low, high) for low, high in LENGTHS]
         lengths[names[facts["name"]]] = [count / max(sum(counts), 1) for count in counts]
-    by_length = _without_empty("Tokens by length in characters, %", lengths, [*map(_length_words, LENGTHS)], [])
+    by_length = _without_empty("Tokens by length in characters", lengths, [*map(_length_words, LENGTHS)], [])
     return [*drawn, replace(by_length, ordered=True)]
 
 
 def html_page(report: Facts) -> str:
     """The report as one self-contained HTML page."""
-    parts = []
-    for name, lines in descriptions(report):
-        parts.append(f"<h2><bdi>{_escape(name)}</bdi></h2><ul>{''.join(f'<li>{_escape(x)}</li>' for x in lines)}</ul>")
-    for chart in charts(report):
-        parts.append(f'<figure aria-label="{_escape(chart.title)}">{svg(chart)}</figure>')
-    for table in tables(report):
-        head = "".join(f'<th scope="col"><bdi>{_escape(column)}</bdi></th>' for column in table.columns)
-        body = "".join(
-            f'<tr><th scope="row"><bdi>{_escape(row[0])}</bdi></th>'
-            f"{''.join(f'<td>{_escape(cell)}</td>' for cell in row[1:])}</tr>\n"
-            for row in table.rows
+    described = [
+        Section(f"vocabulary-{number}", name, tuple(Paragraph((line,)) for line in lines))
+        for number, (name, lines) in enumerate(descriptions(report), start=1)
+    ]
+    drawn = [stacked_bars(f"chart-{number}", bars) for number, bars in enumerate(charts(report), start=1)]
+    listed = [
+        Section(
+            f"table-{number}", table.title, (_block(table), *(Paragraph((note,), quiet=True) for note in table.notes))
         )
-        notes = "".join(f"<p>{_escape(note)}</p>" for note in table.notes)
-        parts.append(
-            f'<h2>{_escape(table.title)}</h2><div class="scroll"><table><thead><tr><td></td>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>{notes}"
-        )
-    content = "\n".join(parts)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Vocabularies – vtkit</title>
-<style>
-{CSS}</style>
-</head>
-<body>
-<h1>What the vocabularies are made of</h1>
-{content}
-</body>
-</html>
-"""
+        for number, table in enumerate(tables(report), start=1)
+    ]
+    parts = [section_html(section) for section in described]
+    parts.append(section_html(Section("charts", "Side by side", ()), drawn))
+    parts += [section_html(section) for section in listed]
+    return page(
+        title="What the vocabularies are made of",
+        kicker="vtkit inspect-vocab",
+        head="",
+        body="<main>\n" + "\n".join(parts) + "\n</main>",
+    )
+
+
+def _block(table: Table) -> content.Table:
+    """The table for the page; a row that is a part of the one above has a dot before it."""
+    labels = [("· " if row[0].startswith("  ") else "") + row[0].strip() for row in table.rows]
+    rows = tuple(((label,), *((cell,) for cell in row[1:])) for label, row in zip(labels, table.rows, strict=True))
+    return content.Table(table.caption, ("", *table.columns), rows)
 
 
 def language_name(code: str) -> str:
@@ -280,7 +271,7 @@ def _overlap_table(overlap: Facts, columns: list[str]) -> Table:
         f"Tokens of the vocabulary on top that the one at the left knows, by the rule “{overlap['mode']}” "
         "(docs/overlap.md), and their share of the vocabulary on top. Fillers are never known."
     )
-    return Table("Overlap", columns, rows, [note])
+    return Table("Overlap", columns, rows, [note], "Tokens of the vocabulary on top that the one at the left knows")
 
 
 def _corpus_table(corpus: Sequence[Facts], columns: list[str]) -> Table:
@@ -289,7 +280,7 @@ def _corpus_table(corpus: Sequence[Facts], columns: list[str]) -> Table:
         ["tokens that make up 90 % of the text", *(f"{facts['nine_tenths']:,}" for facts in corpus)],
         ["tokens the text is cut into", *(f"{facts['occurrences']:,}" for facts in corpus)],
     ]
-    return Table("Use in the corpus", columns, rows, [f"{corpus[0]['texts']:,} texts were read."])
+    return Table("Use in the corpus", columns, rows, [f"{corpus[0]['texts']:,} texts were read."], "Tokens")
 
 
 def _row(label: str, vocabularies: Iterable[Facts], count: Callable[[Facts], int]) -> list[str]:
@@ -337,33 +328,3 @@ def _script_words(script: str) -> str:
 
 def _plain(text: str) -> str:
     return one_line(text, 200)
-
-
-def _escape(text: str) -> str:
-    return html.escape(text, quote=True)
-
-
-CSS = """\
-:root { color-scheme: light dark; --page: #fff; --ink: #1d2127; --quiet: #5f6670; --line: #d9dde3; }
-@media (prefers-color-scheme: dark) { :root { --page: #14171b; --ink: #e6e9ed; --quiet: #9aa2ac; --line: #333a43; } }
-* { box-sizing: border-box; }
-body {
-  margin: 0 auto; padding: 2.5rem 1.25rem 5rem; max-width: 64rem; background: var(--page); color: var(--ink);
-  font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK KR", sans-serif;
-  overflow-wrap: break-word;
-}
-h1 { margin: 0 0 1rem; font-size: clamp(1.6rem, 4vw, 2.2rem); line-height: 1.2; }
-h2 { margin: 2.2rem 0 .6rem; font-size: 1.2rem; }
-ul { margin: 0; padding-left: 1.2rem; }
-p { max-width: 50rem; color: var(--quiet); font-size: .875rem; margin: .4rem 0; }
-figure { margin: 2rem 0 0; max-width: 52rem; }
-figure svg { display: block; width: 100%; height: auto; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9375rem; }
-th, td {
-  padding: .35rem 1.2rem .35rem 0; border-bottom: 1px solid var(--line); text-align: start; white-space: nowrap;
-}
-thead th { color: var(--quiet); font-size: .8125rem; font-weight: 500; }
-tbody th { font-weight: 400; white-space: pre; }
-td, thead th { text-align: end; font-variant-numeric: tabular-nums; }
-"""

@@ -1,21 +1,20 @@
-"""The report of a run as a page: HTML in one file, and Markdown with the same content but for the charts.
+"""Pages of HTML: the shell that all of vtkit's pages share, the blocks inside it, and the report of a run.
 
-Both are made from the blocks of :mod:`vtkit.report.content`. Tokens, queries and documents come from
-other people's collections: every string is escaped where it is written, and the HTML page forbids itself
-scripts and anything from elsewhere, so that even a slip could not run. No JavaScript, no file beside it.
+Tokens, queries and documents come from other people's collections: every string is escaped where it is written, and a
+page forbids itself scripts and anything from elsewhere, so that even a slip could not run. No JavaScript, no file
+beside it.
 """
 
 from __future__ import annotations
 
 import html
-import re
-import unicodedata
 from collections.abc import Sequence
 from typing import assert_never
 
 from vtkit.report.content import (
     Bar,
     Block,
+    Command,
     Folded,
     Foreign,
     Hit,
@@ -28,41 +27,47 @@ from vtkit.report.content import (
     Token,
     sections,
 )
+from vtkit.report.data import ReportData
 from vtkit.report.plots import Chart, charts
-from vtkit.report.verdict import KeyFigure, Report, key_figures, verdict
+from vtkit.report.verdict import DEMONSTRATION, KeyFigure, key_figures, verdict
 from vtkit.report.wording import visible, visible_lines, visible_token
 
-DEMONSTRATION = (
-    "This run is a demonstration: its sizes were chosen so that it ends quickly. "
-    "Its numbers show that the chain works and are not results to quote."
-)
+
+def html_page(report: ReportData) -> str:
+    """The report as one self-contained HTML page, with inline styles and inline SVG charts."""
+    name = visible(report.name or "run")
+    byline = "".join(f" · {visible(part)}" for part in (report.language, report.created) if part)
+    said = verdict(report)
+    head = []
+    if report.demonstration:
+        head.append(f'<p class="notice" role="note"><strong>Demonstration.</strong> {_escape(DEMONSTRATION)}</p>')
+    if report.about:
+        head.append(f'<p class="about">{_escape(visible(report.about))}</p>')
+    if said:
+        head.append(verdict_html(said))
+    head.append(_key_figures(key_figures(report)))
+    parts = sections(report)
+    links = "".join(f'<a href="#{part.key}">{_escape(part.title)}</a>' for part in parts)
+    drawn = charts(report)
+    language = visible(report.language or "en")
+    body = "\n".join(section_html(part, drawn.get(part.key, ()), language) for part in parts)
+    return page(
+        title=name,
+        kicker=f"vtkit report{byline}",
+        head="\n".join(part for part in head if part),
+        body=f'<nav aria-label="Sections">{links}</nav>\n<main>\n{body}\n</main>',
+    )
 
 
-def html_page(report: Report) -> str:
-    """The report as one self-contained HTML page.
+def page(title: str, kicker: str, head: str, body: str) -> str:
+    """The shell of every page.
 
     Args:
-        report: the contents of ``report.json``.
-
-    Returns:
-        HTML with inline styles and inline SVG charts; it refers to nothing outside itself.
+        title: heading, and with :data:`TITLE_END` the title of the window; text.
+        kicker: the line above the heading; text.
+        head: what follows the heading, as HTML.
+        body: everything else, as HTML.
     """
-    language = visible(str(report.get("language") or "en"))
-    title = _escape(visible(str(report.get("name") or "run")))
-    drawn = charts(report)
-    parts = sections(report)
-    said, about = verdict(report), str(report.get("about") or "")
-    head = [f'<p class="kicker">vtkit report{_byline(report)}</p>', f"<h1>{title}</h1>"]
-    if report.get("demonstration"):
-        head.append(f'<p class="notice" role="note"><strong>Demonstration.</strong> {_escape(DEMONSTRATION)}</p>')
-    if about:
-        head.append(f'<p class="about">{_escape(visible(about))}</p>')
-    if said:
-        head.append(f'<p class="verdict">{_escape(said)}</p>')
-    head.append(_html_key_figures(key_figures(report)))
-    header = "\n".join(part for part in head if part)
-    links = "".join(f'<a href="#{part.key}">{_escape(part.title)}</a>' for part in parts)
-    body = "\n".join(_html_section(part, drawn.get(part.key, []), language) for part in parts)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -70,66 +75,48 @@ def html_page(report: Report) -> str:
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{title} – vtkit report</title>
+<title>{_escape(visible(title))}{TITLE_END}</title>
 <style>
 {CSS}</style>
 </head>
 <body>
 <header>
-{header}
+<p class="kicker">{_escape(visible(kicker))}</p>
+<h1>{_escape(visible(title))}</h1>
+{head}
 </header>
-<nav aria-label="Sections">{links}</nav>
-<main>
 {body}
-</main>
 </body>
 </html>
 """
 
 
-def markdown_page(report: Report) -> str:
-    """The report as GitHub-flavoured Markdown: what :func:`html_page` says, without the charts.
-
-    Args:
-        report: the contents of ``report.json``.
-    """
-    lines = [
-        f"# {markdown_words(visible(str(report.get('name') or 'run')))}",
-        "",
-        f"vtkit report{_byline(report, False)}",
-        "",
-    ]
-    if report.get("demonstration"):
-        lines += [f"> **Demonstration.** {DEMONSTRATION}", ""]
-    for words in (str(report.get("about") or ""), verdict(report)):
-        if visible(words):
-            lines += [markdown_paragraph(words), ""]
-    for section in sections(report):
-        lines += [markdown_section(section), ""]
-    return "\n".join(lines).rstrip("\n") + "\n"
+TITLE_END = " – vtkit"
 
 
-def _byline(report: Report, as_html: bool = True) -> str:
-    facts = [str(report[key]) for key in ("language", "created") if report.get(key)]
-    return "".join(f" · {_escape(visible(fact)) if as_html else markdown_words(visible(fact))}" for fact in facts)
-
-
-# HTML
+def verdict_html(text: str) -> str:
+    """What came of it, in large letters under the heading."""
+    return f'<p class="verdict">{_escape(visible(text))}</p>'
 
 
 def _escape(text: str) -> str:
     return html.escape(text, quote=True)
 
 
-def _html_key_figures(figures: Sequence[KeyFigure]) -> str:
+def _key_figures(figures: Sequence[KeyFigure]) -> str:
     if not figures:
         return ""
     items = (f"<div><dd>{_escape(f.value)}</dd><dt>{_escape(visible(f.label))}</dt></div>" for f in figures)
     return f'<dl class="figures">{"".join(items)}</dl>'
 
 
-def _html_section(section: Section, drawn: Sequence[Chart], language: str) -> str:
-    parts = [f'<section id="{section.key}">', f"<h2>{_escape(section.title)}</h2>"]
+def section_html(section: Section, drawn: Sequence[Chart] = (), language: str = "en") -> str:
+    """A part of a page: its blocks, explanations last, and its charts.
+
+    Args:
+        language: of words and tokens that are not this program's own.
+    """
+    parts = [f'<section id="{section.key}">', f"<h2>{_escape(visible(section.title))}</h2>"]
     notes = [block for block in section.blocks if isinstance(block, Paragraph) and block.quiet]
     parts += [_html_block(block, language) for block in section.blocks if block not in notes]
     parts += [_html_block(block, language) for block in notes]
@@ -152,6 +139,8 @@ def _html_block(block: Block, language: str) -> str:
         case Folded():
             text = _escape(visible_lines(block.text))
             return f"<details><summary>{_escape(block.summary)}</summary><pre><code>{text}</code></pre></details>"
+        case Command():
+            return f'<pre class="command"><code>{_escape(visible_lines(block.text))}</code></pre>'
         case _:
             assert_never(block)
 
@@ -171,8 +160,8 @@ def _html_table(table: Table, language: str) -> str:
         rows.append(f"<tr>{''.join(cells)}</tr>")
     caption, body = _escape(visible(table.caption)), "\n".join(rows)
     return (
-        f'<div class="scroll"><table><caption>{caption}</caption><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table></div>"
+        f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0"><table><caption>{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )
 
 
@@ -211,113 +200,12 @@ def _html_inline(part: Inline, language: str) -> str:
             assert_never(part)
 
 
-# Markdown
-
-_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]|~$#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
-
-
-def markdown_words(text: str) -> str:
-    """``text``, already visible, so that it means nothing to Markdown, to HTML inside it, or to a table.
-
-    Words written from right to left are isolated, or the numbers beside them would change places.
-    """
-    escaped = re.sub(r"://|www\.", _unlinked, text.translate(_SPECIAL), flags=re.IGNORECASE)
-    rightward = any(unicodedata.bidirectional(char) in {"R", "AL", "AN"} for char in text)
-    return f"\u2068{escaped}\u2069" if rightward else escaped
-
-
-def _unlinked(start: re.Match[str]) -> str:
-    """The beginning of an address, written so that it does not become a link on its own."""
-    return f"{start[0][:-1]}\\{start[0][-1]}"
-
-
-def _markdown_line(text: str) -> str:
-    """A line that is a paragraph, not a list item or a rule, whatever it begins with."""
-    return re.sub(r"^(\d*)([-+=]|[.)](?=\s|$))", r"\1\\\2", text)
-
-
-def markdown_paragraph(text: str) -> str:
-    """``text`` as a paragraph of its own."""
-    return _markdown_line(markdown_words(visible(text)))
-
-
-def markdown_section(section: Section) -> str:
-    """One section as GitHub-flavoured Markdown, its heading first."""
-    return "\n\n".join([f"## {section.title}", *(_markdown_block(block) for block in section.blocks)])
-
-
-def _markdown_block(block: Block) -> str:
-    match block:
-        case Paragraph():
-            return _markdown_line(_markdown_inlines(block.parts))
-        case Table():
-            return _markdown_table(block)
-        case Hit():
-            return _markdown_hit(block)
-        case Folded():
-            text = visible_lines(block.text)
-            fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-            summary = _escape(block.summary)
-            return f"<details><summary>{summary}</summary>\n\n{fence}{block.syntax}\n{text}\n{fence}\n\n</details>"
-        case _:
-            assert_never(block)
-
-
-def _markdown_table(table: Table) -> str:
-    """A table with its caption above it."""
-    marks = [":--" if place == 0 or place in table.words else "--:" for place in range(len(table.columns))]
-    lines = [
-        markdown_paragraph(table.caption),
-        "",
-        _markdown_row([markdown_words(visible(column)) for column in table.columns]),
-        _markdown_row(marks),
-    ]
-    lines += [_markdown_row([_markdown_inlines(cell) for cell in row]) for row in table.rows]
-    return "\n".join(lines)
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _markdown_hit(hit: Hit) -> str:
-    name, title = markdown_words(visible(hit.identifier)), markdown_words(visible(hit.title))
-    head = f"**{hit.rank}.** {f'{title} ({name})' if title else name}, score {hit.score}"
-    rest = [markdown_paragraph(hit.text), _markdown_line(_markdown_inlines(hit.tokens))]
-    return "\n\n".join([head, *(part for part in rest if part)])
-
-
-def _markdown_inlines(parts: Inlines) -> str:
-    """The pieces one after another; a comma between tokens."""
-    text = ""
-    for place, part in enumerate(parts):
-        between = "" if place == 0 else ", " if isinstance(parts[place - 1], Token) else " "
-        text += between + _markdown_inline(part)
-    return text
-
-
-def _markdown_inline(part: Inline) -> str:
-    match part:
-        case str():
-            return markdown_words(visible(part))
-        case Token():
-            return f"{markdown_words(visible_token(part.text))} {markdown_words(part.weight)}".rstrip()
-        case Foreign():
-            return f"**{markdown_words(visible(part.text))}**"
-        case Strong():
-            return f"**{markdown_words(visible(part.text))}**"
-        case Bar():
-            return markdown_words(part.text)
-        case _:
-            assert_never(part)
-
-
 # Style
 
 CSS = """\
 :root {
   --page: #fcfcfb; --ink: #1c2128; --quiet: #5d6672; --line: #dfe2e6; --raised: #ffffff;
-  --accent: #1f63c4; --tint: 31 99 196; --notice: #fff3d6; --notice-ink: #6b4700;
+  --accent: #1f63c4; --tint: 31 99 196; --notice: #fff3d6; --notice-ink: #6b4700; --shade: #1c212866;
   --plot-ink: #2b323b; --plot-quiet: #667080; --plot-line: #dfe2e6;
   --plot-first: #1f63c4; --plot-second: #c2571a; --plot-soft: #a9bfdf;
   --plot-font: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif;
@@ -325,7 +213,7 @@ CSS = """\
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #14171b; --ink: #e4e7eb; --quiet: #98a2af; --line: #2d333b; --raised: #1b1f25;
-    --accent: #7db0f7; --tint: 125 176 247; --notice: #3a2f12; --notice-ink: #f3d48a;
+    --accent: #7db0f7; --tint: 125 176 247; --notice: #3a2f12; --notice-ink: #f3d48a; --shade: #000000cc;
     --plot-ink: #d5dae1; --plot-quiet: #98a2af; --plot-line: #333a44;
     --plot-first: #6aa5f5; --plot-second: #f0945a; --plot-soft: #3f5879;
   }
@@ -359,9 +247,18 @@ nav { display: flex; flex-wrap: wrap; gap: .4rem 1.1rem; padding: .8rem 0; borde
 nav a { color: var(--accent); font-size: .875rem; text-decoration: none; }
 nav a:hover { text-decoration: underline; }
 section { margin-top: 2.75rem; scroll-margin-top: 1rem; }
-.scroll { overflow-x: auto; margin: 0 0 1.1rem; }
+/* A table wider than the page shows a shadow at its right edge for as long as there is more to scroll to. */
+.scroll {
+  overflow-x: auto; margin: 0 0 1.1rem;
+  background:
+    linear-gradient(to left, var(--page) 35%, transparent) right / 3.5rem 100% no-repeat local,
+    linear-gradient(to left, var(--shade), transparent) right / 1.4rem 100% no-repeat scroll;
+}
 table { border-collapse: collapse; font-size: .9375rem; line-height: 1.45; min-width: min(100%, 30rem); }
-caption { padding: 0 0 .45rem; text-align: start; color: var(--quiet); font-size: .875rem; }
+caption {
+  position: sticky; left: 0; max-width: calc(100vw - 2rem); padding: 0 0 .45rem; text-align: start;
+  color: var(--quiet); font-size: .875rem;
+}
 th, td {
   padding: .42rem 1.1rem .42rem 0; border-bottom: 1px solid var(--line); text-align: start; vertical-align: baseline;
 }
@@ -406,11 +303,16 @@ summary { padding: .7rem 1.1rem; cursor: pointer; font-weight: 500; }
 pre {
   margin: 0; padding: 0 1.1rem 1rem; overflow-x: auto; font-size: .8125rem; line-height: 1.5; overflow-wrap: normal;
 }
+.command {
+  margin: 0 0 1.1rem; padding: .8rem 1.1rem; border: 1px solid var(--line); border-radius: .6rem;
+  background: var(--raised); white-space: pre-wrap; overflow-wrap: anywhere;
+}
 code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "Noto Sans Mono", monospace; }
 @media (max-width: 36rem) {
   body { padding: 1.5rem 1rem 3rem; }
   th, td { padding-inline-end: .8rem; }
-  tbody th { white-space: normal; overflow-wrap: normal; }
+  tbody th { white-space: normal; overflow-wrap: normal; min-width: 5rem; }
+  td:last-child:not(.number) { min-width: 10rem; }
   .bar::before { width: 3.5rem; }
 }
 @media print {

@@ -1,0 +1,209 @@
+"""What a report holds: the form of ``report.json``, as frozen classes that every page is made from.
+
+A part that a run does not have (no fine-tuning, no judged sets) is None or empty, and gives no section. Numbers that
+could not be measured are None or not finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vtkit.analysis.vocabularies import VocabularyAnalysis
+from vtkit.results import Result
+
+Number = int | float | None
+WeightedToken = tuple[str, float]
+
+
+@dataclass(frozen=True)
+class Row(Result):
+    """One model, BM25, or a sum of both, on one evaluation set."""
+
+    model: str
+    """``BM25``, ``source``, a stage's name, or a model's name with ``+ BM25`` behind it."""
+
+    measures: Mapping[str, Number]
+    query_dimensions: Number = None
+    """Mean number of weights above zero; so ``document_dimensions``."""
+
+    document_dimensions: Number = None
+    flops: Number = None
+    p_value_vs_bm25: Number = None
+
+
+@dataclass(frozen=True)
+class SetResults(Result):
+    """All that was judged on one evaluation set."""
+
+    set: str
+    rows: tuple[Row, ...] = ()
+    queries: int | None = None
+    documents: int | None = None
+
+    @property
+    def measures(self) -> list[str]:
+        """The measures, in the order of the recipe."""
+        return list(dict.fromkeys(name for row in self.rows for name in row.measures))
+
+
+@dataclass(frozen=True)
+class Overlap(Result):
+    """How the vocabulary of the source model and the new one overlap, and where the new rows came from."""
+
+    source_size: int
+    target_size: int
+    overlap: Mapping[str, int]
+    """Rule of the overlap -> tokens."""
+
+    overlap_share: float
+    """Of the new tokens."""
+
+    methods: Mapping[str, int]
+    """Method of transfer -> rows it gave."""
+
+
+@dataclass(frozen=True)
+class Neighbour(Result):
+    """A new token, and the source tokens that its row was mixed from."""
+
+    token: str
+    method: str
+    sources: tuple[WeightedToken, ...] = ()
+
+
+@dataclass(frozen=True)
+class ActivationShares(Result):
+    """Share of activations above zero, by both definitions."""
+
+    token: Number = None
+    pooled: Number = None
+
+
+@dataclass(frozen=True)
+class ProbeMetrics(Result):
+    """What the encoder made of the probe texts."""
+
+    query_dimensions: Number = None
+    document_dimensions: Number = None
+    spread: Number = None
+    tied: Number = None
+
+
+@dataclass(frozen=True)
+class Calibrated(Result):
+    """What calibration did. ``shift`` is what was taken off every logit after ``head_scale``."""
+
+    shift: Number = None
+    target: Number = None
+    definition: str = ""
+    before: ActivationShares | None = None
+    after: ActivationShares | None = None
+    held_out: ActivationShares | None = None
+    head_scale: Number = None
+    fold: str | None = None
+    probe: Mapping[str, ProbeMetrics] = field(default_factory=dict)
+    """``before`` and ``after``, on texts held out."""
+
+
+@dataclass(frozen=True)
+class Gate(Result):
+    """What one gate found after a stage."""
+
+    gate: str
+    stage: str
+    finding: str
+    seen: str
+    advice: str = ""
+    level: str = ""
+
+
+@dataclass(frozen=True)
+class Histogram(Result):
+    """``counts`` between ``edges``, of which there is one more."""
+
+    edges: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class DocumentFrequencies(Result):
+    """Share of the documents in which a dimension is active, over the dimensions that are active anywhere."""
+
+    largest: Number = None
+    median: Number = None
+
+
+@dataclass(frozen=True)
+class Sparsity(Result):
+    """Use of the dimensions in the index of the final model, first evaluation set."""
+
+    dead_dimensions: Number = None
+    documents_histogram: Histogram | None = None
+    document_frequencies: DocumentFrequencies | None = None
+
+
+@dataclass(frozen=True)
+class ExampleResult(Result):
+    """One document found for the example query."""
+
+    rank: int
+    score: Number
+    id: str
+    title: str = ""
+    text: str = ""
+    tokens: tuple[WeightedToken, ...] = ()
+    """Tokens that made the score, and what each added."""
+
+
+@dataclass(frozen=True)
+class Example(Result):
+    """A query, what it is searched as, and what it finds."""
+
+    query: str
+    tokens: tuple[WeightedToken, ...] = ()
+    results: tuple[ExampleResult, ...] = ()
+
+
+@dataclass(frozen=True)
+class Need(Result):
+    """A file, folder, model or collection that the recipe names."""
+
+    setting: str
+    name: str
+    local: bool
+    """Whether it is a path; otherwise a name on the hub."""
+
+
+@dataclass(frozen=True)
+class ReportData(Result):
+    """A run, as its report tells it: the contents of ``report.json``."""
+
+    name: str = ""
+    about: str | None = None
+    language: str | None = None
+    created: str = ""
+    seed: int | None = None
+    demonstration: bool = False
+    command: tuple[str, ...] = ()
+    """The command line that the run was started with, word by word."""
+
+    needs: tuple[Need, ...] = ()
+    recipe_toml: str = ""
+    """The recipe with every setting."""
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, Number] = field(default_factory=dict)
+    """Step -> time it took."""
+
+    results: tuple[SetResults, ...] = ()
+    vocabulary: Overlap | None = None
+    vocabularies: VocabularyAnalysis | None = None
+    neighbours: tuple[Neighbour, ...] = ()
+    curves: Mapping[str, Mapping[str, tuple[Number, ...]]] = field(default_factory=dict)
+    """Training stage -> ``steps``, and the values of each curve at these."""
+
+    calibration: Calibrated | None = None
+    gates: tuple[Gate, ...] = ()
+    sparsity: Sparsity | None = None
+    example: Example | None = None
