@@ -178,17 +178,17 @@ def write_collection(folder: Path, found: RetrievalSet) -> Path:
     return folder
 
 
-def finished_run(folder: Path, found: RetrievalSet, name: str = "tiny") -> Path:
+def finished_run(folder: Path, found: RetrievalSet, name: str = "tiny", collection: str = "collection") -> Path:
     """The folder of a run of ``folder/NAME.toml``: a tiny encoder moved to its own tokens in another order, and its
-    index of ``found`` (``folder/collection``)."""
+    index of ``found`` (``folder/COLLECTION``)."""
     save_encoder(encoder(folder / "work"), folder / "encoder")
     tokenizer(shuffled(1)).save_pretrained(str(folder / "target"))
-    write_collection(folder / "collection", found)
+    write_collection(folder / collection, found)
     recipe = folder / f"{name}.toml"
     recipe.write_text(
         f'[recipe]\nname = "{name}"\nlanguage = "en"\n[source]\nmodel = "./encoder"\n'
         '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
-        '[evaluate]\nsets = ["collection"]\n',
+        f'[evaluate]\nsets = ["{collection}"]\n',
         "utf-8",
     )
     return run(recipe, runs=folder / "runs", threads=1)

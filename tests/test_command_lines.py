@@ -1,0 +1,125 @@
+"""Every command line of README and docs, run as it stands there, in a folder with small stand-ins for what it names.
+
+Hub ids are local folders of these names. The only changes: a shell's ``> FILE`` and comments are dropped, of a synopsis
+what stands in brackets is left out, recipes and specifications that ship with vtkit (they take minutes, or the hub) are
+looked at instead of run.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tiny
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.data.retrieval import Document, RetrievalSet
+from vtkit.encoder.checkpoint import save_encoder
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "log.md")]
+"""The log tells of experiments; its lines name what lay where they were run."""
+
+ENCODERS = ["SOURCE", "MODEL", "MODEL_OR_TOKENIZER", "naver/splade-v3", "models/english", "runs/my-korean/model"]
+TOKENIZERS = [
+    *("TARGET", "TOKENIZER", "bert-base-uncased", "google-bert/bert-base-uncased", "monologg/kobigbird-bert-base"),
+    *("my-tokenizer", "kobigbird", "bert-base-chinese", "ModernBERT-base", "tokenizers/my_tokenizer", "BASE"),
+]
+COLLECTIONS = ["scifact", "xquad-en", "xquad-hi", "med-en", "CORPUS", "CORPUS_A", "CORPUS_B"]
+CORPORA = ["corpus.txt", "msmarco.txt", "abstracts.txt.gz", "chemistry.txt.gz"]
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """What stands behind ``vtkit`` at the beginning of a line of a code block, joined over backslashes."""
+    for block in re.findall(r"^```(?:bash|sh|console)?\n(.*?)^```|((?:^    .*\n)+)", text, re.MULTILINE | re.DOTALL):
+        joined = re.sub(r"\\\n\s*", " ", "".join(block))
+        yield from (line.strip() for line in joined.splitlines() if line.strip().startswith("vtkit "))
+
+
+def arguments_of(line: str) -> list[str]:
+    words = shlex.split(line, comments=True)[1:]
+    if ">" in words:
+        words = words[: words.index(">")]
+    kept: list[str] = []
+    inside = False
+    for word in words:
+        inside = inside or (word.startswith("[") and "=" not in word)
+        if not inside:
+            kept.append(word.removesuffix("..."))
+        inside = inside and not word.endswith("]")
+    return kept
+
+
+LINES = list(dict.fromkeys(line for page in PAGES for line in command_lines(page.read_text("utf-8"))))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with something small under every name that the pages use."""
+    made = tmp_path_factory.mktemp("lines")
+    found = tiny.collection(20)
+    found = RetrievalSet("x", [*found.documents, Document("DOC_ID", "", "apple")], found.queries, found.qrels)
+    tiny.finished_run(made, found, "my-korean", "my_beir_folder")
+    (made / "runs" / "other").symlink_to(made / "runs" / "my-korean")
+    encoder = tiny.encoder(made / "work2", tokens=(*tiny.TOKENS, "house", "home"))
+    for name in ENCODERS:
+        if not (made / name).exists():
+            save_encoder(encoder, made / name)
+    for name in TOKENIZERS:
+        tiny.tokenizer((*tiny.shuffled(2), "home", "house", "집")).save_pretrained(str(made / name))
+    for name in [*COLLECTIONS, "my_beir_folder"]:
+        if not (made / name).exists():
+            tiny.write_collection(made / name, found)
+        (made / name / "qrels" / "train.tsv").write_bytes((made / name / "qrels" / "test.tsv").read_bytes())
+    text = "".join(f"{text}\n" for text in tiny.texts(400))
+    text += (ROOT / "recipes/quickstart_data/elements-en/corpus.jsonl").read_text("utf-8")
+    for name in CORPORA:
+        opened = gzip.open if name.endswith(".gz") else open
+        with opened(made / name, "wt", encoding="utf-8") as file:
+            file.write(text)
+    pairs = "".join(f"{word} house\t{word} 집\n" for word in tiny.WORDS for _ in range(3))
+    for name in ("en-ko.tsv.gz", "b.tsv.gz"):
+        (made / name).write_bytes(gzip.compress(pairs.encode()))
+    (made / "a.tsv").write_text(pairs, "utf-8")
+    (made / "queries.tsv").write_text("1\tapple\n2\tcedar\n", "utf-8")
+    (made / "RECIPE").write_bytes((made / "my-korean.toml").read_bytes())
+    (made / "RUN").symlink_to(made / "runs" / "my-korean")
+    (made / "artifacts").symlink_to(made / "runs" / "artifacts")
+    (made / "recipes").symlink_to(ROOT / "recipes")
+    for path in (ROOT / "tokenizers").glob("*.toml"):
+        specification = '[vocabulary]\nkind = "trained"\ncorpus = ["../corpus.txt"]\nsize = 300\n'
+        (made / "tokenizers").mkdir(exist_ok=True)
+        (made / "tokenizers" / path.name).write_text(specification, "utf-8")
+    return made
+
+
+def test_the_lines_are_found() -> None:
+    assert len(LINES) > 40
+    assert {line.split()[1] for line in LINES} >= {"run", "search", "explain", "recipe", "tokenizer", "fragmentation"}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_line_works_as_it_stands(line: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    arguments = arguments_of(line)
+    if arguments[0] == "run":
+        arguments += ["--dry-run"]
+    if arguments[:2] == ["recipe", "new"]:
+        if "--name" not in arguments:  # asks
+            arguments += shlex.split("--name asked --language ko --source naver/splade-v3 --tokenizer TARGET")
+        (folder / f"{arguments[arguments.index('--name') + 1]}.toml").unlink(missing_ok=True)
+    out = folder / arguments[arguments.index("--out") + 1] if "--out" in arguments else None
+    aside = folder / "aside"
+    if out is not None and out.exists():
+        out.rename(aside)
+    result = CliRunner().invoke(app, arguments, input="apple\n")
+    if out is not None and aside.exists():  # the stand-in is smaller than what was made
+        shutil.rmtree(out, ignore_errors=True)
+        aside.rename(out)
+    assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
