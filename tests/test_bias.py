@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from test_overlap import wordpiece
 from test_transfer_methods import with_masked
 
-from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder, scratch_model
+from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
+from vtkit.encoder.scratch import scratch_model
 from vtkit.errors import DataError
 from vtkit.recipe.sections import BiasSection, Scratch, TransferSection
 from vtkit.transfer.dispatch import bias_of

@@ -15,9 +15,11 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
 from tiny import ARCHITECTURES, TOKENS, encoder, model, shuffled, texts, tokenizer
 
-from vtkit.encoder.checkpoint import WholeEncoder, assemble, load_encoder, save_encoder, scratch_model
+from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.scratch import scratch_model
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Scratch

@@ -375,7 +375,7 @@ def test_a_defect_is_one_message_with_its_own_exit_code_and_its_traceback_in_a_f
     def wrong(*_: object, **__: object) -> None:
         raise ZeroDivisionError("as only a defect raises it")
 
-    monkeypatch.setattr("vtkit.stages.search_run.open_searcher", wrong)
+    monkeypatch.setattr("vtkit.runs.search.open_searcher", wrong)
     code, printed = vtkit("search", run, "river")
     assert code == DEFECT
     assert "this is a defect of vtkit" in printed

@@ -15,7 +15,7 @@ from vtkit.data.checking import vocabulary_problems
 from vtkit.errors import DataError
 from vtkit.recipe.data_check import Checked, check_data
 from vtkit.recipe.load import load_recipe
-from vtkit.stages.run import run
+from vtkit.runs.run import run
 
 RECIPE = """\
 [recipe]

@@ -10,13 +10,14 @@ import pytest
 import tiny
 
 from vtkit.artifacts import Store
-from vtkit.encoder.checkpoint import assemble, save_encoder, scratch_model
+from vtkit.encoder.checkpoint import assemble, save_encoder
+from vtkit.encoder.scratch import scratch_model
 from vtkit.errors import VtkitError
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Scratch
-from vtkit.stages import disk
-from vtkit.stages.plan import Plan
-from vtkit.stages.run import run
+from vtkit.runs import disk
+from vtkit.runs.plan import Plan
+from vtkit.runs.run import run
 
 RECIPE = """
 [recipe]
@@ -132,7 +133,7 @@ def test_the_plan_says_it_and_stops_a_run_that_has_no_room(
 ) -> None:
     run(folder / "recipe.toml", runs=folder / "runs", dry_run=True)
     assert "disk: about " in capsys.readouterr().err
-    monkeypatch.setattr("vtkit.stages.run.free_bytes", lambda runs: 1000)
+    monkeypatch.setattr("vtkit.runs.run.free_bytes", lambda runs: 1000)
     run(folder / "recipe.toml", runs=folder / "runs", dry_run=True)
     assert "warning: disk: about " in capsys.readouterr().err
     with pytest.raises(VtkitError, match=r"Make room"):

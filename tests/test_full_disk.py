@@ -20,7 +20,7 @@ from tiny import TOKENS, collection, model, shuffled, texts, tokenizer
 from vtkit.artifacts import write_atomically
 from vtkit.cli import main
 from vtkit.errors import MachineError, VtkitError, machine_errors, machine_failure
-from vtkit.stages.run import run
+from vtkit.runs.run import run
 
 
 @pytest.fixture(scope="module")

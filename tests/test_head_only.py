@@ -15,8 +15,9 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
 from tiny import TOKENS, WORDS, encoder, model, shuffled, texts, tokenizer, weights
 
+from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
 from vtkit.encoder.calibration import activation_rates, calibrate
-from vtkit.encoder.checkpoint import WholeEncoder, dimension_names, load_encoder, save_encoder
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing, fold_places

@@ -11,8 +11,8 @@ import pytest
 
 from vtkit.artifacts import Store
 from vtkit.recipe.load import load_recipe
+from vtkit.runs.plan import Decision, Plan
 from vtkit.stages.order import NAMES, STAGES
-from vtkit.stages.plan import Decision, Plan
 
 RECIPE = """
 [recipe]
@@ -344,7 +344,7 @@ def test_the_reason_names_inputs_that_came_or_went(folder: Path) -> None:
 
 
 def test_a_new_version_of_a_stage_is_a_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vtkit.stages import plan as planning
+    from vtkit.runs import plan as planning
 
     previous = make(plan(folder))
     monkeypatch.setattr(planning, "CALIBRATE", replace(planning.CALIBRATE, version=planning.CALIBRATE.version + 1))

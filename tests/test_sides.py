@@ -11,7 +11,8 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
 from tiny import TOKENS, encoder, texts, tokenizer
 
-from vtkit.encoder.checkpoint import WholeEncoder, load_encoder
+from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.folding import fold_places, fold_vectors, set_folding
 from vtkit.encoder.sides import encode_side
 

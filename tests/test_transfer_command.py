@@ -14,7 +14,8 @@ from sentence_transformers import SparseEncoder
 from typer.testing import CliRunner
 
 from vtkit.cli import app
-from vtkit.encoder.checkpoint import dimension_names, load_encoder, save_encoder
+from vtkit.encoder.asymmetric import dimension_names
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.recipe.sections import TrainedVocabulary
 from vtkit.vocabulary.trained import train_vocabulary

@@ -16,9 +16,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
-from vtkit.encoder.checkpoint import assemble, save_encoder, scratch_model
+from vtkit.encoder.checkpoint import assemble, save_encoder
+from vtkit.encoder.scratch import scratch_model
 from vtkit.recipe.sections import Scratch
-from vtkit.stages.run import run
+from vtkit.runs.run import run
 from vtkit.training.resuming import Progress
 from vtkit.vocabulary.existing import Role, wrap
 

@@ -160,7 +160,7 @@ def run_recipe(
     what was interrupted goes on, and each stage says why it runs. The results are in RUNS/NAME: model, index, TREC
     runs, report.html.
     """
-    from vtkit.stages.run import run
+    from vtkit.runs.run import run
 
     allow_downloads(download)
     try:
@@ -191,7 +191,7 @@ def run_recipe(
 
 def _show_results(folder: Path) -> None:
     """The results of a run as tables, and its example search."""
-    from vtkit.stages.run import report_of
+    from vtkit.runs.folder import report_of
 
     report = report_of(folder)
     if report is None:

@@ -1,9 +1,23 @@
-"""What the machine can do: its devices and the precisions it computes in. Importing this module loads nothing heavy."""
+"""The machine and the libraries on it: device, precision, threads, and loading without notices.
+
+Importing this module loads nothing heavy.
+"""
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+
+
+def fastest_device() -> str:
+    """Where encoding runs: the GPU where torch has one."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @cache
@@ -18,3 +32,40 @@ def bf16_is_fast() -> bool:
     except OSError:
         return False
     return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def limit_threads(threads: int | None) -> None:
+    """Let torch and numba use so many threads; by default as many as OMP_NUM_THREADS says, else all cores."""
+    import torch
+
+    stated = os.environ.get("OMP_NUM_THREADS", "")
+    count = threads or (int(stated) if stated.isdigit() and int(stated) else os.cpu_count()) or 1
+    torch.set_num_threads(count)
+    import numba
+
+    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+
+
+@contextmanager
+def without_notices() -> Iterator[None]:
+    """Without the bars and notices of transformers: vtkit has one console."""
+    from transformers.utils import logging as transformers_logging
+
+    level = transformers_logging.get_verbosity()
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if shown:
+            transformers_logging.enable_progress_bar()
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Loading and saving without the libraries' bars, notices and warnings."""
+    with without_notices(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -71,8 +71,9 @@ def calibrate(
     allow_downloads(download)
 
     from vtkit.data.text import read_corpora
-    from vtkit.encoder.checkpoint import fastest_device, load_encoder, save_encoder
+    from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.recipe.sections import CalibrateSection
+    from vtkit.runtime import fastest_device
     from vtkit.stages.calibrate_head import calibrate_encoder
     from vtkit.stages.texts import draw
 

@@ -44,7 +44,7 @@ def of_run(folder: Path) -> list[Candidate]:
     Raises:
         VtkitError: ``folder`` is no run.
     """
-    from vtkit.stages.run import open_run
+    from vtkit.runs.folder import open_run
 
     run = open_run(folder)
     found = [Candidate(run.models["source"], f"source of {folder}")] if "source" in run.models else []

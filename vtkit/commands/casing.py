@@ -174,7 +174,8 @@ def _change_tokenizer(name: str, apply: Apply | None, input: str, fold: str, wor
 def _change_model(name: str, apply: Apply | None, input: str, fold: Any, work: Path) -> dict[str, Any]:
     from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
-    from vtkit.encoder.checkpoint import WholeEncoder, load_encoder, save_encoder
+    from vtkit.encoder.asymmetric import WholeEncoder
+    from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.folding import apply_output_casing
     from vtkit.vocabulary.casing import count_casing
 

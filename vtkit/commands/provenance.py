@@ -77,7 +77,7 @@ def provenance(
 
 def _folder(folder: Path) -> Path:
     """Where the transfer of a run is kept: its ``provenance.parquet`` and its ``model``."""
-    from vtkit.stages.run import RUN_FACTS, open_run
+    from vtkit.runs.folder import RUN_FACTS, open_run
 
     if (folder / RUN_FACTS).is_file():
         steps = open_run(folder).steps

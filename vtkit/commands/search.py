@@ -15,7 +15,7 @@ from vtkit.data.queries import QUERY_FORMS, is_blank, read_query_file
 from vtkit.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
-    from vtkit.stages.search_run import Searcher
+    from vtkit.search.searcher import Searcher
 
 ModelOption = Annotated[
     str | None,
@@ -61,7 +61,7 @@ def search(
     queries = read_query_file(batch) if batch is not None else []
     if batch is not None and not queries:
         raise VtkitError(f"{batch} has no query.")
-    from vtkit.stages.search_run import open_searcher
+    from vtkit.runs.search import open_searcher
 
     searcher = open_searcher(run, model=model, collection=collection)
     if batch is not None:
@@ -84,7 +84,7 @@ def explain(
     """Show why a document scores what it does for a query: each shared token with both weights and their product."""
     if is_blank(query):
         raise RecipeError("The query is empty: there is nothing to search for.")
-    from vtkit.stages.search_run import open_searcher
+    from vtkit.runs.search import open_searcher
 
     _print_explanation(open_searcher(run, model=model, collection=collection).explain(query, document_id), as_json)
 

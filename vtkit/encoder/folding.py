@@ -17,7 +17,7 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
-from vtkit.encoder.checkpoint import WholeEncoder, output_tokenizer
+from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map

@@ -11,7 +11,7 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
-from vtkit.encoder.checkpoint import WholeEncoder
+from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.encoding import Precision, encode
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import fold_places, fold_vectors, folding

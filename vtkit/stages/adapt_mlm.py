@@ -19,7 +19,8 @@ def adapt_mlm(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, 
     """
     import numpy as np
 
-    from vtkit.encoder.checkpoint import load_encoder, refuse_query_side, save_encoder
+    from vtkit.encoder.asymmetric import refuse_query_side
+    from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.training.mlm import adapt
     from vtkit.transfer.provenance import PROVENANCE, read_new_ids
 

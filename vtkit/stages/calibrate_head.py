@@ -22,7 +22,8 @@ FEWEST = 8
 
 def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """Fill ``out/model`` with the encoder of ``inputs["model"]``, calibrated."""
-    from vtkit.encoder.checkpoint import fastest_device, load_encoder, save_encoder
+    from vtkit.encoder.checkpoint import load_encoder, save_encoder
+    from vtkit.runtime import fastest_device
 
     section = recipe.calibrate
     assert section is not None
@@ -41,8 +42,8 @@ def calibrate_encoder(encoder: SparseEncoder, texts: list[str], section: Calibra
     Raises:
         DataError: too few texts, or an encoder whose queries take a way of their own.
     """
+    from vtkit.encoder.asymmetric import refuse_query_side
     from vtkit.encoder.calibration import calibrate
-    from vtkit.encoder.checkpoint import refuse_query_side
 
     refuse_query_side(encoder, "calibrate", static_too=False)
     if len(texts) < FEWEST:

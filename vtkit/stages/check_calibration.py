@@ -16,7 +16,8 @@ def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> di
     Raises:
         CollapseError: something hopeless, under a gate that may stop the run.
     """
-    from vtkit.encoder.checkpoint import fastest_device, load_encoder
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.runtime import fastest_device
     from vtkit.transfer.gates import encoder_gates, show_gates, stop_at_hopeless
 
     encoder = load_encoder(str(inputs["calibrate"] / "model"), fastest_device())

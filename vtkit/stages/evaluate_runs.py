@@ -23,9 +23,10 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[
 
     Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; returns measures, dimensions and FLOPS by set.
     """
-    from vtkit.encoder.checkpoint import fastest_device, load_encoder
+    from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.sides import encode_side
     from vtkit.measures.cost import activation_shares, active_dimensions, flops
+    from vtkit.runtime import fastest_device
     from vtkit.search.exact import ExactIndex
     from vtkit.search.trec import to_run
 

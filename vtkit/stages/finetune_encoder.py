@@ -16,7 +16,8 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> dic
     The language is read where hard negatives come from BM25.
     """
     from vtkit.data.collections import load_retrieval
-    from vtkit.encoder.checkpoint import load_encoder, refuse_query_side, save_encoder
+    from vtkit.encoder.asymmetric import refuse_query_side
+    from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.training.finetune import finetune
 
     section = recipe.finetune

@@ -25,11 +25,13 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[st
 
     The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input.
     """
-    from vtkit.encoder.checkpoint import fastest_device, load_encoder, output_tokenizer
+    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.folding import fold_places, folding
     from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
     from vtkit.encoder.sides import encode_side
     from vtkit.measures.cost import active_dimensions
+    from vtkit.runtime import fastest_device
     from vtkit.search.exact import ExactIndex
 
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())

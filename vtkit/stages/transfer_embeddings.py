@@ -117,8 +117,9 @@ def source_encoder(recipe: View, inputs: Mapping[str, Path]) -> SparseEncoder:
 
 def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> dict[str, Any]:
     """A new encoder without any training behind it, in ``out/model``."""
-    from vtkit.encoder.checkpoint import assemble, save_encoder, scratch_model
+    from vtkit.encoder.checkpoint import assemble, save_encoder
     from vtkit.encoder.folding import apply_output_casing
+    from vtkit.encoder.scratch import scratch_model
 
     assert recipe.source.scratch is not None
     model = scratch_model(recipe.source.scratch, target)

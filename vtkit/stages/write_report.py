@@ -154,7 +154,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str, 
     index = inputs.get(f"index:{final}")
     if index is None or recipe.evaluate is None:
         return None
-    from vtkit.stages.search_run import explain_results
+    from vtkit.search.searcher import explain_results
 
     first = recipe.corpora("evaluate.sets")[0]
     query = recipe.report.example_query

@@ -25,7 +25,7 @@ from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import Trainer, TrainingArguments
 
 from vtkit import console
-from vtkit.encoder.checkpoint import WholeEncoder, dimension_names
+from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
 from vtkit.encoder.sparse_head import without_decoder

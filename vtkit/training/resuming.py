@@ -16,8 +16,7 @@ import torch
 from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vtkit import console
-from vtkit.encoder.checkpoint import without_notices
-from vtkit.runtime import bf16_is_fast
+from vtkit.runtime import bf16_is_fast, without_notices
 
 COMPLETE = "vtkit-complete"
 CURVE_POINTS_EVERY = 10

@@ -102,8 +102,8 @@ class Embedder:
 
     @cached_property
     def _model(self) -> Any:
-        from vtkit.encoder.checkpoint import fastest_device, without_notices
         from vtkit.encoder.model_folder import library_errors, model_folder
+        from vtkit.runtime import fastest_device, without_notices
 
         label = f"transfer.embedder = {self.name}"
         folder = model_folder(self.name, "transfer.embedder =")

@@ -157,7 +157,7 @@ class _Space:
     """The anchors, ready for products: quick ones with a known error, and exact ones."""
 
     def __init__(self, anchors: NDArray[np.floating], device: str | None) -> None:
-        from vtkit.encoder.checkpoint import fastest_device
+        from vtkit.runtime import fastest_device
 
         self.device = device or fastest_device()
         self.anchors = torch.from_numpy(np.ascontiguousarray(anchors)).to(self.device)

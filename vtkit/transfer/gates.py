@@ -23,8 +23,8 @@ from sentence_transformers import SparseEncoder
 from vtkit import console
 from vtkit.analysis.normalization import normalizer_losses
 from vtkit.analysis.words import script_of, script_of_text
+from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer
 from vtkit.encoder.calibration import QUERY_TOKENS, ActivationRates, activation_rates, score_spread
-from vtkit.encoder.checkpoint import WholeEncoder, output_tokenizer
 from vtkit.encoder.families import as_array, mlm_head
 from vtkit.encoder.masked import is_masked, masked_dimensions
 from vtkit.encoder.sides import encode_side

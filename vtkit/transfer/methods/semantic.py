@@ -178,8 +178,8 @@ def _input_embeddings(name: str, folder: Path) -> NDArray[np.float32]:
     import torch
     from transformers import AutoModel
 
-    from vtkit.encoder.checkpoint import without_notices
     from vtkit.encoder.model_folder import SAFELY_WEIGHTS, check_model, library_errors
+    from vtkit.runtime import without_notices
 
     label = f"transfer.target_embeddings = {name}"
     check_model(folder, label)

@@ -22,7 +22,8 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 
-from vtkit.encoder.checkpoint import WholeEncoder, assemble, refuse_output_vocabulary, settings_of
+from vtkit.encoder.asymmetric import WholeEncoder, refuse_output_vocabulary, settings_of
+from vtkit.encoder.checkpoint import assemble
 from vtkit.encoder.families import FIXED_PADDING, as_array, mlm_head, position_offset, with_plain_head
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.sparse_head import without_decoder

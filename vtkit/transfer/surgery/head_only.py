@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
-from vtkit.encoder.checkpoint import WholeEncoder, assemble, refuse_output_vocabulary, settings_of
+from vtkit.encoder.asymmetric import WholeEncoder, refuse_output_vocabulary, settings_of
+from vtkit.encoder.checkpoint import assemble
 from vtkit.encoder.families import as_array, mlm_head, with_plain_head
 from vtkit.errors import DataError
 from vtkit.transfer.mixture import Mixture

@@ -19,7 +19,7 @@ from vtkit.data.text import find_file, shards_in
 from vtkit.errors import VtkitError
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import ExistingVocabulary, Recipe, TrainedVocabulary, is_local
-from vtkit.stages.plan import Step
+from vtkit.runs.plan import Step
 
 DIMENSIONS = 256
 """Active dimensions a document that an index is estimated by, where ``index.top_dimensions`` does not say less."""

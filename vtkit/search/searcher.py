@@ -1,4 +1,4 @@
-"""Searching a run: results, and the tokens that made each score.
+"""Searching what an encoder has indexed: results, and the tokens that made each score.
 
 A :class:`Searcher` holds what is slow to load (the encoder, the postings, where each document begins), so that one
 process can answer many queries.
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
-from vtkit.artifacts import facts_of
 from vtkit.data.queries import is_blank
-from vtkit.encoder.checkpoint import fastest_device, load_encoder, output_tokenizer
+from vtkit.encoder.asymmetric import output_tokenizer
+from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError, VtkitError
+from vtkit.runtime import fastest_device
 from vtkit.search.exact import ExactIndex
-from vtkit.stages.run import open_run
 from vtkit.vocabulary.existing import roles_by_id
 from vtkit.vocabulary.forms import FILLER, legible, tokens
 
@@ -232,35 +232,6 @@ class Searcher:
 def explain_results(model: str, index: Path, query: str, *, depth: int, query_length: int) -> dict[str, Any]:
     """:meth:`Searcher.search` for one query, by names."""
     return next(Searcher.load(model, index, query_length).search([query], depth))
-
-
-def open_searcher(folder: Path, *, model: str | None, collection: str | None) -> Searcher:
-    """The searcher of a run on disk.
-
-    Args:
-        folder: the run's folder.
-        model: stage whose model and index to use; None for the final one.
-        collection: evaluation set; None for the first.
-
-    Raises:
-        VtkitError: no such run, model or set.
-    """
-    run = open_run(folder)
-    name = model or run.final_model
-    indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]
-    if name not in indexed:
-        raise VtkitError(
-            f"{folder} has no index of {name!r}. "
-            + (f"There are {', '.join(indexed)}: choose with --model." if indexed else "Run its recipe to the end.")
-        )
-    index = run.steps[f"index:{name}"]
-    if name not in run.models:
-        raise DataError(f"{folder}: the model of {name!r} is missing from its stage output. {REBUILD}")
-    sets = list(facts_of(index))
-    chosen = collection or sets[0]
-    if chosen not in sets:
-        raise VtkitError(f"{folder} has no collection {chosen!r}. There are {', '.join(sets)}.")
-    return Searcher.load(run.models[name], index / chosen, run.query_length)
 
 
 def _contributions(postings: ExactIndex, query: sparse.csr_matrix, document: int) -> tuple[NDArray[Any], NDArray[Any]]:

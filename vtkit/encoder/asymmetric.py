@@ -1,0 +1,141 @@
+"""Encoders whose queries take a way of their own, or whose output vocabulary is not the input's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
+from transformers import PreTrainedTokenizerFast
+
+from vtkit.encoder.model_folder import SAFELY, library_errors
+from vtkit.errors import DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+OUTPUT_TOKENIZER = "output_tokenizer"
+"""Folder, beside a model's own files, of the tokenizer that names its output dimensions (head-only transfer)."""
+
+
+class WholeEncoder(SparseEncoder):  # type: ignore[misc]
+    """An encoder with a query side or an output vocabulary of its own; as a sequence it is its document side.
+
+    What vtkit trains, calibrates and indexes is a Transformer and a SpladePooling. An asymmetric encoder keeps its
+    other half here while that is done, and :func:`save_encoder` writes both as the library's router.
+    """
+
+    output_tokenizer: PreTrainedTokenizerBase | None = None
+    """Names of the output dimensions, where they are not those of the input tokens (head-only transfer)."""
+
+    query_route_by_default: bool = False
+    """Whether texts of neither side are taken for queries."""
+
+    _query_side: tuple[SparseEncoder, ...] = ()  # in a tuple, since a module would become part of the sequence
+
+    @property
+    def query_side(self) -> SparseEncoder | None:
+        """What encodes queries: a Transformer and a SpladePooling, or a static table; None where documents' does."""
+        return self._query_side[0] if self._query_side else None
+
+    def keep_query_side(self, encoder: SparseEncoder, *, by_default: bool = False) -> None:
+        """Let ``encoder`` encode queries and, ``by_default``, texts of neither side. (A property cannot be set to a
+        module without becoming part of the sequence.)"""
+        self._query_side, self.query_route_by_default = (encoder,), by_default
+
+
+def settings_of(encoder: SparseEncoder) -> dict[str, Any]:
+    """What an encoder says beside its modules, as arguments of a new one."""
+    return {
+        "prompts": dict(encoder.prompts),
+        "default_prompt_name": encoder.default_prompt_name,
+        "similarity_fn_name": encoder.similarity_fn_name,
+        "max_active_dims": encoder.max_active_dims,
+    }
+
+
+def output_tokenizer(encoder: SparseEncoder) -> PreTrainedTokenizerFast:
+    """The tokenizer that names the output dimensions of ``encoder``."""
+    own = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
+    return own or encoder.tokenizer
+
+
+def dimension_names(encoder: SparseEncoder) -> list[str]:
+    """The token that each output dimension stands for; empty for rows that are never active, (vocabulary,)."""
+    names = [""] * int(encoder[0].auto_model.config.vocab_size)
+    for token, number in output_tokenizer(encoder).get_vocab().items():
+        names[number] = token
+    return names
+
+
+def refuse_query_side(encoder: SparseEncoder, stage: str, *, static_too: bool = True) -> None:
+    """Stages that change both sides by changing one cannot take an asymmetric encoder.
+
+    Args:
+        static_too: whether a static query table is in the way too.
+
+    Raises:
+        DataError: the encoder's queries take a way of their own.
+    """
+    side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
+    if side is not None and (static_too or isinstance(side[0], Transformer)):
+        raise DataError(
+            f"[{stage}] changes encoders that encode queries and documents alike, and this one has a query side of its "
+            f"own, which would stay behind. Remove [{stage}], or start from a symmetric encoder."
+        )
+
+
+def refuse_output_vocabulary(encoder: SparseEncoder) -> None:
+    """A transfer mixes a source's decoder rows by the tokens that it reads, so it must write the same.
+
+    Raises:
+        DataError: the encoder has an output vocabulary of its own.
+    """
+    if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
+        raise DataError(
+            "the source reads one vocabulary and writes another (it was made by a head-only transfer), and a transfer "
+            "starts from one vocabulary. Name the encoder that it was made from."
+        )
+
+
+def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder:
+    """``encoder`` as a Transformer and a SpladePooling, with its query side and output vocabulary beside them."""
+    modules = list(encoder)
+    router = modules[0] if isinstance(modules[0], Router) else None
+    query = document = modules
+    if router is not None:
+        query, document = ([*_route(router, side), *modules[1:]] for side in ("query", "document"))
+    is_transformer = [type(module) for module in document] == [Transformer, SpladePooling]
+    kinds = [type(module) for module in query]
+    if not is_transformer or kinds not in ([Transformer, SpladePooling], [SparseStaticEmbedding]):
+        raise DataError(
+            f"{name} is made of {_made_of(query, document)}; vtkit moves encoders made of a Transformer with a "
+            "masked-language-model head and a SpladePooling, and routers whose queries take such a way of their own or "
+            "a static table. Name such an encoder."
+        )
+    output = folder / OUTPUT_TOKENIZER
+    if router is None and not output.is_dir():
+        return encoder
+    whole = WholeEncoder(modules=document, device=encoder.device, **settings_of(encoder))
+    if router is not None and any(mine is not theirs for mine, theirs in zip(query, document, strict=False)):
+        queries = SparseEncoder(modules=query, device=encoder.device, **settings_of(encoder)).eval()
+        first = None if router.default_route is None else next(iter(router.sub_modules[router.default_route]))
+        whole.keep_query_side(queries, by_default=first is query[0])
+    if output.is_dir():
+        with library_errors(f"the tokenizer {output} cannot be loaded"):
+            whole.output_tokenizer = PreTrainedTokenizerFast.from_pretrained(str(output), **SAFELY)
+    return whole
+
+
+def _route(router: Router, side: str) -> list[Any]:
+    """The modules that ``side``'s texts go through."""
+    ways = ((side, "text"), (side, None), (None, "text"), (None, None))
+    name = next((router.route_mappings[way] for way in ways if way in router.route_mappings), side)
+    return list(router.sub_modules[name]) if name in router.sub_modules else []
+
+
+def _made_of(query: list[Any], document: list[Any]) -> str:
+    parts = [", ".join(type(module).__name__ for module in side) or "nothing" for side in (document, query)]
+    return parts[0] if query == document else f"{parts[0]} for documents and {parts[1]} for queries"

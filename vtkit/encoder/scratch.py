@@ -1,0 +1,71 @@
+"""New masked language models, with random weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoConfig, AutoModelForMaskedLM
+
+from vtkit.recipe.sections import Scratch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+ARCHITECTURES = {"bert": "bert", "distilbert": "distilbert", "roberta": "roberta", "modernbert": "modernbert"}
+
+
+def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+    """A masked language model of ``section``'s architecture with random weights over ``tokenizer``'s vocabulary.
+
+    The linear map inside its head starts as the identity instead of noise: with tied embeddings each token's own
+    logit is then the largest from the first step, so that a new sparse encoder begins as a lexical matcher. The other
+    weights come from torch's global generator: seed it before.
+    """
+    roles = {
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.cls_token_id,
+        "eos_token_id": tokenizer.sep_token_id,
+        "cls_token_id": tokenizer.cls_token_id,
+        "sep_token_id": tokenizer.sep_token_id,
+    }
+    positions = section.max_length + (tokenizer.pad_token_id + 1 if section.architecture == "roberta" else 0)
+    common: dict[str, Any] = {"vocab_size": len(tokenizer), "max_position_embeddings": positions, **roles}
+    match section.architecture:
+        case "distilbert":
+            shape = {
+                "dim": section.hidden,
+                "n_layers": section.layers,
+                "n_heads": section.heads,
+                "hidden_dim": section.feed_forward,
+                "dropout": section.dropout,
+                "attention_dropout": section.dropout,
+            }
+        case "modernbert":
+            shape = {
+                "hidden_size": section.hidden,
+                "num_hidden_layers": section.layers,
+                "num_attention_heads": section.heads,
+                "intermediate_size": section.feed_forward,
+                "embedding_dropout": section.dropout,
+                "mlp_dropout": section.dropout,
+                "attention_dropout": section.dropout,
+            }
+        case "bert" | "roberta":
+            shape = {
+                "hidden_size": section.hidden,
+                "num_hidden_layers": section.layers,
+                "num_attention_heads": section.heads,
+                "intermediate_size": section.feed_forward,
+                "hidden_dropout_prob": section.dropout,
+                "attention_probs_dropout_prob": section.dropout,
+            }
+            if section.architecture == "roberta":
+                shape["type_vocab_size"] = 1
+    config = AutoConfig.for_model(ARCHITECTURES[section.architecture], **common, **shape)
+    model = AutoModelForMaskedLM.from_config(config, trust_remote_code=False)
+    heads = ("cls.predictions.transform.dense", "lm_head.dense", "vocab_transform", "head.dense")
+    for name, module in model.named_modules():
+        if name in heads:
+            torch.nn.init.eye_(module.weight)
+    return model

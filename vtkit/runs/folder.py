@@ -1,0 +1,135 @@
+"""A run's folder: what its user wants (``model/``, ``index/``, ``trec/``, ``report.html`` …), and which outputs of the
+store it came from (``run.json``)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vtkit.artifacts import Store, facts_of, publish, write_atomically
+from vtkit.errors import DataError, VtkitError
+from vtkit.recipe.sections import STORE, Recipe
+from vtkit.runs.plan import Plan
+
+RUN_FACTS = "run.json"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A finished or unfinished run on disk."""
+
+    folder: Path
+    name: str
+    language: str
+    final_model: str
+    steps: dict[str, Path]
+    """Step -> its output in the store, for the steps that are done."""
+
+    models: dict[str, str]
+    """Stage -> folder (or hub id, for a source) of its model."""
+
+    query_length: int
+
+
+def open_run(folder: Path) -> RunFolder:
+    """The run in ``folder``.
+
+    Raises:
+        VtkitError: there is none.
+    """
+    path = folder / RUN_FACTS
+    try:
+        facts = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise VtkitError(
+            f"{folder} is no run of vtkit ({RUN_FACTS} is missing). Name the folder that vtkit run printed, such as "
+            "runs/NAME."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
+    store = folder.absolute().parent / STORE
+    try:
+        steps = {str(name): store / output for name, output in facts["steps"].items()}
+        name, language, final_model = (str(facts[key]) for key in ("name", "language", "final_model"))
+        source, query_length = facts["source"], int(facts["query_length"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+    gone = [str(output) for output in steps.values() if not output.is_dir()]
+    if gone:
+        raise VtkitError(
+            f"{folder} points at stage outputs that are gone, such as {gone[0]}. Run its recipe again, or keep the "
+            "folder artifacts beside the runs."
+        )
+    models = {step: str(output / "model") for step, output in steps.items() if (output / "model").is_dir()}
+    if source is not None:
+        models["source"] = models.get(str(source), str(source))
+    return RunFolder(folder, name, language, final_model, steps, models, query_length)
+
+
+def report_of(folder: Path) -> dict[str, Any] | None:
+    """The report of a run, as the report stage left it; None where it has not run."""
+    steps = open_run(folder).steps
+    if "report" not in steps:
+        return None
+    return dict(json.loads((steps["report"] / "data.json").read_text("utf-8")))
+
+
+def finished_steps(folder: Path) -> dict[str, str]:
+    """Step -> name of its output in the store, as the last run left them; nothing where none is readable."""
+    try:
+        return dict(json.loads((folder / RUN_FACTS).read_text("utf-8"))["steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -> None:
+    """What is done so far; steps of an earlier run of this name stay until they are replaced, for the reasons."""
+    done = finished_steps(folder) | dict(steps)
+    facts = {
+        "name": recipe.recipe.name,
+        "language": recipe.recipe.language,
+        "final_model": plan.final_model,
+        "source": recipe.source.model or plan.steps["transfer"].inputs.get("source"),
+        "query_length": recipe.index.query_length,
+        "steps": {name: output for name, output in done.items() if name in plan.steps},
+    }
+    write_atomically(folder / RUN_FACTS, json.dumps(facts, indent=1))
+
+
+def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, str]) -> None:
+    """Put the results of the finished steps into the run's folder."""
+    if plan.final_model in steps:
+        publish(store.root / steps[plan.final_model] / "model", folder / "model")
+    index = f"index:{plan.final_model}"
+    if index in steps:
+        publish(store.root / steps[index], folder / "index")
+    runs = {name.removeprefix("evaluate:"): store.root / steps[name] for name in steps if name.startswith("evaluate:")}
+    if runs:
+        trec = folder / ".trec.new"
+        shutil.rmtree(trec, ignore_errors=True)
+        for name, output in runs.items():
+            for set_folder in facts_of(output):
+                (trec / set_folder).mkdir(parents=True, exist_ok=True)
+                publish(output / set_folder / "run.trec", trec / set_folder / f"{name}.trec")
+        publish(trec, folder / "trec")
+        shutil.rmtree(trec, ignore_errors=True)
+    if "report" in steps:
+        output = store.root / steps["report"]
+        pages = {path.name: path for path in output.glob("report.*")}
+        for stale in [path for path in folder.glob("report.*") if path.name not in pages]:
+            stale.unlink()
+        for name, path in sorted(pages.items()):
+            publish(path, folder / name)
+        card = output / "model_card.md"
+        if card.is_file() and (folder / "model").is_dir():
+            publish(card, folder / "model" / "README.md")
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(
+        f"{path} is damaged ({why}). Run the recipe again: vtkit run RECIPE; what is done is not repeated."
+    )

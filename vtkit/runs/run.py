@@ -1,0 +1,164 @@
+"""Running a recipe: plan, say why, run what is needed, and put the results where a person looks for them.
+
+The store beside the runs is shared, so recipes that agree on a stage share its output.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from pathlib import Path
+
+from vtkit import console
+from vtkit.artifacts import Store, held, versions, write_atomically
+from vtkit.errors import VtkitError, machine_errors
+from vtkit.recipe.data_check import check_data
+from vtkit.recipe.load import LoadedRecipe, load_recipe
+from vtkit.recipe.preflight import NotFetched, preflight
+from vtkit.recipe.sections import STORE, Recipe
+from vtkit.recipe.write import resolved_toml
+from vtkit.runs.disk import Estimate, estimate, free_bytes, refuse_full_disk
+from vtkit.runs.folder import finished_steps, publish_results, record
+from vtkit.runs.plan import Decision, Plan
+from vtkit.runtime import limit_threads
+from vtkit.stages.order import refuse_unknown
+
+LOG = "run.log"
+
+
+def run(
+    recipe_path: Path,
+    overrides: tuple[str, ...] = (),
+    *,
+    runs: Path,
+    dry_run: bool = False,
+    until: str | None = None,
+    start: str | None = None,
+    force: tuple[str, ...] = (),
+    threads: int | None = None,
+) -> Path:
+    """Run a recipe to its report; returns the run's folder.
+
+    Args:
+        recipe_path: the TOML file.
+        overrides: ``section.key=value`` as given with --set.
+        runs: folder of all runs; the store is ``runs/artifacts``.
+        dry_run: print the plan and stop.
+        until: last stage to run.
+        start: stage from which on everything is made again.
+        force: stages that are made again.
+        threads: processor threads; all cores by default.
+
+    Raises:
+        RecipeError: the recipe, or an argument, cannot be run as written; nothing was touched.
+    """
+    refuse_unknown(until, start, force)
+    loaded = load_recipe(recipe_path, overrides)
+    recipe = loaded.recipe
+    recipe.run_by("vtkit", "run", str(recipe_path), *(word for setting in overrides for word in ("--set", setting)))
+    not_fetched = None
+    try:
+        preflight(recipe, path=recipe_path, places=loaded.places)
+    except NotFetched as error:
+        if not dry_run:
+            raise
+        not_fetched = error
+    _check_measures(recipe)
+    runs = runs.absolute()
+    folder = runs / recipe.recipe.name
+    store = Store(runs / STORE)
+    if dry_run:
+        plan = Plan(recipe, store)
+        decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
+        _show(decisions)
+        _show_disk(decisions, runs)
+        if not_fetched is not None:
+            console.warn(f"{not_fetched}\nIn the plan it counts by its name; whether it fits is seen once it is here.")
+        return folder
+    store.prepare()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise VtkitError(
+            f"cannot write to {folder}: {error.strerror or error}. Name another folder with --runs."
+        ) from error
+    with (
+        machine_errors(runs, " What was finished is kept, and the work goes on from there."),
+        held(folder / ".lock", f"run {recipe.recipe.name}"),
+        console.log_to(folder / LOG),
+    ):
+        console.note(f"vtkit run {recipe_path} {' '.join(overrides)}")
+        plan = Plan(recipe, store)
+        decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
+        _show(decisions)
+        refuse_full_disk(*_show_disk(decisions, runs), runs)
+        if any(decision.runs for decision in decisions):
+            _check_data(loaded, store)
+        write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe))
+        write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
+        steps: dict[str, str] = {}
+        begun = time.monotonic()
+        for number, decision in enumerate(decisions, start=1):
+            step = decision.step
+            if decision.runs:
+                console.say(f"[{number}/{len(decisions)}] {step.name}")
+                started = time.monotonic()
+                inputs = {role: store.folder(plan.steps[other].dependencies) for role, other in step.inputs.items()}
+                limit_threads(threads)
+                _seed(step.dependencies.seed)
+                make = partial(step.stage.function, step.view, inputs)
+                store.build(step.dependencies, make, afresh=decision.again)
+                console.say(f"  done in {time.monotonic() - started:.1f} s")
+            steps[step.name] = store.folder(step.dependencies).name
+            record(folder, recipe, plan, steps)
+        publish_results(folder, store, plan, steps)
+        if any(decision.runs for decision in decisions):
+            console.say(f"run {recipe.recipe.name} took {time.monotonic() - begun:.0f} s")
+    return folder
+
+
+def _check_measures(recipe: Recipe) -> None:
+    if recipe.evaluate is not None:
+        from vtkit.measures.effectiveness import validate_measures
+
+        validate_measures(recipe.evaluate.measures, recipe.evaluate.depth)
+
+
+def _check_data(loaded: LoadedRecipe, store: Store) -> None:
+    """Read the data before anything is computed; what is as it was when it was found sound is not read again."""
+    begun = time.monotonic()
+    memory = store.root / "checked.json"
+    checked = check_data(
+        loaded.recipe, path=Path(loaded.shown), places=loaded.places, digest=store.digest, memory=memory
+    )
+    if checked.read:
+        console.say(f"data: {checked.read} read and found sound in {time.monotonic() - begun:.1f} s")
+    if checked.known:
+        console.say(f"data: {checked.known} unchanged since they were found sound")
+
+
+def _seed(seed: int) -> None:
+    import random
+
+    import numpy as np
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def _show(decisions: list[Decision]) -> None:
+    width = max(len(decision.step.name) for decision in decisions)
+    for decision in decisions:
+        console.say(f"{decision.step.name:<{width}}  {'run' if decision.runs else 'skip'}: {decision.reason}")
+
+
+def _show_disk(decisions: list[Decision], runs: Path) -> tuple[Estimate, int]:
+    """What the steps that run need of the disk, said and given back with what is free."""
+    needed = estimate([decision.step for decision in decisions if decision.runs])
+    free = free_bytes(runs)
+    if needed.bytes or needed.unknown:
+        (console.say if needed.bytes <= free else console.warn)(needed.words(free))
+    return needed, free

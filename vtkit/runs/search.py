@@ -1,0 +1,44 @@
+"""Searching a run on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.artifacts import facts_of
+from vtkit.errors import DataError, VtkitError
+from vtkit.runs.folder import open_run
+
+if TYPE_CHECKING:
+    from vtkit.search.searcher import Searcher
+
+
+def open_searcher(folder: Path, *, model: str | None, collection: str | None) -> Searcher:
+    """The searcher of a run on disk.
+
+    Args:
+        folder: the run's folder.
+        model: stage whose model and index to use; None for the final one.
+        collection: evaluation set; None for the first.
+
+    Raises:
+        VtkitError: no such run, model or set.
+    """
+    run = open_run(folder)
+    name = model or run.final_model
+    indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]
+    if name not in indexed:
+        raise VtkitError(
+            f"{folder} has no index of {name!r}. "
+            + (f"There are {', '.join(indexed)}: choose with --model." if indexed else "Run its recipe to the end.")
+        )
+    from vtkit.search.searcher import REBUILD, Searcher
+
+    index = run.steps[f"index:{name}"]
+    if name not in run.models:
+        raise DataError(f"{folder}: the model of {name!r} is missing from its stage output. {REBUILD}")
+    sets = list(facts_of(index))
+    chosen = collection or sets[0]
+    if chosen not in sets:
+        raise VtkitError(f"{folder} has no collection {chosen!r}. There are {', '.join(sets)}.")
+    return Searcher.load(run.models[name], index / chosen, run.query_length)
