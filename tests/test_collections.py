@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from vtkit.data import hub
-from vtkit.data.collections import hub_repositories, is_collection, load_retrieval
-from vtkit.data.miracl import load_miracl
+from vtkit.data.collections import PUBLIC, default_split, hub_repositories, load_retrieval, public_collection, splits_of
+from vtkit.data.public.miracl import MIRACL
+from vtkit.data.public.webfaq import WEBFAQ
 from vtkit.data.retrieval import Document, Query
-from vtkit.data.webfaq import load_webfaq
 from vtkit.errors import DataError
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -78,7 +78,7 @@ def test_miracl_is_read_from_a_folder_in_the_layout_of_the_hub(tmp_path: Path, b
     put_topics(tmp_path, "ko")
     put_passages(tmp_path / below, "ko")
     collection = load_retrieval(tmp_path, "dev")
-    assert collection == load_miracl(tmp_path, "ko")
+    assert collection == MIRACL.load("ko", root=tmp_path)
     assert collection.name == "miracl-ko"
     assert collection.documents[0] == Document("5#0", "서울", "인구")
     assert [document.id for document in collection.documents] == ["5#0", "5#1", "7#0"]
@@ -126,17 +126,17 @@ def test_miracl_by_name_comes_from_the_cache_without_touching_the_network(cache:
 
 def test_webfaq_follows_the_head_of_its_readme(tmp_path: Path, cache: Path) -> None:
     put_webfaq(tmp_path / "copy", "kor")
-    collection = load_webfaq("kor", root=tmp_path / "copy")
+    collection = WEBFAQ.load("kor", root=tmp_path / "copy")
     assert collection.queries == [Query("q1", "질문?")]
     assert collection.documents == [Document("a1", "", "답"), Document("a2", "", "둘")]
     assert collection.qrels == {"q1": {"a1": 1}}
-    assert load_webfaq("kor", "train", tmp_path / "copy").queries == [Query("q2", "둘?")]
+    assert WEBFAQ.load("kor", "train", tmp_path / "copy").queries == [Query("q2", "둘?")]
     put_webfaq(snapshot(cache, "PaDaS-Lab/webfaq-retrieval"), "kor")
     assert load_retrieval("webfaq:kor", "test") == collection
     with pytest.raises(DataError, match=r"no judgements 'dev' in 'kor'. It has: train, test"):
         load_retrieval("webfaq:kor", "dev")
     with pytest.raises(DataError, match="does not say which files hold"):
-        load_webfaq("deu", root=tmp_path / "copy")
+        WEBFAQ.load("deu", root=tmp_path / "copy")
 
 
 def test_older_webfaq_revisions_with_all_queries_in_one_file_are_read_too(tmp_path: Path) -> None:
@@ -146,14 +146,14 @@ def test_older_webfaq_revisions_with_all_queries_in_one_file_are_read_too(tmp_pa
     queries = queries[queries.index("---") :]
     one = "- config_name: kor-queries\n  data_files:\n  - split: queries\n    path: kor/queries-*.jsonl\n"
     put(tmp_path / "README.md", head + one + queries)
-    assert load_webfaq("kor", root=tmp_path).queries == [Query("q1", "질문?")]
+    assert WEBFAQ.load("kor", root=tmp_path).queries == [Query("q1", "질문?")]
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("miracl:xx", "MIRACL has no language 'xx'. It has: ar, bn"),
-        ("webfaq:ko", "no language 'ko'. They have: ara"),
+        ("webfaq:ko", "WebFAQ has no language 'ko'. It has: ara"),
         ("beir:scifact", "no such collection or folder.*miracl:LANGUAGE"),
         ("/nowhere/at/all", "no such collection or folder"),
     ],
@@ -164,15 +164,68 @@ def test_an_unknown_name_says_what_names_there_are(cache: Path, name: str, messa
 
 
 def test_names_are_told_from_folders_and_lead_to_their_repositories() -> None:
-    assert [is_collection(name) for name in ("miracl:ko", "webfaq:kor", "miracl", "/data/miracl:ko", "beir:x")] == [
-        *(True, True),
-        *(False, False, False),
-    ]
-    assert hub_repositories("miracl:ko") == [("miracl/miracl", "dataset"), ("miracl/miracl-corpus", "dataset")]
-    assert hub_repositories("webfaq:kor") == [("PaDaS-Lab/webfaq-retrieval", "dataset")]
-    assert hub_repositories("/data/korquad-ko") == []
+    names = ("miracl:ko", "webfaq:kor", "miracl", "/data/miracl:ko", "beir:x")
+    assert [public_collection(name) is not None for name in names] == [True, True, False, False, False]
+    assert hub_repositories("miracl:ko") == ("miracl/miracl", "miracl/miracl-corpus")
+    assert hub_repositories("webfaq:kor") == ("PaDaS-Lab/webfaq-retrieval",)
+    assert hub_repositories("/data/korquad-ko") == ()
     with pytest.raises(DataError, match="no language"):
         hub_repositories("miracl:xx")
+
+
+def test_splits_derive_from_the_record_or_from_the_folder(tmp_path: Path) -> None:
+    for collection in PUBLIC:
+        name = f"{collection.name}:{collection.example}"
+        assert public_collection(name) == (collection, collection.example)
+        assert default_split(name) == collection.splits[0]
+        assert tuple(splits_of(name)) == collection.splits
+    put_topics(tmp_path / "own", "ko")
+    put(tmp_path / "own" / "miracl-v1.0-th" / "qrels" / "qrels.miracl-v1.0-th-train.tsv.gz", "")
+    assert (default_split(str(tmp_path / "own")), splits_of(str(tmp_path / "own"))) == ("dev", ["dev", "train"])
+    for file in ("test.tsv", "dev.tsv.zst", "notes.txt"):
+        put(tmp_path / "beir" / "qrels" / file, "")
+    assert (default_split(str(tmp_path / "beir")), splits_of(str(tmp_path / "beir"))) == ("test", ["dev", "test"])
+
+
+def test_damaged_webfaq_files_are_reported_together_with_their_lines(tmp_path: Path) -> None:
+    put_webfaq(tmp_path, "kor")
+    lines = [
+        '{"query-id": "q1", "corpus-id": "a1", "score": 1.0}',
+        '{"query-id": "q1", "corpus-id": "a1", "score": 0}',
+        *(f'{{"query-id": "q1", "corpus-id": "a2", "score": {score}}}' for score in ("0.5", "NaN", "Infinity", "true")),
+    ]
+    put(tmp_path / "kor" / "qrels-test.jsonl", "\n".join(lines) + "\n")
+    put(tmp_path / "kor" / "queries-test.jsonl", '{"_id": "q1", "text": " "}\n')
+    with pytest.raises(DataError) as error:
+        WEBFAQ.load("kor", root=tmp_path)
+    grades = ("0.5", "nan", "inf", "True")
+    for part in (
+        "queries-test.jsonl: 1 problem\n  line 1: query 'q1' has no text",
+        "qrels-test.jsonl: 5 problems\n  line 2: 'q1' and 'a1' were judged 1 before",
+        *(f"line {3 + place}: the grade {grade} is not a whole number" for place, grade in enumerate(grades)),
+    ):
+        assert part in str(error.value)
+    (tmp_path / "kor" / "qrels-test.jsonl").write_bytes(b'{"query-id": "q1"\xff')
+    with pytest.raises(DataError, match=r"(?s)has no text.*qrels-test.jsonl: 1 problem\n  line 1 is not UTF-8"):
+        WEBFAQ.load("kor", root=tmp_path)
+
+
+@pytest.mark.parametrize("elsewhere", ["/etc/passwd.jsonl", "kor/../../up.jsonl", ""])
+def test_the_head_of_a_webfaq_readme_cannot_lead_out_of_its_folder(tmp_path: Path, elsewhere: str) -> None:
+    put_webfaq(tmp_path, "kor")
+    readme = tmp_path / "README.md"
+    put(readme, readme.read_text().replace("kor/corpus-corpus.jsonl", f'"{elsewhere}"'))
+    with pytest.raises(DataError, match=r"does not say which files hold.*does not lie in the repository"):
+        WEBFAQ.load("kor", root=tmp_path)
+
+
+def test_a_query_in_two_files_of_webfaq_is_told(tmp_path: Path) -> None:
+    put_webfaq(tmp_path, "kor")
+    readme = tmp_path / "README.md"
+    put(readme, readme.read_text().replace("kor/queries-test.jsonl", "kor/queries-t*.jsonl"))
+    put(tmp_path / "kor" / "queries-train.jsonl", '{"_id": "q1", "text": "?"}\n')
+    with pytest.raises(DataError, match=r"queries-train.jsonl: 1 problem\n  query 'q1' is in queries-test.jsonl too"):
+        WEBFAQ.load("kor", root=tmp_path)
 
 
 def test_a_file_where_a_folder_is_needed_is_told_apart(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from vtkit.analysis.corpus_gap import BEIR_TO_MSMARCO, advice, log_odds, measure_gap, weighted_jaccard
 from vtkit.analysis.words import lowered, words
 from vtkit.cli import app
-from vtkit.data.text import read_corpus
+from vtkit.data.corpora import read_corpus
 from vtkit.errors import DataError
 
 COUNTS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=30).filter(

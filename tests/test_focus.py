@@ -13,7 +13,7 @@ from entmax import sparsemax
 from test_overlap import wordpiece
 from test_vectors import write_text
 
-from vtkit.data.text import read_corpus
+from vtkit.data.corpora import read_corpus
 from vtkit.errors import DataError, MissingExtra
 from vtkit.transfer.entmax import Sparsity
 from vtkit.transfer.methods.focus import focus_mixture, train_vectors

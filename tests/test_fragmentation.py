@@ -26,7 +26,7 @@ from vtkit.analysis.meter import Counts, Fragmentation, QueryCounts
 from vtkit.analysis.white_space import cuts_at_white_space, parts_of_chunks
 from vtkit.analysis.words import Punctuation, lowered, script_of, script_of_text, word_spans, words
 from vtkit.cli import app
-from vtkit.data.text import read_corpus
+from vtkit.data.corpora import read_corpus
 from vtkit.errors import DataError
 from vtkit.recipe.sections import TrainedVocabulary
 from vtkit.vocabulary.existing import load_tokenizer, wrap

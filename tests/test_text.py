@@ -15,17 +15,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vtkit.data.corpora import read_corpora, read_corpus
 from vtkit.data.parallel import read_pairs
-from vtkit.data.text import (
-    CHARACTERS_AT_ONCE,
-    LONGEST_TEXT,
-    batches,
-    digest,
-    open_text,
-    read_corpora,
-    read_corpus,
-    read_lines,
-)
+from vtkit.data.text import CHARACTERS_AT_ONCE, LONGEST_TEXT, batches, digest, open_text, read_lines
 from vtkit.errors import DataError
 
 
@@ -235,8 +227,8 @@ def test_the_digest_of_a_folder_follows_names_and_contents_only(tmp_path: Path) 
 
 def test_importing_the_data_package_loads_no_heavy_library() -> None:
     code = (
-        "import sys, vtkit.data.text, vtkit.data.parallel, vtkit.data.retrieval, vtkit.data.collections\n"
-        "import vtkit.data.hub, vtkit.data.miracl, vtkit.data.webfaq\n"
+        "import sys, vtkit.data.text, vtkit.data.corpora, vtkit.data.retrieval, vtkit.data.collections\n"
+        "import vtkit.data.hub, vtkit.data.public.miracl, vtkit.data.public.webfaq\n"
         "print({'numpy', 'torch', 'scipy', 'huggingface_hub', 'datasets', 'yaml'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

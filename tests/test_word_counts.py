@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vtkit.data.text import read_corpus
+from vtkit.data.corpora import read_corpus
 from vtkit.data.word_counts import Tally, count_chunks, pieces
 
 CHUNK = re.compile(r"\s*\S+|\s+")

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from fragmentation import growth, peak_mebibytes, real_lines, varied
 from tokenizers import models, trainers
 
-from vtkit.data.text import read_corpus
+from vtkit.data.corpora import read_corpus
 from vtkit.data.word_counts import count_chunks
 from vtkit.recipe.sections import TrainedVocabulary
 from vtkit.vocabulary.trained import _pipeline, train

@@ -70,7 +70,7 @@ def calibrate(
         raise RecipeError(f"--head-scale must be above 0, not {head_scale:g}.")
     allow_downloads(download)
 
-    from vtkit.data.text import read_corpora
+    from vtkit.data.corpora import read_corpora
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.recipe.sections import CalibrateSection
     from vtkit.runtime import fastest_device

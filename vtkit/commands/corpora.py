@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from vtkit.data.text import CORPUS_FORMS, Invalid, read_corpus
+from vtkit.data.corpora import CORPUS_FORMS, read_corpus
+from vtkit.data.text import Invalid
 from vtkit.errors import DataError
 
 EncodingErrorsOption = Annotated[
@@ -37,7 +38,7 @@ def texts_of(corpus: str, invalid: Invalid) -> Iterator[str]:
     """The texts of ``corpus``; ``-`` is standard input, which waits in a temporary file.
 
     Raises:
-        DataError: as :func:`vtkit.data.text.read_corpus`.
+        DataError: as :func:`vtkit.data.corpora.read_corpus`.
     """
     if corpus != "-":
         yield from read_corpus(corpus, invalid)

@@ -11,9 +11,10 @@ from itertools import islice
 from pathlib import Path
 
 from vtkit.data.collections import load_retrieval
+from vtkit.data.corpora import read_corpora, read_corpus
 from vtkit.data.parallel import read_pairs
 from vtkit.data.retrieval import Problems
-from vtkit.data.text import read_corpora, read_corpus, read_jsonl
+from vtkit.data.text import read_jsonl
 from vtkit.data.vectors import read_vectors
 from vtkit.errors import DataError
 

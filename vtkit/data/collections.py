@@ -2,84 +2,104 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from vtkit.data.hub import RepositoryKind
-from vtkit.data.retrieval import LAYOUT, RetrievalSet, load_beir
+from vtkit.data.public.miracl import MIRACL
+from vtkit.data.public.record import PublicCollection
+from vtkit.data.public.webfaq import WEBFAQ
+from vtkit.data.retrieval import LAYOUT, RetrievalSet, load_beir, splits_in
 from vtkit.errors import DataError
 
-FORMS = (
-    "Name a folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), a folder in MIRACL's layout, "
-    '"miracl:LANGUAGE" such as "miracl:ko", or "webfaq:LANGUAGE" such as "webfaq:kor".'
+PUBLIC: tuple[PublicCollection, ...] = (MIRACL, WEBFAQ)
+"""All public collections."""
+
+_FORMS = (
+    "a folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv)",
+    *(f"a folder in {each.title}'s layout" for each in PUBLIC if each.layout is not None),
+    *(f'"{each.name}:LANGUAGE" such as "{each.name}:{each.example}"' for each in PUBLIC),
 )
-_NAMED = re.compile(r"(miracl|webfaq):([A-Za-z]{2,3})")
+FORMS = f"Name {', '.join(_FORMS[:-1])}, or {_FORMS[-1]}."
+_NAMED = re.compile(rf"({'|'.join(re.escape(collection.name) for collection in PUBLIC)}):([A-Za-z]{{2,3}})")
 
 
-def is_collection(name: str) -> bool:
-    """Whether ``name`` is of the form of a public collection, such as ``miracl:ko``, rather than a folder."""
-    return _NAMED.fullmatch(name) is not None
+def public_collection(name: str) -> tuple[PublicCollection, str] | None:
+    """The public collection and the language that ``name`` stands for, such as ``miracl:ko``; None for a folder."""
+    named = _NAMED.fullmatch(name)
+    return next((each, named[2]) for each in PUBLIC if each.name == named[1]) if named else None
+
+
+def own_layout(folder: str | Path) -> tuple[PublicCollection, Mapping[str, Sequence[str]]] | None:
+    """The public collection in whose own layout ``folder`` is, with its languages and their splits; None for others."""
+    if not os.path.isdir(folder):  # unlike Path.is_dir, no error over a name that is too long
+        return None
+    for collection in PUBLIC:
+        if collection.layout is not None and (found := collection.layout(Path(folder))):
+            return collection, found
+    return None
 
 
 def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     """The collection called ``name`` under the judgements ``split``.
 
     Args:
-        name: a folder in BEIR's or MIRACL's layout (the latter of exactly one language), ``miracl:LANGUAGE`` or
-            ``webfaq:LANGUAGE``. The latter two come from the hub's cache, or, where downloads are allowed,
-            from the hub.
+        name: a folder in BEIR's layout or in that of a public collection (the latter of exactly one language), or
+            ``NAME:LANGUAGE`` of one of :data:`PUBLIC`, which comes from the hub's cache or, where downloads are
+            allowed, from the hub.
         split: name of the judgements, such as ``test``.
 
     Raises:
         DataError: an unknown name, or a collection that is not there or damaged.
     """
-    named = _NAMED.fullmatch(str(name))
-    if named:
-        from vtkit.data.miracl import load_miracl
-        from vtkit.data.webfaq import load_webfaq
-
-        collection, language = named.groups()
-        return load_miracl(None, language, split) if collection == "miracl" else load_webfaq(language, split)
+    public = public_collection(str(name))
+    if public:
+        collection, language = public
+        return collection.load(language, split)
     folder = Path(name)
     if not folder.is_dir():
         if folder.is_file():
             raise DataError(f"{folder}: is a file, but a collection is a folder. {LAYOUT}")
         raise DataError(f"{name}: there is no such collection or folder. {FORMS}")
-    from vtkit.data.miracl import languages_in, load_miracl
-
-    languages = languages_in(folder)
-    if not languages:
+    own = own_layout(folder)
+    if own is None:
         return load_beir(folder, split)
+    collection, languages = own
     if len(languages) > 1:
         raise DataError(
-            f"{folder}: holds MIRACL in {len(languages)} languages ({', '.join(languages)}). Give a folder with one."
+            f"{folder}: holds {collection.title} in {len(languages)} languages ({', '.join(languages)}). "
+            "Give a folder with one."
         )
-    return load_miracl(folder, languages[0], split)
+    (language,) = languages
+    return collection.load(language, split, folder)
 
 
 def default_split(name: str) -> str:
-    """The judgements a collection is judged on where the recipe does not say: MIRACL's "dev", "test" of all others."""
-    if is_collection(name):
-        return "dev" if name.startswith("miracl:") else "test"
-    from vtkit.data.miracl import languages_in
-
-    return "dev" if languages_in(name) else "test"
+    """The judgements a collection is judged on where the recipe does not say: a public collection's first, else
+    "test"."""
+    found = public_collection(name) or own_layout(name)
+    return found[0].splits[0] if found else "test"
 
 
-def hub_repositories(name: str) -> list[tuple[str, RepositoryKind]]:
-    """Id and kind of the hub's repositories that a named collection lies in; none for a folder.
+def splits_of(name: str) -> Sequence[str]:
+    """The judgements that a collection has: those published of a public one, those found in a folder."""
+    public = public_collection(name)
+    if public:
+        return public[0].splits
+    own = own_layout(name)
+    return sorted({split for splits in own[1].values() for split in splits}) if own else splits_in(Path(name) / "qrels")
+
+
+def hub_repositories(name: str) -> tuple[str, ...]:
+    """The datasets of the hub that a public collection lies in; none for a folder.
 
     Raises:
         DataError: a language the collection does not have.
     """
-    named = _NAMED.fullmatch(name)
-    if not named:
-        return []
-    from vtkit.data import miracl, webfaq
-
-    collection, language = named.groups()
-    if collection == "miracl":
-        miracl.check_language(language)
-        return [(miracl.TOPICS, "dataset"), (miracl.CORPUS, "dataset")]
-    webfaq.check_language(language)
-    return [(webfaq.REPOSITORY, "dataset")]
+    public = public_collection(name)
+    if not public:
+        return ()
+    collection, language = public
+    collection.check_language(language)
+    return collection.repositories

@@ -7,6 +7,7 @@ owner a run.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -80,7 +81,7 @@ def load_beir(folder: str | Path, split: str) -> RetrievalSet:
     missing = [name for name, path in (("corpus.jsonl", corpus), ("queries.jsonl", queries)) if path is None]
     complaints = [f"{name} is missing" for name in missing]
     if judgements is None:
-        complaints.append(f"qrels/{split}.tsv is missing ({_splits_there(folder / 'qrels')})")
+        complaints.append(f"qrels/{split}.tsv is missing ({splits_there(folder / 'qrels')})")
     if corpus is None or queries is None or judgements is None:
         raise DataError(f"{folder}: {'; '.join(complaints)}. {LAYOUT}")
     problems = Problems()
@@ -94,6 +95,19 @@ def load_beir(folder: str | Path, split: str) -> RetrievalSet:
         queries_file=queries,
         judgements_file=judgements,
     )
+
+
+def splits_in(folder: Path, prefix: str = "") -> list[str]:
+    """The judgements in ``folder``, as its files ``prefix`` + ``SPLIT.tsv`` (plain or compressed) are named, sorted."""
+    form = re.compile(rf"{re.escape(prefix)}(.+)\.tsv(?:\.gz|\.zst)?")
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    return sorted({match[1] for name in names if (match := form.fullmatch(name))})
+
+
+def splits_there(folder: Path, prefix: str = "") -> str:
+    """:func:`splits_in`, for a message."""
+    names = splits_in(folder, prefix)
+    return f"splits there: {', '.join(names)}" if names else "there are no judgements at all"
 
 
 @dataclass
@@ -189,13 +203,26 @@ def _read_judgements(path: Path, qrels: dict[str, dict[str, int]], problems: Pro
         if len(columns) not in (3, 4):
             problems.add(path, f"line {number}: has {len(columns)} columns, not query id, document id and grade")
             continue
-        query, document, grade = columns[0].strip(), columns[-2].strip(), _whole(columns[-1])
-        if grade is None:
-            if number > 1:
-                problems.add(path, f"line {number}: the grade {columns[-1].strip()!r} is not a whole number")
-            continue  # the header line
-        if qrels.setdefault(query, {}).setdefault(document, grade) != grade:
-            problems.add(path, f"line {number}: {query!r} and {document!r} were judged {qrels[query][document]} before")
+        query, document, grade = (column.strip() for column in (columns[0], columns[-2], columns[-1]))
+        if number > 1 or _whole(grade) is not None:  # else it is a header
+            add_judgement(qrels, path, number, query, document, grade, problems)
+
+
+def add_judgement(
+    qrels: dict[str, dict[str, int]],
+    path: Path,
+    number: int,
+    query: str,
+    document: str,
+    grade: str | float,
+    problems: Problems,
+) -> None:
+    """Enter a judgement unless its grade is no whole number, or differs from what the pair was given before."""
+    whole = _whole(grade)
+    if whole is None:
+        problems.add(path, f"line {number}: the grade {grade!r} is not a whole number")
+    elif qrels.setdefault(query, {}).setdefault(document, whole) != whole:
+        problems.add(path, f"line {number}: {query!r} and {document!r} were judged {qrels[query][document]} before")
 
 
 def assemble(
@@ -271,14 +298,11 @@ def _fields(
     return identity, text, title
 
 
-def _whole(value: str) -> int | None:
+def _whole(value: str | float) -> int | None:
+    if isinstance(value, bool):
+        return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return int(number) if number.is_integer() else None
-
-
-def _splits_there(folder: Path) -> str:
-    names = sorted({path.name.split(".tsv")[0] for path in folder.glob("*.tsv*")}) if folder.is_dir() else []
-    return f"splits there: {', '.join(names)}" if names else "there are no judgements at all"

@@ -25,12 +25,6 @@ from vtkit.errors import DataError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-CORPUS_FORMS = (
-    "a text file with a document a line (.txt), a .jsonl file with title and text, a .tsv file of parallel text "
-    "(its second column), each plain, .gz or .zst, a folder with corpus.jsonl (or .gz, .zst), or "
-    "datasets:NAME:CONFIG:SPLIT:COLUMN"
-)
-
 Invalid = Literal["strict", "replace"]
 """What becomes of bytes that are not UTF-8: an error, or replacement characters and a warning."""
 
@@ -77,6 +71,16 @@ def read_lines(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     return _decoded(Path(path), _byte_lines(Path(path)), invalid)
 
 
+def read_pieces(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
+    """:func:`read_lines`, a line of more than :data:`LONGEST_TEXT` bytes in pieces, cut at white space or punctuation.
+
+    Raises:
+        DataError: as :func:`read_lines`; a line is binary, or has nowhere to be cut.
+    """
+    path = Path(path)
+    return _decoded(path, _without_nul(path, _byte_lines(path, LONGEST_TEXT, cut=True)), invalid)
+
+
 def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Line number (from 1) and object of each line that is not blank; a line that is no JSON object comes as
     the sentence that says what is wrong with it, so that a caller can report all such lines together."""
@@ -99,47 +103,6 @@ def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[
 def contents(title: str, text: str) -> str:
     """What is indexed and encoded of a document: title and text with a space between, or the one that is there."""
     return f"{title.strip()} {text.strip()}".strip()
-
-
-def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
-    """The texts of one corpus, in the order of the file.
-
-    ``.txt`` a document a line (blank lines skipped; a line of more than :data:`LONGEST_TEXT` bytes is cut into several
-    texts, at white space); ``.jsonl`` the fields ``title`` and ``text`` joined; ``.tsv`` the second of two columns
-    (the target side of parallel text); each also with ``.gz`` or ``.zst`` behind. A folder: its ``corpus.jsonl``
-    (or ``.gz``, ``.zst``), else its ``docs-*.jsonl.gz`` (MIRACL). ``datasets:NAME:CONFIG:SPLIT:COLUMN``: a column
-    of a dataset (see :func:`vtkit.data.streaming.read_column`).
-
-    Args:
-        spec: the corpus.
-        invalid: what becomes of bytes that are not UTF-8.
-
-    Raises:
-        DataError: nothing is there, the form is unknown, a line is damaged or binary, or there is no text at all.
-    """
-    path = Path(spec)
-    if str(spec).startswith("datasets:"):
-        from vtkit.data.streaming import read_column
-
-        texts = read_column(str(spec))
-    elif path.exists():
-        texts = _texts(path, invalid)
-    else:
-        raise DataError(f"{path}: there is no such file or folder. A corpus is {CORPUS_FORMS}.")
-    any_text = False
-    for text in texts:
-        text = text.strip()
-        if text:
-            any_text = True
-            yield text
-    if not any_text:
-        raise DataError(f"{spec}: holds no text. A corpus is {CORPUS_FORMS}.")
-
-
-def read_corpora(specs: Iterable[str | Path], invalid: Invalid = "strict") -> Iterator[str]:
-    """The texts of several corpora, one corpus after the other (see :func:`read_corpus`)."""
-    for spec in specs:
-        yield from read_corpus(spec, invalid)
 
 
 def batches(items: Iterable[Item], size: int = TEXTS_AT_ONCE) -> Iterator[list[Item]]:
@@ -186,48 +149,6 @@ def find_file(folder: Path, name: str) -> Path | None:
         if path.is_file():
             return path
     return None
-
-
-def shards_in(folder: Path) -> list[Path]:
-    """The ``docs-N.jsonl.gz`` files of a MIRACL corpus folder, in the order of their numbers."""
-    shards = [*folder.glob("docs-*.jsonl.gz"), *folder.glob("docs-*.jsonl")]
-    return sorted(shards, key=lambda shard: (len(shard.name), shard.name))
-
-
-def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
-    if path.is_dir():
-        corpus = find_file(path, "corpus.jsonl")
-        shards = [corpus] if corpus else shards_in(path)
-        if not shards:
-            raise DataError(
-                f"{path}: holds neither corpus.jsonl nor corpus.jsonl.gz. A corpus is {CORPUS_FORMS}. For a folder of "
-                f"parquet, json, csv, arrow or text files write datasets:{path}."
-            )
-        for shard in shards:
-            yield from _jsonl_texts(shard, invalid)
-        return
-    match _form(path):
-        case ".txt":
-            yield from _decoded(path, _without_nul(path, _byte_lines(path, LONGEST_TEXT, cut=True)), invalid)
-        case ".jsonl":
-            yield from _jsonl_texts(path, invalid)
-        case ".tsv":
-            from vtkit.data.parallel import read_pairs
-
-            for _, target in read_pairs(path):
-                yield target
-        case _:
-            raise DataError(f"{path}: unknown form of corpus. A corpus is {CORPUS_FORMS}.")
-
-
-def _jsonl_texts(path: Path, invalid: Invalid) -> Iterator[str]:
-    for number, entry in read_jsonl(path, invalid):
-        if isinstance(entry, str):
-            raise DataError(f"{path}: line {number} {entry}.")
-        title, text = entry.get("title") or "", entry.get("text")
-        if not isinstance(title, str) or not isinstance(text, str):
-            raise DataError(f'{path}: line {number} needs a string "text" (and a string "title", if any).')
-        yield contents(title, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,12 +254,6 @@ def _decoded(path: Path, lines: Iterable[_Line], invalid: Invalid) -> Iterator[s
 
 def _times(bad: int) -> str:
     return f"{bad} such places were" if bad > 1 else "It was"
-
-
-def _form(path: Path) -> str:
-    """The ending that says what is inside, without the one that says how it is compressed."""
-    compressed = path.suffix.lower() in (".gz", ".zst")
-    return Path(path.stem).suffix.lower() if compressed else path.suffix.lower()
 
 
 def _open_bytes(path: Path) -> BinaryIO:

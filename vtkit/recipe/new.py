@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from vtkit.data.collections import default_split
 from vtkit.errors import RecipeError
 from vtkit.recipe.load import resolve_name
 from vtkit.recipe.problems import plain
@@ -175,7 +176,8 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _split(evaluate: Sequence[str]) -> str:
-    return "dev" if all(name.startswith("miracl:") for name in evaluate) else "test"
+    splits = {default_split(name) for name in evaluate}
+    return splits.pop() if len(splits) == 1 else "test"
 
 
 def _commented(text: str) -> str:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from vtkit.data import collections, hub, miracl
+from vtkit.data import collections, hub
+from vtkit.data.corpora import CORPUS_FORMS, shards_in
 from vtkit.data.retrieval import LAYOUT
-from vtkit.data.text import CORPUS_FORMS, find_file, shards_in
+from vtkit.data.text import find_file
 from vtkit.errors import DataError, RecipeError
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
@@ -29,8 +30,6 @@ _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "*.model", "vocab.json", "tok
 
 
 _CORPUS_FILE = re.compile(r"\.(txt|jsonl|tsv)(\.gz|\.zst)?$", re.IGNORECASE)
-_PUBLIC_SPLITS = {"miracl": ("dev", "train"), "webfaq": ("test", "train")}
-"""Judgements that public collections have; MIRACL's others are not published."""
 
 _HubReason = Callable[[], str | None]
 
@@ -139,7 +138,7 @@ def _missing(thing: Named, recipe: Recipe | None, hub_reason: _HubReason) -> Ite
         if why is not None:
             yield _Missing(thing, why)
         elif split is not None:
-            yield from _split_missing(thing, split, _splits_in(path))
+            yield from _split_missing(thing, split)
         return
     try:
         repositories = _repositories(thing)
@@ -147,7 +146,7 @@ def _missing(thing: Named, recipe: Recipe | None, hub_reason: _HubReason) -> Ite
         yield _Missing(thing, str(error))
         return
     if split is not None:
-        yield from _split_missing(thing, split, _PUBLIC_SPLITS.get(thing.value.partition(":")[0]))
+        yield from _split_missing(thing, split)
     for repository, kind in repositories:
         if hub.in_cache(repository, kind):
             continue
@@ -166,9 +165,10 @@ def _split_of(thing: Named, recipe: Recipe) -> str | None:
     return section.split or collections.default_split(thing.value)
 
 
-def _split_missing(thing: Named, split: str, there: Sequence[str] | None) -> Iterator[_Missing]:
-    """The complaint that a collection has no judgements ``split``; ``there`` is None where that cannot be told."""
-    if there is None or split in there:
+def _split_missing(thing: Named, split: str) -> Iterator[_Missing]:
+    """The complaint that a collection has no judgements ``split``."""
+    there = collections.splits_of(thing.value)
+    if split in there:
         return
     why = f"{thing.value} has no judgements {toml_value(split)}"
     if there:
@@ -179,25 +179,14 @@ def _split_missing(thing: Named, split: str, there: Sequence[str] | None) -> Ite
         yield _Missing(thing, f"{why}, nor any others.")
 
 
-def _splits_in(folder: Path) -> list[str]:
-    """The judgements in a folder in BEIR's or MIRACL's layout."""
-    stems = [f"miracl-v1.0-{language}" for language in miracl.languages_in(folder)]
-    patterns = [(folder / stem / "qrels", rf"qrels\.{re.escape(stem)}-(.+)\.tsv") for stem in stems]
-    found: set[str] = set()
-    for place, pattern in patterns or [(folder / "qrels", r"(.+)\.tsv")]:
-        names = [entry.name for entry in place.iterdir()] if place.is_dir() else []
-        found |= {match[1] for name in names if (match := re.fullmatch(rf"{pattern}(?:\.gz)?", name))}
-    return sorted(found)
-
-
 def _repositories(thing: Named) -> list[tuple[str, hub.RepositoryKind]]:
     if thing.what == "corpus":
         return [(thing.value.removeprefix("datasets:").partition(":")[0], "dataset")]
     if thing.what != "retrieval":
         return [(thing.value, "model")]
-    if not collections.is_collection(thing.value):
+    if collections.public_collection(thing.value) is None:
         raise DataError(f"{thing.value}: there is no such collection or folder. {collections.FORMS}")
-    return collections.hub_repositories(thing.value)
+    return [(repository, "dataset") for repository in collections.hub_repositories(thing.value)]
 
 
 def _hub_reason() -> _HubReason:
@@ -241,7 +230,7 @@ def _local_fault(thing: Named, path: Path) -> str | None:
             return f"{path} holds no tokenizer: it has none of {', '.join(_TOKENIZER_FILES)}."
         case "retrieval" if not path.is_dir():
             return f"{path} is a file, not the folder of a collection."
-        case "retrieval" if not miracl.languages_in(path):
+        case "retrieval" if collections.own_layout(path) is None:
             gone = [name for name in ("corpus.jsonl", "queries.jsonl") if find_file(path, name) is None]
             return f"{path} holds no collection: {' and '.join(gone)} missing. {LAYOUT}" if gone else None
         case _:

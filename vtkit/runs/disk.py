@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.data import hub
-from vtkit.data.text import find_file, shards_in
+from vtkit.data.corpora import shards_in
+from vtkit.data.text import find_file
 from vtkit.errors import VtkitError
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import ExistingVocabulary, Recipe, TrainedVocabulary, is_local

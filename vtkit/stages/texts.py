@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from vtkit.data.collections import default_split, load_retrieval
-from vtkit.data.miracl import languages_in
-from vtkit.data.text import read_corpora
+from vtkit.data.collections import default_split, load_retrieval, own_layout
+from vtkit.data.corpora import read_corpora
 from vtkit.recipe.sections import Recipe, is_local
 from vtkit.stages.stage import Corpus
 
@@ -69,7 +68,7 @@ def evaluation_split(recipe: Recipe, name: str) -> str:
 
 
 def read_texts(corpora: Iterable[Corpus]) -> Iterator[str]:
-    """Texts of corpora (files and BEIR folders) and of the documents of MIRACL folders and public collections."""
+    """Texts of corpora (files and BEIR folders) and of the documents of public collections."""
     for corpus in corpora:
         if corpus.split is None:
             yield from read_corpora([corpus.name])
@@ -86,7 +85,7 @@ def _opened(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
     """``names`` with the judgements under which the collections among them are opened."""
 
     def split(name: str) -> str | None:
-        if name.startswith("datasets:") or (is_local(name) and not languages_in(name)):
+        if name.startswith("datasets:") or (is_local(name) and own_layout(name) is None):
             return None
         if recipe.finetune is not None and name == recipe.finetune.data:
             return recipe.finetune.split

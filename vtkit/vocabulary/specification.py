@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
-from vtkit.data.text import read_corpora
+from vtkit.data.corpora import read_corpora
 from vtkit.recipe.sections import CasingSection, ExpandedVocabulary, TrainedVocabulary
 
 if TYPE_CHECKING:

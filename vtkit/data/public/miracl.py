@@ -10,13 +10,14 @@ that holds the same files:
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from vtkit.data import hub
 from vtkit.data import text as texts
+from vtkit.data.corpora import shards_in
+from vtkit.data.public.record import PublicCollection
 from vtkit.data.retrieval import (
     Problems,
     Query,
@@ -26,36 +27,27 @@ from vtkit.data.retrieval import (
     check_id,
     read_documents,
     read_judgements,
+    splits_in,
+    splits_there,
 )
 from vtkit.errors import DataError
 
 TOPICS = "miracl/miracl"
 CORPUS = "miracl/miracl-corpus"
-LANGUAGES = ("ar", "bn", "de", "en", "es", "fa", "fi", "fr", "hi", "id", "ja", "ko", "ru", "sw", "te", "th", "yo", "zh")
 
 _FOLDER = re.compile(r"miracl-v1\.0-([a-z]{2,3})")
 
 
-def load_miracl(root: str | Path | None, language: str, split: str = "dev") -> RetrievalSet:
-    """MIRACL in ``language`` under the judgements ``split``; the public ones are ``train`` and ``dev``.
-
-    Args:
-        root: folder with ``miracl-v1.0-LANGUAGE`` and ``miracl-corpus-v1.0-LANGUAGE`` (the latter also below
-            ``miracl-corpus``), or None for the hub's cache and, where downloads are allowed, the hub.
-        language: two letters, such as ``ko``.
-        split: ``train`` or ``dev``.
-
-    Raises:
-        DataError: a language MIRACL does not have, or files that are missing or damaged (all problems at once).
-    """
+def _read_miracl(language: str, split: str, root: Path | None) -> RetrievalSet:
+    """``root`` has ``miracl-v1.0-LANGUAGE`` and ``miracl-corpus-v1.0-LANGUAGE`` (the latter also below
+    ``miracl-corpus``)."""
     if root is None:
-        check_language(language)
         topics_root = hub.fetch(TOPICS, [f"miracl-v1.0-{language}/*"])
         corpus_root = hub.fetch(CORPUS, [f"miracl-corpus-v1.0-{language}/*"])
         advice = "Run again with --download, or name a folder that holds the files."
     else:
-        topics_root = corpus_root = Path(root)
-        advice = f"MIRACL's layout is {_layout(language)}."
+        topics_root = corpus_root = root
+        advice = f"MIRACL's layout is {_files_of(language)}."
     stem = f"miracl-v1.0-{language}"
     topics = texts.find_file(topics_root / stem / "topics", f"topics.{stem}-{split}.tsv")
     judgements = texts.find_file(topics_root / stem / "qrels", f"qrels.{stem}-{split}.tsv")
@@ -64,11 +56,12 @@ def load_miracl(root: str | Path | None, language: str, split: str = "dev") -> R
     if topics is None:
         complaints.append(f"topics.{stem}-{split}.tsv is missing")
     if judgements is None:
-        complaints.append(f"qrels.{stem}-{split}.tsv is missing ({_splits_there(topics_root / stem / 'qrels')})")
+        there = splits_there(topics_root / stem / "qrels", f"qrels.{stem}-")
+        complaints.append(f"qrels.{stem}-{split}.tsv is missing ({there})")
     if not shards:
         complaints.append(f"docs-*.jsonl.gz of miracl-corpus-v1.0-{language} are missing")
     if topics is None or judgements is None or not shards:
-        where = f"{root}" if root is not None else f"{TOPICS} and {CORPUS} of the Hugging Face hub"
+        where = str(root) if root is not None else f"{TOPICS} and {CORPUS} of the Hugging Face hub"
         raise DataError(f"{where}: {'; '.join(complaints)}. {advice}")
     problems = Problems()
     return assemble(
@@ -83,18 +76,10 @@ def load_miracl(root: str | Path | None, language: str, split: str = "dev") -> R
     )
 
 
-def languages_in(folder: str | Path) -> list[str]:
-    """The languages whose MIRACL topics and judgements lie in ``folder``, sorted; none where it is another layout."""
-    if not os.path.isdir(folder):  # unlike Path.is_dir, no error over a name that is too long
-        return []
-    names = (path.name for path in Path(folder).iterdir() if path.is_dir())
-    return sorted(match.group(1) for name in names if (match := _FOLDER.fullmatch(name)))
-
-
-def check_language(language: str) -> None:
-    """Raise DataError unless MIRACL has ``language``."""
-    if language not in LANGUAGES:
-        raise DataError(f"MIRACL has no language {language!r}. It has: {', '.join(LANGUAGES)}.")
+def _layout(folder: Path) -> dict[str, list[str]]:
+    """The languages whose topics and judgements lie in ``folder``, sorted, each with its splits."""
+    stems = {match[1]: path for path in folder.iterdir() if (match := _FOLDER.fullmatch(path.name)) and path.is_dir()}
+    return {name: splits_in(path / "qrels", f"qrels.{path.name}-") for name, path in sorted(stems.items())}
 
 
 def _read_topics(path: Path, problems: Problems) -> list[Query]:
@@ -120,18 +105,28 @@ def _read_lines_of_topics(path: Path, queries: list[Query], problems: Problems) 
 def _shards(root: Path, language: str) -> list[Path]:
     name = f"miracl-corpus-v1.0-{language}"
     folders: Iterable[Path] = (root / name, root / "miracl-corpus" / name)
-    return next((shards for folder in folders if (shards := texts.shards_in(folder))), [])
+    return next((shards for folder in folders if (shards := shards_in(folder))), [])
 
 
-def _splits_there(folder: Path) -> str:
-    found = re.compile(r"qrels\.miracl-v1\.0-[a-z]+-(.+)\.tsv(\.gz)?")
-    names = {match.group(1) for path in folder.glob("qrels.*") if (match := found.fullmatch(path.name))}
-    return f"splits there: {', '.join(sorted(names))}" if names else "there are no judgements at all"
-
-
-def _layout(language: str) -> str:
+def _files_of(language: str) -> str:
     stem = f"miracl-v1.0-{language}"
     return (
         f"{stem}/topics/topics.{stem}-SPLIT.tsv, {stem}/qrels/qrels.{stem}-SPLIT.tsv and "
         f"miracl-corpus-v1.0-{language}/docs-N.jsonl.gz"
     )
+
+
+MIRACL = PublicCollection(
+    "miracl",
+    title="MIRACL",
+    languages=(
+        *("ar", "bn", "de", "en", "es", "fa", "fi", "fr", "hi"),
+        *("id", "ja", "ko", "ru", "sw", "te", "th", "yo", "zh"),
+    ),
+    example="ko",
+    splits=("dev", "train"),
+    repositories=(TOPICS, CORPUS),
+    read=_read_miracl,
+    layout=_layout,
+)
+"""The judgements of its test splits are not published."""

@@ -7,35 +7,30 @@ that a revision with other file names still loads; a folder with such a README s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from vtkit.data import hub
 from vtkit.data import text as texts
-from vtkit.data.retrieval import Problems, RetrievalSet, assemble, check_id, read_documents, read_queries
+from vtkit.data.public.record import PublicCollection
+from vtkit.data.retrieval import (
+    Problems,
+    Query,
+    RetrievalSet,
+    add_judgement,
+    assemble,
+    check_id,
+    read_documents,
+    read_queries,
+)
 from vtkit.errors import DataError
 
 REPOSITORY = "PaDaS-Lab/webfaq-retrieval"
-LANGUAGES = (
-    *("ara", "dan", "deu", "eng", "fas", "fra", "hin", "ind", "ita", "jpn"),
-    *("kor", "nld", "pol", "por", "rus", "spa", "swe", "tur", "vie", "zho"),
-)
 
 
-def load_webfaq(language: str, split: str = "test", root: str | Path | None = None) -> RetrievalSet:
-    """The questions of ``split`` (``train`` or ``test``), each judged relevant to its own answer.
-
-    Args:
-        language: three letters, such as ``kor``.
-        split: ``train`` or ``test``.
-        root: a copy of the hub repository; None for the hub's cache and, where downloads are allowed, the hub.
-
-    Raises:
-        DataError: a language or split WebFAQ does not have, or files that are missing or damaged.
-    """
-    check_language(language)
-    folder = hub.fetch(REPOSITORY, ["README.md"]) if root is None else Path(root)
+def _read_webfaq(language: str, split: str, root: Path | None) -> RetrievalSet:
+    """Each question judged relevant to its own answer; ``root`` is a copy of the hub repository."""
+    folder = hub.fetch(REPOSITORY, ["README.md"]) if root is None else root
     files = _files(folder, language)
     judgements = files["qrels"].get(split)
     if judgements is None:
@@ -54,19 +49,13 @@ def load_webfaq(language: str, split: str = "test", root: str | Path | None = No
     return assemble(
         f"webfaq-{language}",
         read_documents(corpus_files, problems),
-        [query for path in query_files for query in read_queries(path, problems)],
+        _read_queries(query_files, problems),
         _read_judgements(judgement_files, problems),
         problems,
         corpus=corpus_files[0],
         queries_file=query_files[0],
         judgements_file=judgement_files[0],
     )
-
-
-def check_language(language: str) -> None:
-    """Raise DataError unless WebFAQ's retrieval sets have ``language``."""
-    if language not in LANGUAGES:
-        raise DataError(f"WebFAQ's retrieval sets have no language {language!r}. They have: {', '.join(LANGUAGES)}.")
 
 
 def _files(folder: Path, language: str) -> dict[str, dict[str, list[str]]]:
@@ -90,7 +79,11 @@ def _files(folder: Path, language: str) -> dict[str, dict[str, list[str]]]:
 
 
 def _patterns(path: str | list[str]) -> list[str]:
-    return [path] if isinstance(path, str) else list(path)
+    patterns = [path] if isinstance(path, str) else list(path)
+    for pattern in patterns:
+        if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            raise ValueError(f"{pattern!r} does not lie in the repository")
+    return patterns
 
 
 def _found(folder: Path, patterns: list[str]) -> list[Path]:
@@ -103,23 +96,44 @@ def _found(folder: Path, patterns: list[str]) -> list[Path]:
     return paths
 
 
+def _read_queries(paths: list[Path], problems: Problems) -> list[Query]:
+    queries: list[Query] = []
+    files: dict[str, Path] = {}
+    for path in paths:
+        for query in read_queries(path, problems):
+            if files.setdefault(query.id, path) != path:
+                problems.add(path, f"query {query.id!r} is in {files[query.id].name} too")
+            queries.append(query)
+    return queries
+
+
 def _read_judgements(paths: list[Path], problems: Problems) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
-    for path, number, entry in _entries(paths):
-        if isinstance(entry, str):
-            problems.add(path, f"line {number}: {entry}")
-            continue
-        query, document, grade = entry.get("query-id"), entry.get("corpus-id"), entry.get("score")
-        if not isinstance(query, str) or not isinstance(document, str) or not isinstance(grade, int | float):
-            problems.add(path, f"line {number}: needs query-id, corpus-id and score")
-        elif complaint := check_id(query) or check_id(document):
-            problems.add(path, f"line {number}: {complaint}")
-        else:
-            qrels.setdefault(query, {})[document] = int(grade)
+    for path in paths:
+        with problems.reading(path):
+            for number, entry in texts.read_jsonl(path):
+                if isinstance(entry, str):
+                    problems.add(path, f"line {number}: {entry}")
+                    continue
+                query, document, grade = entry.get("query-id"), entry.get("corpus-id"), entry.get("score")
+                if not isinstance(query, str) or not isinstance(document, str) or not isinstance(grade, int | float):
+                    problems.add(path, f"line {number}: needs query-id, corpus-id and score")
+                elif complaint := check_id(query) or check_id(document):
+                    problems.add(path, f"line {number}: {complaint}")
+                else:
+                    add_judgement(qrels, path, number, query, document, grade, problems)
     return qrels
 
 
-def _entries(paths: list[Path]) -> Iterator[tuple[Path, int, dict[str, Any] | str]]:
-    for path in paths:
-        for number, entry in texts.read_jsonl(path):
-            yield path, number, entry
+WEBFAQ = PublicCollection(
+    "webfaq",
+    title="WebFAQ",
+    languages=(
+        *("ara", "dan", "deu", "eng", "fas", "fra", "hin", "ind", "ita", "jpn"),
+        *("kor", "nld", "pol", "por", "rus", "spa", "swe", "tur", "vie", "zho"),
+    ),
+    example="kor",
+    splits=("test", "train"),
+    repositories=(REPOSITORY,),
+    read=_read_webfaq,
+)
