@@ -468,6 +468,8 @@ def test_parts_of_the_loss_are_told_apart() -> None:
     assert loss.description == "loss: 2.5 at step 1, 0.43 at step 2; its contrastive part: 2.5 at step 1, 0.4 at step 2"
     assert flops.description == "of documents: 0 at step 1, 0.02 at step 2; of queries: 0 at step 1, 0.01 at step 2"
     assert "| fine-tuning | contrastive part of the loss | 2 | 2.500 | 0.400 |" in markdown_page(report)
+    report["curves"]["finetune"]["anti_zero"] = [0.5, 0.25]  # a term that nobody has given other words
+    assert "| fine-tuning | anti zero | 2 | 0.500 | 0.250 |" in markdown_page(report)
 
 
 def test_frequencies_of_dimensions_are_told_where_they_are_known() -> None:

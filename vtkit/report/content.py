@@ -438,6 +438,9 @@ CURVES = {
     ("finetune", "query_flops"): ("fine-tuning", "FLOPS penalty of queries", amount),
     ("finetune", "document_flops"): ("fine-tuning", "FLOPS penalty of documents", amount),
 }
+"""Stage, quantity and form of the curves that have other words than their names."""
+
+_TRAININGS = {"adapt": "MLM adaptation", "finetune": "fine-tuning"}
 
 
 def curve(report: ReportData, stage: str, name: str) -> tuple[list[float], list[float]]:
@@ -450,7 +453,13 @@ def curve(report: ReportData, stage: str, name: str) -> tuple[list[float], list[
 
 def _training(report: ReportData) -> Section | None:
     rows = []
-    for (stage, name), (label, quantity, form) in CURVES.items():
+    others = {
+        (stage, name): (_TRAININGS.get(stage, stage), name.replace("_", " "), score)
+        for stage, curves in report.curves.items()
+        for name in curves
+        if name != "steps" and (stage, name) not in CURVES
+    }
+    for (stage, name), (label, quantity, form) in (CURVES | others).items():
         steps, values = curve(report, stage, name)
         if values:
             numbers = (whole(steps[-1]), form(values[0]), form(values[-1]))
