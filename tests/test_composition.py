@@ -30,7 +30,7 @@ from vtkit.analysis.composition import (
 from vtkit.analysis.inspection import corpus_use, inspect_vocabulary, normalizer_steps
 from vtkit.analysis.reachability import duplicates, unreachable
 from vtkit.cli import app
-from vtkit.commands.inspect_vocab import table_lines
+from vtkit.console import table_lines
 from vtkit.errors import DataError, RecipeError
 from vtkit.report.plots import StackedBars, stacked_bars
 from vtkit.report.vocabulary_page import tables

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vtkit.artifacts import Store
-from vtkit.cli import check_recipe
+from vtkit.commands.recipe import check_recipe
 from vtkit.data.checking import vocabulary_problems
 from vtkit.errors import DataError
 from vtkit.recipe.data_check import Checked, check_data

@@ -206,13 +206,14 @@ def on_a_terminal(folder: Path, arguments: list[str], answers: str) -> tuple[int
 
 
 def test_new_asks_on_a_terminal_for_what_is_not_given(recipe: Path) -> None:
-    answers = "\nmine\nko\nmodel\nvocab.txt\n\n\n\n\njudged, judged\n"  # a name is asked for until there is one
+    (recipe.parent / "others").mkdir()
+    answers = "\nmine\nko\nmodel\nvocab.txt\n\n\n\n\njudged, others\n"  # a name is asked for until there is one
     code, shown = on_a_terminal(recipe.parent, ["recipe", "new"], answers)
     assert code == 0, shown
     assert "Name of the run" in shown
     written = tomllib.loads((recipe.parent / "mine.toml").read_text())
     assert written["vocabulary"]["tokenizer"] == "./vocab.txt"
-    assert written["evaluate"]["sets"] == ["./judged", "./judged"]
+    assert written["evaluate"]["sets"] == ["./judged", "./others"]
     assert written["transfer"]["method"] == "auto"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vtkit import cli
+from vtkit.commands.recipe import check_recipe
 from vtkit.errors import RecipeError, VtkitError
 from vtkit.recipe.load import DEEPEST, MOST_BASES, MOST_BYTES, load_recipe
 from vtkit.recipe.sections import Recipe
@@ -65,7 +65,7 @@ LINES = [
 def check(path: Path, *overrides: str) -> tuple[int, str]:
     """Exit code and message of ``vtkit recipe check``; anything else than an error with a message is raised."""
     try:
-        cli.check_recipe(path, list(overrides))
+        check_recipe(path, list(overrides))
     except VtkitError as error:
         return error.exit_code, str(error)
     return 0, ""

@@ -11,6 +11,7 @@ move or rename, direction overrides turn text around. Whatever is written here h
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 import unicodedata
@@ -19,10 +20,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 T = TypeVar("T")
 _terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
@@ -53,6 +54,12 @@ def write_json(value: Any, indent: int | None = 2) -> None:
     """``value`` as JSON on standard output, in which characters that a terminal obeys are written as ``\\u001b``."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     print(text if text.isprintable() else "".join(map(_escaped, text)))
+
+
+def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on standard output, in several parts where the terminal is too narrow for all of its columns."""
+    for line in table_lines(columns, rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
+        write(line)
 
 
 def say(message: str) -> None:
@@ -96,16 +103,35 @@ def log_to(path: Path) -> Iterator[None]:
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table on the terminal: the first column to the left, the others to the right."""
-    table = Table(title=escape(one_line(title)), title_justify="left", header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(escape(one_line(column)), justify="left" if number == 0 else "right")
+    """A table among the messages, laid out as by :func:`table_lines`."""
     plain = [[one_line(str(cell)) for cell in row] for row in rows]
-    for row in plain:
-        table.add_row(*(escape(cell) for cell in row))
-    _terminal.print(table)
+    _terminal.print(escape(one_line(title)), style="bold")
+    for line in table_lines(columns, plain, _terminal.width if _terminal.is_terminal else None):
+        _terminal.print(escape(line))
     for line in ["\t".join(columns), *("\t".join(row) for row in plain)]:
         note(line)
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
+    """The lines of a table: the first column to the left, the others to the right, as many beside each other as
+    ``width`` cells hold; the rest follows below, behind the first column again."""
+    cells = [[one_line(cell) for cell in row] for row in (columns, *rows)]
+    widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
+    parts: list[list[int]] = [[]]
+    used = widths[0]
+    for place in range(1, len(columns)):
+        if width is not None and parts[-1] and used + 2 + widths[place] > width:
+            parts.append([])
+            used = widths[0]
+        parts[-1].append(place)
+        used += 2 + widths[place]
+    for number, part in enumerate(parts):
+        if number:
+            yield ""
+        for row in cells:
+            first = row[0] + " " * (widths[0] - cell_len(row[0]))
+            rest = (" " * (widths[place] - cell_len(row[place])) + row[place] for place in part)
+            yield "  ".join([first, *rest]).rstrip()
 
 
 class Bar:

@@ -97,9 +97,6 @@ def calibrate(
         console.write_json(found.facts())
     else:
         console.write(f"{found.done()}\n")
-        rows = [("", "before", "after"), *found.table()]
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
-        for label, before, after in rows:
-            console.write(f"{label:<{widths[0]}}  {before:>{widths[1]}}  {after:>{widths[2]}}")
+        console.write_table(["", "before", "after"], found.table())
     if out is not None:
         console.say(f"wrote {out}")

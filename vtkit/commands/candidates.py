@@ -1,17 +1,20 @@
-"""Tokenizers that a command can look at when none is named: those of a recipe or a run, what lies in the current folder
-and in the hub's cache, and two that come with vtkit."""
+"""Tokenizers that a command looks at: what they are called in print and, where none is named, which there are: those of
+a recipe or a run, what lies in the current folder and in the hub's cache, and two that come with vtkit."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import vtkit
 from vtkit import console
 from vtkit.data import hub
 from vtkit.errors import VtkitError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
@@ -36,6 +39,27 @@ class Candidate(NamedTuple):
         """Whether it can be had: a path, or a hub id in the cache or to be fetched."""
         on_hub = not self.name.startswith((".", "/", "~")) and self.name.count("/") <= 1
         return Path(self.name).exists() or (on_hub and (hub.downloads_allowed() or hub.in_cache(self.name)))
+
+
+def load(name: str) -> PreTrainedTokenizerFast:
+    """The tokenizer called ``name``; roles may be missing, since nothing is trained."""
+    from vtkit.vocabulary.existing import load_tokenizer
+
+    return load_tokenizer(name, require_roles=False)
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The last part of each name (for a file, with its folder), or the whole where that is not unique."""
+    short = []
+    for name in names:
+        path = Path(name)
+        parts = path.absolute().parts if path.exists() else path.parts
+        short.append("/".join(parts[-2:] if path.is_file() else parts[-1:]) or name)
+    whole = [one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)]
+    return [
+        name if whole.count(name) == 1 else f"{name} ({whole[: place + 1].count(name)})"
+        for place, name in enumerate(whole)
+    ]
 
 
 def of_run(folder: Path) -> list[Candidate]:

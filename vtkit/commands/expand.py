@@ -103,10 +103,7 @@ def expand(
     if as_json:
         console.write_json({**facts, "tokens": expansion.added})
         return
-    rows = [cells(row) for row in facts["curve"]]
-    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
-    for row in (list(COLUMNS), *rows):
-        console.write("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+    console.write_table(COLUMNS, [cells(row) for row in facts["curve"]])
     console.write(f"\nstopped: {facts['why']} ({facts['stopped']})")
     console.write(f"{facts['added']} new tokens, {facts['unused']} of them made nowhere in the corpus; the first:")
     console.write("  " + " ".join(console.one_line(token, 40) for token in expansion.added[:NEW_TOKENS_SHOWN]))

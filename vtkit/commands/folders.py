@@ -1,4 +1,4 @@
-"""Folders that commands are given, and those they write."""
+"""Files and folders that commands are given, and those they write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vtkit.errors import RecipeError, VtkitError, machine_errors
+from vtkit.errors import DataError, RecipeError, VtkitError, machine_errors
 from vtkit.interrupt import unfinished
 
 
@@ -40,3 +40,21 @@ def new_folder(out: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(work, ignore_errors=True)
             unfinished.discard(work)
+
+
+def refuse_folder(file: Path | None) -> None:
+    """Say at once, before minutes of work, that a file cannot be written."""
+    if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+        raise RecipeError(f"{file} cannot be written: it is a folder, or its folder is not there.")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text``.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vtkit import console
+from vtkit.commands.candidates import load, short_names
 from vtkit.commands.corpora import (
     CORPUS_HELP,
     EncodingErrorsOption,
@@ -17,7 +18,6 @@ from vtkit.commands.corpora import (
     name_of,
     texts_of,
 )
-from vtkit.commands.inspect_vocab import load, print_table, short_names
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.data.text import Invalid, find_file
 from vtkit.errors import RecipeError, VtkitError
@@ -104,7 +104,7 @@ def fragmentation(
     if punctuation == "cut":
         console.write("       punctuation inside a white-space word ends it")
     console.write("")
-    print_table(_COLUMNS, [_row(one) for one in found])
+    console.write_table(_COLUMNS, [_row(one) for one in found])
     if found[0].queries is not None:
         console.write("")
         _print_queries(found)
@@ -159,7 +159,7 @@ def _row(one: Fragmentation) -> list[str]:
 
 def _print_queries(found: list[Fragmentation]) -> None:
     asked = [one.queries for one in found if one.queries is not None]
-    print_table(
+    console.write_table(
         [
             f"{asked[0].texts:,} queries",
             "tokens/word",
@@ -189,7 +189,7 @@ def _print_groups(found: list[Fragmentation]) -> None:
     rows = [[name, *(_group_cell(one.groups[name]) for one in found)] for name in large]
     if len(large) < len(found[0].groups):
         rows.append(["others", *(_group_cell(_sum(one, large)) for one in found)])
-    print_table(["tokens/word, words split", *(one.name for one in found)], rows)
+    console.write_table(["tokens/word, words split", *(one.name for one in found)], rows)
 
 
 def _sum(one: Fragmentation, without: list[str]) -> Counts:
@@ -210,11 +210,11 @@ def _print_details(one: Fragmentation) -> None:
     if one.words:
         console.write("")
         rows = [[_in_pieces(word), f"{word.occurrences:,}", f"{word.extra_tokens:,}"] for word in one.words]
-        print_table([f"{one.name}: words that cost most extra tokens", "occurrences", "extra tokens"], rows)
+        console.write_table([f"{one.name}: words that cost most extra tokens", "occurrences", "extra tokens"], rows)
     if one.unknown_characters:
         console.write("")
         rows = [[f"  {_character(character)}", f"{tokens:,}"] for character, tokens in one.unknown_characters]
-        print_table([f"{one.name}: characters behind unknown tokens", "tokens"], rows)
+        console.write_table([f"{one.name}: characters behind unknown tokens", "tokens"], rows)
     if one.losses:
         console.write(f"\n{one.name}: what the normalizer does beyond case (share of the script's characters)")
         for loss in one.losses:

@@ -16,7 +16,6 @@ from vtkit.commands.corpora import (
     name_of,
     texts_of,
 )
-from vtkit.commands.inspect_vocab import print_table
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.errors import RecipeError
 
@@ -80,7 +79,7 @@ def gap(
     console.write(f"weighted Jaccard similarity {found.similarity:.3f}")
     console.write(f"  {found.sampled:.3f} if the smaller corpus were words drawn at random from the larger")
     console.write(f"\n{advice(found)}\n")
-    print_table(["", *names], _sides(found))
+    console.write_table(["", *names], _sides(found))
     for name, words in zip(names, (found.typical_of_first, found.typical_of_second), strict=True):
         if words:
             console.write(f"\ntypical of {name} (z-score; occurrences there, in the other)")
@@ -106,4 +105,4 @@ def _sides(found: Gap) -> list[list[str]]:
 
 def _print_words(words: list[TypicalWord]) -> None:
     rows = [[console.one_line(word.word, 40), f"{word.z:.1f}", f"{word.here:,}", f"{word.there:,}"] for word in words]
-    print_table(["  word", "z", "here", "there"], [[f"  {row[0]}", *row[1:]] for row in rows])
+    console.write_table(["  word", "z", "here", "there"], [[f"  {row[0]}", *row[1:]] for row in rows])

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import shlex
-import shutil
-import sys
-from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.cells import cell_len
 
 from vtkit import console
+from vtkit.commands.candidates import load, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
+from vtkit.commands.folders import refuse_folder, write_text
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
-from vtkit.errors import DataError, RecipeError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 
 class HanCounts(StrEnum):
@@ -129,68 +123,6 @@ def _list_candidates(as_json: bool) -> None:
     console.write("Any other folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id can be named.")
 
 
-def load(name: str) -> PreTrainedTokenizerFast:
-    """The tokenizer called ``name``; roles may be missing, since nothing is trained."""
-    from vtkit.vocabulary.existing import load_tokenizer
-
-    return load_tokenizer(name, require_roles=False)
-
-
-def short_names(names: Sequence[str]) -> list[str]:
-    """The last part of each name (for a file, with its folder), or the whole where that is not unique."""
-    short = []
-    for name in names:
-        path = Path(name)
-        parts = path.absolute().parts if path.exists() else path.parts
-        short.append("/".join(parts[-2:] if path.is_file() else parts[-1:]) or name)
-    whole = [one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)]
-    return [
-        name if whole.count(name) == 1 else f"{name} ({whole[: place + 1].count(name)})"
-        for place, name in enumerate(whole)
-    ]
-
-
-def refuse_folder(file: Path | None) -> None:
-    """Say at once, before minutes of work, that a file cannot be written."""
-    if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-        raise RecipeError(f"{file} cannot be written: it is a folder, or its folder is not there.")
-
-
-def write_text(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error
-
-
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output, in several parts where the terminal is too narrow for all of its columns."""
-    for line in table_lines(columns, rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
-        console.write(line)
-
-
-def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
-    """The lines of a table: the first column to the left, the others to the right, as many beside each other as
-    ``width`` cells hold; the rest follows below, behind the first column again."""
-    cells = [[console.one_line(cell) for cell in row] for row in (columns, *rows)]
-    widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
-    parts: list[list[int]] = [[]]
-    used = widths[0]
-    for place in range(1, len(columns)):
-        if width is not None and parts[-1] and used + 2 + widths[place] > width:
-            parts.append([])
-            used = widths[0]
-        parts[-1].append(place)
-        used += 2 + widths[place]
-    for number, part in enumerate(parts):
-        if number:
-            yield ""
-        for row in cells:
-            first = row[0] + " " * (widths[0] - cell_len(row[0]))
-            rest = (" " * (widths[place] - cell_len(row[place])) + row[place] for place in part)
-            yield "  ".join([first, *rest]).rstrip()
-
-
 def _print_report(report: dict[str, Any]) -> None:
     from vtkit.report.vocabulary_page import descriptions, tables
 
@@ -200,6 +132,6 @@ def _print_report(report: dict[str, Any]) -> None:
             console.write(f"  {line}")
     for table in tables(report):
         console.write("")
-        print_table([table.title, *table.columns], table.rows)
+        console.write_table([table.title, *table.columns], table.rows)
         for note in table.notes:
             console.write(note)

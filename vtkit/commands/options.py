@@ -15,6 +15,17 @@ DownloadOption = Annotated[
     bool, typer.Option("--download", help="Allow models and collections to be fetched from the Hugging Face hub.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RecipeArgument = Annotated[Path, typer.Argument(metavar="RECIPE", help="The recipe, a TOML file.", show_default=False)]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="Give a setting another value, e.g. transfer.alpha=2.5 or 'transfer.parallel=[\"a.tsv\"]'; "
+        "none drops a setting or a whole section. May be repeated.",
+        show_default=False,
+    ),
+]
 
 
 def allow_downloads(allowed: bool) -> None:

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from vtkit import console
-from vtkit.commands.inspect_vocab import load, print_table, refuse_folder, short_names, write_text
+from vtkit.commands.candidates import load, short_names
+from vtkit.commands.folders import refuse_folder, write_text
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 
 
@@ -65,7 +66,7 @@ def _print_report(report: dict[str, Any], names: list[str]) -> None:
     )
     kinds = [(kind, facts) for kind, facts in report["classes"].items() if facts["count"]]
     kinds.sort(key=lambda entry: entry[0] == "new")
-    print_table(
+    console.write_table(
         ["class", "tokens", "share"],
         [[kind, f"{facts['count']:,}", f"{100 * facts['share']:.2f} %"] for kind, facts in kinds],
     )
@@ -74,7 +75,7 @@ def _print_report(report: dict[str, Any], names: list[str]) -> None:
         if facts["examples"]:
             console.write(f"{kind}: {_pairs(facts['examples'])}")
     console.write("")
-    print_table(
+    console.write_table(
         ["mode", "tokens", "share"],
         [[name, f"{facts['count']:,}", f"{100 * facts['share']:.2f} %"] for name, facts in report["modes"].items()],
     )

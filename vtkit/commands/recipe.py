@@ -1,0 +1,176 @@
+"""``vtkit recipe``: recipes written, checked and shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, allow_downloads
+from vtkit.errors import RecipeError, VtkitError
+
+recipes = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+def _answer(help: str, metavar: str) -> Any:
+    return typer.Option(help=help, metavar=metavar, show_default=False)
+
+
+@recipes.command("check")
+def check_recipe(
+    recipe: RecipeArgument,
+    settings: SetOption = None,
+    download: DownloadOption = False,
+    data: Annotated[
+        bool, typer.Option("--data", help="Read the collections, corpora, parallel text and word vectors too.")
+    ] = False,
+) -> None:
+    """Find what keeps a recipe from being run.
+
+    Every mistake in its settings is listed, with its line; then every file, model and collection it names that
+    cannot be had here. The exit code is 2 if there is any. With --data the files are read as well, as vtkit run does
+    before its first stage, and what is wrong with any of them is listed, with exit code 1.
+    """
+    from vtkit.measures.effectiveness import validate_measures
+    from vtkit.recipe.load import load_recipe
+    from vtkit.recipe.preflight import preflight
+
+    allow_downloads(download)
+    loaded = load_recipe(recipe, settings or [])
+    complaints: list[str] = []
+    try:
+        preflight(loaded.recipe, path=recipe, places=loaded.places)
+    except RecipeError as error:
+        complaints.append(str(error))
+    try:
+        if loaded.recipe.evaluate is not None:
+            validate_measures(loaded.recipe.evaluate.measures, loaded.recipe.evaluate.depth)
+    except RecipeError as error:
+        complaints.append(str(error))
+    if complaints:
+        raise RecipeError("\n".join(complaints))
+    if data:
+        from vtkit.recipe.data_check import check_data
+
+        check_data(loaded.recipe, path=recipe, places=loaded.places)
+    console.write(f"{recipe} is fine")
+
+
+@recipes.command("show")
+def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
+    """Print a recipe with all its settings.
+
+    Every setting stands there with its value and what it means. What the recipe extends, what --set changes and
+    what is left to defaults is all written out, paths absolute, so the output is a recipe that stands on its own.
+    """
+    from vtkit.recipe.load import load_recipe
+    from vtkit.recipe.write import resolved_toml
+
+    console.write(resolved_toml(load_recipe(recipe, settings or []).recipe).removesuffix("\n"))
+
+
+@recipes.command("schema")
+def show_schema() -> None:
+    """Print the JSON Schema of recipes.
+
+    Editors complete and explain settings by it, with a first line in the recipe such as: #:schema recipe.json
+    """
+    from vtkit.recipe.schema import json_schema
+
+    console.write_json(json_schema())
+
+
+@recipes.command("new")
+def write_new_recipe(
+    name: Annotated[str | None, _answer("Name of the run: letters, digits, dots, hyphens.", "NAME")] = None,
+    language: Annotated[str | None, _answer("ISO 639 code of the language searched in, e.g. ko.", "CODE")] = None,
+    source: Annotated[str | None, _answer("Encoder to start from: hub id or folder.", "MODEL")] = None,
+    tokenizer: Annotated[
+        str | None, _answer("Tokenizer whose vocabulary to use. Default: train one on the corpus.", "TOKENIZER")
+    ] = None,
+    corpus: Annotated[
+        list[str] | None, _answer("Text of the language or domain: .txt, .jsonl, BEIR folder. Repeatable.", "PATH")
+    ] = None,
+    parallel: Annotated[
+        list[str] | None, _answer("Parallel text: two tab-separated columns, source first. Repeatable.", "FILE")
+    ] = None,
+    embedder: Annotated[
+        str | None, _answer("Instead of parallel text: an embedder that knows both languages.", "MODEL")
+    ] = None,
+    train: Annotated[str | None, _answer("Collection with judged queries to fine-tune on.", "COLLECTION")] = None,
+    evaluate: Annotated[list[str] | None, _answer("Collection to judge the run on. Repeatable.", "COLLECTION")] = None,
+    out: Annotated[Path | None, _answer("File to write. Default: NAME.toml here.", "FILE")] = None,
+) -> None:
+    """Write a first recipe, with comments.
+
+    On a terminal what is not given is asked for. Paths are given relative to the current folder and written
+    relative to the recipe's.
+    """
+    from vtkit.recipe.load import load_recipe
+    from vtkit.recipe.new import as_written_in, new_recipe
+
+    if out is not None:
+        _refuse_existing(out)
+    if sys.stdin.isatty():
+        name = name or _ask("Name of the run")
+        language = language or _ask("Language searched in (ISO 639 code, such as ko)")
+        source = source or _ask("Encoder to start from (hub id or folder)")
+        tokenizer = tokenizer or _ask("Tokenizer whose vocabulary to use (Enter: train one on a corpus)", optional=True)
+        corpus = corpus or _ask_list("Corpora for training" + (" (Enter: none)" if tokenizer else ""), bool(tokenizer))
+        parallel = parallel or _ask_list("Parallel text, tab-separated (Enter: none)", optional=True)
+        if not parallel:
+            embedder = embedder or _ask("Embedder that knows both languages (Enter: none)", optional=True)
+        train = train or _ask("Collection to fine-tune on (Enter: none)", optional=True)
+        evaluate = evaluate or _ask_list("Collections to judge the run on (Enter: none)", optional=True)
+    if not name or not language or not source or not (tokenizer or corpus):
+        given = [("--name", name), ("--language", language), ("--source", source)]
+        missing = [flag for flag, value in given if not value]
+        missing += [] if tokenizer or corpus else ["--tokenizer (or --corpus, to train one)"]
+        raise RecipeError(f"recipe new needs also: {', '.join(missing)}")
+    out = out or Path(f"{name}.toml")
+    _refuse_existing(out)
+
+    def written(value: str, what: str) -> str:
+        return as_written_in(out.absolute().parent, value, what)
+
+    text = new_recipe(
+        name=name,
+        language=language,
+        source=written(source, "model"),
+        tokenizer=written(tokenizer, "tokenizer") if tokenizer else None,
+        corpus=[written(entry, "corpus") for entry in corpus or ()],
+        parallel=[written(entry, "pairs") for entry in parallel or ()],
+        embedder=written(embedder, "model") if embedder else None,
+        train=written(train, "retrieval") if train else None,
+        evaluate=[written(entry, "retrieval") for entry in evaluate or ()],
+    )
+    load_recipe(out, text=text)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        _refuse_existing(out)
+        raise
+    except OSError as error:
+        raise VtkitError(f"{out} cannot be written: {error.strerror}") from error
+    console.say(f"Wrote {out}. Next: vtkit recipe check {out}")
+
+
+def _refuse_existing(out: Path) -> None:
+    if os.path.lexists(out):
+        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
+
+
+def _ask(question: str, optional: bool = False) -> str:
+    answer: str = typer.prompt(question, err=True, default="" if optional else None, show_default=False)
+    return answer.strip()
+
+
+def _ask_list(question: str, optional: bool = False) -> list[str]:
+    answer = _ask(f"{question}, several with commas between", optional)
+    return [entry.strip() for entry in answer.split(",") if entry.strip()]

@@ -1,0 +1,109 @@
+"""``vtkit run``: a recipe from its vocabulary to its report."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, allow_downloads
+from vtkit.commands.search import shown_tokens
+
+
+def run(
+    recipe: RecipeArgument,
+    settings: SetOption = None,
+    runs: Annotated[
+        Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
+    ] = Path("runs"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run and why, and stop.")] = False,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="STAGE", help="Stop after this stage.", show_default=False)
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="STAGE", help="Make this stage and all later ones again.", show_default=False),
+    ] = None,
+    force: Annotated[
+        list[str] | None,
+        typer.Option("--force", metavar="STAGE", help="Make this stage again. May be repeated.", show_default=False),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads", min=1, help="Processor threads. Default: OMP_NUM_THREADS, else all cores.", show_default=False
+        ),
+    ] = None,
+    download: DownloadOption = False,
+) -> None:
+    """Run a recipe: vocabulary, transfer, adapt, calibrate, finetune, index, evaluate, report.
+
+    Checks after vocabulary, transfer and calibration stop a run that cannot work. What is done already is skipped,
+    what was interrupted goes on, and each stage says why it runs. The results are in RUNS/NAME: model, index, TREC
+    runs, report.html.
+    """
+    from vtkit.runs.run import run as run_recipe
+
+    allow_downloads(download)
+    try:
+        folder = run_recipe(
+            recipe,
+            tuple(settings or ()),
+            runs=runs,
+            dry_run=dry_run,
+            until=until,
+            start=start,
+            force=tuple(force or ()),
+            threads=threads,
+        )
+    except KeyboardInterrupt:
+        console.say("stopped. The same command goes on from here.")
+        raise
+    if dry_run:
+        return
+    if until is not None and until != "report":
+        console.say(f"stopped after {until}, as asked. The same command without --until goes on.")
+        return
+    _show_results(folder)
+    for page in sorted(folder.glob("report.*"), key=lambda path: path.suffix != ".html")[:1]:
+        console.say(f"report: {page}")
+    if (folder / "index").is_dir():
+        console.say(f"search it: {shlex.join(['vtkit', 'search', str(folder), 'your query'])}")
+
+
+def _show_results(folder: Path) -> None:
+    """The results of a run as tables, and its example search."""
+    from vtkit.runs.folder import report_of
+
+    report = report_of(folder)
+    if report is None:
+        return
+    for result in report["results"]:
+        measures = list(result["rows"][0]["measures"])
+        console.show_table(
+            f"{result['set']}: {result['queries']} queries, {result['documents']} documents",
+            ["model", *measures, "query dims", "document dims"],
+            [
+                [
+                    row["model"],
+                    *(f"{row['measures'][name]:.4f}" for name in measures),
+                    *(_number(row[side]) for side in ("query_dimensions", "document_dimensions")),
+                ]
+                for row in result["rows"]
+            ],
+        )
+    example = report["example"]
+    if example is not None and example["results"]:
+        console.say(f"example search: {console.one_line(example['query'])}")
+        for found in example["results"][:3]:
+            console.say(f"  {found['rank']}. {console.one_line(found['id'])}  {console.one_line(found['text'], 90)}")
+            console.say(f"     {shown_tokens(found['tokens'][:6])}")
+    if report["demonstration"]:
+        console.say("This run is a demonstration on a small collection, not a result to quote.")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"
