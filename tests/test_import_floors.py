@@ -16,7 +16,7 @@ FLOORS = [
     {"errors", "console", "interrupt", "runtime"},
     {"recipe", "artifacts", "results", "data"},
     {"vocabulary", "search", "measures", "encoder"},
-    {"transfer", "training", "analysis"},
+    {"transfer", "training", "analysis", "checks"},
     {"stages", "report"},
     {"runs"},
     {"commands"},

@@ -616,7 +616,7 @@ class CalibrateSection(Section):
 
 
 class GatesSection(Section):
-    """[gates]: figures looked at after transfer and calibration (docs/gates.md). Where they are hopeless, ``fail``
+    """[gates]: figures looked at after transfer and calibration (docs/gates.md). Where they cannot work, ``fail``
     stops the run and ``warn`` goes on; ``off`` does not look."""
 
     overlap: GateLevel = "fail"

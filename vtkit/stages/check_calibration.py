@@ -14,17 +14,18 @@ def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> di
     """The gates activation, dimensions and ties on ``inputs["calibrate"]/model``.
 
     Raises:
-        CollapseError: something hopeless, under a gate that may stop the run.
+        CollapseError: a failure, under a gate that may stop the run.
     """
+    from vtkit.checks.encoder import encoder_gates
+    from vtkit.checks.result import show_results, stop_at_failures
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.runtime import fastest_device
-    from vtkit.transfer.gates import encoder_gates, show_gates, stop_at_hopeless
 
     encoder = load_encoder(str(inputs["calibrate"] / "model"), fastest_device())
     texts = probe_texts(recipe.corpora("calibrate.corpus"), recipe.gates.texts, recipe.recipe.seed)
     found = encoder_gates(recipe.gates, "calibrate", encoder, texts, more_follows=recipe.finetune is not None)
-    show_gates(found)
-    stop_at_hopeless(found)
+    show_results(found)
+    stop_at_failures(found)
     return {"gates": [gate.facts() for gate in found]}
 
 

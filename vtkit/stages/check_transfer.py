@@ -12,24 +12,26 @@ from vtkit.stages.texts import bias_corpus, probe_texts
 from vtkit.stages.transfer_embeddings import source_encoder, target_tokenizer
 
 if TYPE_CHECKING:
-    from vtkit.transfer.gates import GateResult
+    from vtkit.checks.result import CheckResult
 
 
 def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
     """The gates identity, neighbours, activation, dimensions and ties, and unicode after a head-only transfer.
 
     Raises:
-        CollapseError: something hopeless, under a gate that may stop the run.
+        CollapseError: a failure, under a gate that may stop the run.
     """
     found = check_moved(recipe, inputs, facts_of(inputs["transfer"])["rank"])
     return {"gates": [gate.facts() for gate in found]}
 
 
-def check_moved(recipe: View, inputs: Mapping[str, Path], rank: int | None) -> list[GateResult]:
+def check_moved(recipe: View, inputs: Mapping[str, Path], rank: int | None) -> list[CheckResult]:
     """The gates on a transfer by a mixture of ``rank``, whose other parts are read from its provenance."""
+    from vtkit.checks.encoder import encoder_gates
+    from vtkit.checks.result import show_results, stop_at_failures
+    from vtkit.checks.rows import Moved
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.families import mlm_head
-    from vtkit.transfer.gates import Moved, encoder_gates, show_gates, stop_at_hopeless
     from vtkit.transfer.provenance import PROVENANCE, read_mixture
     from vtkit.vocabulary.pair import pair_of
 
@@ -47,8 +49,8 @@ def check_moved(recipe: View, inputs: Mapping[str, Path], rank: int | None) -> l
         Moved(source, pair.overlap, mixture, section.bias.method),
         more_follows=recipe.adapt is not None or recipe.calibrate is not None,
     )
-    show_gates(found)
-    stop_at_hopeless(found)
+    show_results(found)
+    stop_at_failures(found)
     return found
 
 

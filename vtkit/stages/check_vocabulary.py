@@ -15,9 +15,10 @@ def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> dic
     """The gates overlap and unicode, before any bridge is built.
 
     Raises:
-        CollapseError: something hopeless, under a gate that may stop the run.
+        CollapseError: a failure, under a gate that may stop the run.
     """
-    from vtkit.transfer.gates import show_gates, stop_at_hopeless, vocabulary_gates
+    from vtkit.checks.result import show_results, stop_at_failures
+    from vtkit.checks.vocabularies import vocabulary_gates
     from vtkit.vocabulary.pair import pair_of
 
     assert recipe.transfer is not None
@@ -25,8 +26,8 @@ def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> dic
     texts = probe_texts(recipe.corpora("transfer.bias.corpus"), recipe.gates.texts, recipe.recipe.seed)
     overlap = pair_of(source, target, recipe.transfer.overlap).overlap
     found = vocabulary_gates(recipe.gates, source, target, overlap, texts)
-    show_gates(found)
-    stop_at_hopeless(found)
+    show_results(found)
+    stop_at_failures(found)
     return {"gates": [gate.facts() for gate in found]}
 
 

@@ -1,0 +1,47 @@
+"""All checks of an encoder that a transfer or a calibration made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sentence_transformers import SparseEncoder
+
+from vtkit.checks.result import CheckResult, Gate, Seen, Stage, results
+from vtkit.checks.rows import Moved, head_only, identity_gate, neighbours_gate
+from vtkit.checks.vectors import vector_gates
+from vtkit.checks.vocabularies import unicode_gate
+from vtkit.recipe.sections import GatesSection
+
+
+def encoder_gates(
+    section: GatesSection,
+    stage: Stage,
+    encoder: SparseEncoder,
+    texts: Sequence[str],
+    moved: Moved | None = None,
+    *,
+    more_follows: bool = False,
+) -> list[CheckResult]:
+    """The gates that look at an encoder, as far as they are not off.
+
+    Args:
+        section: settings.
+        stage: which stage made the encoder.
+        encoder: not changed.
+        texts: probe texts of the target corpus; without any, the gates of the vectors are passed over, and unicode,
+            which looks at the input vocabulary of an encoder that has another one for its output.
+        moved: what the transfer worked with; without it, identity and neighbours are passed over.
+        more_follows: whether a later stage (adaptation, calibration) can still repair dead or dense vectors: they are
+            worth a warning then, and no failure.
+    """
+    found: list[tuple[Gate, Seen]] = []
+    if moved is not None and section.identity != "off":
+        found.append(("identity", identity_gate(moved, encoder)))
+    if moved is not None and section.neighbours != "off":
+        found.append(("neighbours", neighbours_gate(moved, encoder)))
+    probes = [text for text in texts if text.strip()]
+    if probes and stage == "transfer" and section.unicode != "off" and head_only(encoder):
+        found.append(("unicode", unicode_gate(encoder.tokenizer, probes)))
+    if probes:
+        found += vector_gates(section, encoder, list(dict.fromkeys(probes))[: section.texts], more_follows)
+    return results(section, stage, found)

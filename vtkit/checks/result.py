@@ -1,0 +1,84 @@
+"""What a check finds, how it is shown, and what stops a run.
+
+A gate finds that its figures *fail* (NaN, vectors without a dimension, scores all equal, a text of unknown tokens, rows
+that should be copies and are not), that they are worth a *warning* (outside what working runs show), or that they
+*pass*. What follows is the recipe's choice: ``fail`` stops the run at failures, ``warn`` says so and goes on, ``off``
+does not look. Warnings never stop a run; the baselines of the literature have some (docs/gates.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from vtkit import console
+from vtkit.errors import CollapseError
+from vtkit.recipe.sections import GatesSection
+
+Gate = Literal["overlap", "identity", "neighbours", "activation", "dimensions", "ties", "unicode"]
+Finding = Literal["pass", "warn", "fail"]
+Stage = Literal["transfer", "calibrate"]
+Seen = tuple[Finding, str, str, dict[str, Any]]
+"""What a gate found, the figures in words, what to change (empty for ``pass``), and the figures."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What one gate found."""
+
+    gate: Gate
+    stage: Stage
+    finding: Finding
+    level: Literal["fail", "warn"]
+    seen: str
+    """The figures in words."""
+
+    advice: str
+    """What to change; empty where the finding is ``pass``."""
+
+    figures: dict[str, Any]
+
+    @property
+    def stops(self) -> bool:
+        """Whether the run ends here."""
+        return self.finding == "fail" and self.level == "fail"
+
+    def facts(self) -> dict[str, Any]:
+        """For the manifest."""
+        return asdict(self)
+
+
+def results(section: GatesSection, stage: Stage, found: Sequence[tuple[Gate, Seen]]) -> list[CheckResult]:
+    """What the gates of one stage ``found``, each with its level in the recipe."""
+    return [
+        CheckResult(gate, stage, finding, getattr(section, gate), seen, advice, figures)
+        for gate, (finding, seen, advice, figures) in found
+    ]
+
+
+def show_results(results: Sequence[CheckResult]) -> None:
+    """One line for each gate, a warning where it did not pass; what stops the run is left to its error."""
+    for result in results:
+        place, seen = f"gate {result.gate} after {result.stage}", console.one_line(result.seen, 400)
+        if result.finding == "pass":
+            console.say(f"{place}: pass; {seen}")
+        elif not result.stops:
+            console.warn(f"{place}: {result.finding}; {seen}. {result.advice}")
+
+
+def stop_at_failures(results: Sequence[CheckResult]) -> None:
+    """End the run where a gate that may stop it has found a failure.
+
+    Raises:
+        CollapseError: all such findings, each with what to change and how to go on in spite of it.
+    """
+    stopping = [result for result in results if result.stops]
+    if not stopping:
+        return
+    lines = [
+        f"gate {result.gate} after {result.stage}: {console.one_line(result.seen, 400)}. {result.advice} "
+        f'To go on in spite of it, set gates.{result.gate} to "warn".'
+        for result in stopping
+    ]
+    raise CollapseError("\n".join(lines))

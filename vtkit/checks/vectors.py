@@ -1,0 +1,108 @@
+"""Checks of an encoder's vectors on probe texts: active, sparse, and telling texts apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy import sparse
+from sentence_transformers import SparseEncoder
+
+from vtkit.checks.result import Finding, Gate, Seen
+from vtkit.encoder.calibration import QUERY_TOKENS, ActivationRates, activation_rates, score_spread
+from vtkit.encoder.masked import masked_dimensions
+from vtkit.encoder.sides import encode_side
+from vtkit.recipe.sections import GatesSection
+
+DEAD, DENSE = 1.0, 0.9
+"""Mean active dimensions below which vectors are dead; share of the vocabulary above which they are dense."""
+
+EMPTY_TEXTS = 0.05
+
+TIED = (0.5, 0.999)
+
+
+def vector_gates(
+    section: GatesSection, encoder: SparseEncoder, texts: list[str], more_follows: bool
+) -> list[tuple[Gate, Seen]]:
+    """Activation rate, active dimensions and ties on ``texts``, whose openings stand in for queries."""
+    wanted: list[Gate] = [gate for gate in _OF_VECTORS if getattr(section, gate) != "off"]
+    if not wanted:
+        return []
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in encoder.parameters()):
+        advice = "Check the source and the bridge for NaN, and lower adapt.learning_rate."
+        return [(wanted[0], ("fail", "weights are not finite (NaN or infinite)", advice, {"finite": False}))]
+    found: list[tuple[Gate, Seen]] = []
+    broken: Finding = "warn" if more_follows else "fail"
+    if "activation" in wanted:
+        found.append(("activation", activation_gate(activation_rates(encoder, texts, section.max_length), broken)))
+    if wanted == ["activation"]:
+        return found
+    opening = min(QUERY_TOKENS, section.max_length)
+    documents = encode_side(encoder, texts, "document", section.max_length, description="encoding probe texts")
+    queries = encode_side(encoder, texts, "query", opening, description="encoding probe queries")
+    if "dimensions" in wanted:
+        vocabulary = int((~masked_dimensions(encoder[0].auto_model)).sum())
+        found.append(("dimensions", dimensions_gate(queries, documents, vocabulary, broken)))
+    if "ties" in wanted and len(texts) > 2:
+        found.append(("ties", ties_gate(queries, documents, broken)))
+    return found
+
+
+_OF_VECTORS: tuple[Gate, ...] = ("activation", "dimensions", "ties")
+
+
+def activation_gate(rates: ActivationRates, broken: Finding) -> Seen:
+    """Whether any logit is positive, and whether not nearly all are; ``broken`` is what it is called otherwise."""
+    seen = f"{rates.token:.2%} of (position, token) logits and {rates.pooled:.2%} of dimensions are positive"
+    figures = {"token": rates.token, "pooled": rates.pooled, "finite": True}
+    if rates.pooled == 0.0 or rates.token > DENSE:
+        advice = "Add [calibrate], or change calibrate.target_activation or transfer.bias.method."
+        return broken, seen, advice, figures
+    return "pass", seen, "", figures
+
+
+def dimensions_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, vocabulary: int, broken: Finding) -> Seen:
+    """Whether vectors have dimensions at all, and not nearly all of them.
+
+    Args:
+        queries: (n, dimensions).
+        documents: (n, dimensions).
+        vocabulary: dimensions that are not masked.
+        broken: what dead vectors are called. Dense ones are slow but not wrong: a warning where ``broken`` is
+            ``fail``, and else a pass.
+    """
+    counts = {"document": np.diff(documents.indptr), "query": np.diff(queries.indptr)}
+    means = {side: float(active.mean()) for side, active in counts.items()}
+    empty = float((counts["document"] == 0).mean())
+    figures = {"mean": means, "empty_documents": empty, "vocabulary": vocabulary, "texts": documents.shape[0]}
+    seen = (
+        f"{means['document']:.0f} active dimensions a text and {means['query']:.0f} a query of {vocabulary}, "
+        f"{empty:.0%} of the texts empty"
+    )
+    if min(means.values()) < DEAD:
+        advice = "The vectors are dead: add [calibrate], raise its target_activation, or change transfer.bias."
+        return broken, seen, advice, figures
+    if means["document"] > DENSE * vocabulary:
+        advice = (
+            "The vectors are dense, and cost as much until they are trained to be sparse: add [finetune], or lower "
+            "calibrate.target_activation."
+        )
+        return "warn" if broken == "fail" else "pass", seen, advice, figures
+    if empty > EMPTY_TEXTS:
+        advice = "Texts without a dimension are never found: raise calibrate.target_activation, or add [adapt]."
+        return "warn", seen, advice, figures
+    return "pass", seen, "", figures
+
+
+def ties_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, broken: Finding) -> Seen:
+    """Whether scores tell texts apart: :func:`vtkit.encoder.calibration.score_spread` of the i-th query over all
+    documents but the i-th."""
+    spread, tied = score_spread(queries, documents)
+    seen = f"{tied:.1%} of the best scores of probe queries are tied, spread {spread:.2f} of the mean"
+    figures = {"tied": tied, "spread": spread}
+    if tied >= TIED[1]:
+        return broken, seen, "All texts get the same score: the gates dimensions and neighbours say why.", figures
+    if tied > TIED[0]:
+        advice = "Many texts share no dimension with a query, or all of them: adapt or calibrate the encoder."
+        return "warn", seen, advice, figures
+    return "pass", seen, "", figures

@@ -1,0 +1,186 @@
+"""Checks of two vocabularies, before anything is moved: their overlap, and whether the target reads its own texts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vtkit.analysis.normalization import normalizer_losses
+from vtkit.analysis.words import script_of, script_of_text
+from vtkit.checks.result import CheckResult, Gate, Seen, results
+from vtkit.recipe.sections import GatesSection
+from vtkit.vocabulary.existing import roles_by_id
+from vtkit.vocabulary.forms import canonical_forms, surface_and_start, tokens
+from vtkit.vocabulary.overlap import Overlap
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+EXPECTED_OVERLAP = (
+    (0.1, "other scripts", 0.015, 0.10),
+    (0.5, "partly shared scripts", 0.03, 0.25),
+    (1.1, "one script", 0.06, 0.98),
+)
+"""Expected share of the target vocabulary that overlaps, by how much of both vocabularies is written in the same
+scripts (below so much; what it is called; from; to). Read off the 132 pairs of twelve published vocabularies."""
+
+ONE_LANGUAGE = 0.30
+"""Within one script: vocabularies of one language share 32 to 77 %, those of two languages 7 to 23 %."""
+
+LEAST_OVERLAP = 0.001
+
+UNKNOWN = (0.02, 0.20)
+"""[UNK] share of the tokens of target texts: a warning above the first, a failure above the second."""
+
+BYTE_PIECES = 0.5
+"""Share of tokens that are no whole character, above which a text is read byte by byte."""
+
+
+def vocabulary_gates(
+    section: GatesSection,
+    source: PreTrainedTokenizerFast,
+    target: PreTrainedTokenizerFast,
+    alignment: Overlap,
+    texts: Sequence[str],
+) -> list[CheckResult]:
+    """The gates overlap and unicode, as far as they are not off: what can be said before any bridge is built.
+
+    Args:
+        section: settings.
+        texts: probe texts of the target corpus; without any, the gate unicode is passed over.
+    """
+    found: list[tuple[Gate, Seen]] = []
+    if section.overlap != "off":
+        found.append(("overlap", overlap_gate(source, target, alignment)))
+    probes = [text for text in texts if text.strip()]
+    if probes and section.unicode != "off":
+        found.append(("unicode", unicode_gate(target, probes)))
+    return results(section, "transfer", found)
+
+
+def overlap_gate(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, alignment: Overlap) -> Seen:
+    """The overlap share against what pairs of vocabularies with the same scripts have, and the special roles."""
+    shared = shared_scripts(source, target)
+    _, pair, lowest, highest = next(row for row in EXPECTED_OVERLAP if shared < row[0])
+    roles = roles_by_id(target)
+    missing = sorted({role for number, role in roles.items() if alignment.target_to_source[number] < 0})
+    figures = {
+        "share": alignment.share,
+        "shared_scripts": shared,
+        "pair": pair,
+        "expected": [lowest, highest],
+        "roles_without_source": missing,
+    }
+    seen = (
+        f"{alignment.share:.1%} of the target vocabulary overlaps (expected between vocabularies of {pair}: "
+        f"{lowest:.1%} to {highest:.0%})"
+    )
+    if pair == "one script":
+        seen += ", as in one language" if alignment.share >= ONE_LANGUAGE else ", as between two languages"
+    if roles and len(missing) == len(set(roles.values())):
+        return "fail", f"{seen}; no special token has its counterpart", _OVERLAP_ADVICE, figures
+    if alignment.share < LEAST_OVERLAP:
+        return "fail", seen, _OVERLAP_ADVICE, figures
+    if missing:
+        seen += f"; no counterpart for the roles {', '.join(missing)}"
+        advice = "Their embeddings are made like any new token's: name a source or a target that has these tokens."
+        return "warn", seen, advice, figures
+    if alignment.mode == "raw":
+        advice = 'transfer.overlap "raw" compares spellings of different families; use "exact+symbols".'
+        return "warn", seen, advice, figures
+    if not lowest <= alignment.share <= highest:
+        return "warn", seen, _OVERLAP_ADVICE, figures
+    return "pass", seen, "", figures
+
+
+_OVERLAP_ADVICE = (
+    "Check that vocabulary.tokenizer and the source's tokenizer are complete and the ones you mean "
+    "(vtkit overlap SOURCE TARGET shows examples), and transfer.overlap."
+)
+
+
+def shared_scripts(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> float:
+    """How much of two vocabularies is in the same scripts: Σ_s min(p_s, q_s) over scripts' shares of their tokens."""
+    first, second = _scripts(source), _scripts(target)
+    return sum(min(share, second.get(script, 0.0)) for script, share in first.items())
+
+
+def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> Seen:
+    """[UNK] share of the tokens of ``texts``, the scripts behind it, pieces of bytes, and what the normalizer loses."""
+    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
+    code_points = np.bincount(codes, minlength=0x110000)
+    characters: Counter[str] = Counter()
+    for code in np.flatnonzero(code_points).tolist():
+        if chr(code).isalnum():
+            characters[script_of(chr(code))] += int(code_points[code])
+    fragments = _byte_fragments(tokenizer)
+    total = unknown = pieces = 0
+    unread: Counter[str] = Counter()
+    encodings = tokenizer.backend_tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    for encoding, text in zip(encodings, texts, strict=True):
+        total += len(encoding.ids)
+        for number, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
+            pieces += number in fragments
+            if number == tokenizer.unk_token_id:
+                unknown += 1
+                unread.update(script_of(character) for character in text[start:stop] if character.isalnum())
+    losses = {}
+    for loss in normalizer_losses(tokenizer.backend_tokenizer, code_points):
+        losses[loss.script] = {kind: count / loss.characters for kind, count in loss.counts.items()}
+        unread[loss.script] += loss.counts.get("dropped", 0)
+    letters = max(characters.total(), 1)
+    lost = {
+        script: unread[script] / count
+        for script, count in characters.most_common()
+        if count >= 0.01 * letters and unread[script] > 0.5 * count
+    }
+    rate, byte_share = unknown / max(total, 1), pieces / max(total, 1)
+    figures = {
+        "unknown_rate": rate,
+        "byte_piece_rate": byte_share,
+        "scripts": {script: count / letters for script, count in characters.most_common(8)},
+        "scripts_lost": lost,
+        "normalizer": losses,
+        "texts": len(texts),
+    }
+    seen = f"{rate:.1%} of {total} tokens of {len(texts)} target texts are unknown"
+    if lost:
+        seen += "; unread " + ", ".join(f"{share:.0%} of {script}" for script, share in lost.items())
+    altered = {
+        script: sum(kinds.get(kind, 0.0) for kind in ("dropped", "decomposed", "stripped"))
+        for script, kinds in losses.items()
+        if script in characters and characters[script] >= 0.01 * letters
+    }
+    altered = {script: share for script, share in altered.items() if share > 0.2}
+    if altered:
+        seen += "; the normalizer takes apart " + ", ".join(f"{share:.0%} of {name}" for name, share in altered.items())
+    if byte_share > BYTE_PIECES:
+        seen += f"; {byte_share:.0%} of the tokens are pieces of characters"
+    if not total or rate > UNKNOWN[1]:
+        known = next(iter(lost), next(iter(characters), "these texts' script"))
+        advice = (
+            f"Name a tokenizer that knows {known} (vocabulary.tokenizer), or train one on this corpus "
+            '(vocabulary.kind = "trained").'
+        )
+        return "fail", seen, advice, figures
+    if rate > UNKNOWN[0] or lost or altered or byte_share > BYTE_PIECES:
+        advice = "vtkit fragmentation CORPUS -t TOKENIZER shows the characters behind it."
+        return "warn", seen, advice, figures
+    return "pass", seen, "", figures
+
+
+def _scripts(tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
+    surfaces = [surface for surface, _ in surface_and_start(tokenizer)]
+    counts = Counter(script_of_text(surface) for surface in surfaces if any(map(str.isalpha, surface)))
+    return {script: count / counts.total() for script, count in counts.items()}
+
+
+def _byte_fragments(tokenizer: PreTrainedTokenizerFast) -> set[int]:
+    """Ids that stand for bytes which are no whole character."""
+    written = {number for number, token in enumerate(tokens(tokenizer)) if re.fullmatch("<0x[0-9A-F]{2}>", token)}
+    decoded = (form.surface if form is not None else "" for form in canonical_forms(tokenizer))
+    return written | {number for number, surface in enumerate(decoded) if re.search("[\ud800-\udfff]", surface)}
