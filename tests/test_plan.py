@@ -48,6 +48,7 @@ STEPS = [
     *(f"{stage}:{model}" for model in ("source", "transfer", "adapt", "calibrate", "finetune")
       for stage in ("index", "evaluate")),
     "evaluate:bm25",
+    "evaluate:bm25-words",
     "evaluate:hybrid",
     "analyse",
     "report",
@@ -158,19 +159,22 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
     assert changed(folder, "finetune.scale=2.0") == downstream("finetune")
     evaluations = [name for name in STEPS if name.startswith("evaluate")]
     assert changed(folder, "evaluate.depth=100") == evaluations
-    indexes = [name for name in STEPS if name.startswith(("index", "evaluate:")) and name != "evaluate:bm25"]
+    indexes = [name for name in STEPS if name.startswith(("index", "evaluate:")) and "bm25" not in name]
     assert changed(folder, "index.document_length=64") == indexes
     searches = [name for name in indexes if name.startswith("evaluate:")]
     assert changed(folder, "index.query_length=32") == searches
     assert changed(folder, "report.formats=['md']") == []
     assert changed(folder, "recipe.seed=1") == [name for name in STEPS if name != "report"]
-    assert changed(folder, "recipe.language=ja") == ["evaluate:bm25", "evaluate:hybrid", "analyse"]
+    assert changed(folder, "recipe.language=ja") == [
+        "evaluate:bm25", "evaluate:bm25-words", "evaluate:hybrid", "analyse",
+    ]  # fmt: skip
 
 
 def test_the_language_matters_to_fine_tuning_only_where_it_draws_hard_negatives(folder: Path) -> None:
     negatives = "finetune.hard_negatives=1"
     assert changed(folder, negatives, "recipe.language=ja", before=(negatives,)) == [
-        "finetune", "index:finetune", "evaluate:finetune", "evaluate:bm25", "evaluate:hybrid", "analyse",
+        "finetune", "index:finetune", "evaluate:finetune", "evaluate:bm25", "evaluate:bm25-words", "evaluate:hybrid",
+        "analyse",
     ]  # fmt: skip
 
 
@@ -340,7 +344,10 @@ def test_the_reason_names_inputs_that_came_or_went(folder: Path) -> None:
     assert found["evaluate:adapt"] == "not made yet"
     assert found["report"] == "the recipe changed; index:adapt is new; evaluate:adapt is new"
     found = reasons(plan(folder, "evaluate.models=['finetune']", "evaluate.bm25=false").decide(previous))
-    assert found["report"] == "the recipe changed; evaluate:bm25 is gone; evaluate:hybrid is gone"
+    assert (
+        found["report"]
+        == "the recipe changed; evaluate:bm25 is gone; evaluate:bm25-words is gone; evaluate:hybrid is gone"
+    )
 
 
 def test_a_new_version_of_a_stage_is_a_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -849,3 +849,17 @@ def test_shortened_text_is_a_beginning_of_the_text(text: str, length: int) -> No
     short = shorten(text, length)
     assert len(short) <= length + 2
     assert short == whole or whole.startswith(short.removesuffix("…").rstrip())
+
+
+def test_everything_is_judged_against_the_better_bm25() -> None:
+    """Plain words are no easier mark: where they are the better BM25 they are what is to be beaten."""
+    rows = [row("BM25", 0.5, 0.9), row("BM25 (words)", 0.45, 0.9), row("finetune", 0.47, 0.8)]
+    rows[0] |= {"analyser": "pairs of syllables", "k1": 0.9, "b": 0.6}
+    rows[1] |= {"analyser": "words as they stand", "k1": 0.9, "b": 0.4}
+    report = a_report(results=[{"set": "s", "rows": rows}])
+    assert "is 0.470, below BM25's 0.500" in verdict(ReportData.from_json(report))
+    rows[1]["measures"]["nDCG@10"] = 0.55
+    assert "is 0.470, below BM25's 0.550" in verdict(ReportData.from_json(report))
+    page = markdown_page(ReportData.from_json(report))
+    assert "BM25: pairs of syllables, k1 0.9, b 0.6." in page
+    assert "BM25 (words): words as they stand, k1 0.9, b 0.4." in page

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.errors import DataError
-from vtkit.search.hybrid import sum_runs
+from vtkit.search.hybrid import deviation, weighted_sum
 from vtkit.search.trec import Run, read_trec, to_run, write_trec
 
 names = st.text("abcäö한0#-\u00a0", min_size=1, max_size=5)
@@ -63,21 +63,33 @@ def test_a_run_file_is_ordered_by_score_and_its_bad_lines_named(tmp_path: Path) 
             read_trec(path)
 
 
-@given(runs, runs, st.integers(1, 10))
-def test_summed_runs_hold_the_largest_sums_of_the_union(a: Run, b: Run, depth: int) -> None:
-    joined = sum_runs(a, b, depth)
+@given(runs, runs, st.integers(1, 10), st.floats(0, 1))
+def test_summed_runs_hold_the_largest_sums_of_the_union(a: Run, b: Run, depth: int, weight: float) -> None:
+    joined = weighted_sum(a, b, depth, weight)
     assert joined.keys() == a.keys() | b.keys()
     for query, results in joined.items():
         first, second = dict(a.get(query, [])), dict(b.get(query, []))
-        sums = {d: first.get(d, 0.0) + second.get(d, 0.0) for d in first.keys() | second.keys()}
-        assert [s for _, s in results] == sorted(sums.values(), reverse=True)[:depth]
-        assert all(sums[d] == s for d, s in results)
+        sums = {
+            d: weight * first.get(d, 0.0) / deviation(a) + (1 - weight) * second.get(d, 0.0) / deviation(b)
+            for d in first.keys() | second.keys()
+        }
+        assert [s for _, s in results] == pytest.approx(sorted(sums.values(), reverse=True)[:depth])
+        assert all(sums[d] == pytest.approx(s) for d, s in results)
         assert len(dict(results)) == len(results)
 
 
-def test_a_sum_can_bring_up_what_neither_system_had_first() -> None:
-    a = {"q": [("x", 3.0), ("y", 2.0)]}
-    assert sum_runs(a, {"q": [("z", 3.0), ("y", 2.0)], "p": [("x", 1.0)]}, 2) == {
-        "q": [("y", 4.0), ("x", 3.0)],
-        "p": [("x", 1.0)],
-    }
+def test_the_sum_does_not_depend_on_the_scale_of_either_side() -> None:
+    """What the raw sum got wrong: a model whose scores are a hundred times larger drowned BM25."""
+    a = {"q": [("x", 4.0), ("y", 2.0)], "p": [("z", 1.0)]}
+    b = {"q": [("z", 9.0), ("y", 8.0), ("w", 1.0)]}
+    louder = {query: [(document, 128 * score) for document, score in results] for query, results in a.items()}
+    assert weighted_sum(louder, b, 10) == weighted_sum(a, b, 10)
+
+
+def test_a_sum_checkable_by_eye() -> None:
+    a = {"q": [("x", 4.0), ("y", 2.0)]}  # deviation 1
+    b = {"q": [("z", 6.0), ("y", 2.0)], "p": []}  # deviation 2
+    assert (deviation(a), deviation(b)) == (1.0, 2.0)
+    assert weighted_sum(a, b, 2, 0.5) == {"q": [("x", 2.0), ("y", 1.5)], "p": []}
+    assert weighted_sum(a, b, 3, 0.25) == {"q": [("z", 2.25), ("y", 1.25), ("x", 1.0)], "p": []}
+    assert weighted_sum({}, {}, 2) == {}

@@ -748,7 +748,8 @@ class EvaluateSection(Section):
     """Which stages' models to judge; those the recipe does not build are passed over."""
 
     bm25: bool = True
-    """Judge BM25 (k1 0.9, b 0.4) beside the encoders, and the sum of its scores with the final model's."""
+    """Judge BM25 beside the encoders, with the best analyser known for the language and over plain words, and the sum
+    of the former's scores with the final model's (docs/evaluation.md)."""
 
     @field_validator("sets")
     @classmethod

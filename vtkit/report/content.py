@@ -187,8 +187,21 @@ def _results(report: ReportData) -> Section | None:
     if "FLOPS" in columns:
         notes.append("FLOPS: dimensions that a random query and a random document are expected to share.")
     if "p" in columns:
-        notes.append("p: two-sided paired randomisation test of the first measure against BM25.")
+        notes.append("p: two-sided paired randomisation test of the first measure against the better BM25.")
+    notes += _analysers(report)
     return Section("results", "Results", (*tables, Paragraph((" ".join(notes),), quiet=True)))
+
+
+def _analysers(report: ReportData) -> list[str]:
+    """What each row of BM25 searches with, said once."""
+    said = {}
+    for results in report.results:
+        for row in results.rows:
+            if row.analyser is not None:
+                said[row.model] = f"{row.model}: {row.analyser}, k1 {row.k1}, b {row.b}."
+            if is_number(row.weight):
+                said["sum"] = f"The sum with BM25: both divided by their deviation, {score(row.weight)} the encoder's."
+    return list(said.values())
 
 
 def _results_table(results: SetResults) -> Table | None:

@@ -21,7 +21,7 @@ class Row(Result):
     """One model, BM25, or a sum of both, on one evaluation set."""
 
     model: str
-    """``BM25``, ``source``, a stage's name, or a model's name with ``+ BM25`` behind it."""
+    """``BM25``, ``BM25 (words)``, ``source``, a stage's name, or a model's name with ``+ BM25`` behind it."""
 
     measures: Mapping[str, Number]
     query_dimensions: Number = None
@@ -30,6 +30,18 @@ class Row(Result):
     document_dimensions: Number = None
     flops: Number = None
     p_value_vs_bm25: Number = None
+    """Against the better of the rows of BM25."""
+
+    tied_scores: Number = None
+    """Share of the queries with equal scores among their first 10 results."""
+
+    analyser: str | None = None
+    """What BM25's terms are; so ``k1`` and ``b``, only of rows of BM25."""
+
+    k1: Number = None
+    b: Number = None
+    weight: Number = None
+    """Of the encoder in a sum with BM25."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from matplotlib.ticker import MaxNLocator
 from vtkit.errors import DataError
 from vtkit.report.content import curve, histogram, profiles, token_kinds
 from vtkit.report.data import ReportData
-from vtkit.report.verdict import HYBRID, stage_label
+from vtkit.report.verdict import BASELINES, HYBRID, stage_label
 from vtkit.report.wording import amount, is_number, score, share, visible, whole
 
 WIDTH_INCHES = 5.2
@@ -146,8 +146,10 @@ def effectiveness_charts(report: ReportData) -> list[Chart]:
 def _bars(name: str, values: Sequence[tuple[str, float]], caption: str) -> Chart:
     labels = [visible(stage_label(model)) for model, _ in values]
     heights = [value for _, value in values]
-    encoders = [place for place, (model, _) in enumerate(values) if model != "BM25" and not model.endswith(HYBRID)]
-    colours = [SECOND if model.endswith(HYBRID) else QUIET if model == "BM25" else SOFT for model, _ in values]
+    encoders = [
+        place for place, (model, _) in enumerate(values) if model not in BASELINES and not model.endswith(HYBRID)
+    ]
+    colours = [SECOND if model.endswith(HYBRID) else QUIET if model in BASELINES else SOFT for model, _ in values]
     if encoders:
         colours[encoders[-1]] = FIRST
 

@@ -16,6 +16,9 @@ DEMONSTRATION = (
 HYBRID = " + BM25"
 """How the name of a row ends that adds BM25's scores to a model's."""
 
+BASELINES = ("BM25", "BM25 (words)")
+"""Rows of BM25: with the best analyser known for the language, and over plain words."""
+
 STAGE_LABELS = {
     "BM25": "BM25",
     "source": "source model",
@@ -53,6 +56,8 @@ class Standing:
     measure: str
     final: Row
     bm25: Row | None
+    """The better of the rows of BM25: what everything is judged against."""
+
     hybrid: Row | None
     source: Row | None
 
@@ -67,21 +72,26 @@ def standings(report: ReportData) -> list[Standing]:
     found = []
     for results in report.results:
         by_model = {row.model: row for row in results.rows}
-        encoders = [row for name, row in by_model.items() if name != "BM25" and not name.endswith(HYBRID)]
+        encoders = [row for name, row in by_model.items() if name not in BASELINES and not name.endswith(HYBRID)]
         if not results.measures or not encoders:
             continue
-        final = encoders[-1]
+        final, measure = encoders[-1], results.measures[0]
+        baselines = [by_model[name] for name in BASELINES if name in by_model]
         found.append(
             Standing(
                 name=results.set,
-                measure=results.measures[0],
+                measure=measure,
                 final=final,
-                bm25=by_model.get("BM25"),
+                bm25=max(baselines, key=lambda row: _sortable(row.measures.get(measure)), default=None),
                 hybrid=by_model.get(final.model + HYBRID),
                 source=by_model.get("source") if final.model != "source" else None,
             )
         )
     return [standing for standing in found if standing.value(standing.final) is not None]
+
+
+def _sortable(value: Number) -> float:
+    return float(value) if is_number(value) else -1.0
 
 
 def verdict(report: ReportData) -> str:

@@ -17,7 +17,7 @@ from vtkit.stages.calibrate_head import CALIBRATE
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
 from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
-from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_HYBRID
+from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
 from vtkit.stages.finetune_encoder import FINETUNE
 from vtkit.stages.index_corpus import INDEX
 from vtkit.stages.order import STAGES, called, last_until
@@ -137,6 +137,7 @@ class Plan:
                 self._add(evaluate, recipe, {"index": indexed} | inputs, model=model)
             if recipe.evaluate.bm25:
                 bm25 = self._add(EVALUATE_BM25, recipe, {})
+                self._add(EVALUATE_BM25_WORDS, recipe, {})
                 final = f"evaluate:{self.final_model}"
                 if final in self.steps:
                     self._add(EVALUATE_HYBRID, recipe, {"bm25": bm25, "model": final})

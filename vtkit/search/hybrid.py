@@ -1,25 +1,45 @@
-"""Two systems' runs made into one."""
+"""Two systems' runs made into one ranking: an encoder's and BM25's, on one scale."""
 
 from __future__ import annotations
 
+import math
+
 from vtkit.search.trec import Run
 
+ENCODER_WEIGHT = 0.2
+"""Share of the encoder in the sum: the constant that is best, over the training queries of five collections, whichever
+one of them is left out (docs/log.md, 2026-11-22). It needs no judgements."""
 
-def sum_runs(a: Run, b: Run, depth: int) -> Run:
-    """S = S_a + S_b over the union of both lists, as CAI (arXiv:2211.03988) joins BM25 and a sparse encoder.
 
-    A document that only one list holds has only that score. Scores are added as they are: bring both to one
-    scale first if they are not on it. Equal sums keep the order in which documents come, ``a`` first.
+def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float = ENCODER_WEIGHT) -> Run:
+    """S = w · S_encoder / σ_encoder + (1 − w) · S_BM25 / σ_BM25 over the union of both lists.
+
+    σ is one number a run, :func:`deviation`, so that the sum is a fixed linear combination of the two scores, as any
+    engine can compute it. CAI (arXiv:2211.03988) adds the scores as they are, which leaves the balance to the scale
+    that a model happens to have. A document that only one list holds has 0 for the other: it scored below that
+    list's last. Equal sums keep the order in which documents come, the encoder's first.
 
     Args:
-        a, b: the runs; a query that only one of them has keeps its results.
+        encoder, bm25: the runs; a query that only one of them has keeps its results.
         depth: results a query.
+        weight: w, between 0 (BM25 alone) and 1.
     """
     joined: Run = {}
-    for query in [*a, *(query for query in b if query not in a)]:
+    shares = ((encoder, weight / deviation(encoder)), (bm25, (1 - weight) / deviation(bm25)))
+    for query in [*encoder, *(query for query in bm25 if query not in encoder)]:
         sums: dict[str, float] = {}
-        for run in (a, b):
+        for run, factor in shares:
             for document, score in run.get(query, []):
-                sums[document] = sums.get(document, 0.0) + score
+                sums[document] = sums.get(document, 0.0) + factor * score
         joined[query] = sorted(sums.items(), key=lambda result: -result[1])[:depth]
     return joined
+
+
+def deviation(run: Run) -> float:
+    """The mean, over the queries with results, of the standard deviation of a query's scores; 1 if that is 0."""
+    deviations = []
+    for results in run.values():
+        if results:
+            mean = math.fsum(score for _, score in results) / len(results)
+            deviations.append(math.sqrt(math.fsum((score - mean) ** 2 for _, score in results) / len(results)))
+    return (math.fsum(deviations) / len(deviations) if deviations else 0.0) or 1.0

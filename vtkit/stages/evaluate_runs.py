@@ -15,6 +15,7 @@ from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import evaluation_sets
 
 if TYPE_CHECKING:
+    from vtkit.search.analysers import Analysis
     from vtkit.search.trec import Run
 
 
@@ -58,33 +59,44 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[
 
 
 def evaluate_bm25(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
-    """BM25 (k1 0.9, b 0.4) over the same documents and queries."""
+    """BM25 over the same documents and queries, with the best analyser that is known for the language."""
+    return _evaluate_bm25(recipe, out, "full")
+
+
+def evaluate_bm25_words(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """BM25 over plain words, as Lucene has it where no analysis of words is configured."""
+    return _evaluate_bm25(recipe, out, "words")
+
+
+def _evaluate_bm25(recipe: View, out: Path, analysis: Analysis) -> dict[str, Any]:
+    from vtkit.search.analysers import K1
     from vtkit.search.bm25 import Bm25
     from vtkit.search.trec import to_run
 
     assert recipe.evaluate is not None
     facts = {}
     for folder, collection in _judged(recipe).items():
-        index = Bm25.build((document.contents for document in collection.documents), recipe.recipe.language)
+        index = Bm25.build((document.contents for document in collection.documents), recipe.recipe.language, analysis)
         ids, scores = index.search([query.text for query in collection.queries], recipe.evaluate.depth)
         run = to_run(
             [query.id for query in collection.queries], [document.id for document in collection.documents], ids, scores
         )
-        facts[folder] = _judge(recipe, collection, run, out / folder, tag="bm25")
+        judged = _judge(recipe, collection, run, out / folder, tag="bm25" if analysis == "full" else "bm25-words")
+        facts[folder] = judged | {"analyser": index.analyser.description, "k1": K1, "b": index.analyser.b}
     return facts
 
 
 def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
-    """The sum of the scores of ``inputs["bm25"]`` and ``inputs["model"]`` (both evaluate outputs)."""
-    from vtkit.search.hybrid import sum_runs
+    """The weighted sum of the scores of ``inputs["model"]`` and ``inputs["bm25"]`` (both evaluate outputs)."""
+    from vtkit.search.hybrid import ENCODER_WEIGHT, weighted_sum
     from vtkit.search.trec import read_trec
 
     assert recipe.evaluate is not None
     facts = {}
     for folder, collection in _judged(recipe).items():
         model, bm25 = (read_trec(inputs[role] / folder / "run.trec") for role in ("model", "bm25"))
-        run = sum_runs(model, bm25, recipe.evaluate.depth)
-        facts[folder] = _judge(recipe, collection, run, out / folder, tag="hybrid")
+        run = weighted_sum(model, bm25, recipe.evaluate.depth)
+        facts[folder] = _judge(recipe, collection, run, out / folder, tag="hybrid") | {"weight": ENCODER_WEIGHT}
     return facts
 
 
@@ -138,6 +150,9 @@ EVALUATE = Stage(
 """Of one model; where that is the source itself, its name is read too. Which others are judged changes nothing."""
 
 EVALUATE_BM25 = Stage(
-    "evaluate:bm25", version=2, reads=(*_MEASURED, "recipe.language"), corpora=_SETS, function=evaluate_bm25
+    "evaluate:bm25", version=3, reads=(*_MEASURED, "recipe.language"), corpora=_SETS, function=evaluate_bm25
 )
-EVALUATE_HYBRID = Stage("evaluate:hybrid", version=2, reads=_MEASURED, corpora=_SETS, function=evaluate_hybrid)
+EVALUATE_BM25_WORDS = Stage(
+    "evaluate:bm25-words", version=1, reads=(*_MEASURED, "recipe.language"), corpora=_SETS, function=evaluate_bm25_words
+)
+EVALUATE_HYBRID = Stage("evaluate:hybrid", version=3, reads=_MEASURED, corpora=_SETS, function=evaluate_hybrid)

@@ -31,4 +31,4 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> dic
     return {"queries": len(data.queries), "documents": len(data.documents), "curve": curve}
 
 
-FINETUNE = Stage("finetune", version=1, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")
+FINETUNE = Stage("finetune", version=2, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")

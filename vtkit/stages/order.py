@@ -10,7 +10,7 @@ from vtkit.stages.calibrate_head import CALIBRATE
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
 from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
-from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_HYBRID
+from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
 from vtkit.stages.finetune_encoder import FINETUNE
 from vtkit.stages.index_corpus import INDEX
 from vtkit.stages.stage import Stage
@@ -29,6 +29,7 @@ STAGES: tuple[Stage, ...] = (
     INDEX,
     EVALUATE,
     EVALUATE_BM25,
+    EVALUATE_BM25_WORDS,
     EVALUATE_HYBRID,
     ANALYSE,
     REPORT,

@@ -1,0 +1,243 @@
+"""The analysers that cut text into BM25's terms: one that searches each script as well as is known, and plain words.
+
+What a run of characters becomes is decided by its script, not by the language of the recipe, so that a Korean text
+with English names in it is served in both. The language adds the stemmer and a few habits of spelling.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+Analysis = Literal["full", "words"]
+"""``full``: stems and pieces of words, the baseline to beat. ``words``: as Lucene without an analysis of words."""
+
+STEMMERS = {
+    "arabic": ("ar", "ara"),
+    "armenian": ("hy", "hye", "arm"),
+    "basque": ("eu", "eus", "baq"),
+    "catalan": ("ca", "cat"),
+    "czech": ("cs", "ces", "cze"),
+    "danish": ("da", "dan"),
+    "dutch": ("nl", "nld", "dut"),
+    "english": ("en", "eng"),
+    "estonian": ("et", "est"),
+    "finnish": ("fi", "fin"),
+    "french": ("fr", "fra", "fre"),
+    "german": ("de", "deu", "ger"),
+    "greek": ("el", "ell", "gre"),
+    "hindi": ("hi", "hin"),
+    "hungarian": ("hu", "hun"),
+    "indonesian": ("id", "ind"),
+    "irish": ("ga", "gle"),
+    "italian": ("it", "ita"),
+    "lithuanian": ("lt", "lit"),
+    "nepali": ("ne", "nep"),
+    "norwegian": ("no", "nor", "nb", "nob"),
+    "persian": ("fa", "fas", "per"),
+    "polish": ("pl", "pol"),
+    "portuguese": ("pt", "por"),
+    "romanian": ("ro", "ron", "rum"),
+    "russian": ("ru", "rus"),
+    "serbian": ("sr", "srp"),
+    "spanish": ("es", "spa"),
+    "swedish": ("sv", "swe"),
+    "tamil": ("ta", "tam"),
+    "turkish": ("tr", "tur"),
+    "yiddish": ("yi", "yid"),
+}
+"""Snowball algorithm -> the ISO 639 codes of its language. Measured in Arabic, English, German, Hindi and Russian,
+where the stem beside word and pieces is worth 0.002 to 0.03 nDCG@10 (docs/log.md)."""
+
+_STEMMER_OF = {code: name for name, codes in STEMMERS.items() for code in codes}
+
+PIECE = 4
+"""Characters of a piece of a word, its edges counted."""
+
+K1 = 0.9
+"""How soon repetitions of a term stop to count; 1.2 and 1.6 make no difference beyond 0.003 (docs/log.md)."""
+
+B_FULL, B_PLAIN = 0.75, 0.4
+"""How much long documents are held back; plain words have the value of the papers' baselines. 0.75 instead of 0.4 is
+worth 0.026 nDCG@10 in Arabic, 0.006 in Japanese, 0.002 in English, and -0.003 in Chinese and -0.007 in Korean."""
+
+_ENGLISH = """
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
+will with
+"""
+STOP_WORDS = {"english": frozenset(_ENGLISH.split())}
+"""Lucene's list. It changes nothing on questions, and helps queries of several sentences."""
+
+# Scripts written without spaces. Of Han and Kana every character and every two neighbours are terms, of the scripts of
+# South-East Asia every three.
+_IDEOGRAPHS = "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_IDEOGRAPHS += "\U00020000-\U000323af"
+_KANA = "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+_SOUTH_EAST_ASIA = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0eff\u1000-\u104f\u1780-\u17d3\uaa60-\uaa7f"
+# The scripts of the second plane, in two ranges: the hundreds they are made of would be tried at every space.
+_FURTHER_SCRIPTS = "\U00010000-\U0001ceff\U0001e000-\U0001eeff"
+_FIRST_UNSPACED = "\u0e01"
+_HANGUL = re.compile("[\uac00-\ud7a3]")
+
+_UNSPACED_LANGUAGES = {
+    "ja": "characters and pairs of characters",
+    "zh": "characters and pairs of characters",
+    "th": "threes of characters",
+    "lo": "threes of characters",
+    "km": "threes of characters",
+    "my": "threes of characters",
+    "ko": "pairs of syllables with the edges of the word",
+}
+_SHORT_CODES = {
+    "jpn": "ja", "zho": "zh", "chi": "zh", "tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my", "kor": "ko",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Analyser:
+    """Cuts text into terms, in two steps: the second is done once for each different word of a collection."""
+
+    runs: Callable[[str], list[str]]
+    """Text -> its words, and its runs of unspaced scripts, as they stand there."""
+
+    terms: Callable[[str], list[str]]
+    """One such run -> the terms it counts as."""
+
+    description: str
+    """What the terms are, for a reader of the report."""
+
+    b: float
+    """BM25's b that goes with such terms."""
+
+    def __call__(self, text: str) -> list[str]:
+        return [term for run in self.runs(text) for term in self.terms(run)]
+
+
+def analyser(language: str, analysis: Analysis = "full") -> Analyser:
+    """The analyser of a language (ISO 639).
+
+    All text is brought to NFKC and lower case; words are runs of letters, digits and combining marks.
+
+    ``full`` (chosen on training queries, docs/log.md): a word is itself, its Snowball stem (marked ``*``) where there
+    is an algorithm for the language, and its pieces of four characters, the edges marked by ``<`` and ``>`` and
+    counted: *Häuser* → ``häuser``, ``haus*``, ``<häu``, ``häus``, ``äuse``, ``user``, ``ser>``. Inner pieces
+    are not marked, so that a short word meets the compounds it is part of. Hangul words are pairs of syllables, their
+    edges counted; Han and Kana are characters and pairs; Thai, Lao, Khmer and Burmese are threes.
+
+    ``words``: words as they are, and pairs of characters where there are no spaces, as Lucene's standard and CJK
+    analysers do.
+    """
+    prepare = _preparation(language)
+    pattern, south_east_asia, ideographs = _patterns()
+
+    def runs(text: str) -> list[str]:
+        return pattern.findall(prepare(text))
+
+    if analysis == "words":
+
+        def plain_terms(run: str) -> list[str]:
+            if run[0] >= _FIRST_UNSPACED and (ideographs.match(run) or south_east_asia.match(run)):
+                return _grams(run, 2)
+            return [run]
+
+        return Analyser(
+            runs, plain_terms, "words as they stand, pairs of characters in scripts without spaces", B_PLAIN
+        )
+
+    stem = _stemmer(language)
+    stop_words = STOP_WORDS.get(_STEMMER_OF.get(language, ""), frozenset())
+
+    def terms(run: str) -> list[str]:
+        if run in stop_words:
+            return []
+        if run[0] >= _FIRST_UNSPACED:
+            if ideographs.match(run):
+                return [*run, *_grams(run, 2)] if len(run) > 1 else [run]
+            if south_east_asia.match(run):
+                return _grams(run, 3)
+        if not run.isascii() and _HANGUL.search(run):
+            return _grams(f"<{run}>", 2)
+        stems = [f"{stem(run)}*"] if stem is not None else []
+        return [run, *stems, *_grams(f"<{run}>", PIECE)]
+
+    return Analyser(runs, terms, _description(language), B_FULL)
+
+
+def _description(language: str) -> str:
+    unspaced = _UNSPACED_LANGUAGES.get(_SHORT_CODES.get(language, language))
+    if unspaced is not None:
+        return unspaced
+    name = _STEMMER_OF.get(language)
+    stems = f", their stems (Snowball, {name.capitalize()})" if name is not None else ""
+    return f"words{stems} and their pieces of {PIECE} characters with the edges of the word"
+
+
+def _stemmer(language: str) -> Callable[[str], str] | None:
+    name = _STEMMER_OF.get(language)
+    if name is None:
+        return None
+    import Stemmer
+
+    stem: Callable[[str], str] = Stemmer.Stemmer(name).stemWord
+    return stem
+
+
+def _grams(run: str, length: int) -> list[str]:
+    return [run[at : at + length] for at in range(max(1, len(run) - length + 1))]
+
+
+def _preparation(language: str) -> Callable[[str], str]:
+    """What is done to a text before it is cut."""
+    unwritten: dict[int, str | None] = dict.fromkeys(_characters("Cf"))  # joiners, soft hyphens, marks of direction
+    unwritten |= dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors, which follow emoji
+    if language in ("fa", "fas", "per"):
+        unwritten[0x200C] = " "  # Persian sets parts of words apart with the non-joiner
+    if language in ("ar", "ara", "fa", "fas", "per", "ur", "urd"):
+        unwritten |= dict.fromkeys([0x640, 0x670, *range(0x64B, 0x660)])  # tatweel and vowel signs, mostly left out
+        unwritten |= dict.fromkeys(map(ord, "أإآٱ"), "ا") | {ord("ى"): "ي", ord("ة"): "ه"}
+    table = str.maketrans(unwritten)
+    dotless = str.maketrans({"I": "ı", "İ": "i"}) if language in ("tr", "tur", "az", "aze") else None
+
+    def prepare(text: str) -> str:
+        if text.isascii() and dotless is None:
+            return text.lower()
+        text = unicodedata.normalize("NFKC", text)
+        if dotless:
+            text = text.translate(dotless)
+        return text.lower().translate(table)
+
+    return prepare
+
+
+@cache
+def _characters(*categories: str) -> tuple[int, ...]:
+    """Code points of the first plane whose general category begins with one of ``categories``."""
+    return tuple(code for code in range(0x10000) if unicodedata.category(chr(code)).startswith(categories))
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Words and runs of unspaced scripts together; a character of South-East Asia; a Han or Kana character.
+
+    Python's ``\\w`` would not do for words: it lacks combining marks, which Indic vowels are.
+    """
+    south_east_asia, ideographs = re.compile(f"[{_SOUTH_EAST_ASIA}]"), re.compile(f"[{_IDEOGRAPHS}{_KANA}]")
+    unspaced = re.compile(f"[{_SOUTH_EAST_ASIA}{_IDEOGRAPHS}{_KANA}]")
+    letters = [code for code in _characters("L", "N", "M") if not unspaced.match(chr(code))]
+    words = f"[{_ranges(letters)}{_FURTHER_SCRIPTS}]+"
+    return (
+        re.compile(f"[{_IDEOGRAPHS}{_KANA}]+|[{_SOUTH_EAST_ASIA}]+|{words}"),
+        south_east_asia,
+        ideographs,
+    )
+
+
+def _ranges(codes: list[int]) -> str:
+    """The inside of a character class that holds exactly ``codes``, which ascend."""
+    starts = [code for code, before in zip(codes, [-2, *codes], strict=False) if code != before + 1]
+    ends = [code for code, after in zip(codes, [*codes[1:], -2], strict=True) if code != after - 1]
+    return "".join(f"\\U{start:08x}-\\U{end:08x}" for start, end in zip(starts, ends, strict=True))
