@@ -59,7 +59,7 @@ PIECE = 4
 """Characters of a piece of a word, its edges counted."""
 
 K1 = 0.9
-"""How soon repetitions of a term stop to count; 1.2 and 1.6 make no difference beyond 0.003 (docs/log.md)."""
+"""How soon repetitions of a term stop to count; 0.6 and 1.2 make no difference beyond 0.006 (docs/log.md)."""
 
 B_FULL, B_PLAIN = 0.75, 0.4
 """How much long documents are held back; plain words have the value of the papers' baselines. 0.75 instead of 0.4 is
