@@ -857,9 +857,9 @@ def test_everything_is_judged_against_the_better_bm25() -> None:
     rows[0] |= {"analyser": "pairs of syllables", "k1": 0.9, "b": 0.6}
     rows[1] |= {"analyser": "words as they stand", "k1": 0.9, "b": 0.4}
     report = a_report(results=[{"set": "s", "rows": rows}])
-    assert "is 0.470, below BM25's 0.500" in verdict(ReportData.from_json(report))
+    assert "is 0.470, below BM25's 0.500" in verdict(report)
     rows[1]["measures"]["nDCG@10"] = 0.55
-    assert "is 0.470, below BM25's 0.550" in verdict(ReportData.from_json(report))
-    page = markdown_page(ReportData.from_json(report))
+    assert "is 0.470, below BM25's 0.550" in verdict(report)
+    page = markdown_page(report)
     assert "BM25: pairs of syllables, k1 0.9, b 0.6." in page
     assert "BM25 (words): words as they stand, k1 0.9, b 0.4." in page
