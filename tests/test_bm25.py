@@ -143,7 +143,7 @@ def test_plain_words_are_cut_as_their_script_needs(language: str, text: str, ter
         ("ko", "수도는 서울", "<수 수도 도는 는> <서 서울 울>"),
         ("en", "2008년 abc", "<2 20 00 08 8년 년> abc abc* <abc abc>"),
         ("ja", "東京タワー。高", "東 京 タ ワ ー 東京 京タ タワ ワー 高"),
-        ("th", "ไทยคำ abc", "ไทย ทยค ยคำ abc <abc abc>"),
+        ("th", "ไทยคน abc", "ไทย ทยค ยคน abc <abc abc>"),
         ("th", "ไท", "ไท"),
         ("zh", "北京ไทย", "北 京 北京 ไทย"),
     ],
