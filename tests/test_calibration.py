@@ -243,7 +243,7 @@ def test_combined_methods_are_their_steps_in_the_stated_order(tmp_path: Path) ->
     )
     assert len(set(places.tolist())) == len(TOKENS) - len(LETTERS)  # a and ##a
     assert found.probe["after"].document_dimensions < unfolded[1::2].nnz / len(TEXTS[1::2])
-    assert found.done() == "logits divided by 4, bias lowered by 0.1000, twins folded by their sum"
+    assert found.done() == "logits divided by 4, bias lowered by 0.1000, case variants folded by their sum"
 
 
 def test_beside_a_target_a_fixed_shift_changes_nothing_but_where_the_search_begins(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Cased tokens, twins and lower-case names: by hand in every family, on the real vocabularies, and from the command."""
+"""Cased tokens, case variants and lower-case names: by hand in every family, on real vocabularies, by the command."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_lower_case_is_that_of_the_tokenizers_library(text: str) -> None:
     assert lowered("ΟΔΟΣ") == "οδοσ"  # Python's own lower() ends in another letter
 
 
-def test_twins_are_equal_up_to_case_and_word_start_mark() -> None:
+def test_case_variants_are_equal_up_to_case_and_word_start_mark() -> None:
     tokenizer = wordpiece("The", "##the", "the", "THE", "##ING", "Ing", "paris", "!", "##!", "[unused1]", "Ä", "a")
     classes = [names(tokenizer, ids) for ids in canonical_classes(tokenizer)]
     # the lower-case word start leads; without one the lower-case continuation, then the cased word start
@@ -139,11 +139,11 @@ def test_a_vocabulary_without_free_names_stays_as_it_is() -> None:
     assert map_cased(tokenizer).tokenizer is tokenizer
 
 
-def test_the_real_vocabularies_have_these_cased_tokens_and_twins(shared: Path) -> None:
+def test_the_real_vocabularies_have_these_cased_tokens_and_variants(shared: Path) -> None:
     found = {}
     for name in ("bert-base-cased-unilm", "ModernBERT-base", "kobigbird", "koelectra", "bert-base-uncased"):
         counts = count_casing(load_tokenizer(str(shared / "vocab" / name), require_roles=False))
-        found[name] = (counts.cased, counts.cased_only, counts.free_names, counts.twins, counts.folded)
+        found[name] = (counts.cased, counts.cased_only, counts.free_names, counts.variants, counts.folded)
     assert found == {
         "bert-base-cased-unilm": (8383, 4535, 4514, 11367, 22751),
         "ModernBERT-base": (13028, 3637, 3592, 25518, 33679),
@@ -191,10 +191,10 @@ def test_the_command_counts_and_lists(tmp_path: Path) -> None:
     assert any("Paris → paris" in line for line in lines)
     assert run(tmp_path / "t", "--list", "cased") == "5\tThe\n8\tParis\n10\tE\ufffdVIL\n"
     assert run(tmp_path / "t", "--list", "cased-only") == "8\tParis\tparis\n"
-    assert run(tmp_path / "t", "--list", "twins") == "6\tthe\t7\t##the\t5\tThe\n9\te\ufffdvil\t10\tE\ufffdVIL\n"
+    assert run(tmp_path / "t", "--list", "variants") == "6\tthe\t7\t##the\t5\tThe\n9\te\ufffdvil\t10\tE\ufffdVIL\n"
     assert json.loads(run(tmp_path / "t", "--json"))["cased_only"] == 1
-    (first, _) = json.loads(run(tmp_path / "t", "--list", "twins", "--json"))
-    assert (first["id"], [twin["id"] for twin in first["twins"]]) == (6, [7, 5])
+    (first, _) = json.loads(run(tmp_path / "t", "--list", "variants", "--json"))
+    assert (first["id"], [variant["id"] for variant in first["variants"]]) == (6, [7, 5])
 
 
 def test_the_command_writes_a_mapped_tokenizer_and_never_over_another(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_folding_is_the_plain_loop(count: int, data: st.DataObject, how: str) ->
     np.testing.assert_array_equal(batch.numpy(), wanted)
 
 
-def test_three_twins_by_eye() -> None:
+def test_three_case_variants_by_eye() -> None:
     # the, ##the, The -> the; cat stays
     vectors = sparse.csr_matrix([[1.0, 2.0, 0.5, 3.0], [0.0, 0.0, 4.0, 0.0]])
     places = np.array([0, 0, 0, 3])

@@ -44,9 +44,9 @@ def calibrate(
     ] = None,
     fold: Annotated[
         Literal["max", "sum"] | None,
-        typer.Option("--fold", help="Let case and word-start twins share one dimension.", show_default=False),
+        typer.Option("--fold", help="Let case and word-start variants share one dimension.", show_default=False),
     ] = None,
-    texts: Annotated[int, typer.Option("--texts", min=8, help="Probe texts drawn; half of them are held out.")] = 512,
+    texts: Annotated[int, typer.Option("--texts", min=8, help="Probe texts sampled; half of them are held out.")] = 512,
     max_length: Annotated[int, typer.Option("--max-length", min=3, help="Tokens a probe text is cut at.")] = 128,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the drawing.")] = 42,
     out: Annotated[

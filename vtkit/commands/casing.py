@@ -1,4 +1,4 @@
-"""``vtkit casing``: the cased tokens and twins of a vocabulary, and a casing policy put into a model or tokenizer."""
+"""``vtkit casing``: cased tokens and case variants of a vocabulary; a casing policy put into a model or tokenizer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = 6
 
 TOKEN_WIDTH = 60
 
-List = Literal["cased", "twins", "cased-only"]
+List = Literal["cased", "variants", "cased-only"]
 Apply = Literal["mask", "map", "fold"]
 
 
@@ -41,14 +41,14 @@ def casing(
         typer.Option(
             "--apply",
             help="Change cased dimensions: never active (mask), the same but cased-only tokens take their lower-case "
-            "names (map), or twins share one in what vtkit encodes (fold).",
+            "names (map), or variants share one in what vtkit encodes (fold).",
             show_default=False,
         ),
     ] = None,
     input: Annotated[
         Literal["keep", "lowercase"], typer.Option("--input", help="What the saved tokenizer does with upper case.")
     ] = "keep",
-    fold: Annotated[Literal["max", "sum"], typer.Option("--fold", help="How twins are folded.")] = "max",
+    fold: Annotated[Literal["max", "sum"], typer.Option("--fold", help="How variants are folded.")] = "max",
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FOLDER", help="Where the changed model goes.", show_default=False),
@@ -56,7 +56,7 @@ def casing(
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
-    """Count and list cased tokens and case/space twins, or put a casing policy into a model.
+    """Count and list cased tokens and case and word-start variants, or put a casing policy into a model.
 
     Nothing is retrained. With --out the model (or tokenizer) is written as a folder that loads without vtkit, with
     its input casing (--input) and its output casing (--apply). map needs --input lowercase; mask and fold need a model.
@@ -90,10 +90,10 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
         only, classes = cased_only(tokenizer), canonical_classes(tokenizer)
         both = [spelled[number] for number in cased_ids(tokenizer).tolist() if number not in only]
         renamed = [f"{before} → {now}" for before, now in lower_case_names(tokenizer).values()]
-        twins = [" = ".join(spelled[number] for number in ids) for ids in sorted(classes, key=len, reverse=True)]
+        variants = [" = ".join(spelled[number] for number in ids) for ids in sorted(classes, key=len, reverse=True)]
         if as_json:
             found = {"tokenizer": name, "family": token_family(tokenizer), **asdict(counts)}
-            examples = {"with_lower_case": both, "cased_only": renamed, "twins": twins}
+            examples = {"with_lower_case": both, "cased_only": renamed, "variants": variants}
             found["examples"] = {kind: entries[:EXAMPLES] for kind, entries in examples.items()}
             console.write_json(found)
             return
@@ -104,7 +104,7 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
             ("  with a lower-case token beside them", counts.with_lower_case, both),
             ("  cased only", counts.cased_only, []),
             ("    that can take their lower-case name", counts.free_names, renamed),
-            ("twins, equal up to case and word-start mark", counts.twins, twins),
+            ("variants, equal up to case and word-start mark", counts.variants, variants),
             ("  classes they form", counts.classes, []),
             ("dimensions left after folding", counts.folded, []),
         ):
@@ -123,7 +123,7 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
         ]
     else:
         entries = [
-            {"id": ids[0], "token": spelled[ids[0]], "twins": [{"id": n, "token": spelled[n]} for n in ids[1:]]}
+            {"id": ids[0], "token": spelled[ids[0]], "variants": [{"id": n, "token": spelled[n]} for n in ids[1:]]}
             for ids in canonical_classes(tokenizer)
         ]
     if as_json:
@@ -133,7 +133,7 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
         cells = [str(entry["id"]), entry["token"]]
         if "name" in entry:
             cells.append(entry["name"] or "")
-        cells += [cell for twin in entry.get("twins", ()) for cell in (str(twin["id"]), twin["token"])]
+        cells += [cell for variant in entry.get("variants", ()) for cell in (str(variant["id"]), variant["token"])]
         console.write("\t".join(console.one_line(cell, TOKEN_WIDTH) for cell in cells))
 
 

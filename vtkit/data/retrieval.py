@@ -54,7 +54,7 @@ class RetrievalSet:
     """Query id -> document id -> grade; a grade of 0 or below is a judgement of not relevant."""
 
     def sample(self, max_queries: int | None, seed: int) -> RetrievalSet:
-        """The same documents under ``max_queries`` of the queries, drawn without replacement, in their order."""
+        """The same documents under ``max_queries`` of the queries, sampled without replacement, in their order."""
         if max_queries is None or max_queries >= len(self.queries):
             return self
         drawn = sorted(random.Random(seed).sample(range(len(self.queries)), max_queries))

@@ -127,7 +127,7 @@ class Calibration:
         if self.target is not None:
             steps[-1] += f" for a {self.definition} activation rate of {self.target:.2%}"
         if self.fold is not None:
-            steps.append(f"twins folded by their {'maximum' if self.fold == 'max' else 'sum'}")
+            steps.append(f"case variants folded by their {'maximum' if self.fold == 'max' else 'sum'}")
         return ", ".join(steps)
 
 

@@ -58,7 +58,7 @@ def fold_places(encoder: SparseEncoder) -> NDArray[np.int64]:
 
 
 def fold_vectors(vectors: sparse.csr_matrix, places: NDArray[np.int64], how: Fold = "max") -> sparse.csr_matrix:
-    """Term weights whose canonical twins share one dimension: w'_c = max or sum over the tokens j of class c of w_j.
+    """Term weights whose case variants share one dimension: w'_c = max or sum over the tokens j of class c of w_j.
 
     Fold queries and documents alike. Folding twice is folding once.
 

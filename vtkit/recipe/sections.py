@@ -601,7 +601,7 @@ class CalibrateSection(Section):
     """Probe texts. Default: the adaptation corpus, else the fine-tuning or the evaluation documents."""
 
     texts: Annotated[int, Field(ge=8, le=1_000_000)] = 512
-    """Probe texts drawn; half of them solve for the shift, the other half check it and fill the table."""
+    """Probe texts sampled; half of them solve for the shift, the other half check it and fill the table."""
 
     max_length: PositiveInt = 128
     """Tokens a probe text is cut at."""
@@ -666,7 +666,7 @@ class FinetuneSection(Section):
     """Pairs a step; each query's negatives are the other documents of the step."""
 
     hard_negatives: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Further negatives a query, drawn from the top BM25 results that are not judged relevant."""
+    """Further negatives a query, sampled from the top BM25 results that are not judged relevant."""
 
     query_length: PositiveInt = 64
     """Tokens a query is cut at."""
@@ -740,7 +740,7 @@ class EvaluateSection(Section):
     """Results a query."""
 
     max_queries: Occurrences | None = None
-    """Judge only so many queries, drawn with the seed. Default: all."""
+    """Judge only so many queries, sampled with the seed. Default: all."""
 
     models: Annotated[
         tuple[Literal["source", "transfer", "adapt", "calibrate", "finetune"], ...], Field(min_length=1)

@@ -10,7 +10,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.search.bm25 import Bm25
 
 HARD_NEGATIVES_FROM = 50
-"""Hard negatives are drawn from this many of the best BM25 results that are not judged relevant."""
+"""Hard negatives are sampled from this many of the best BM25 results that are not judged relevant."""
 
 
 def bm25_negatives(data: RetrievalSet, relevant: Sequence[set[int]], language: str) -> np.ndarray:

@@ -50,7 +50,7 @@ class CasingCounts:
     classes: int
     """Canonical classes of two tokens or more."""
 
-    twins: int
+    variants: int
     """Tokens in these classes."""
 
     folded: int
@@ -109,7 +109,7 @@ def canonical_classes(tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, ...
 
 @lru_cache(maxsize=4)
 def fold_map(tokenizer: PreTrainedTokenizerFast, size: int | None = None) -> NDArray[np.int64]:
-    """The id of the representative of each token's canonical class, the token itself where it has no twin.
+    """The id of the representative of each token's canonical class, the token itself where it has no variant.
 
     Args:
         size: rows of the model, where they are more than the tokenizer's tokens (a padded vocabulary).
@@ -165,10 +165,10 @@ def map_cased(tokenizer: PreTrainedTokenizerFast) -> CasedMap:
 
 
 def count_casing(tokenizer: PreTrainedTokenizerFast) -> CasingCounts:
-    """The numbers of cased tokens and of twins."""
+    """The numbers of cased tokens and of variants."""
     forms = canonical_forms(tokenizer)
     cased, only, classes = len(_cased(forms)), _cased_only(forms), _classes(forms)
-    twins = sum(map(len, classes))
+    variants = sum(map(len, classes))
     return CasingCounts(
         tokens=len(forms),
         special=sum(form is None for form in forms),
@@ -177,8 +177,8 @@ def count_casing(tokenizer: PreTrainedTokenizerFast) -> CasingCounts:
         cased_only=len(only),
         free_names=len(_lower_case_names(tokenizer, only)),
         classes=len(classes),
-        twins=twins,
-        folded=len(forms) - twins + len(classes),
+        variants=variants,
+        folded=len(forms) - variants + len(classes),
     )
 
 
