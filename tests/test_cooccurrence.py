@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_overlap import wordpiece
 from test_parallel import Pairs, bitext, ids
 
-from vtkit.transfer.entmax import Sparsity, entmax
+from vtkit.transfer.entmax import entmax
 from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
 from vtkit.transfer.methods.parallel import pairs_in, read_bitext
 from vtkit.vocabulary.existing import load_tokenizer
@@ -45,7 +45,7 @@ def cosines(pairs: Pairs) -> np.ndarray:
 @pytest.mark.parametrize("alpha", [1.5, 2.0, 4.0])
 @given(st.lists(st.tuples(ids, ids), min_size=1, max_size=8))
 def test_weights_are_the_entmax_of_the_cosines(alpha: float, pairs: Pairs) -> None:
-    mixture = cooccurrence_mixture(bitext(shifted(pairs)), PAIR, Sparsity(alpha), 0.0)
+    mixture = cooccurrence_mixture(bitext(shifted(pairs)), PAIR, alpha, 0.0)
     found = mixture.weights.toarray()[FIRST : FIRST + 6, FIRST : FIRST + 6]
     for row, similar in zip(found, cosines(pairs), strict=True):
         near = similar > 0
@@ -55,20 +55,13 @@ def test_weights_are_the_entmax_of_the_cosines(alpha: float, pairs: Pairs) -> No
         assert np.allclose(row, wanted, atol=1e-6)
 
 
-def test_the_number_of_source_tokens_may_be_stated() -> None:
-    pairs = shifted([([0, 1, 2], [0]), ([0, 1], [0]), ([0], [0])])
-    for keep in (1, 2, 3):
-        mixture = cooccurrence_mixture(bitext(pairs), PAIR, Sparsity(keep=keep), 0.0)
-        assert len(mixture.sources(FIRST)) == keep
-
-
 def test_korean_words_find_their_translations(shared: Path) -> None:
     source = load_tokenizer(str(shared / "models" / "minilm-splade-en"))
     target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
     files = [shared / "data" / "parallel" / f"{name}.tsv.gz" for name in ("dict-wiktionary-en-ko", "news-en-ko")]
     pair = pair_of(source, target)
     found = read_bitext(pair, pairs_in(files))
-    mixture = cooccurrence_mixture(found, pair, Sparsity())
+    mixture = cooccurrence_mixture(found, pair, 4.0)
     known = tokens(source)
     for word, translation in {"학교": "school", "대통령": "president", "물": "water", "경제": "economy"}.items():
         assert known[mixture.sources(target.convert_tokens_to_ids(word))[0][0]] == translation

@@ -15,7 +15,6 @@ from test_vectors import write_text
 
 from vtkit.data.corpora import read_corpus
 from vtkit.errors import DataError, MissingExtra
-from vtkit.transfer.entmax import Sparsity
 from vtkit.transfer.methods.focus import focus_mixture, train_vectors
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
@@ -65,10 +64,10 @@ def test_a_file_of_tokens_is_told_from_one_of_words(tmp_path: Path) -> None:
     assert mixture.methods[target_id("villa")] == "focus"
 
 
-def test_the_sparsity_can_be_chosen(tmp_path: Path) -> None:
+def test_alpha_can_be_chosen(tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.vec", VECTORS)
-    soft = focus_mixture(PAIR, vectors=path, sparsity=Sparsity(alpha=1.0))
-    sharp = focus_mixture(PAIR, vectors=path, sparsity=Sparsity(keep=1))
+    soft = focus_mixture(PAIR, vectors=path, alpha=1.0)
+    sharp = focus_mixture(PAIR, vectors=path, alpha=64.0)
     assert len(soft.sources(target_id("forest"))) == 3
     assert len(sharp.sources(target_id("forest"))) == 1
 

@@ -19,7 +19,6 @@ from test_overlap import byte_level, wordpiece
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.errors import DataError
-from vtkit.transfer.entmax import Sparsity
 from vtkit.transfer.methods.semantic import Table, load_table, semantic_mixture, table_mixture
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens
@@ -68,9 +67,6 @@ def test_a_neighbour_in_the_table_is_a_neighbour_in_the_source() -> None:
     table[wanted.index("brook")] = table[wanted.index("river")] + 0.01
     mixture = table_mixture(PAIR, Table(Vocabulary(TARGET), table), 4.0)
     assert mixture.sources(wanted.index("brook"))[0] == (tokens(SOURCE).index("river"), pytest.approx(0.88, abs=0.01))
-    for keep in (1, 2, 3):
-        kept = table_mixture(PAIR, Table(Vocabulary(TARGET), table), Sparsity(keep=keep))
-        assert len(kept.sources(wanted.index("pebble"))) == keep
 
 
 def test_two_shared_tokens_that_are_one_source_token_add_up() -> None:
@@ -202,7 +198,7 @@ def test_a_real_table_finds_words_of_like_meaning(shared: Path) -> None:
     target = load_tokenizer(str(shared / "vocab" / "bert-base-uncased"))
     pair = pair_of(source, target)
     table = str(shared / "models" / "all-MiniLM-L6-v2")  # over the vocabulary of bert-base-uncased
-    mixture = semantic_mixture(pair, table, Sparsity(keep=3))
+    mixture = semantic_mixture(pair, table)
     assert mixture.counts() == {"overlap": 17_216, "semantic": 12_312, "mean": 994}  # 994 are [unusedN]
     known = tokens(source)
     found = {known[number].strip("Ġ").lower() for number, _ in mixture.sources(tokens(target).index("encyclopedia"))}

@@ -25,7 +25,6 @@ from vtkit.cli import app
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError, VtkitError
 from vtkit.transfer.combination.back_off import back_off
-from vtkit.transfer.entmax import Sparsity
 from vtkit.transfer.methods.mean import mean_mixture
 from vtkit.transfer.methods.multivariate import multivariate_mixture
 from vtkit.transfer.methods.random import random_mixture
@@ -285,12 +284,6 @@ def test_similar_texts_give_the_weights_of_similar_tokens() -> None:
     assert mixture.weights[:, : len(OVERLAP.target_to_source)].shape[0] == len(TARGET)
     specials = mixture.weights[OVERLAP.new_ids][:, :5]
     assert specials.nnz == 0
-
-
-def test_the_number_of_similar_tokens_may_be_stated() -> None:
-    for keep, left in ((1, 1), (2, 2), (3, 2)):  # the third and the fourth are equally similar
-        mixture = similarity_mixture(PAIR, LetterCounts(), Sparsity(keep=keep))
-        assert len(mixture.sources(target_id("warring"))) == left
 
 
 def test_sembridge_finds_synonyms_with_a_real_embedder(

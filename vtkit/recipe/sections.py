@@ -347,16 +347,15 @@ Method = Literal[
 ]
 
 
-_ENTMAX = {"alpha", "keep", "entropy"}
-_PARALLEL = {"parallel", "estimator", "iterations", "agreement", "min_probability"} | _ENTMAX
-_SEMBRIDGE = {"embedder", "pooling", "prompt"} | _ENTMAX
+_PARALLEL = {"parallel", "estimator", "iterations", "agreement", "min_probability", "alpha"}
+_SEMBRIDGE = {"embedder", "pooling", "prompt", "alpha"}
 _SETTINGS_OF_METHOD: dict[Method, set[str]] = {
     "auto": _PARALLEL | _SEMBRIDGE,
     "parallel": _PARALLEL,
     "sembridge": _SEMBRIDGE,
-    "semantic": {"target_embeddings"} | _ENTMAX,
+    "semantic": {"target_embeddings", "alpha"},
     "subtoken": set[str](),
-    "focus": {"vectors", "corpus", "vector_size"} | _ENTMAX,
+    "focus": {"vectors", "corpus", "vector_size", "alpha"},
     "ofa": {"vectors", "neighbours", "temperature", "rank"},
     "wechsel": {"vectors", "source_vectors", "dictionary", "neighbours", "temperature"},
     "mean": set[str](),
@@ -415,12 +414,6 @@ class TransferSection(Section):
     alpha: Annotated[float, Field(ge=1, le=1000)] | None = None
     """α of the entmax that turns similarities into weights; 1 is softmax, 2 sparsemax, larger is sparser. Default: 4
     for ``sembridge`` and co-occurrence, 2 for ``semantic`` and ``focus``, as in their papers."""
-
-    keep: PositiveInt | None = None
-    """Choose α for each token so that about so many source tokens have weight, instead of one α for all."""
-
-    entropy: PositiveFloat | None = None
-    """Choose α for each token so that its weights have this entropy, in bits."""
 
     target_embeddings: ModelName | None = None
     """``semantic``: the masked-language model (or a folder with a static table) that owns the target vocabulary."""
@@ -513,8 +506,6 @@ class TransferSection(Section):
             raise ValueError("a method is listed twice")
         if len(self.methods) > 1 and not {"auto", "random_all"}.isdisjoint(self.methods):
             raise ValueError("auto and random_all make every row, and cannot stand in a list of methods")
-        if self.keep is not None and self.entropy is not None:
-            raise ValueError("give keep or entropy, not both: each of them chooses α")
         return self
 
 

@@ -14,7 +14,6 @@ from vtkit.recipe.sections import Method, TransferSection
 from vtkit.transfer.combination.back_off import back_off
 from vtkit.transfer.combination.pieces import with_pieces
 from vtkit.transfer.combination.reassigned import with_reassigned
-from vtkit.transfer.entmax import Sparsity
 from vtkit.transfer.mixture import Fallback, Mixture, with_fallback
 from vtkit.transfer.surgery.bias import (
     copy_overlap_bias,
@@ -120,7 +119,6 @@ def _mixture(
 ) -> Mixture:
     """One method's mixture, tokens without evidence as its authors have them."""
     alpha = section.alpha or (SPARSEMAX if method in ("semantic", "focus") else ALPHA)
-    sparsity = Sparsity(alpha, section.keep, section.entropy)
     match method:
         case "auto":
             from vtkit.transfer.methods.auto import auto_mixture
@@ -138,18 +136,18 @@ def _mixture(
             if section.estimator == "cooccurrence":
                 from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
 
-                return cooccurrence_mixture(bitext, pair, sparsity, section.min_probability)
+                return cooccurrence_mixture(bitext, pair, alpha, section.min_probability)
             return translation_mixture(bitext, pair, section.iterations, section.agreement, section.min_probability)
         case "sembridge":
             from vtkit.transfer.methods.sembridge import sembridge_mixture
 
             assert section.embedder is not None
-            return sembridge_mixture(pair, section.embedder, sparsity, section.pooling, section.prompt)
+            return sembridge_mixture(pair, section.embedder, alpha, section.pooling, section.prompt)
         case "semantic":
             from vtkit.transfer.methods.semantic import semantic_mixture
 
             assert section.target_embeddings is not None
-            return semantic_mixture(pair, section.target_embeddings, sparsity)
+            return semantic_mixture(pair, section.target_embeddings, alpha)
         case "focus":
             from vtkit.transfer.methods.focus import focus_mixture
 
@@ -159,7 +157,7 @@ def _mixture(
                 vectors=None if given is None else Path(given),
                 texts=texts() if given is None else None,
                 vector_size=section.vector_size,
-                sparsity=sparsity,
+                alpha=alpha,
                 seed=seed,
             )
         case "ofa":

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags_array, vstack
 
-from vtkit.transfer.entmax import Sparsity, entmax, entmax_entropy, entmax_keep
+from vtkit.transfer.entmax import entmax
 from vtkit.transfer.methods.parallel import Bitext, Ragged, of_translations, strongest
 from vtkit.transfer.mixture import Mixture
 from vtkit.vocabulary.pair import VocabularyPair
@@ -26,7 +26,7 @@ MOST_CANDIDATES = 256
 def cooccurrence_mixture(
     bitext: Bitext,
     pair: VocabularyPair,
-    sparsity: Sparsity,
+    alpha: float,
     min_probability: float = 0.05,
 ) -> Mixture:
     """Each new token as ``Σ_s α-entmax(cos(x_t, x_s)) E_s``.
@@ -45,7 +45,7 @@ def cooccurrence_mixture(
     rows = []
     for begin in range(0, pair.overlap.target_size, TARGETS_AT_ONCE):
         cosines = csr_matrix(target[begin : begin + TARGETS_AT_ONCE] @ source.T)
-        rows.append(_entmax_of_nonzeros(cosines, sparsity))
+        rows.append(_entmax_of_nonzeros(cosines, alpha))
     weighed = csr_matrix(vstack(rows, format="csr"))
     return of_translations("cooccurrence", strongest(weighed, min_probability), pair)
 
@@ -60,7 +60,7 @@ def _unit_rows(side: Ragged, size: int, weights: NDArray[np.float64]) -> csr_mat
     return csr_matrix(diags_array(1.0 / np.where(lengths > 0, lengths, 1.0)) @ present)
 
 
-def _entmax_of_nonzeros(cosines: csr_matrix, sparsity: Sparsity) -> csr_matrix:
+def _entmax_of_nonzeros(cosines: csr_matrix, alpha: float) -> csr_matrix:
     """α-entmax of each row's stored values, at most the ``MOST_CANDIDATES`` largest of them; the same shape."""
     cosines.sort_indices()
     having = np.flatnonzero(np.diff(cosines.indptr))
@@ -71,12 +71,7 @@ def _entmax_of_nonzeros(cosines: csr_matrix, sparsity: Sparsity) -> csr_matrix:
         best = np.argsort(-cosines.data[span], kind="stable")[:MOST_CANDIDATES]
         scores[place, : len(best)] = cosines.data[span][best]
         columns[place, : len(best)] = cosines.indices[span][best]
-    if sparsity.keep is not None:
-        weights = entmax_keep(scores, sparsity.keep)
-    elif sparsity.entropy is not None:
-        weights = entmax_entropy(scores, sparsity.entropy)
-    else:
-        weights = entmax(scores, sparsity.alpha)
+    weights = entmax(scores, alpha)
     where = weights > 0
     rows = np.repeat(having, where.sum(axis=1))
     return csr_matrix((weights[where], (rows, columns[where])), shape=cosines.shape)

@@ -18,7 +18,7 @@ from vtkit import console
 from vtkit.data.text import batches
 from vtkit.data.vectors import vectors_of
 from vtkit.errors import DataError, MissingExtra
-from vtkit.transfer.entmax import Sparsity, entmax_rows
+from vtkit.transfer.entmax import entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.forms import Vocabulary
@@ -43,7 +43,7 @@ def focus_mixture(
     vectors: Path | None = None,
     texts: Iterable[str] | None = None,
     vector_size: int = 100,
-    sparsity: Sparsity | None = None,
+    alpha: float = 2.0,
     seed: int = 0,
 ) -> Mixture:
     """FOCUS (Dobler and de Melo 2023, arXiv:2305.14481): ``E'_t = Σ_u sparsemax(cos(f_t, f_u)) E_u`` over the shared
@@ -58,7 +58,7 @@ def focus_mixture(
         vectors: static vectors of tokens or words of the target language. Without them ``texts`` are needed.
         texts: text of the target language, read once as a stream.
         vector_size: width of the trained vectors. The authors' code has 100, the paper 300.
-        sparsity: how many anchors keep weight; sparsemax (α = 2) by default, as in the paper.
+        alpha: of the entmax; 2, sparsemax, as in the paper.
         seed: of the training.
 
     Raises:
@@ -79,7 +79,7 @@ def focus_mixture(
     if not len(anchors) or not len(ids):
         whose = "tokens that both vocabularies share" if not len(anchors) else "new tokens"
         raise DataError(f"{where}: none of the {whose} has a vector, so FOCUS has nothing to compare.")
-    weights = entmax_rows(unit(found[ids]), unit(found[anchors]), Sparsity(alpha=2.0) if sparsity is None else sparsity)
+    weights = entmax_rows(unit(found[ids]), unit(found[anchors]), alpha)
     weights.indices = overlap.target_to_source[anchors].astype(weights.indices.dtype)[weights.indices]
     weights.resize(len(ids), pair.source_rows)
     weights.sum_duplicates()

@@ -17,7 +17,7 @@ from vtkit import console
 from vtkit.data.hub import fetch
 from vtkit.errors import DataError
 from vtkit.transfer.bridge import read_json
-from vtkit.transfer.entmax import Sparsity, entmax_rows
+from vtkit.transfer.entmax import entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.existing import TOKENIZER_FILES, load_tokenizer
@@ -40,16 +40,16 @@ class Table:
 def semantic_mixture(
     pair: VocabularyPair,
     target_embeddings: str,
-    sparsity: Sparsity | float = 4.0,
+    alpha: float = 4.0,
 ) -> Mixture:
     """:func:`table_mixture` of the table that a folder or a hub id holds (see :func:`load_table`)."""
-    return table_mixture(pair, load_table(target_embeddings), sparsity, target_embeddings)
+    return table_mixture(pair, load_table(target_embeddings), alpha, target_embeddings)
 
 
 def table_mixture(
     pair: VocabularyPair,
     table: Table,
-    sparsity: Sparsity | float = 4.0,
+    alpha: float = 4.0,
     name: str = "the table",
 ) -> Mixture:
     """Each new token as ``Σ_u α-entmax(cos(Ẽ_t, Ẽ_u)) E_u`` over the shared tokens ``u``.
@@ -60,7 +60,6 @@ def table_mixture(
     special tokens and fillers, which are no anchors either.
 
     Args:
-        sparsity: α, or how it is chosen for each token.
         name: of the table, for messages.
 
     Raises:
@@ -96,7 +95,7 @@ def table_mixture(
             f"transfer.target_embeddings = {name} has no vector for {missing} of the {int(plain[new].sum())} new "
             "tokens: it gives no evidence for them."
         )
-    weights = entmax_rows(unit(table.vectors[rows[ids]]), unit(table.vectors[rows[anchors]]), sparsity)
+    weights = entmax_rows(unit(table.vectors[rows[ids]]), unit(table.vectors[rows[anchors]]), alpha)
     weights.indices = overlap.target_to_source[anchors].astype(weights.indices.dtype)[weights.indices]
     weights.resize(len(ids), pair.source_rows)
     weights.sum_duplicates()  # several target tokens may be one source token

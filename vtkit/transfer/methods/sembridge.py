@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vtkit.transfer.bridge import Pooling, embed, load_embedder
-from vtkit.transfer.entmax import Sparsity, entmax_rows
+from vtkit.transfer.entmax import entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
 
@@ -18,18 +18,18 @@ from vtkit.vocabulary.pair import VocabularyPair
 def sembridge_mixture(
     pair: VocabularyPair,
     embedder: str,
-    sparsity: Sparsity | float = 4.0,
+    alpha: float = 4.0,
     pooling: Pooling = "model",
     prompt: str = "",
 ) -> Mixture:
     """:func:`similarity_mixture` by the embedder of that name, a folder or a hub id (see :func:`load_embedder`)."""
-    return similarity_mixture(pair, load_embedder(embedder, pooling, prompt), sparsity)
+    return similarity_mixture(pair, load_embedder(embedder, pooling, prompt), alpha)
 
 
 def similarity_mixture(
     pair: VocabularyPair,
     embedder: Any,
-    sparsity: Sparsity | float = 4.0,
+    alpha: float = 4.0,
 ) -> Mixture:
     """Each new token as ``Σ_s α-entmax(cos(B(t), B(s))) E_s`` over the tokens ``s`` of the source vocabulary.
 
@@ -39,7 +39,7 @@ def similarity_mixture(
 
     Args:
         embedder: an embedder of :func:`load_embedder`, or anything with sentence-transformers' ``encode``.
-        sparsity: α (the paper has 4, the authors' code 2.5 as its default), or how it is chosen for each token.
+        alpha: the paper has 4, the authors' code 2.5 as its default.
     """
     anchors = [(number, text) for number, text in enumerate(pair.source.texts) if text]
     texts = pair.target.texts
@@ -47,7 +47,7 @@ def similarity_mixture(
     if not wanted or not anchors:
         return mixture_of_parts(pair)
     vectors = embed([*(text for _, text in anchors), *(texts[number] for number in wanted)], embedder)
-    weights = entmax_rows(vectors[len(anchors) :], vectors[: len(anchors)], sparsity)
+    weights = entmax_rows(vectors[len(anchors) :], vectors[: len(anchors)], alpha)
     # The columns so far count anchors; as source ids they stay in ascending order.
     weights.indices = np.array([number for number, _ in anchors], dtype=weights.indices.dtype)[weights.indices]
     weights.resize(len(wanted), pair.source_rows)
