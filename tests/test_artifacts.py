@@ -392,7 +392,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     write_atomically(path, "old")
     write_atomically(path, "neu ß")
     assert path.read_text("utf-8") == "neu ß"
-    with pytest.raises(UnicodeEncodeError):
+    with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
         write_atomically(path, "\ud800")
     assert path.read_text("utf-8") == "neu ß"
     assert read_manifest(tmp_path) is None

@@ -172,7 +172,7 @@ def test_a_model_of_another_vocabulary_has_no_prior_for_it(tmp_path: Path) -> No
     broken = owner(tmp_path / "broken", np.full(len(tiny.TOKENS), np.nan, dtype=np.float32))
     with pytest.raises(DataError, match="a bias that is not finite"):
         model_prior(broken, Vocabulary(tiny.tokenizer()))
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match="nowhere"):
         model_prior(str(tmp_path / "nowhere"), target)
 
 

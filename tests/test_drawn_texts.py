@@ -82,5 +82,5 @@ def test_corpora_are_read_one_after_the_other(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text("\n".join(json.dumps(line) for line in lines), "utf-8")
     names = [str(tmp_path / "a.txt"), str(tmp_path / "b.jsonl")]
     assert list(read_texts(plain(*names))) == ["first", "second", "Title text", "zweiter ß"]
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match=r"missing\.txt"):
         list(read_texts(plain(str(tmp_path / "missing.txt"))))

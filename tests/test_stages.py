@@ -123,9 +123,9 @@ def test_a_single_setting_is_read_without_its_section() -> None:
         with pytest.raises(UndeclaredRead, match=f"stage example reads {read}"):
             value_of(view, read)
     assert stage.settings(RECIPE) == {"transfer.bias.method": "zscore", "index.precision": "float32"}
-    with pytest.raises(UndeclaredRead):
+    with pytest.raises(UndeclaredRead, match="stage example reads transfer"):
         _ = view.transfer.methods  # a property that reads more
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match="nothing_like_it"):
         _ = view.nothing_like_it  # type: ignore[attr-defined]
 
 

@@ -51,7 +51,7 @@ def write(text: str = "", *, exact: bool = False) -> None:
 
 
 def write_json(value: Any, indent: int | None = 2) -> None:
-    """``value`` as JSON on standard output, in which characters that a terminal obeys are written as ``\\u001b``."""
+    r"""``value`` as JSON on standard output, in which characters that a terminal obeys are written as ``\u001b``."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     print(text if text.isprintable() else "".join(map(_escaped, text)))
 

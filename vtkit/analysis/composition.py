@@ -345,7 +345,7 @@ def _etc(token: str, form: Canonical | None, special: bool) -> str | None:
 
 
 def _confidences(words: list[str], codes: Sequence[str]) -> Floats:
-    """lingua's confidence in each of ``codes`` for each word, (words, languages)."""
+    """Confidence of lingua in each of ``codes`` for each word, (words, languages)."""
     from lingua import IsoCode639_1, LanguageDetectorBuilder
 
     wanted = [IsoCode639_1.from_str(code.upper()) for code in codes]

@@ -60,9 +60,9 @@ def open_text(path: str | Path) -> TextIO:
 
 
 def read_lines(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
-    """The lines of a text file, without their ends (``\\n`` or ``\\r\\n``) and without a byte order mark.
+    r"""The lines of a text file, without their ends (``\n`` or ``\r\n``) and without a byte order mark.
 
-    Only ``\\n`` ends a line: characters such as U+2028 may stand inside one.
+    Only ``\n`` ends a line: characters such as U+2028 may stand inside one.
 
     Raises:
         DataError: the file is missing, damaged, has a line of more than :data:`LONGEST_LINE` bytes, or is not UTF-8

@@ -278,7 +278,7 @@ def score_spread(queries: sparse.csr_matrix, documents: sparse.csr_matrix) -> tu
 
 
 def _lower_bias(encoder: SparseEncoder, shift: float) -> None:
-    """b <- b - shift."""
+    """Lower the bias: b <- b - shift."""
     with torch.no_grad():
         mlm_head(encoder[0].auto_model).decoder.bias.sub_(shift)
 

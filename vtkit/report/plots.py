@@ -394,6 +394,11 @@ def _settings(colours: Mapping[str, str]) -> Iterator[None]:
 
 
 def chart(name: str, height_inches: float, draw: Callable[[Figure], None], caption: str, words: str) -> Chart:
+    """A figure of the pages' width that ``draw`` fills, as an element of an HTML page.
+
+    Args:
+        words: what the figure shows, for those who do not see it.
+    """
     caption, words = visible(caption), visible(words)
     file = io.BytesIO()
     with _settings({}):
@@ -405,7 +410,7 @@ def chart(name: str, height_inches: float, draw: Callable[[Figure], None], capti
 
 
 def _for_page(svg: bytes, name: str, title: str, description: str) -> str:
-    """matplotlib's drawing as an element of an HTML page; see the head of this file."""
+    """A drawing of matplotlib as an element of an HTML page; see the head of this file."""
     root = ElementTree.fromstring(svg)
     for parent in list(root.iter()):
         for child in list(parent):

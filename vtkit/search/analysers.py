@@ -221,9 +221,9 @@ def _characters(*categories: str) -> tuple[int, ...]:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Words and runs of unspaced scripts together; a character of South-East Asia; a Han or Kana character.
+    r"""Words and runs of unspaced scripts together; a character of South-East Asia; a Han or Kana character.
 
-    Python's ``\\w`` would not do for words: it lacks combining marks, which Indic vowels are.
+    Python's ``\w`` would not do for words: it lacks combining marks, which Indic vowels are.
     """
     south_east_asia, ideographs = re.compile(f"[{_SOUTH_EAST_ASIA}]"), re.compile(f"[{_IDEOGRAPHS}{_KANA}]")
     unspaced = re.compile(f"[{_SOUTH_EAST_ASIA}{_IDEOGRAPHS}{_KANA}]")

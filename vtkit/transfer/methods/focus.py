@@ -89,7 +89,7 @@ def focus_mixture(
 def train_vectors(
     target: Vocabulary, texts: Iterable[str], vector_size: int = 100, seed: int = 0
 ) -> NDArray[np.float32]:
-    """fastText vectors (Bojanowski et al. 2017, continuous bag of words) of the tokens of ``texts``.
+    """Vectors of fastText (Bojanowski et al. 2017, continuous bag of words) for the tokens of ``texts``.
 
     Settings are those of the authors' code: 3 epochs, tokens that occur 10 times or more, 10 negatives, window 5,
     character n-grams of 3 to 6 of the token as it is spelled; but a smaller table of n-grams. One thread, so that
