@@ -309,6 +309,7 @@ SEARCHES: dict[str, tuple[Damage, str]] = {
     "run.json: empty": (text(RUN, "{}"), r"run\.json is damaged"),
     "run.json: steps a list": (with_values(RUN, steps=[1]), r"run\.json is damaged"),
     "run.json: a word for a number": (with_values(RUN, query_length="long"), r"run\.json is damaged"),
+    "run.json: another engine": (with_values(RUN, engine=["lucene"]), r"run\.json is damaged .*no engine"),
     "run.json: no name": (without(RUN, "name"), r"run\.json is damaged"),
     "run.json: outputs gone": (with_values(RUN, steps={"finetune": "nothing"}), "stage outputs that are gone"),
     "run.json: gone": (gone(RUN), r"run\.json is missing"),

@@ -42,6 +42,9 @@ STORE = "artifacts"
 """Folder, beside those of the runs, of their stage outputs."""
 
 GateLevel = Literal["fail", "warn", "off"]
+
+Engine = Literal["exact"]
+"""Search engines, each in a file of ``vtkit/search``."""
 Share = Annotated[float, Field(gt=0, lt=1)]
 PositiveFloat = Annotated[float, Field(gt=0, le=1e6)]
 NonNegativeFloat = Annotated[float, Field(ge=0, le=1e6)]
@@ -693,7 +696,7 @@ class FinetuneSection(Section):
 class IndexSection(Section):
     """[index]: how documents are encoded and searched."""
 
-    engine: Literal["exact"] = "exact"
+    engine: Engine = "exact"
     """``exact``: every document that shares a term is scored, in process, no approximation."""
 
     query_length: PositiveInt = 64

@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from vtkit.artifacts import Store, facts_of, publish, write_atomically
 from vtkit.errors import DataError, VtkitError
-from vtkit.recipe.sections import STORE, Recipe
+from vtkit.recipe.sections import STORE, Engine, Recipe
 from vtkit.runs.plan import Plan
 
 RUN_FACTS = "run.json"
@@ -31,6 +31,9 @@ class RunFolder:
 
     models: dict[str, str]
     """Stage -> folder (or hub id, for a source) of its model."""
+
+    engine: Engine
+    """What its indexes were made by."""
 
     query_length: int
 
@@ -56,6 +59,9 @@ def open_run(folder: Path) -> RunFolder:
         steps = {str(name): store / output for name, output in facts["steps"].items()}
         name, language, final_model = (str(facts[key]) for key in ("name", "language", "final_model"))
         source, query_length = facts["source"], int(facts["query_length"])
+        engine: Engine = facts.get("engine", "exact")
+        if engine not in get_args(Engine):
+            raise ValueError(f"there is no engine {engine!r}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     gone = [str(output) for output in steps.values() if not output.is_dir()]
@@ -67,7 +73,7 @@ def open_run(folder: Path) -> RunFolder:
     models = {step: str(output / "model") for step, output in steps.items() if (output / "model").is_dir()}
     if source is not None:
         models["source"] = models.get(str(source), str(source))
-    return RunFolder(folder, name, language, final_model, steps, models, query_length)
+    return RunFolder(folder, name, language, final_model, steps, models, engine, query_length)
 
 
 def report_of(folder: Path) -> dict[str, Any] | None:
@@ -94,6 +100,7 @@ def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -
         "language": recipe.recipe.language,
         "final_model": plan.final_model,
         "source": recipe.source.model or plan.steps["transfer"].inputs.get("source"),
+        "engine": recipe.index.engine,
         "query_length": recipe.index.query_length,
         "steps": {name: output for name, output in done.items() if name in plan.steps},
     }

@@ -15,7 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from vtkit.search.analysers import K1, Analyser, Analysis, analyser
-from vtkit.search.exact import ExactIndex, Ids, Scores
+from vtkit.search.exact import ExactIndex
+from vtkit.search.index_info import Ids, Scores
 
 
 @dataclass(frozen=True)

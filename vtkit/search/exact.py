@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,14 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from vtkit.errors import CollapseError, DataError
-
-Ids = npt.NDArray[np.int32]
-Scores = npt.NDArray[np.float32]
+from vtkit.search.index_info import Contributions, Ids, IndexInfo, Scores
 
 _FACTS = "postings.json"
 _LARGEST_NUMBER = 2**32 - 1
 _LARGEST_WEIGHT = 1e15  # its square, and many of them added, are still numbers in float32
 _LEAST = np.float32(1e-45)
 _STRIDE = 32
+_COUNTED_AT_ONCE = 2**24
 _ARRAYS = ("starts", "documents", "weights")
 _REBUILD = "Build it again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
 
@@ -50,6 +50,14 @@ class ExactIndex:
     def vocabulary(self) -> int:
         """Number of terms, the width of the vectors."""
         return len(self.starts) - 1
+
+    @cached_property
+    def info(self) -> IndexInfo:
+        """What is in it."""
+        sizes = np.zeros(self.document_count, dtype=np.int64)
+        for start in range(0, len(self.documents), _COUNTED_AT_ONCE):  # bincount copies what it counts
+            sizes += np.bincount(self.documents[start : start + _COUNTED_AT_ONCE], minlength=self.document_count)
+        return IndexInfo(np.diff(self.starts), sizes)
 
     @classmethod
     def build(cls, documents: sp.csr_matrix) -> ExactIndex:
@@ -121,8 +129,7 @@ class ExactIndex:
             CollapseError: a query weight is infinite or no number.
             ValueError: the queries are of another vocabulary, or ``depth`` is not positive.
         """
-        if queries.shape[1] != self.vocabulary:
-            raise ValueError(f"queries have {queries.shape[1]} dimensions, the index has {self.vocabulary}")
+        self._check_width(queries)
         if depth < 1:
             raise ValueError(f"depth must be at least 1, not {depth}")
         matrix = queries.tocsr().astype(np.float32)
@@ -143,6 +150,31 @@ class ExactIndex:
                 numba.get_num_threads(),
             )
         return ids, scores
+
+    def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
+        """The terms that a query, (1, vocabulary), and the document of a number share.
+
+        Raises:
+            ValueError: there is no such document, or the query is of another vocabulary or not one.
+        """
+        self._check_width(query)
+        if query.shape[0] != 1:
+            raise ValueError(f"one query can be explained, not {query.shape[0]}")
+        if not 0 <= document < self.document_count:
+            raise ValueError(f"there is no document {document}, the index has {self.document_count}")
+        matrix = query.tocsr().astype(np.float32)
+        found: list[tuple[int, float, float]] = []
+        for term, weight in zip(matrix.indices.tolist(), matrix.data.tolist(), strict=True):
+            start, stop = int(self.starts[term]), int(self.starts[term + 1])
+            at = start + int(np.searchsorted(self.documents[start:stop], document))
+            if at < stop and self.documents[at] == document:
+                found.append((term, weight, float(self.weights[at])))
+        terms, ours, theirs = zip(*found, strict=True) if found else ((), (), ())
+        return Contributions(np.asarray(terms, np.int64), np.asarray(ours, np.float64), np.asarray(theirs, np.float64))
+
+    def _check_width(self, queries: sp.csr_matrix) -> None:
+        if queries.shape[1] != self.vocabulary:
+            raise ValueError(f"queries have {queries.shape[1]} dimensions, the index has {self.vocabulary}")
 
 
 def _mapped(path: Path) -> npt.NDArray[Any]:

@@ -23,8 +23,9 @@ from vtkit.encoder.asymmetric import output_tokenizer
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError, VtkitError
+from vtkit.recipe.sections import Engine
 from vtkit.runtime import fastest_device
-from vtkit.search.exact import ExactIndex
+from vtkit.search.engine import POSTINGS, Index, open_index
 from vtkit.vocabulary.existing import roles_by_id
 from vtkit.vocabulary.forms import FILLER, legible, tokens
 
@@ -108,7 +109,7 @@ class Searcher:
     """
 
     encoder: SparseEncoder
-    postings: ExactIndex
+    index: Index
     documents: Documents
     names: list[str]
     special: frozenset[int]
@@ -118,23 +119,24 @@ class Searcher:
     """Tokens a query is cut at."""
 
     @classmethod
-    def load(cls, model: str, index: Path, query_length: int) -> Searcher:
+    def load(cls, model: str, index: Path, engine: Engine, query_length: int) -> Searcher:
         """The searcher of a model and an index.
 
         Args:
             model: SparseEncoder folder or hub id.
             index: one set's folder of an index output: ``postings/`` and ``documents.jsonl``.
+            engine: which one made it.
             query_length: tokens a query is cut at.
         """
-        postings, documents = ExactIndex.load(index / "postings"), Documents.open(index / "documents.jsonl")
-        if len(documents) < postings.document_count:
+        opened, documents = open_index(engine, index / POSTINGS), Documents.open(index / "documents.jsonl")
+        if len(documents) < opened.info.documents:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
         encoder = load_encoder(model, fastest_device())
         tokenizer = output_tokenizer(encoder)
         special = set(roles_by_id(tokenizer))
         special |= {number for number, added in tokenizer.added_tokens_decoder.items() if added.special}
         special |= {number for number, token in enumerate(tokens(tokenizer)) if FILLER.fullmatch(token)}
-        return cls(encoder, postings, documents, legible(tokenizer), frozenset(special), query_length)
+        return cls(encoder, opened, documents, legible(tokenizer), frozenset(special), query_length)
 
     def search(self, queries: Sequence[str], depth: int) -> Iterator[dict[str, Any]]:
         """The best ``depth`` documents for each query and, for each, the tokens whose products sum to its score.
@@ -147,7 +149,7 @@ class Searcher:
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
             vectors = self._encode(batch)
-            ids, scores = self.postings.search(vectors, depth)
+            ids, scores = self.index.search(vectors, depth)
             for row, query in enumerate(batch):
                 vector = vectors[row]
                 found = [int(number) for number in ids[row] if number >= 0]
@@ -174,21 +176,20 @@ class Searcher:
         number = self.documents.find(document_id)
         document = self.documents[number]
         vector = self._encode([query])
-        terms, products = _contributions(self.postings, vector, number)
-        weights = dict(zip(vector.indices.tolist(), vector.data.tolist(), strict=True))
+        shared = self.index.explain(vector, number)
         shares: dict[bool, list[list[Any]]] = {False: [], True: []}
-        for place in np.argsort(-products, kind="stable"):
-            term, product = int(terms[place]), float(products[place])
-            row = [self.names[term], weights[term], product / weights[term], product]
-            shares[term in self.special].append(row)
-        ids, _ = self.postings.search(vector, max(self.postings.document_count, 1))
+        for place in np.argsort(-shared.products, kind="stable"):
+            term = int(shared.dimensions[place])
+            of_both = (shared.query_weights, shared.document_weights, shared.products)
+            shares[term in self.special].append([self.names[term], *(float(values[place]) for values in of_both)])
+        ids, _ = self.index.search(vector, max(self.index.info.documents, 1))
         ranks = np.flatnonzero(ids[0] == number)
         return {
             "query": query,
             "id": document["_id"],
             "title": document["title"],
             "text": document["text"],
-            "score": float(products.sum()),
+            "score": float(shared.products.sum()),
             "rank": int(ranks[0]) + 1 if len(ranks) else None,
             "tokens": shares[False],
             "special_tokens": shares[True],
@@ -199,9 +200,9 @@ class Searcher:
         """(queries, vocabulary); a blank query has no weights, although a model gives some to its special tokens."""
         described = "encoding the query" if len(queries) == 1 else "queries"
         vectors = encode_side(self.encoder, queries, "query", self.query_length, description=described)
-        if vectors.shape[1] != self.postings.vocabulary:
+        if vectors.shape[1] != self.index.info.vocabulary:
             raise DataError(
-                f"{self.documents.path.parent} is over {self.postings.vocabulary:,} dimensions, and the model gives "
+                f"{self.documents.path.parent} is over {self.index.info.vocabulary:,} dimensions, and the model gives "
                 f"{vectors.shape[1]:,}: they do not belong together. {REBUILD}"
             )
         for row, query in enumerate(queries):
@@ -212,13 +213,14 @@ class Searcher:
 
     def _result(self, rank: int, number: int, score: float, vector: sparse.csr_matrix) -> dict[str, Any]:
         document = self.documents[number]
+        shared = self.index.explain(vector, number)
         return {
             "rank": rank,
             "id": document["_id"],
             "title": document["title"],
             "text": document["text"],
             "score": score,
-            **self._named(*_contributions(self.postings, vector, number)),
+            **self._named(shared.dimensions, shared.products),
         }
 
     def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> dict[str, list[list[Any]]]:
@@ -229,18 +231,8 @@ class Searcher:
         return {"tokens": named[False][:TOKENS_SHOWN], "special_tokens": named[True][:TOKENS_SHOWN]}
 
 
-def explain_results(model: str, index: Path, query: str, *, depth: int, query_length: int) -> dict[str, Any]:
+def explain_results(
+    model: str, index: Path, engine: Engine, query: str, *, depth: int, query_length: int
+) -> dict[str, Any]:
     """:meth:`Searcher.search` for one query, by names."""
-    return next(Searcher.load(model, index, query_length).search([query], depth))
-
-
-def _contributions(postings: ExactIndex, query: sparse.csr_matrix, document: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Terms that query and document share and the products of their weights."""
-    terms, products = [], []
-    for term, weight in zip(query.indices.tolist(), query.data.tolist(), strict=True):
-        start, stop = int(postings.starts[term]), int(postings.starts[term + 1])
-        at = start + int(np.searchsorted(postings.documents[start:stop], document))
-        if at < stop and postings.documents[at] == document:
-            terms.append(term)
-            products.append(weight * float(postings.weights[at]))
-    return np.asarray(terms, dtype=np.int64), np.asarray(products, dtype=np.float64)
+    return next(Searcher.load(model, index, engine, query_length).search([query], depth))

@@ -28,7 +28,7 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[
     from vtkit.encoder.sides import encode_side
     from vtkit.measures.cost import activation_shares, active_dimensions, flops
     from vtkit.runtime import fastest_device
-    from vtkit.search.exact import ExactIndex
+    from vtkit.search.engine import POSTINGS, open_index
     from vtkit.search.trec import to_run
 
     assert recipe.evaluate is not None
@@ -43,16 +43,15 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[
             precision=recipe.index.precision,
             description=f"encoding the queries of {folder}",
         )
-        index = ExactIndex.load(inputs["index"] / folder / "postings")
+        index = open_index(recipe.index.engine, inputs["index"] / folder / POSTINGS)
         ids, scores = index.search(queries, recipe.evaluate.depth)
         run = to_run(
             [query.id for query in collection.queries], [document.id for document in collection.documents], ids, scores
         )
-        document_shares = np.diff(index.starts) / max(index.document_count, 1)
         facts[folder] = _judge(recipe, collection, run, out / folder, tag=_tag(inputs)) | {
             "query_dimensions": active_dimensions(queries),
-            "document_dimensions": len(index.documents) / max(index.document_count, 1),
-            "flops": flops(activation_shares(queries), document_shares),
+            "document_dimensions": index.info.mean_size,
+            "flops": flops(activation_shares(queries), index.info.activation_shares),
             "tied_scores": _tied(scores),
         }
     return facts
@@ -143,7 +142,7 @@ _SETS = {"evaluate.sets": evaluation_sets}
 EVALUATE = Stage(
     "evaluate",
     version=3,
-    reads=(*_MEASURED, "index.query_length", "index.precision"),
+    reads=(*_MEASURED, "index.engine", "index.query_length", "index.precision"),
     corpora=_SETS,
     function=evaluate_model,
 )

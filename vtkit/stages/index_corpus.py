@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import evaluation_sets
-
-if TYPE_CHECKING:
-    from vtkit.search.exact import ExactIndex
 
 HISTOGRAM_BINS = 24
 
@@ -30,9 +25,8 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[st
     from vtkit.encoder.folding import fold_places, folding
     from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
     from vtkit.encoder.sides import encode_side
-    from vtkit.measures.cost import active_dimensions
     from vtkit.runtime import fastest_device
-    from vtkit.search.exact import ExactIndex
+    from vtkit.search.engine import POSTINGS, build_index
 
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     facts: dict[str, Any] = {}
@@ -52,21 +46,18 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[st
             places = None if folding(encoder) is None else fold_places(encoder)
             frequencies, count = document_frequencies(output_tokenizer(encoder), contents, vectors.shape[1], places)
             vectors = weighted(vectors, idf_weights(frequencies, count, recipe.index.document_weighting))
-        index = ExactIndex.build(vectors)
-        index.save(out / folder / "postings")
+        info = build_index(recipe.index.engine, vectors, out / folder / POSTINGS).info
         with (out / folder / "documents.jsonl").open("w", encoding="utf-8") as file:
             for document in collection.documents:
                 entry = {"_id": document.id, "title": document.title, "text": document.text}
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-        sizes = np.diff(vectors.indptr)
-        counts, edges = np.histogram(sizes, bins=HISTOGRAM_BINS)
         facts[folder] = {
             "documents": len(collection.documents),
-            "postings": int(vectors.nnz),
-            "document_dimensions": active_dimensions(vectors),
-            "dead_dimensions": float((np.diff(index.starts) == 0).mean()),
-            "document_frequencies": _shares(index),
-            "documents_histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
+            "postings": info.postings,
+            "document_dimensions": info.mean_size,
+            "dead_dimensions": info.dead_dimensions,
+            "document_frequencies": info.frequencies(),
+            "documents_histogram": info.histogram(HISTOGRAM_BINS),
         }
     return facts
 
@@ -83,15 +74,6 @@ def opened(corpus: Corpus) -> RetrievalSet:
     """The collection that a stage reads."""
     assert corpus.split is not None
     return load_retrieval(corpus.name, corpus.split)
-
-
-def _shares(index: ExactIndex) -> dict[str, float]:
-    """Largest and median share of the documents that one living dimension appears in."""
-    frequencies = np.diff(index.starts)
-    living = frequencies[frequencies > 0] / max(index.document_count, 1)
-    if not len(living):
-        return {"largest": 0.0, "median": 0.0}
-    return {"largest": float(living.max()), "median": float(np.median(living))}
 
 
 INDEX = Stage(

@@ -182,6 +182,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str, 
     return explain_results(
         str(inputs[final] / "model"),
         index / str(first.folder),
+        recipe.index.engine,
         query,
         depth=EXAMPLE_RESULTS,
         query_length=recipe.index.query_length,

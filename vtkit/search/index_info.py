@@ -1,0 +1,83 @@
+"""What every search engine can say of its index: counts of what is in it, and why a document scores what it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.int32]
+Scores = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """How the weights of an index are spread over its documents and dimensions."""
+
+    document_frequencies: npt.NDArray[np.int64]
+    """Documents with a weight at each dimension, (vocabulary,)."""
+
+    document_sizes: npt.NDArray[np.int64]
+    """Active dimensions of each document, (documents,)."""
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return len(self.document_sizes)
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of dimensions, the width of the vectors."""
+        return len(self.document_frequencies)
+
+    @property
+    def postings(self) -> int:
+        """Number of weights."""
+        return int(self.document_sizes.sum())
+
+    @property
+    def mean_size(self) -> float:
+        """Active dimensions of a document, mean; 0 for no documents."""
+        return self.postings / max(self.documents, 1)
+
+    @property
+    def dead_dimensions(self) -> float:
+        """Share of the dimensions that no document activates."""
+        return float((self.document_frequencies == 0).mean())
+
+    @property
+    def activation_shares(self) -> npt.NDArray[np.float64]:
+        """Share of the documents that activate each dimension, (vocabulary,); see :func:`vtkit.measures.cost.flops`."""
+        shares: npt.NDArray[np.float64] = self.document_frequencies / max(self.documents, 1)
+        return shares
+
+    def frequencies(self) -> dict[str, float]:
+        """``largest`` and ``median`` share of the documents that activate one dimension, of those that are not dead."""
+        shares = self.activation_shares[self.document_frequencies > 0]
+        return {"largest": float(shares.max()), "median": float(np.median(shares))} if len(shares) else _NO_FREQUENCIES
+
+    def histogram(self, bins: int) -> dict[str, list[Any]]:
+        """``counts`` of the documents by size, and the ``edges`` of the ``bins`` (one more)."""
+        counts, edges = np.histogram(self.document_sizes, bins=bins)
+        return {"edges": edges.tolist(), "counts": counts.tolist()}
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """The dimensions that a query and a document share, whose products sum to the score."""
+
+    dimensions: npt.NDArray[np.int64]
+    """(shared,), in the order of the query."""
+
+    query_weights: npt.NDArray[np.float64]
+    document_weights: npt.NDArray[np.float64]
+
+    @property
+    def products(self) -> npt.NDArray[np.float64]:
+        """What each of them adds to the score, (shared,)."""
+        return self.query_weights * self.document_weights
+
+
+_NO_FREQUENCIES = {"largest": 0.0, "median": 0.0}
