@@ -275,7 +275,7 @@ def bytewise(normalizer: Any = None) -> Any:
     ],
 )
 def test_the_share_of_unknown_tokens_decides(lines: list[str], finding: str, rate: float) -> None:
-    found, seen, advice, figures = unicode_gate(tokenizer(), lines)
+    found, seen, advice, figures = unicode_gate(tokenizer(), lines, 512)
     assert found == finding
     assert figures["unknown_rate"] == rate
     assert f"{rate:.1%} of {2 * len(lines)} tokens of {len(lines)} target texts are unknown" in seen
@@ -285,22 +285,29 @@ def test_the_share_of_unknown_tokens_decides(lines: list[str], finding: str, rat
 
 
 def test_a_script_that_is_lost_is_worth_a_warning_however_seldom() -> None:
-    finding, seen, _, figures = unicode_gate(tokenizer(), ["river stone oak pine " * 20 + "강돌산강돌"])
+    finding, seen, _, figures = unicode_gate(tokenizer(), ["river stone oak pine " * 20 + "강돌산강돌"], 512)
     assert figures["unknown_rate"] < 0.02
     assert figures["scripts_lost"] == {"Hangul": 1.0}
     assert (finding, "unread 100% of Hangul" in seen) == ("warn", True)
 
 
+def test_only_the_beginnings_of_long_texts_are_looked_at() -> None:
+    texts = ["river stone " * 5000 + "강돌산", "oak 강"]
+    _, seen, _, figures = unicode_gate(tokenizer(), texts, 8)
+    assert "10.0% of 10 tokens of 2 target texts are unknown" in seen
+    assert figures["scripts"] == {"Latin": pytest.approx(43 / 44), "Hangul": pytest.approx(1 / 44)}
+
+
 def test_text_read_byte_by_byte_is_worth_a_warning() -> None:
-    assert unicode_gate(bytewise(), ["river stone"])[0] == "pass"
-    finding, seen, _, figures = unicode_gate(bytewise(), ["강돌산"])
+    assert unicode_gate(bytewise(), ["river stone"], 512)[0] == "pass"
+    finding, seen, _, figures = unicode_gate(bytewise(), ["강돌산"], 512)
     assert (finding, figures["unknown_rate"], figures["byte_piece_rate"]) == ("warn", 0.0, 1.0)
     assert "100% of the tokens are pieces of characters" in seen
 
 
 def test_a_normalizer_that_takes_letters_apart_is_worth_a_warning() -> None:
     taking = bytewise(normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]))
-    finding, seen, *_ = unicode_gate(taking, ["강돌산"])
+    finding, seen, *_ = unicode_gate(taking, ["강돌산"], 512)
     assert finding == "warn"
     assert "the normalizer takes apart 100% of Hangul" in seen
 

@@ -153,10 +153,11 @@ def test_sets_of_the_same_name_have_folders_of_their_own_which_are_in_the_key() 
 def test_names_order_and_labels_come_from_the_records() -> None:
     assert NAMES == (
         "vocabulary", "check", "check:vocabulary", "transfer", "check:transfer", "adapt", "calibrate",
-        "check:calibrate", "finetune", "index", "evaluate", "evaluate:bm25", "evaluate:hybrid", "report",
+        "check:calibrate", "finetune", "index", "evaluate", "evaluate:bm25", "evaluate:bm25-words",
+        "evaluate:hybrid", "analyse", "report",
     )  # fmt: skip
     assert list(MODEL_LABELS) == ["source", "transfer", "adapt", "calibrate", "finetune"]
-    assert [STAGES[place].name for place in called("evaluate")] == ["evaluate", "evaluate:bm25", "evaluate:hybrid"]
+    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[10:14])
     assert STAGES[last_until("transfer")].name == "check:transfer"
     assert STAGES[last_until("adapt")].name == "adapt"
 

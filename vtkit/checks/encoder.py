@@ -41,7 +41,7 @@ def encoder_gates(
         found.append(("neighbours", neighbours_gate(moved, encoder)))
     probes = [text for text in texts if text.strip()]
     if probes and stage == "transfer" and section.unicode != "off" and head_only(encoder):
-        found.append(("unicode", unicode_gate(encoder.tokenizer, probes)))
+        found.append(("unicode", unicode_gate(encoder.tokenizer, probes, section.max_length)))
     if probes:
         found += vector_gates(section, encoder, list(dict.fromkeys(probes))[: section.texts], more_follows)
     return results(section, stage, found)

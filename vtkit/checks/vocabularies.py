@@ -12,6 +12,7 @@ import numpy as np
 from vtkit.analysis.normalization import normalizer_losses
 from vtkit.analysis.words import script_of, script_of_text
 from vtkit.checks.result import CheckResult, Gate, Seen, results
+from vtkit.encoder.truncation import shortened
 from vtkit.recipe.sections import GatesSection
 from vtkit.vocabulary.existing import roles_by_id
 from vtkit.vocabulary.forms import canonical_forms, surface_and_start, tokens
@@ -58,7 +59,7 @@ def vocabulary_gates(
         found.append(("overlap", overlap_gate(source, target, alignment)))
     probes = [text for text in texts if text.strip()]
     if probes and section.unicode != "off":
-        found.append(("unicode", unicode_gate(target, probes)))
+        found.append(("unicode", unicode_gate(target, probes, section.max_length)))
     return results(section, "transfer", found)
 
 
@@ -109,8 +110,17 @@ def shared_scripts(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerF
     return sum(min(share, second.get(script, 0.0)) for script, share in first.items())
 
 
-def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> Seen:
-    """[UNK] share of the tokens of ``texts``, the scripts behind it, pieces of bytes, and what the normalizer loses."""
+def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_length: int) -> Seen:
+    """[UNK] share of the tokens of ``texts``, the scripts behind it, pieces of bytes, and what the normalizer loses.
+
+    Looks at the first ``max_length`` tokens of each text, as the gates of the vectors do.
+    """
+    beginnings = shortened(tokenizer, texts, max_length)
+    encodings = tokenizer.backend_tokenizer.encode_batch(beginnings, add_special_tokens=False)
+    texts = [
+        text[: encoding.offsets[max_length - 1][1]] if len(encoding.ids) > max_length else text
+        for text, encoding in zip(beginnings, encodings, strict=True)
+    ]
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
     code_points = np.bincount(codes, minlength=0x110000)
     characters: Counter[str] = Counter()
@@ -120,10 +130,10 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> Se
     fragments = _byte_fragments(tokenizer)
     total = unknown = pieces = 0
     unread: Counter[str] = Counter()
-    encodings = tokenizer.backend_tokenizer.encode_batch(list(texts), add_special_tokens=False)
     for encoding, text in zip(encodings, texts, strict=True):
-        total += len(encoding.ids)
-        for number, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
+        kept = list(zip(encoding.ids, encoding.offsets, strict=True))[:max_length]
+        total += len(kept)
+        for number, (start, stop) in kept:
             pieces += number in fragments
             if number == tokenizer.unk_token_id:
                 unknown += 1

@@ -56,7 +56,7 @@ def check_moved(recipe: View, inputs: Mapping[str, Path], rank: int | None) -> l
 
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=2,
+    version=3,
     reads=(
         "source.model",
         "casing.output",

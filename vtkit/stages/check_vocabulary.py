@@ -33,8 +33,11 @@ def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> dic
 
 CHECK_VOCABULARY = Stage(
     "check:vocabulary",
-    version=1,
-    reads=("source.model", "casing.output", "transfer.overlap", "gates.overlap", "gates.unicode", "gates.texts"),
+    version=2,
+    reads=(
+        *("source.model", "casing.output", "transfer.overlap"),
+        *("gates.overlap", "gates.unicode", "gates.texts", "gates.max_length"),
+    ),
     corpora={"transfer.bias.corpus": bias_corpus},
     function=check_vocabulary,
 )
