@@ -19,6 +19,7 @@ import tiny
 from typer.testing import CliRunner
 
 from vtkit.cli import app
+from vtkit.data.corpora import read_corpus
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.encoder.checkpoint import save_encoder
 
@@ -78,7 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             tiny.write_collection(made / name, found)
         (made / name / "qrels" / "train.tsv").write_bytes((made / name / "qrels" / "test.tsv").read_bytes())
     text = "".join(f"{text}\n" for text in tiny.texts(400))
-    text += (ROOT / "recipes/quickstart_data/elements-en/corpus.jsonl").read_text("utf-8")
+    text += "".join(f"{text}\n" for text in read_corpus(ROOT / "recipes/quickstart_data/elements-en/corpus.jsonl"))
     for name in CORPORA:
         opened = gzip.open if name.endswith(".gz") else open
         with opened(made / name, "wt", encoding="utf-8") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import os
 import subprocess
 import sys
@@ -99,6 +100,17 @@ def test_light_modules_import_heavy_ones_only_inside_functions(path: Path) -> No
     module = module_name(path)
     for name in imports_in(ast.parse(path.read_text(encoding="utf-8")), module, when_imported=True):
         assert name.split(".")[0] not in HEAVY, f"vtkit.{module} imports {name} as it is imported"
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    """Imports inside functions count: a circle that is only put off ties two modules together all the same."""
+    paths = {f"vtkit.{module_name(path)}": path for path in MODULES if module_name(path)}
+    graph: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = set(imports_in(tree, module.removeprefix("vtkit."), when_imported=False))
+        graph[module] = {part for name in names for part in (name, name.rpartition(".")[0]) if part in paths} - {module}
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(paths)  # raises CycleError, naming it
 
 
 def test_no_folder_shadows_a_library() -> None:
