@@ -20,6 +20,7 @@ FLOORS = [
     {"transfer", "training", "analysis", "checks"},
     {"stages", "report"},
     {"runs"},
+    {"api"},
     {"commands"},
     {"cli", "__main__"},
 ]
@@ -38,6 +39,7 @@ LIGHT = (
     "data",
     "stages",
     "runs",
+    "api",
     "commands",
     "cli",
     "__main__",
@@ -82,7 +84,7 @@ def test_a_module_imports_only_from_its_floor_and_those_below(path: Path) -> Non
     module = module_name(path)
     own = floor_of(module.split(".")[0])
     if not module:
-        own = 0  # the package itself
+        own = len(FLOORS)  # the package itself exports from all floors, lazily
     assert own is not None, f"{path.name} is on no floor: add it to FLOORS"
     for name in imports_in(ast.parse(path.read_text(encoding="utf-8")), module, when_imported=False):
         parts = name.split(".")

@@ -1,3 +1,115 @@
-"""vtkit moves a learned sparse retrieval encoder onto the vocabulary its user needs."""
+"""vtkit moves a learned sparse retrieval encoder onto the vocabulary its user needs.
+
+The public names, each loaded when it is first asked for: ``import vtkit`` itself loads nothing (docs/python.md).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vtkit.analysis.corpus_gap import Gap
+    from vtkit.analysis.meter import Fragmentation
+    from vtkit.api import (
+        SearchResult,
+        calibrate_encoder,
+        corpus_gap,
+        encode,
+        fragmentation,
+        inspect_vocabulary,
+        load_encoder,
+        load_recipe,
+        load_tokenizer,
+        open_run,
+        overlap,
+        report_of,
+        run_recipe,
+        save_encoder,
+        search_run,
+        transfer_encoder,
+    )
+    from vtkit.data.corpora import read_corpus
+    from vtkit.encoder.asymmetric import dimension_names
+    from vtkit.encoder.calibration import Calibration
+    from vtkit.errors import CollapseError, DataError, MachineError, MissingExtra, RecipeError, VtkitError
+    from vtkit.recipe.sections import Recipe
+    from vtkit.runs.folder import RunFolder
+    from vtkit.search.bm25 import Bm25
+    from vtkit.search.exact import ExactIndex
+    from vtkit.transfer.encoder import Transfer
+    from vtkit.vocabulary.overlap import Overlap
+    from vtkit.vocabulary.pair import VocabularyPair
 
 __version__ = "0.1.0"
+
+_NAMES_OF_MODULE = {
+    "analysis.corpus_gap": ("Gap",),
+    "analysis.meter": ("Fragmentation",),
+    "api": (
+        *("SearchResult", "calibrate_encoder", "corpus_gap", "encode", "fragmentation", "inspect_vocabulary"),
+        *("load_encoder", "load_recipe", "load_tokenizer", "open_run", "overlap", "report_of", "run_recipe"),
+        *("save_encoder", "search_run", "transfer_encoder"),
+    ),
+    "data.corpora": ("read_corpus",),
+    "encoder.asymmetric": ("dimension_names",),
+    "encoder.calibration": ("Calibration",),
+    "errors": ("CollapseError", "DataError", "MachineError", "MissingExtra", "RecipeError", "VtkitError"),
+    "recipe.sections": ("Recipe",),
+    "runs.folder": ("RunFolder",),
+    "search.bm25": ("Bm25",),
+    "search.exact": ("ExactIndex",),
+    "transfer.encoder": ("Transfer",),
+    "vocabulary.overlap": ("Overlap",),
+    "vocabulary.pair": ("VocabularyPair",),
+}
+_MODULES = {name: f"vtkit.{module}" for module, names in _NAMES_OF_MODULE.items() for name in names}
+
+__all__ = [
+    "Bm25",
+    "Calibration",
+    "CollapseError",
+    "DataError",
+    "ExactIndex",
+    "Fragmentation",
+    "Gap",
+    "MachineError",
+    "MissingExtra",
+    "Overlap",
+    "Recipe",
+    "RecipeError",
+    "RunFolder",
+    "SearchResult",
+    "Transfer",
+    "VocabularyPair",
+    "VtkitError",
+    "__version__",
+    "calibrate_encoder",
+    "corpus_gap",
+    "dimension_names",
+    "encode",
+    "fragmentation",
+    "inspect_vocabulary",
+    "load_encoder",
+    "load_recipe",
+    "load_tokenizer",
+    "open_run",
+    "overlap",
+    "read_corpus",
+    "report_of",
+    "run_recipe",
+    "save_encoder",
+    "search_run",
+    "transfer_encoder",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'vtkit' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

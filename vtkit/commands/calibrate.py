@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from vtkit import console
-from vtkit.commands.folders import located, new_folder
+from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.data.hub import located
 from vtkit.errors import RecipeError
 
 
@@ -70,27 +71,23 @@ def calibrate(
         raise RecipeError(f"--head-scale must be above 0, not {head_scale:g}.")
     allow_downloads(download)
 
+    from vtkit.api import calibrate_encoder, load_encoder, save_encoder
     from vtkit.data.corpora import read_corpora
-    from vtkit.encoder.checkpoint import load_encoder, save_encoder
-    from vtkit.recipe.sections import CalibrateSection
-    from vtkit.runtime import fastest_device
-    from vtkit.stages.calibrate_head import calibrate_encoder
-    from vtkit.stages.texts import draw
 
-    settings: dict[str, Any] = {
-        "target_activation": target,
-        "definition": definition,
-        "shift": shift,
-        "head_scale": head_scale,
-        "fold": fold,
-        "texts": texts,
-        "max_length": max_length,
-    }
-    section = CalibrateSection(**settings)
-    probe = draw(read_corpora(corpus), texts, seed)
     with new_folder(out) if out is not None else nullcontext() as work:
-        encoder = load_encoder(located(model), fastest_device())
-        found = calibrate_encoder(encoder, probe, section)
+        encoder = load_encoder(located(model))
+        found = calibrate_encoder(
+            encoder,
+            read_corpora(corpus),
+            target_activation=target,
+            definition=definition,
+            shift=shift,
+            head_scale=head_scale,
+            fold=fold,
+            texts=texts,
+            max_length=max_length,
+            seed=seed,
+        )
         if work is not None:
             save_encoder(encoder, work)
     if as_json:

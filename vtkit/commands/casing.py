@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from vtkit import console
-from vtkit.commands.folders import located, new_folder
+from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.data.hub import located
 from vtkit.errors import RecipeError
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ import typer
 
 from vtkit import console
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
-from vtkit.commands.folders import located, new_folder
+from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.commands.tokenizer import wrong_options
+from vtkit.data.hub import located
 from vtkit.errors import RecipeError, VtkitError
 
 NEW_TOKENS_SHOWN = 40

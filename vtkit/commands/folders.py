@@ -12,9 +12,14 @@ from vtkit.errors import DataError, RecipeError, VtkitError, machine_errors
 from vtkit.interrupt import unfinished
 
 
-def located(name: str) -> str:
-    """``name`` as an absolute path where something is there under it or it can be nothing else, else as it is."""
-    return os.path.abspath(os.path.expanduser(name)) if os.path.exists(name) or name.startswith((".", "~")) else name
+def refuse_existing(out: Path) -> None:
+    """Say at once, before minutes of work, that ``out`` is there already.
+
+    Raises:
+        RecipeError: it is.
+    """
+    if os.path.lexists(out):
+        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
 
 
 @contextmanager
@@ -25,8 +30,7 @@ def new_folder(out: Path) -> Iterator[Path]:
         RecipeError: ``out`` is there already.
         VtkitError: it cannot be written, or the machine refuses something on the way.
     """
-    if os.path.lexists(out):
-        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
+    refuse_existing(out)
     work = out.absolute().with_name(f".{out.name}.{os.getpid()}")
     with machine_errors(out.absolute()):
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from vtkit import console
+from vtkit.commands.folders import refuse_existing
 from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, allow_downloads
 from vtkit.errors import RecipeError, VtkitError
 
@@ -114,7 +114,7 @@ def write_new_recipe(
     from vtkit.recipe.new import as_written_in, new_recipe
 
     if out is not None:
-        _refuse_existing(out)
+        refuse_existing(out)
     if sys.stdin.isatty():
         name = name or _ask("Name of the run")
         language = language or _ask("Language searched in (ISO 639 code, such as ko)")
@@ -132,7 +132,7 @@ def write_new_recipe(
         missing += [] if tokenizer or corpus else ["--tokenizer (or --corpus, to train one)"]
         raise RecipeError(f"recipe new needs also: {', '.join(missing)}")
     out = out or Path(f"{name}.toml")
-    _refuse_existing(out)
+    refuse_existing(out)
 
     def written(value: str, what: str) -> str:
         return as_written_in(out.absolute().parent, value, what)
@@ -154,16 +154,11 @@ def write_new_recipe(
         with out.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        _refuse_existing(out)
+        refuse_existing(out)
         raise
     except OSError as error:
         raise VtkitError(f"{out} cannot be written: {error.strerror}") from error
     console.say(f"Wrote {out}. Next: vtkit recipe check {out}")
-
-
-def _refuse_existing(out: Path) -> None:
-    if os.path.lexists(out):
-        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
 
 
 def _ask(question: str, optional: bool = False) -> str:

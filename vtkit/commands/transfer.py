@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from vtkit import console
-from vtkit.commands.folders import located, new_folder
+from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
-
-if TYPE_CHECKING:
-    from vtkit.recipe.sections import Recipe
 
 Files = list[str] | None
 
@@ -64,34 +60,29 @@ def transfer(
     vtkit provenance reads. With --corpus the decoder bias follows the token frequencies of that text; without, it is
     mixed as the embeddings are.
     """
-    from vtkit.recipe.load import load_recipe
-    from vtkit.recipe.preflight import preflight
-    from vtkit.recipe.write import toml_value
+    from vtkit.api import save_encoder, transfer_encoder
+    from vtkit.transfer.provenance import PROVENANCE
 
     allow_downloads(download)
-    given: dict[str, Any] = {
-        "recipe.name": "transfer",
-        "recipe.seed": seed,
-        "source.model": located(source),
-        "vocabulary.kind": "existing",
-        "vocabulary.tokenizer": located(target),
-        "transfer.method": method if len(method) > 1 else method[0],
-        "transfer.parallel": parallel,
-        "transfer.embedder": embedder,
-        "transfer.target_embeddings": target_embeddings,
-        "transfer.vectors": vectors,
-        "transfer.source_vectors": source_vectors,
-        "transfer.dictionary": dictionary,
-        "transfer.corpus": corpus,
-        "transfer.bias.corpus": corpus,
-        "transfer.bias.method": "zscore" if corpus else "mixture",
-    }
-    overrides = [f"{name}={toml_value(value)}" for name, value in given.items() if value is not None]
-    loaded = load_recipe(Path("vtkit transfer"), [*overrides, *(settings or [])], text="")
-    preflight(loaded.recipe, path=Path("vtkit transfer"), places=loaded.places)
-
     with new_folder(out) as work:
-        facts = _moved(loaded.recipe, work)
+        moved = transfer_encoder(
+            source,
+            target,
+            method=method,
+            parallel=parallel or (),
+            embedder=embedder,
+            target_embeddings=target_embeddings,
+            vectors=vectors,
+            source_vectors=source_vectors,
+            dictionary=dictionary or (),
+            corpus=corpus or (),
+            settings=settings or (),
+            seed=seed,
+            work_folder=work,
+        )
+        save_encoder(moved.encoder, work / "model")
+        moved.write_provenance(work / PROVENANCE)
+    facts = moved.stats()
     if as_json:
         console.write_json(facts)
         return
@@ -103,21 +94,3 @@ def transfer(
         sources = "  ".join(f"{console.one_line(token, 24)} {weight:.2f}" for token, weight in entry["sources"][:4])
         console.write(f"{console.one_line(entry['token'], 20)}  ←  {sources}  ({entry['method']})")
     console.say(f"wrote {out}/model")
-
-
-def _moved(recipe: Recipe, out: Path) -> dict[str, Any]:
-    """The stages of a run up to the transfer, with their checks; what the transfer found."""
-    from vtkit.stages.build_vocabulary import VOCABULARY
-    from vtkit.stages.check_transfer import CHECK_TRANSFER, check_moved
-    from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
-    from vtkit.stages.transfer_embeddings import TRANSFER
-
-    vocabulary = out / ".vocabulary"
-    vocabulary.mkdir()
-    inputs = {"vocabulary": vocabulary}
-    VOCABULARY.function(VOCABULARY.view(recipe), {}, vocabulary)
-    CHECK_VOCABULARY.function(CHECK_VOCABULARY.view(recipe), inputs, out)
-    facts = TRANSFER.function(TRANSFER.view(recipe), inputs, out)
-    check_moved(CHECK_TRANSFER.view(recipe), {**inputs, "transfer": out}, facts["rank"])
-    shutil.rmtree(vocabulary)
-    return facts

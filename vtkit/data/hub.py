@@ -20,6 +20,11 @@ DOWNLOAD_VARIABLE = "VTKIT_DOWNLOAD"
 RepositoryKind = Literal["model", "dataset"]
 
 
+def located(name: str) -> str:
+    """``name`` as an absolute path where something is there under it or it can be nothing else, else as it is."""
+    return os.path.abspath(os.path.expanduser(name)) if os.path.exists(name) or name.startswith((".", "~")) else name
+
+
 def downloads_allowed() -> bool:
     """Whether files may be fetched from the hub: the environment variable that ``--download`` sets to 1."""
     return os.environ.get(DOWNLOAD_VARIABLE) == "1"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -47,7 +47,9 @@ class NotFetched(RecipeError):
     """All that is missing lies on the hub, and has not been fetched yet."""
 
 
-def preflight(recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = None) -> None:
+def preflight(
+    recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = None, loaded: Collection[str] = ()
+) -> None:
     """Nothing, if everything that ``recipe`` names can be had; settings its methods do not use are passed over.
 
     A recipe named as the source is looked through as well.
@@ -56,12 +58,13 @@ def preflight(recipe: Recipe, *, path: Path, places: Mapping[str, str] | None = 
         recipe: what is to be run.
         path: its file, for the message.
         places: where each setting was written (``LoadedRecipe.places``), for the message.
+        loaded: settings whose things are in memory already.
 
     Raises:
         RecipeError: everything that cannot be had, each with the ``--set`` that names a local one instead;
             :class:`NotFetched` where all of it is on the hub.
     """
-    lines, on_hub = _report(recipe, places or {}, _hub_reason(), (os.path.realpath(path),))
+    lines, on_hub = _report(recipe, places or {}, _hub_reason(), (os.path.realpath(path),), loaded)
     if not lines:
         return
     if any(on_hub) and not hub.downloads_allowed():
@@ -87,10 +90,14 @@ def preflight_specification(specification: Specification, *, path: Path, places:
 
 
 def _report(
-    recipe: Recipe, places: Mapping[str, str], hub_reason: _HubReason, chain: tuple[str, ...]
+    recipe: Recipe,
+    places: Mapping[str, str],
+    hub_reason: _HubReason,
+    chain: tuple[str, ...],
+    loaded: Collection[str] = (),
 ) -> tuple[list[str], list[bool]]:
     """The lines of the message, and of each thing that is missing whether it is on the hub."""
-    required = list(required_things(recipe))
+    required = [thing for thing in required_things(recipe) if thing.setting not in loaded]
     missing = [found for thing in required for found in _missing(thing, recipe, hub_reason)]
     lines = _lines(missing, required, places)
     on_hub = [found.on_hub for found in missing]

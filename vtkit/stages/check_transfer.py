@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vtkit.artifacts import facts_of
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import bias_corpus, probe_texts
 from vtkit.stages.transfer_embeddings import source_encoder, target_tokenizer
-
-if TYPE_CHECKING:
-    from vtkit.checks.result import CheckResult
 
 
 def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
@@ -21,12 +18,6 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
     """
-    found = check_moved(recipe, inputs, facts_of(inputs["transfer"])["rank"])
-    return {"gates": [gate.facts() for gate in found]}
-
-
-def check_moved(recipe: View, inputs: Mapping[str, Path], rank: int | None) -> list[CheckResult]:
-    """The gates on a transfer by a mixture of ``rank``, whose other parts are read from its provenance."""
     from vtkit.checks.encoder import encoder_gates
     from vtkit.checks.result import show_results, stop_at_failures
     from vtkit.checks.rows import Moved
@@ -39,7 +30,7 @@ def check_moved(recipe: View, inputs: Mapping[str, Path], rank: int | None) -> l
     assert section is not None
     source, moved = source_encoder(recipe, inputs), load_encoder(str(inputs["transfer"] / "model"))
     rows = mlm_head(source[0].auto_model).decoder.out_features
-    mixture = read_mixture(inputs["transfer"] / PROVENANCE, rows, rank)
+    mixture = read_mixture(inputs["transfer"] / PROVENANCE, rows, facts_of(inputs["transfer"])["rank"])
     pair = pair_of(source.tokenizer, target_tokenizer(recipe, inputs), section.overlap, rows)
     found = encoder_gates(
         recipe.gates,
@@ -51,7 +42,7 @@ def check_moved(recipe: View, inputs: Mapping[str, Path], rank: int | None) -> l
     )
     show_results(found)
     stop_at_failures(found)
-    return found
+    return {"gates": [gate.facts() for gate in found]}
 
 
 CHECK_TRANSFER = Stage(

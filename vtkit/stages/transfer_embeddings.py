@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vtkit import console
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import bias_corpus, focus_corpus, read_texts
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
-
-SAMPLED_NEIGHBOURS = 40
-"""New tokens shown in the report."""
 
 
 def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
@@ -32,14 +25,8 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     import torch
 
     from vtkit.encoder.checkpoint import save_encoder
-    from vtkit.encoder.families import mlm_head
-    from vtkit.encoder.folding import apply_output_casing
-    from vtkit.transfer.dispatch import bias_of, mixture_of
-    from vtkit.transfer.provenance import PROVENANCE, origins, sample_neighbours, write_provenance
-    from vtkit.transfer.surgery.bias import count_tokens
-    from vtkit.transfer.surgery.graft import graft_encoder
-    from vtkit.transfer.surgery.head_only import graft_encoder_head
-    from vtkit.vocabulary.pair import pair_of
+    from vtkit.transfer.encoder import move_encoder
+    from vtkit.transfer.provenance import PROVENANCE
 
     target = target_tokenizer(recipe, inputs)
     torch.manual_seed(recipe.recipe.seed)
@@ -48,64 +35,37 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
 
     section = recipe.transfer
     assert section is not None
-    source = source_encoder(recipe, inputs)
-    rows = mlm_head(source[0].auto_model).decoder.out_features
-    pair = pair_of(source.tokenizer, target, section.overlap, rows)
-    if pair.source.tokens == pair.target.tokens:
-        console.warn(
-            "The target vocabulary is the source's own, so there is nothing to transfer: its rows are copied, and only "
-            "the bias is set. Name another vocabulary.tokenizer if another was meant."
-        )
-
-    @cache
-    def counts() -> NDArray[np.int64] | None:
-        corpus = recipe.corpora("transfer.bias.corpus")
-        return count_tokens(target, read_texts(corpus)) if corpus else None
-
-    mixture = mixture_of(
-        section,
-        pair,
-        lambda: read_texts(recipe.corpora("transfer.corpus")),
-        counts,
-        recipe.recipe.seed,
-    )
-    work = out / "work"
-    graft = graft_encoder if section.scope == "full" else graft_encoder_head
-    encoder = graft(
-        source,
+    counted = recipe.corpora("transfer.bias.corpus")
+    moved = move_encoder(
+        source_encoder(recipe, inputs),
         target,
-        mixture,
-        lambda biases: bias_of(section, pair, mixture, biases, counts),
-        work,
+        section,
+        bias_texts=lambda: read_texts(counted) if counted else None,
+        method_texts=lambda: read_texts(recipe.corpora("transfer.corpus")),
+        casing=recipe.casing,
         seed=recipe.recipe.seed,
-        pad_to=section.pad_to,
+        work=out / "work",
     )
-    bias = mlm_head(encoder[0].auto_model).decoder.bias.detach().numpy()[: len(target)].copy()
-    masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
-    save_encoder(encoder, out / "model")
-    shutil.rmtree(work)
-    write_provenance(out / PROVENANCE, origins(mixture, bias, pair))
-    return {
-        "source_size": len(source.tokenizer),
-        "target_size": len(target),
-        "overlap": {kind: count for kind, count in pair.overlap.counts.items() if kind != "new"},
-        "overlap_share": pair.overlap.share,
-        "masked_dimensions": masked,
-        "methods": mixture.counts(),
-        "rank": mixture.rank,
-        "neighbours": sample_neighbours(mixture, pair, SAMPLED_NEIGHBOURS, recipe.recipe.seed),
-    }
+    save_encoder(moved.encoder, out / "model")
+    shutil.rmtree(out / "work")
+    moved.write_provenance(out / PROVENANCE)
+    return moved.stats()
 
 
 def target_tokenizer(recipe: View, inputs: Mapping[str, Path]) -> PreTrainedTokenizerFast:
     """The vocabulary that is moved to, cased tokens renamed where ``casing.output`` says so."""
+    return saved_target(inputs["vocabulary"] / "tokenizer", recipe.casing.output)
+
+
+def saved_target(folder: Path, output: str) -> PreTrainedTokenizerFast:
+    """The tokenizer in ``folder``, cased tokens renamed where ``output`` is ``map``."""
     from transformers import AutoTokenizer
 
     from vtkit.encoder.model_folder import SAFELY
     from vtkit.vocabulary.casing import map_cased
 
-    target: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(inputs["vocabulary"] / "tokenizer", **SAFELY)
-    return map_cased(target).tokenizer if recipe.casing.output == "map" else target
+    target: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(folder, **SAFELY)
+    return map_cased(target).tokenizer if output == "map" else target
 
 
 def source_encoder(recipe: View, inputs: Mapping[str, Path]) -> SparseEncoder:

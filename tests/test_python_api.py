@@ -1,0 +1,129 @@
+"""The public names of ``vtkit``, and the examples of docs/python.md, run as they stand there."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+from sentence_transformers import SparseEncoder
+
+import vtkit
+from vtkit.encoder.checkpoint import save_encoder
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+TARGET = (*tiny.shuffled(2), "home", "house", "집")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with something small under every name that the page uses."""
+    made = tmp_path_factory.mktemp("api")
+    encoder = tiny.encoder(made / "work", tokens=(*tiny.TOKENS, "house", "home"))
+    save_encoder(encoder, made / "naver" / "splade-v3")
+    for name in ("monologg/kobigbird-bert-base", "bert-base-uncased", "my-tokenizer"):
+        tiny.tokenizer(TARGET).save_pretrained(str(made / name))
+    text = "".join(f"{text} 집\n" for text in tiny.texts(400))
+    for name in ("corpus.txt", "msmarco.txt"):
+        (made / name).write_text(text, "utf-8")
+    pairs = "".join(f"{word} house\t{word} 집\n" for word in tiny.WORDS for _ in range(3))
+    (made / "en-ko.tsv.gz").write_bytes(gzip.compress(pairs.encode()))
+    tiny.write_collection(made / "my_beir_folder", tiny.collection(20))
+    (made / "my-korean.toml").write_text(
+        '[recipe]\nname = "my-korean"\nlanguage = "ko"\n[source]\nmodel = "./naver/splade-v3"\n'
+        '[vocabulary]\nkind = "existing"\ntokenizer = "./my-tokenizer"\n[transfer]\nmethod = "subtoken"\n'
+        '[evaluate]\nsets = ["my_beir_folder"]\n',
+        "utf-8",
+    )
+    return made
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: re.findall(r"vtkit\.(\w+)", text)[0])
+def test_an_example_runs_as_it_stands(
+    example: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    exec(compile(example, "docs/python.md", "exec"), {})
+    assert len(capsys.readouterr().out.splitlines()) >= 2
+    if '"korean"' in example:
+        vectors = SparseEncoder("korean", device="cpu").encode(["river 집"])
+        assert vectors.to_dense().shape == (1, len(TARGET))
+
+
+def test_the_page_has_examples_and_every_name() -> None:
+    assert len(EXAMPLES) >= 3
+    assert set(vtkit.__all__) - {"__version__"} == set(
+        re.findall(r"`(\w+)`", PAGE.partition("## All names")[2].partition("`help")[0])
+    )
+
+
+def test_every_public_name_is_there_at_runtime_and_for_type_checkers() -> None:
+    tree = ast.parse((ROOT / "vtkit" / "__init__.py").read_text("utf-8"))
+    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    origins = {
+        alias.name: node.module for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert set(origins) == set(vtkit.__all__) - {"__version__"}
+    for name in vtkit.__all__:
+        assert getattr(vtkit, name) is not None
+    for name, module in origins.items():
+        assert getattr(vtkit, name) is getattr(sys.modules[str(module)], name)
+    assert set(vtkit.__all__) <= set(dir(vtkit))
+    with pytest.raises(AttributeError, match="no attribute 'transfer_encodr'"):
+        vtkit.transfer_encodr  # noqa: B018
+
+
+def test_importing_vtkit_loads_nothing_else() -> None:
+    code = "import sys; before = set(sys.modules); import vtkit; print(*sorted(set(sys.modules) - before))"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in result.stdout.split()}
+    assert "vtkit" in loaded
+    assert loaded <= {"vtkit", "importlib", "typing", "collections", "re", "copyreg", *sys.stdlib_module_names}
+    assert [name for name in result.stdout.split() if name.startswith("vtkit")] == ["vtkit"]
+
+
+def test_the_mark_of_a_typed_package_is_packaged() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        packaged = tomllib.load(file)["tool"]["setuptools"]["package-data"]["vtkit"]
+    assert "py.typed" in packaged
+    assert (ROOT / "vtkit" / "py.typed").is_file()
+
+
+def test_names_and_loaded_objects_give_the_same_encoder_and_the_source_stays(folder: Path) -> None:
+    source, target = folder / "naver" / "splade-v3", folder / "my-tokenizer"
+    loaded = vtkit.load_encoder(source, device="cpu")
+    before = tiny.weights(loaded)
+    by_name = vtkit.transfer_encoder(source, target, method=["subtoken", "mean"])
+    by_object = vtkit.transfer_encoder(loaded, vtkit.load_tokenizer(target), method=["subtoken", "mean"])
+    assert tiny.same(tiny.weights(by_name.encoder), tiny.weights(by_object.encoder))
+    assert tiny.same(before, tiny.weights(loaded))
+    first = vtkit.encode(by_name.encoder, ["river house"])
+    assert first.shape == (1, len(TARGET))
+    saved = folder / "saved"
+    vtkit.save_encoder(by_object.encoder, saved)
+    assert np.array_equal(first.toarray(), vtkit.encode(saved, ["river house"]).toarray())
+    with pytest.raises(vtkit.RecipeError, match="not overwritten"):
+        vtkit.save_encoder(by_object.encoder, saved)
+
+
+def test_what_cannot_be_is_named(folder: Path) -> None:
+    source, target = folder / "naver" / "splade-v3", folder / "my-tokenizer"
+    with pytest.raises(vtkit.RecipeError, match=r"transfer\.alpah.*[\s\S]*alpha"):
+        vtkit.transfer_encoder(source, target, settings={"transfer.alpah": 2.5})
+    with pytest.raises(vtkit.RecipeError, match=r"nowhere\.tsv"):
+        vtkit.transfer_encoder(vtkit.load_encoder(source), target, parallel="nowhere.tsv")
+    with pytest.raises(vtkit.RecipeError, match="target_activation"):
+        vtkit.calibrate_encoder(vtkit.load_encoder(source), folder / "corpus.txt", target_activation=3)
+    with pytest.raises(vtkit.RecipeError, match="a dictionary or a list"):
+        vtkit.load_recipe(folder / "my-korean.toml", "transfer.method=mean")
+    with pytest.raises(vtkit.DataError, match="no such file"):
+        vtkit.corpus_gap("nowhere.txt", ["a text"])

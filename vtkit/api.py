@@ -1,0 +1,547 @@
+"""What vtkit does, as functions: names or loaded objects in, values out. ``vtkit`` exports them (docs/python.md).
+
+Wherever a model, tokenizer or corpus can be named, the name is a folder, a file or a hub id as on the command line, and
+an object that is loaded already does as well. Nothing is fetched from the hub unless ``VTKIT_DOWNLOAD`` is 1.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
+
+from vtkit.data.hub import located
+from vtkit.errors import RecipeError
+from vtkit.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+    from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedTokenizerFast
+
+    from vtkit.analysis.composition import Han
+    from vtkit.analysis.corpus_gap import Gap
+    from vtkit.analysis.meter import Fragmentation
+    from vtkit.encoder.calibration import Calibration
+    from vtkit.recipe.load import LoadedRecipe
+    from vtkit.recipe.sections import Recipe
+    from vtkit.transfer.encoder import Transfer
+    from vtkit.vocabulary.overlap import OverlapMode
+    from vtkit.vocabulary.pair import VocabularyPair
+
+Name = str | Path
+Texts = str | Path | Iterable[str]
+"""A corpus by its name, or the texts themselves."""
+
+Names = Name | Sequence[Name]
+Settings = Mapping[str, Any] | Sequence[str]
+"""Settings of a recipe: ``{"transfer.alpha": 2.5}``, or ``["transfer.alpha=2.5"]`` as behind ``--set``."""
+
+LOADED = "loaded"
+"""Stands in a recipe for what is there already and is not named."""
+
+LONGEST = 512
+"""Tokens a text is cut at where neither the caller nor the encoder says."""
+
+
+def load_encoder(name: Name, *, device: str | None = None) -> SparseEncoder:
+    """A sparse encoder, or a masked language model as one, in float32.
+
+    Args:
+        name: a folder or a hub id.
+        device: where it is to run; by default the GPU where there is one.
+
+    Raises:
+        DataError: nothing is there, or it is no such model, or damaged.
+    """
+    from vtkit.encoder.checkpoint import load_encoder as load
+    from vtkit.runtime import fastest_device
+
+    return load(str(name), device or fastest_device())
+
+
+def save_encoder(encoder: SparseEncoder, folder: Name) -> None:
+    """Write ``encoder`` where plain ``SparseEncoder(folder)`` loads it.
+
+    Raises:
+        RecipeError: ``folder`` is there already, with something in it.
+    """
+    from vtkit.encoder.checkpoint import save_encoder as save
+
+    folder = Path(folder)
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise RecipeError(f"{folder} is there already, and is not overwritten. Name another folder, or remove it.")
+    save(encoder, folder)
+
+
+def load_tokenizer(name: Name) -> PreTrainedTokenizerFast:
+    """A tokenizer from a folder, a file (``tokenizer.json``, ``vocab.txt``, SentencePiece ``.model``) or a hub id.
+
+    Raises:
+        DataError: nothing usable is there.
+    """
+    from vtkit.vocabulary.existing import load_tokenizer as load
+
+    return load(str(name), require_roles=False)
+
+
+def encode(
+    encoder: Name | SparseEncoder,
+    texts: Iterable[str],
+    *,
+    side: Literal["query", "document"] = "document",
+    max_length: int | None = None,
+    top_dimensions: int | None = None,
+) -> csr_matrix:
+    """Term weights of ``texts``.
+
+    Args:
+        encoder: by name or loaded.
+        side: which prompt, and which half of an asymmetric encoder.
+        max_length: tokens a text is cut at, special tokens included; by default the encoder's own limit.
+        top_dimensions: keep only so many of the largest weights of each text.
+
+    Returns:
+        (texts, vocabulary) float32; :func:`dimension_names` names the columns.
+    """
+    from vtkit.encoder.sides import encode_side
+
+    loaded = load_encoder(encoder) if isinstance(encoder, str | Path) else encoder
+    length = max_length or loaded.max_seq_length or LONGEST
+    return encode_side(loaded, list(texts), side, length, top_dimensions=top_dimensions)
+
+
+def transfer_encoder(
+    source: Name | SparseEncoder,
+    target: Name | PreTrainedTokenizerFast,
+    *,
+    method: str | Sequence[str] = "auto",
+    parallel: Names = (),
+    embedder: Name | None = None,
+    target_embeddings: Name | None = None,
+    vectors: Name | None = None,
+    source_vectors: Name | None = None,
+    dictionary: Names = (),
+    corpus: Names = (),
+    settings: Settings = (),
+    seed: int = 42,
+    work_folder: Name | None = None,
+) -> Transfer:
+    """Move an encoder onto another vocabulary (docs/transfer.md), with the checks of a run (docs/gates.md).
+
+    Args:
+        source: the encoder, which is not changed. The one that is made is on the processor.
+        target: the tokenizer whose vocabulary to use, or a specification of one (``.toml``).
+        method: one method, or several of which the first that has evidence for a token makes its row.
+        parallel: files of parallel text or dictionaries, source language first.
+        embedder: an embedder that knows both languages.
+        target_embeddings: a model that owns the target vocabulary (``semantic``).
+        vectors: word vectors (``focus``, ``ofa``, ``wechsel``).
+        source_vectors: word vectors of the source language (``wechsel``).
+        dictionary: bilingual dictionaries (``wechsel``).
+        corpus: target text; the decoder bias then follows its token frequencies, and is mixed like the rows otherwise.
+        settings: any others of [transfer], [casing] and [gates] (docs/settings.md).
+        seed: of what a method draws.
+        work_folder: where the model is written on its way; by default the system's folder for temporary files.
+
+    Raises:
+        RecipeError: settings that cannot be, or files that are not there; all at once.
+        DataError: source and target do not fit, or a file is damaged.
+        CollapseError: a check failed: the encoder could not work.
+    """
+    import torch
+
+    from vtkit.checks.encoder import encoder_gates
+    from vtkit.checks.result import show_results, stop_at_failures
+    from vtkit.checks.rows import Moved
+    from vtkit.checks.vocabularies import vocabulary_gates
+    from vtkit.recipe.preflight import preflight
+    from vtkit.stages.texts import bias_corpus, focus_corpus, probe_texts, read_texts
+    from vtkit.transfer.encoder import move_encoder
+    from vtkit.vocabulary.pair import pair_of
+
+    texts = _names(corpus) or None
+    given: dict[str, Any] = {
+        "recipe.name": "transfer",
+        "recipe.seed": seed,
+        "source.model": located(str(source)) if isinstance(source, str | Path) else LOADED,
+        "vocabulary.kind": "existing",
+        "vocabulary.tokenizer": located(str(target)) if isinstance(target, str | Path) else LOADED,
+        "transfer.method": method if isinstance(method, str) else list(method) if len(method) > 1 else method[0],
+        "transfer.parallel": _names(parallel) or None,
+        "transfer.embedder": embedder and str(embedder),
+        "transfer.target_embeddings": target_embeddings and str(target_embeddings),
+        "transfer.vectors": vectors and str(vectors),
+        "transfer.source_vectors": source_vectors and str(source_vectors),
+        "transfer.dictionary": _names(dictionary) or None,
+        "transfer.corpus": texts,
+        "transfer.bias.corpus": texts,
+        "transfer.bias.method": "zscore" if texts else "mixture",
+    }
+    path = Path("vtkit transfer")
+    loaded = _loaded_recipe(path, [*_overrides(given), *_overrides(settings)], text="")
+    recipe = loaded.recipe
+    there = {
+        setting
+        for setting, thing in (("source.model", source), ("vocabulary.tokenizer", target))
+        if not isinstance(thing, str | Path)
+    }
+    preflight(recipe, path=path, places=loaded.places, loaded=there)
+    section = recipe.transfer
+    assert section is not None
+    with TemporaryDirectory(prefix=".vtkit-transfer-", dir=work_folder) as work, torch.random.fork_rng():
+        tokenizer = _target_tokenizer(recipe, None if isinstance(target, str | Path) else target, Path(work))
+        torch.manual_seed(seed)
+        encoder = _on_cpu(source, Path(work))
+        probes = probe_texts(bias_corpus(recipe), recipe.gates.texts, seed)
+        overlap = pair_of(encoder.tokenizer, tokenizer, section.overlap).overlap
+        found = vocabulary_gates(recipe.gates, encoder.tokenizer, tokenizer, overlap, probes)
+        show_results(found)
+        stop_at_failures(found)
+        moved = move_encoder(
+            encoder,
+            tokenizer,
+            section,
+            bias_texts=lambda: read_texts(corpora) if (corpora := bias_corpus(recipe)) else None,
+            method_texts=lambda: read_texts(focus_corpus(recipe)),
+            casing=recipe.casing,
+            seed=seed,
+            work=Path(work) / "model",
+        )
+        made_of = Moved(encoder, moved.pair.overlap, moved.mixture, section.bias.method)
+        found = encoder_gates(recipe.gates, "transfer", moved.encoder, probes, made_of)
+        show_results(found)
+        stop_at_failures(found)
+    return moved
+
+
+def calibrate_encoder(
+    encoder: SparseEncoder,
+    corpus: Texts,
+    *,
+    target_activation: float | None = None,
+    definition: Literal["token", "pooled"] = "token",
+    shift: float | None = None,
+    head_scale: float | None = None,
+    fold: Literal["max", "sum"] | None = None,
+    texts: int = 512,
+    max_length: int = 128,
+    seed: int = 42,
+) -> Calibration:
+    """Rescale, shift and fold the logits of ``encoder``, in place (docs/calibration.md).
+
+    Args:
+        encoder: is changed.
+        corpus: probe texts; half of those sampled solve for the target, the other half measure what changed.
+        target_activation: share of activations wanted above zero; 0.35 where nothing else is asked for.
+        definition: what counts: (position, token) logits, or dimensions after max-pooling.
+        shift: lower the decoder bias by this much.
+        head_scale: divide all logits by this, first of all.
+        fold: let case variants share one dimension.
+        texts: probe texts sampled.
+        max_length: tokens a probe text is cut at.
+        seed: of the sample.
+
+    Raises:
+        RecipeError: a setting that cannot be.
+        DataError: too few texts, or an encoder whose queries take a way of their own.
+    """
+    from pydantic import ValidationError
+
+    from vtkit.recipe.sections import CalibrateSection
+    from vtkit.stages.calibrate_head import calibrate_encoder as calibrate
+    from vtkit.stages.texts import draw
+
+    settings: dict[str, Any] = {
+        "target_activation": target_activation,
+        "definition": definition,
+        "shift": shift,
+        "head_scale": head_scale,
+        "fold": fold,
+        "texts": texts,
+        "max_length": max_length,
+    }
+    try:
+        section = CalibrateSection(**settings)
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+        raise RecipeError("\n".join(["the encoder cannot be calibrated like this:", *wrong])) from error
+    return calibrate(encoder, draw(_texts(corpus), texts, seed), section)
+
+
+def load_recipe(path: Name, settings: Settings = ()) -> Recipe:
+    """The recipe in a TOML file, with ``settings`` laid over it.
+
+    Raises:
+        RecipeError: everything that is wrong with it, with file, line and setting.
+    """
+    return _loaded_recipe(Path(path), _overrides(settings)).recipe
+
+
+def run_recipe(
+    path: Name,
+    settings: Settings = (),
+    *,
+    runs: Name = "runs",
+    until: str | None = None,
+    start: str | None = None,
+    force: Sequence[str] = (),
+    threads: int | None = None,
+) -> RunFolder:
+    """Run a recipe, from where it was left, as ``vtkit run`` does (docs/running.md).
+
+    Args:
+        path: the TOML file.
+        settings: laid over it.
+        runs: folder of all runs.
+        until: last stage to run.
+        start: stage from which on everything is made again.
+        force: stages that are made again.
+        threads: processor threads; all cores by default.
+
+    Raises:
+        RecipeError: the recipe or an argument cannot be run as it is; nothing was touched.
+        CollapseError: a check failed, or a training collapsed.
+    """
+    from vtkit.runs.run import run
+
+    overrides = tuple(_overrides(settings))
+    folder = run(Path(path), overrides, runs=Path(runs), until=until, start=start, force=tuple(force), threads=threads)
+    return open_run(folder)
+
+
+def open_run(folder: Name) -> RunFolder:
+    """The run in ``folder``: its models by stage, and the outputs of its steps.
+
+    Raises:
+        VtkitError: there is none, or it is damaged.
+    """
+    from vtkit.runs.folder import open_run as opened
+
+    return opened(Path(folder))
+
+
+def report_of(run: Name | RunFolder) -> dict[str, Any] | None:
+    """What the report of a run says, as plain values; None where it has not been written yet."""
+    from vtkit.runs.folder import report_of as report
+
+    return report(run.folder if isinstance(run, RunFolder) else Path(run))
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A document that was found, and why."""
+
+    rank: int
+    id: str
+    title: str
+    text: str
+    score: float
+
+    tokens: tuple[tuple[str, float], ...]
+    """Tokens and what they add to the score, the largest first; special tokens are left out."""
+
+
+def search_run(
+    run: Name | RunFolder,
+    queries: Sequence[str],
+    *,
+    top: int = 10,
+    model: str | None = None,
+    collection: str | None = None,
+) -> list[list[SearchResult]]:
+    """Search the index of a run.
+
+    Args:
+        run: its folder.
+        queries: what to look for.
+        top: results for each.
+        model: stage whose model and index to use; the final one by default.
+        collection: evaluation set; the first by default.
+
+    Returns:
+        The results of each query, the best first; none for a query that shares no term with any document.
+
+    Raises:
+        VtkitError: no such run, model or collection.
+    """
+    from vtkit.runs.search import open_searcher
+
+    folder = run.folder if isinstance(run, RunFolder) else Path(run)
+    queries = [queries] if isinstance(queries, str) else list(queries)
+    return [
+        [
+            SearchResult(
+                one["rank"],
+                one["id"],
+                one["title"],
+                one["text"],
+                one["score"],
+                tuple((token, weight) for token, weight in one["tokens"]),
+            )
+            for one in found["results"]
+        ]
+        for found in open_searcher(folder, model=model, collection=collection).search(queries, top)
+    ]
+
+
+def overlap(
+    source: Name | PreTrainedTokenizerFast,
+    target: Name | PreTrainedTokenizerFast,
+    mode: OverlapMode = "exact+symbols",
+) -> VocabularyPair:
+    """Two vocabularies and which tokens of the second the first knows (docs/overlap.md).
+
+    ``overlap(a, b).overlap`` has the share, the counts by class and the pairs of ids.
+    """
+    from vtkit.vocabulary.pair import pair_of
+
+    return pair_of(_tokenizer(source), _tokenizer(target), mode)
+
+
+def inspect_vocabulary(
+    tokenizer: Name | PreTrainedTokenizerFast,
+    *,
+    name: str | None = None,
+    languages: str = "all",
+    han: Han = "zh",
+) -> dict[str, Any]:
+    """What a vocabulary is made of, as plain values (docs/inspect.md, what ``vtkit inspect-vocab --json`` prints).
+
+    Args:
+        tokenizer: by name or loaded.
+        name: what to call it.
+        languages: to tell apart: ``all``, ``sembridge``, or codes with commas between.
+        han: what Han characters that Chinese, Japanese and Korean share count as.
+    """
+    from vtkit.analysis.composition import parse_languages
+    from vtkit.analysis.inspection import inspect_vocabulary as inspect
+
+    called = name or (str(tokenizer) if isinstance(tokenizer, str | Path) else "vocabulary")
+    return inspect(_tokenizer(tokenizer), called, parse_languages(languages), han)
+
+
+def fragmentation(
+    corpus: Texts,
+    tokenizers: Name | Sequence[Name] | Mapping[str, Name | PreTrainedTokenizerFast],
+    *,
+    queries: Texts | None = None,
+    punctuation: Literal["keep", "cut"] = "keep",
+    by_language: bool = False,
+    top: int = 20,
+) -> list[Fragmentation]:
+    """How tokenizers cut up a corpus: tokens a word, words split, unknown and lost characters (docs/fragmentation.md).
+
+    Args:
+        corpus: read once.
+        tokenizers: one or several by name, or a mapping of what to call them to names or loaded ones.
+        queries: texts that are also told apart by whether one of their words is split.
+        punctuation: whether punctuation inside a white-space word ends it.
+        by_language: tell the language of each text, where its script has several.
+        top: entries in the lists of words and of unknown characters.
+
+    Raises:
+        DataError: there is no text, or a tokenizer cannot be had.
+    """
+    from vtkit.analysis.fragmentation import language_groups, measure_fragmentation
+    from vtkit.analysis.words import script_of_text
+
+    if not isinstance(tokenizers, Mapping):
+        tokenizers = {name: name for name in _names(tokenizers)}
+    return measure_fragmentation(
+        _texts(corpus),
+        {name: _tokenizer(tokenizer) for name, tokenizer in tokenizers.items()},
+        queries=None if queries is None else _texts(queries),
+        punctuation=punctuation,
+        group_of=language_groups() if by_language else script_of_text,
+        top=top,
+    )
+
+
+def corpus_gap(
+    first: Texts,
+    second: Texts,
+    *,
+    language: str | None = None,
+    punctuation: Literal["keep", "cut"] = "keep",
+    top: int = 20,
+    seed: int = 0,
+) -> Gap:
+    """How far apart the words of two corpora are (docs/gap.md).
+
+    Args:
+        first: the corpus that the model comes from.
+        second: the corpus it is to serve.
+        language: code, where it matters for lower-casing.
+        punctuation: whether punctuation inside a white-space word ends it.
+        top: typical words listed of each side.
+        seed: of the sample that the similarity is compared with.
+
+    Raises:
+        DataError: a corpus cannot be read, or has no words.
+    """
+    from vtkit.analysis.corpus_gap import measure_gap
+
+    return measure_gap(_texts(first), _texts(second), language=language, punctuation=punctuation, top=top, seed=seed)
+
+
+def _texts(corpus: Texts) -> Iterable[str]:
+    if isinstance(corpus, str | Path):
+        from vtkit.data.corpora import read_corpus
+
+        return read_corpus(corpus)
+    return corpus
+
+
+def _tokenizer(tokenizer: Name | PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    return load_tokenizer(tokenizer) if isinstance(tokenizer, str | Path) else tokenizer
+
+
+def _names(names: Names) -> list[str]:
+    return [str(names)] if isinstance(names, str | Path) else [str(name) for name in names]
+
+
+def _overrides(settings: Settings) -> list[str]:
+    """``settings`` as they stand behind ``--set``."""
+    from vtkit.recipe.write import toml_value
+
+    if isinstance(settings, str):
+        raise RecipeError(f"settings are a dictionary or a list, not the text {settings!r}")
+    if not isinstance(settings, Mapping):
+        return list(settings)
+    return [f"{name}={toml_value(value)}" for name, value in settings.items() if value is not None]
+
+
+def _loaded_recipe(path: Path, overrides: Sequence[str], text: str | None = None) -> LoadedRecipe:
+    from vtkit.recipe.load import load_recipe as load
+
+    return load(path, overrides, text=text)
+
+
+def _on_cpu(source: Name | SparseEncoder, work: Path) -> SparseEncoder:
+    """The encoder to move, or a copy of it: mixing is done on the processor."""
+    if isinstance(source, str | Path):
+        return load_encoder(source, device="cpu")
+    if source.device.type == "cpu":
+        return source
+    save_encoder(source, work / "source")
+    return load_encoder(work / "source", device="cpu")
+
+
+def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, work: Path) -> PreTrainedTokenizerFast:
+    """The vocabulary that is moved to, with its input casing, as a model's folder gives it back."""
+    from vtkit.recipe.sections import ExistingVocabulary
+    from vtkit.stages.transfer_embeddings import saved_target
+    from vtkit.vocabulary.existing import load_tokenizer as load
+    from vtkit.vocabulary.existing import with_casing
+    from vtkit.vocabulary.specification import build
+
+    if isinstance(recipe.vocabulary, ExistingVocabulary):
+        tokenizer = with_casing(given or load(str(recipe.vocabulary.tokenizer)), recipe.casing.input)
+    else:
+        tokenizer = build(recipe.vocabulary, recipe.casing).tokenizer
+    tokenizer.save_pretrained(str(work / "tokenizer"))
+    return saved_target(work / "tokenizer", recipe.casing.output)

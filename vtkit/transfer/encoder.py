@@ -1,0 +1,121 @@
+"""An encoder moved onto another vocabulary: mixture, bias, graft and output casing, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit import console
+from vtkit.encoder.families import mlm_head
+from vtkit.encoder.folding import apply_output_casing
+from vtkit.recipe.sections import CasingSection, TransferSection
+from vtkit.transfer.dispatch import bias_of, mixture_of
+from vtkit.transfer.mixture import Mixture
+from vtkit.transfer.provenance import origins, sample_neighbours, write_provenance
+from vtkit.transfer.surgery.bias import count_tokens
+from vtkit.transfer.surgery.graft import graft_encoder
+from vtkit.transfer.surgery.head_only import graft_encoder_head
+from vtkit.vocabulary.pair import VocabularyPair, pair_of
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedTokenizerFast
+
+SAMPLED_NEIGHBOURS = 40
+"""New tokens whose sources are shown."""
+
+Opened = Callable[[], Iterator[str] | None]
+"""Opens a stream of target texts; None where there is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """An encoder on its new vocabulary, and what its rows were made of."""
+
+    encoder: SparseEncoder
+    pair: VocabularyPair
+    mixture: Mixture
+    bias: NDArray[np.float32]
+    """Of the decoder, before output casing masks any, (target vocabulary,)."""
+
+    masked_dimensions: int
+    """Dimensions that output casing keeps from ever being active."""
+
+    seed: int
+
+    def stats(self) -> dict[str, Any]:
+        """Sizes, overlap by class, tokens by method, and the sources of a sample of new tokens: plain JSON values."""
+        return {
+            "source_size": len(self.pair.source),
+            "target_size": len(self.pair.target),
+            "overlap": {kind: count for kind, count in self.pair.overlap.counts.items() if kind != "new"},
+            "overlap_share": self.pair.overlap.share,
+            "masked_dimensions": self.masked_dimensions,
+            "methods": self.mixture.counts(),
+            "rank": self.mixture.rank,
+            "neighbours": sample_neighbours(self.mixture, self.pair, SAMPLED_NEIGHBOURS, self.seed),
+        }
+
+    def write_provenance(self, path: Path) -> None:
+        """One row for each token: the source tokens it was made from, their weights, and its bias (Parquet)."""
+        write_provenance(path, origins(self.mixture, self.bias, self.pair))
+
+
+def move_encoder(
+    source: SparseEncoder,
+    target: PreTrainedTokenizerFast,
+    section: TransferSection,
+    *,
+    bias_texts: Opened,
+    method_texts: Callable[[], Iterator[str]],
+    casing: CasingSection,
+    seed: int,
+    work: Path,
+) -> Transfer:
+    """``source`` on the vocabulary of ``target``, as [transfer] asks for.
+
+    Args:
+        source: not changed.
+        target: its cased tokens have been renamed where the casing says so.
+        bias_texts: texts whose tokens the bias and reassigned rows count; opened where they are needed.
+        method_texts: texts that word vectors are trained on; opened where a method needs them.
+        casing: its output part; :mod:`vtkit.vocabulary.casing` has the rest.
+        seed: of what a method draws.
+        work: a folder that the model is written to on its way, to be removed afterwards.
+
+    Raises:
+        DataError: source and target do not fit, or something a method needs is missing.
+    """
+
+    @cache
+    def counts() -> NDArray[np.int64] | None:
+        texts = bias_texts()
+        return None if texts is None else count_tokens(target, texts)
+
+    rows = mlm_head(source[0].auto_model).decoder.out_features
+    pair = pair_of(source.tokenizer, target, section.overlap, rows)
+    if pair.source.tokens == pair.target.tokens:
+        console.warn(
+            "The target vocabulary is the source's own, so there is nothing to transfer: its rows are copied, and only "
+            "the bias is set. Name another vocabulary.tokenizer if another was meant."
+        )
+    mixture = mixture_of(section, pair, method_texts, counts, seed)
+    graft = graft_encoder if section.scope == "full" else graft_encoder_head
+    encoder = graft(
+        source,
+        target,
+        mixture,
+        lambda biases: bias_of(section, pair, mixture, biases, counts),
+        work,
+        seed=seed,
+        pad_to=section.pad_to,
+    )
+    bias = mlm_head(encoder[0].auto_model).decoder.bias.detach().numpy()[: len(target)].copy()
+    masked = apply_output_casing(encoder, casing.output, casing.fold)
+    return Transfer(encoder, pair, mixture, bias, masked, seed)
