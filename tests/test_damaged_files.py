@@ -185,7 +185,8 @@ MODELS: dict[str, tuple[Damage, str]] = {
         text("modules.json", '[{"type": "sentence_transformers.models.Transformer", "path": "x"}]'),
         "folder .*x .*missing"
     ),
-    "tokenizer: cut": (cut("tokenizer.json", 300), r"tokenizer"),
+    "tokenizer: cut": (cut("tokenizer.json", 300), r"tokenizer\.json is damaged: it is no tokenizer"),
+    "tokenizer: gone": (gone("tokenizer.json"), r"holds no tokenizer"),
     "tokenizer: larger": (
         lambda folder: tokenizer((*TOKENS, "later")).save_pretrained(str(folder)),
         rf"do not belong together. The tokenizer numbers 'later' {SIZE}, and the weights have {SIZE} rows",

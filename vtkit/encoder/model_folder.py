@@ -33,6 +33,9 @@ _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
 """Beginnings of the pickles that a training leaves beside a model; nothing reads them."""
 
+_OTHER_TOKENIZERS = ("vocab.txt", "vocab.json", "*.model")
+"""What a tokenizer can be built from where there is no tokenizer.json."""
+
 _CONFIGURATIONS = (
     "config.json",
     "tokenizer_config.json",
@@ -90,6 +93,8 @@ def check_model(folder: Path, label: str) -> None:
             if (place / name).is_file():
                 _check_configuration(place / name, label)
         _check_weights(place, label, needed=is_transformer)
+        if is_transformer:
+            _check_tokenizer(place, label)
 
 
 @contextmanager
@@ -217,6 +222,21 @@ def _runs_code(label: str, path: Path, what: str) -> DataError:
         f"{label}: {path} names code of the model's own ({what}), and vtkit runs none but that of the installed "
         "libraries. Name a model whose architecture transformers has, or a copy converted to one."
     )
+
+
+def _check_tokenizer(place: Path, label: str) -> None:
+    """Refuse a transformer without a tokenizer, and a tokenizer.json that cannot be read."""
+    from tokenizers import Tokenizer
+
+    path = place / "tokenizer.json"
+    if not path.is_file():
+        if not any(any(place.glob(name)) for name in _OTHER_TOKENIZERS):
+            raise DataError(f"{label}: {place} holds no tokenizer (tokenizer.json). {_fetch_again()}")
+        return
+    try:
+        Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception for whatever it cannot read
+        raise DataError(f"{label}: {path} is damaged: it is no tokenizer ({error}). {_fetch_again()}") from error
 
 
 def _check_weights(place: Path, label: str, *, needed: bool) -> None:
