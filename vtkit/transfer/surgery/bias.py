@@ -145,8 +145,6 @@ def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
             "the setting: the prior is then counted on text."
         )
     values = bias.detach().double().numpy()
-    if not np.isfinite(values).all():
-        raise DataError(f"transfer.bias.model = {name} has a bias that is not finite (NaN or infinite).")
     places = {token: number for number, token in enumerate(known.tokens) if token and number < len(values)}
     wanted = target.tokens
     found = np.array([places.get(token, -1) for token in wanted], dtype=np.int64)
