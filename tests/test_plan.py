@@ -217,7 +217,7 @@ CHECKS = ["check:vocabulary", "check:transfer", "check:calibrate"]
     ("override", "checks"),
     [
         ("gates.texts=16", CHECKS),
-        ("gates.max_length=64", CHECKS[1:]),
+        ("gates.max_length=64", CHECKS),
         ("gates.ties=warn", CHECKS[1:]),
         ("gates.dimensions=off", CHECKS[1:]),
         ("gates.activation=warn", CHECKS[1:]),
