@@ -200,6 +200,11 @@ def _without_unk(value: dict[str, Any]) -> None:
 def models() -> list[Mutation]:
     """What can be wrong with a model folder, which is the recipe's source."""
     config, weights, tokenizer = "model/config.json", "model/model.safetensors", "model/tokenizer.json"
+    modules, tokenizer_config = "model/modules.json", "model/tokenizer_config.json"
+
+    def own_tokenizer(value: dict[str, Any]) -> None:
+        value.update(tokenizer_class="Own", auto_map={"AutoTokenizer": ["own.T", None]})
+
     listed = [
         ("config is no JSON", _rewrite(config, lambda t: t[:-3])),
         ("config is empty", _rewrite(config, lambda t: "{}")),
@@ -233,11 +238,11 @@ def models() -> list[Mutation]:
         ("no tokenizer", lambda folder: (folder / tokenizer).unlink()),
     ]
     harmless = [
-        ("modules.json names other code", _rewrite("model/modules.json", lambda t: t.replace("sentence_transformers", "own"))),
-        ("modules.json is no JSON", _rewrite("model/modules.json", lambda t: "[")),
+        ("modules.json names other code", _rewrite(modules, lambda t: t.replace("sentence_transformers", "own"))),
+        ("modules.json is no JSON", _rewrite(modules, lambda t: "[")),
         ("pooling's config is empty", _rewrite("model/1_SpladePooling/config.json", lambda t: "{}")),
-        ("tokenizer_config is no JSON", _rewrite("model/tokenizer_config.json", lambda t: "{")),
-        ("tokenizer_config asks for own code", _json("model/tokenizer_config.json", lambda c: c.update(tokenizer_class="Own", auto_map={"AutoTokenizer": ["own.T", None]}))),
+        ("tokenizer_config is no JSON", _rewrite(tokenizer_config, lambda t: "{")),
+        ("tokenizer_config asks for own code", _json(tokenizer_config, own_tokenizer)),
         ("a huge embedding", _tensors(_every(lambda t: t * 1e30, "word_embeddings"))),
     ]  # fmt: skip
     settings = ("source.recipe=none", "source.model=model")
