@@ -233,7 +233,6 @@ def models() -> list[Mutation]:
         ("tokenizer without [UNK]", _json(tokenizer, _without_unk)),
         ("a gap in the ids", _json(tokenizer, lambda v: v["model"]["vocab"].update({"gap": 90_000}))),
         ("ids that are strings", _json(tokenizer, lambda v: v["model"]["vocab"].update({"금": "x"}))),
-        ("two tokens of one id", _json(tokenizer, lambda v: v["model"]["vocab"].update({"zz1": 50, "zz2": 50}))),
         ("a negative id", _json(tokenizer, lambda v: v["model"]["vocab"].update({"zz1": -1}))),
         ("no tokenizer", lambda folder: (folder / tokenizer).unlink()),
     ]
@@ -243,6 +242,7 @@ def models() -> list[Mutation]:
         ("pooling's config is empty", _rewrite("model/1_SpladePooling/config.json", lambda t: "{}")),
         ("tokenizer_config is no JSON", _rewrite(tokenizer_config, lambda t: "{")),
         ("tokenizer_config asks for own code", _json(tokenizer_config, own_tokenizer)),
+        ("two tokens of one id", _json(tokenizer, lambda v: v["model"]["vocab"].update({"zz1": 50, "zz2": 50}))),
         ("a huge embedding", _tensors(_every(lambda t: t * 1e30, "word_embeddings"))),
     ]  # fmt: skip
     settings = ("source.recipe=none", "source.model=model")
