@@ -14,7 +14,7 @@ PLACES = 10
 
 def soak(finished: Path, draw: random.Random) -> Findings:
     """A small file system that grows a little after every failure, until the run has room to end."""
-    found = Findings("disk")
+    found = Findings("disk", finished.parent / "disk.log")
     used = sum(path.stat().st_size for path in (finished / "runs").rglob("*") if path.is_file())
     room = finished.parent / "small-disk"
     room.mkdir()
@@ -32,7 +32,7 @@ def soak(finished: Path, draw: random.Random) -> Findings:
             subprocess.run(["mount", "-o", f"remount,size={size}", str(room)], check=True)
             done = vtkit(folder, "run", "korean.toml", "--runs", str(room / "runs"))
             if found.note(f"{size:,} bytes of disk", done, (0, 1)) and done.code == 1 and "space" not in done.out:
-                found.fail(f"{size:,} bytes of disk: the message does not speak of space: {done.last_line}")
+                found.fail(f"{size:,} bytes of disk: the message does not speak of space: {done.message}")
         subprocess.run(["mount", "-o", f"remount,size={4 * used}", str(room)], check=True)
         done = vtkit(folder, "run", "korean.toml", "--runs", str(room / "runs"))
         if found.note("the same command with room", done, (0,)):

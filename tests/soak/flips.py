@@ -22,7 +22,7 @@ def kinds(runs: Path) -> dict[str, list[Path]]:
 
 def soak(finished: Path, draw: random.Random) -> Findings:
     """One file of each kind at a time, in a copy of a finished run."""
-    found = Findings("flips")
+    found = Findings("flips", finished.parent / "flips.log")
     folder = copy(finished, finished.parent / "flipped")
     expected = numbers(finished)
     for kind in kinds(folder / "runs"):

@@ -41,9 +41,11 @@ class Done:
     seconds: float
 
     @property
-    def last_line(self) -> str:
+    def message(self) -> str:
+        """The error message's beginning, or the last line where there is none."""
         lines = [line for line in self.out.splitlines() if line.strip()]
-        return lines[-1][:200] if lines else ""
+        errors = [line for line in lines if line.startswith("error: ")]
+        return (errors or lines[-1:] or [""])[0][:300]
 
 
 @dataclass
@@ -51,6 +53,9 @@ class Findings:
     """Exit codes and defects of one part."""
 
     part: str
+    log: Path
+    """One line for each case."""
+
     codes: Counter[int] = field(default_factory=Counter)
     defects: list[str] = field(default_factory=list)
     slowest: float = 0.0
@@ -72,8 +77,11 @@ class Findings:
             wrong.append(f"{len(done.out):,} characters of output")
         if done.seconds > slowest:
             wrong.append(f"{done.seconds:.0f} seconds")
+        line = f"{case}\texit {done.code}\t{done.seconds:.1f} s\t{'; '.join(wrong) or 'fine'}\t{done.message}"
+        with self.log.open("a", encoding="utf-8") as log:
+            log.write(CONTROL.sub("?", line) + "\n")
         if wrong:
-            self.fail(f"{case}: {', '.join(wrong)}. Last line: {done.last_line}")
+            self.fail(f"{case}: {', '.join(wrong)}. It says: {done.message}")
         return not wrong
 
     def fail(self, defect: str) -> None:
@@ -97,8 +105,8 @@ def warm_up() -> None:
     import torch
 
     import vtkit.cli
-    import vtkit.stages.run
-    import vtkit.stages.search_run  # noqa: F401
+    import vtkit.runs.run
+    import vtkit.runs.search  # noqa: F401
 
     assert sentence_transformers
     torch.set_num_threads(1)

@@ -319,7 +319,7 @@ def damaged(draw: random.Random) -> Mutation:
 
 def soak(finished: Path, draw: random.Random) -> Findings:
     """Each mutation in a copy of a finished run, by ``vtkit run``: nothing is trained before it is refused."""
-    found = Findings("inputs")
+    found = Findings("inputs", finished.parent / "inputs.log")
     base = copy(finished, finished.parent / "inputs")
     model = next((base / "runs" / "artifacts").glob("calibrate-*/model"))  # of the English source
     for candidate in (base / "runs" / "artifacts").glob("calibrate-*/model"):
@@ -338,7 +338,7 @@ def soak(finished: Path, draw: random.Random) -> Findings:
             path.name.split("-")[0] for path in (folder / "runs" / "artifacts").iterdir() if path.name not in before
         }
         if good and mutation.refused and made & {"adapt", "finetune"}:
-            found.fail(f"{mutation.name}: refused only after training ({', '.join(sorted(made))}): {done.last_line}")
+            found.fail(f"{mutation.name}: refused only after training ({', '.join(sorted(made))}): {done.message}")
         if (folder / "RAN").exists():
             found.fail(f"{mutation.name}: the folder's own code ran")
     return found

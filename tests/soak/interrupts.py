@@ -41,7 +41,7 @@ def commands(folder: Path) -> list[tuple[str, ...]]:
 
 def soak(finished: Path, draw: random.Random) -> Findings:
     """Real processes, imports included; a command that ends before the signal comes is counted by its own code."""
-    found = Findings("interrupts")
+    found = Findings("interrupts", finished.parent / "interrupts.log")
     folder = copy(finished, finished.parent / "interrupted")
     words = "".join(path.read_text("utf-8") for path in sorted((folder / "data").rglob("*.jsonl")))
     letters = [word for word in words.split() if word.isalpha()]

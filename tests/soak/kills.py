@@ -15,7 +15,7 @@ KILLS = 20
 
 def soak(finished: Path, draw: random.Random) -> Findings:
     """Runs that are killed after random times until ``KILLS`` of them were, then left to end."""
-    found = Findings("kills")
+    found = Findings("kills", finished.parent / "kills.log")
     killed = attempt = 0
     while killed < KILLS:
         attempt += 1

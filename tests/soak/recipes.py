@@ -63,7 +63,7 @@ def mutated(text: str, draw: random.Random) -> bytes:
 
 def soak(finished: Path, draw: random.Random) -> Findings:
     """Mutations of the recipes that ship with vtkit and of the tiny one; a tenth through --set and --dry-run."""
-    found = Findings("recipes")
+    found = Findings("recipes", finished.parent / "recipes.log")
     originals = [path.read_text("utf-8") for path in sorted((TESTS.parent / "recipes").glob("*.toml"))]
     originals += [(finished / "korean.toml").read_text("utf-8")] * 3
     for number in range(CASES):
