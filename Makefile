@@ -5,7 +5,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint benchmarks clean
+.PHONY: demo test benchmarks soak clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vtkit run recipes/quickstart.toml
@@ -24,6 +24,10 @@ benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/fragmentation.py
 	$(BIN)/python tests/benchmarks/expansion.py
 	$(BIN)/python tests/benchmarks/vocabulary_training.py
+
+# What users, kills, full disks and flipped bits do to vtkit, about an hour; `make soak PARTS="kills disk"` for some of it.
+soak: $(VENV)/.installed-test
+	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python tests/soak $(PARTS)
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vtkit needs Python 3.11 or later: make PYTHON=...")'
