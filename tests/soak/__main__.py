@@ -2,8 +2,8 @@
 
 Each part works on copies of one small finished run in a folder of its own. A defect is a traceback, a hang, an exit
 code that does not fit, a message without content, raw control characters, a changed number, or something lost; the
-exit code is 1 if there was any. The seed is printed: the same seed makes the same mutations. PART.log in that folder has
-a line for each case; --keep leaves it.
+exit code is 1 if there was any. The seed is printed: the same seed makes the same mutations. PART.log in that folder
+has a line for each case; --keep leaves it.
 """
 
 from __future__ import annotations
