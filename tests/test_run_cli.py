@@ -17,6 +17,14 @@ from pathlib import Path
 
 import pytest
 
+from vtkit.data.retrieval import load_beir
+from vtkit.measures.effectiveness import evaluate
+from vtkit.recipe.load import load_recipe
+from vtkit.search.bm25 import Bm25
+from vtkit.search.hybrid import ENCODER_WEIGHT, WEIGHTS, weighted_sum
+from vtkit.search.trec import read_trec, to_run
+from vtkit.stages.evaluate_runs import EVALUATE_HYBRID
+
 DATA = Path(__file__).resolve().parents[1] / "recipes" / "quickstart_data"
 SETTINGS = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "COLUMNS": "200"}
 
@@ -145,8 +153,35 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
     assert analysis["documents"]["texts"] == analysis["documents"]["of"] == result["documents"]
     assert analysis["queries"]["texts"] == analysis["queries"]["of"] >= result["queries"]
     assert 1 <= analysis["target"]["queries"]["tokens_per_word"] < analysis["source"]["queries"]["tokens_per_word"]
+    assert result["rows"][-1]["weight"] == ENCODER_WEIGHT  # the recipe fine-tunes on the training queries
+    assert result["rows"][-1]["weight_queries"] is None
     assert report["command"][:2] == ["vtkit", "run"]
     assert len(report["curves"]["finetune"]["loss"]) == 4
+
+
+def test_the_weight_of_the_sum_is_chosen_on_training_queries(finished: Path, tmp_path: Path) -> None:
+    """Of the model before fine-tuning, for which they are new."""
+    recipe = load_recipe(finished / "korean.toml").recipe.model_copy(update={"finetune": None})
+
+    def made(step: str) -> Path:
+        (found,) = (finished / "runs" / "artifacts").glob(f"{step}-*")
+        return found
+
+    inputs = {"bm25": made("evaluate-bm25"), "model": made("evaluate-calibrate"), "index": made("index-calibrate")}
+    stats = EVALUATE_HYBRID.function(
+        EVALUATE_HYBRID.view(recipe), inputs | {"encoder": made("calibrate")}, tmp_path / "out"
+    )["elements-ko"]
+    curve = dict(stats["weight_curve"])
+    assert list(curve) == list(WEIGHTS)
+    assert curve[stats["weight"]] == max(curve.values())
+    training = load_beir(DATA / "elements-ko", "train").sample(stats["weight_queries"], recipe.recipe.seed)
+    bm25 = Bm25.build((document.contents for document in training.documents), "ko")
+    found = bm25.search([query.text for query in training.queries], 1000)
+    run = to_run([query.id for query in training.queries], [document.id for document in training.documents], *found)
+    assert curve[0.0] == pytest.approx(evaluate(run, training.qrels, ["nDCG@10"])["nDCG@10"])
+    summed = read_trec(tmp_path / "out" / "elements-ko" / "run.trec")
+    sides = [read_trec(inputs[side] / "elements-ko" / "run.trec") for side in ("model", "bm25")]
+    assert summed.keys() == weighted_sum(sides[0], sides[1], 1000, stats["weight"]).keys()
 
 
 def test_the_run_file_gives_the_reported_measures(finished: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.errors import DataError
-from vtkit.search.hybrid import deviation, weighted_sum
+from vtkit.search.hybrid import ENCODER_WEIGHT, WEIGHTS, best_weight, deviation, weight_curve, weighted_sum
 from vtkit.search.trec import Run, read_trec, to_run, write_trec
 
 names = st.text("abcäö한0#-\u00a0", min_size=1, max_size=5)
@@ -93,3 +93,19 @@ def test_a_sum_checkable_by_eye() -> None:
     assert weighted_sum(a, b, 2, 0.5) == {"q": [("x", 2.0), ("y", 1.5)], "p": []}
     assert weighted_sum(a, b, 3, 0.25) == {"q": [("z", 2.25), ("y", 1.25), ("x", 1.0)], "p": []}
     assert weighted_sum({}, {}, 2) == {}
+
+
+def test_the_weight_is_the_one_that_is_best_on_the_queries_given() -> None:
+    """The encoder has the relevant document first in three of four queries, BM25 in one: more weight finds more."""
+    encoder = {str(query): [("good", 3.0), ("bad", 1.0)] for query in range(3)} | {"3": [("bad", 3.0), ("good", 1.0)]}
+    bm25 = {query: [("bad", 3.0), ("good", 1.0)] for query in "012"} | {"3": [("good", 3.0), ("bad", 1.0)]}
+
+    def first_is_good(run: Run) -> float:
+        return sum(results[0][0] == "good" for results in run.values()) / len(run)
+
+    curve = weight_curve(encoder, bm25, 10, first_is_good)
+    assert [weight for weight, _ in curve] == list(WEIGHTS)
+    assert dict(curve) == {weight: first_is_good(weighted_sum(encoder, bm25, 10, weight)) for weight in WEIGHTS}
+    assert (curve[0][1], curve[-1][1]) == (first_is_good(bm25), first_is_good(encoder)) == (0.25, 0.75)
+    assert best_weight(curve) == 0.5  # both documents have the same sum, and the encoder's order stays
+    assert best_weight(tuple((weight, 0.5) for weight in WEIGHTS)) == ENCODER_WEIGHT

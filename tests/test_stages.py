@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 from vtkit.recipe.sections import Recipe, TransferSection
 from vtkit.stages.order import MODEL_LABELS, NAMES, STAGES, called, last_until
 from vtkit.stages.stage import CHANGES_NO_OUTPUT, WHOLE_RECIPE, Stage, UndeclaredRead, View
+from vtkit.stages.texts import training_queries
 
 RECIPE = Recipe.model_validate(
     {
@@ -148,6 +150,26 @@ def test_sets_of_the_same_name_have_folders_of_their_own_which_are_in_the_key() 
     assert [corpus.folder for corpus in index.view(RECIPE).corpora("evaluate.sets")] == ["first", "first-2"]
     assert index.settings(RECIPE)["evaluate.sets (folder)"] == ["first", "first-2"]
     assert index.settings(RECIPE)["evaluate.sets (split)"] == ["test", "test"]
+
+
+def test_training_queries_choose_the_weight_unless_the_recipe_trains_or_judges_on_them(tmp_path: Path) -> None:
+    for name in ("first", "second", "third"):
+        (tmp_path / name / "qrels").mkdir(parents=True)
+        (tmp_path / name / "qrels" / "test.tsv").touch()
+    for name in ("first", "second"):
+        (tmp_path / name / "qrels" / "train.tsv").touch()
+
+    def folders(evaluate: dict[str, Any], finetune: str | None = None) -> list[str | None]:
+        sets = tuple(str(tmp_path / name) for name in ("first", "second", "third"))
+        changes = {"evaluate": {"sets": sets} | evaluate, "finetune": finetune and {"data": finetune}}
+        recipe = Recipe.model_validate({**RECIPE.model_dump(), **changes})
+        assert {corpus.split for corpus in training_queries(recipe)} <= {"train"}
+        return [corpus.folder for corpus in training_queries(recipe)]
+
+    assert folders({}) == ["first", "second"]
+    assert folders({}, str(tmp_path / "third" / ".." / "first")) == ["second"]
+    assert folders({"split": "train"}) == []
+    assert folders({"bm25": False}) == []
 
 
 def test_names_order_and_labels_come_from_the_records() -> None:

@@ -111,6 +111,15 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
                     paths,
                     lambda value=value, split=split: checking.collection_problems(value, split),  # type: ignore[misc]
                 )
+                weighs = thing.setting == "evaluate.sets" and split != "train" and place is not None
+                tuned = recipe.finetune is not None and recipe.finetune.data == value
+                if weighs and not tuned and "train" in collections.splits_of(value):
+                    yield _Check(  # these queries choose the weight of the sum with BM25
+                        thing.setting,
+                        f"retrieval train {value}",
+                        paths,
+                        lambda value=value: checking.collection_problems(value, "train"),  # type: ignore[misc]
+                    )
             case "corpus" if place is not None and not (replaced and thing.setting == "vocabulary.corpus"):
                 yield _Check(
                     thing.setting,

@@ -189,7 +189,24 @@ def _results(report: ReportData) -> Section | None:
     if "p" in columns:
         notes.append("p: two-sided paired randomisation test of the first measure against the better BM25.")
     notes += _analysers(report)
-    return Section("results", "Results", (*tables, Paragraph((" ".join(notes),), quiet=True)))
+    weights = [table for results in report.results if (table := _weights_table(results)) is not None]
+    return Section("results", "Results", (*tables, Paragraph((" ".join(notes),), quiet=True), *weights))
+
+
+def _weights_table(results: SetResults) -> Table | None:
+    """What the weight of the sum with BM25 was chosen from."""
+    for row in results.rows:
+        if row.weight_curve:
+            cells: list[tuple[Inline, ...]] = [
+                (Strong(score(value)) if weight == row.weight else score(value),) for weight, value in row.weight_curve
+            ]
+            caption = (
+                f"{results.set}: {results.measures[0]} of the sum with BM25 on {amount(row.weight_queries)} training "
+                "queries, by the weight of the encoder"
+            )
+            weights = [f"{weight:.1f}" for weight, _ in row.weight_curve]
+            return Table(caption, ("weight", *weights), (((results.measures[0],), *cells),))
+    return None
 
 
 def _analysers(report: ReportData) -> list[str]:
@@ -200,7 +217,11 @@ def _analysers(report: ReportData) -> list[str]:
             if row.analyser is not None:
                 said[row.model] = f"{row.model}: {row.analyser}, k1 {row.k1}, b {row.b}."
             if is_number(row.weight):
-                said["sum"] = f"The sum with BM25: both divided by their deviation, {score(row.weight)} the encoder's."
+                chosen = "a fixed weight" if row.weight_queries is None else "chosen on training queries"
+                said[f"sum {results.set}"] = (
+                    f"The sum with BM25 on {results.set}: both sides divided by their deviation, the encoder weighs "
+                    f"{row.weight:.1f} ({chosen}), BM25 the rest."
+                )
     return list(said.values())
 
 

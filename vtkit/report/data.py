@@ -43,6 +43,12 @@ class Row(Result):
     weight: Number = None
     """Of the encoder in a sum with BM25."""
 
+    weight_queries: int | None = None
+    """Training queries that the weight was chosen on; None where it is the fixed one."""
+
+    weight_curve: tuple[tuple[float, float], ...] = ()
+    """Weight -> first measure on those queries."""
+
 
 @dataclass(frozen=True)
 class SetResults(Result):

@@ -140,7 +140,8 @@ class Plan:
                 self._add(EVALUATE_BM25_WORDS, recipe, {})
                 final = f"evaluate:{self.final_model}"
                 if final in self.steps:
-                    self._add(EVALUATE_HYBRID, recipe, {"bm25": bm25, "model": final})
+                    searched = {"index": f"index:{self.final_model}", "encoder": self.final_model}
+                    self._add(EVALUATE_HYBRID, recipe, {"bm25": bm25, "model": final} | searched)
         transferred = self.steps["transfer"].inputs
         self._add(
             ANALYSE, recipe, {role: transferred[role] for role in ("vocabulary", "source") if role in transferred}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from vtkit.search.trec import Run
 
 ENCODER_WEIGHT = 0.2
 """Share of the encoder in the sum: the constant that is best, over the training queries of five collections, whichever
 one of them is left out (docs/log.md, 2026-11-22). It needs no judgements."""
+
+WEIGHTS = tuple(tenth / 10 for tenth in range(11))
+"""What is tried where there are training queries: from BM25 alone to the encoder alone."""
 
 
 def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float = ENCODER_WEIGHT) -> Run:
@@ -33,6 +37,16 @@ def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float = ENCODER_WE
                 sums[document] = sums.get(document, 0.0) + factor * score
         joined[query] = sorted(sums.items(), key=lambda result: -result[1])[:depth]
     return joined
+
+
+def weight_curve(encoder: Run, bm25: Run, depth: int, judge: Callable[[Run], float]) -> tuple[tuple[float, float], ...]:
+    """Each of :data:`WEIGHTS` with what ``judge`` finds of the sum, for runs of training queries."""
+    return tuple((weight, judge(weighted_sum(encoder, bm25, depth, weight))) for weight in WEIGHTS)
+
+
+def best_weight(curve: tuple[tuple[float, float], ...]) -> float:
+    """The weight of the largest value of a :func:`weight_curve`; of several the one nearest to ENCODER_WEIGHT."""
+    return max(curve, key=lambda point: (point[1], -abs(point[0] - ENCODER_WEIGHT)))[0]
 
 
 def deviation(run: Run) -> float:

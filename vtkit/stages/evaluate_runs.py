@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,22 @@ import numpy as np
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.stages.index_corpus import model_name, opened
 from vtkit.stages.stage import Stage, View
-from vtkit.stages.texts import evaluation_sets
+from vtkit.stages.texts import evaluation_sets, training_queries
 
 if TYPE_CHECKING:
+    import scipy.sparse as sp
+    from sentence_transformers import SparseEncoder
+
     from vtkit.search.analysers import Analysis
+    from vtkit.search.bm25 import Bm25
+    from vtkit.search.engine import Index
     from vtkit.search.trec import Run
+
+WEIGHT_QUERIES = 300
+"""So many training queries of a set choose the weight of the sum with BM25, sampled with the seed ..."""
+
+FEWEST_WEIGHT_QUERIES = 50
+"""... and fewer than these choose nothing: it would be chance."""
 
 
 def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
@@ -25,29 +37,16 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[
     Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; returns measures, dimensions and FLOPS by set.
     """
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.encoder.sides import encode_side
     from vtkit.measures.cost import activation_shares, active_dimensions, flops
     from vtkit.runtime import fastest_device
     from vtkit.search.engine import POSTINGS, open_index
-    from vtkit.search.trec import to_run
 
     assert recipe.evaluate is not None
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     facts: dict[str, Any] = {}
     for folder, collection in _judged(recipe).items():
-        queries = encode_side(
-            encoder,
-            [query.text for query in collection.queries],
-            "query",
-            recipe.index.query_length,
-            precision=recipe.index.precision,
-            description=f"encoding the queries of {folder}",
-        )
         index = open_index(recipe.index.engine, inputs["index"] / folder / POSTINGS)
-        ids, scores = index.search(queries, recipe.evaluate.depth)
-        run = to_run(
-            [query.id for query in collection.queries], [document.id for document in collection.documents], ids, scores
-        )
+        run, queries, scores = _search(recipe, encoder, index, collection, f"encoding the queries of {folder}")
         facts[folder] = _judge(recipe, collection, run, out / folder, tag=_tag(inputs)) | {
             "query_dimensions": active_dimensions(queries),
             "document_dimensions": index.info.mean_size,
@@ -69,34 +68,103 @@ def evaluate_bm25_words(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
 
 def _evaluate_bm25(recipe: View, out: Path, analysis: Analysis) -> dict[str, Any]:
     from vtkit.search.analysers import K1
-    from vtkit.search.bm25 import Bm25
-    from vtkit.search.trec import to_run
 
-    assert recipe.evaluate is not None
     facts = {}
     for folder, collection in _judged(recipe).items():
-        index = Bm25.build((document.contents for document in collection.documents), recipe.recipe.language, analysis)
-        ids, scores = index.search([query.text for query in collection.queries], recipe.evaluate.depth)
-        run = to_run(
-            [query.id for query in collection.queries], [document.id for document in collection.documents], ids, scores
-        )
+        run, index = _search_bm25(recipe, collection, analysis)
         judged = _judge(recipe, collection, run, out / folder, tag="bm25" if analysis == "full" else "bm25-words")
         facts[folder] = judged | {"analyser": index.analyser.description, "k1": K1, "b": index.analyser.b}
     return facts
 
 
 def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
-    """The weighted sum of the scores of ``inputs["model"]`` and ``inputs["bm25"]`` (both evaluate outputs)."""
-    from vtkit.search.hybrid import ENCODER_WEIGHT, weighted_sum
+    """The weighted sum of the scores of ``inputs["model"]`` and ``inputs["bm25"]`` (both evaluate outputs).
+
+    The weight is chosen on training queries, searched with ``inputs["encoder"]`` over ``inputs["index"]``, where
+    there are any that the recipe does not train on; else it is ENCODER_WEIGHT.
+    """
+    from vtkit.search.hybrid import ENCODER_WEIGHT, best_weight, weighted_sum
     from vtkit.search.trec import read_trec
 
     assert recipe.evaluate is not None
+    seed = recipe.recipe.seed
+    training = {str(corpus.folder): corpus for corpus in recipe.corpora(_TRAINING)}
     facts = {}
-    for folder, collection in _judged(recipe).items():
+    for corpus in recipe.corpora("evaluate.sets"):
+        folder, collection = str(corpus.folder), opened(corpus)
+        weight, chosen = ENCODER_WEIGHT, {}
+        if folder in training:
+            others = _other_queries(opened(training[folder]), collection).sample(WEIGHT_QUERIES, seed)
+            if len(others.queries) >= FEWEST_WEIGHT_QUERIES:
+                curve = _weight_curve(recipe, inputs, folder, others)
+                weight = best_weight(curve)
+                chosen = {"weight_curve": [list(point) for point in curve], "weight_queries": len(others.queries)}
         model, bm25 = (read_trec(inputs[role] / folder / "run.trec") for role in ("model", "bm25"))
-        run = weighted_sum(model, bm25, recipe.evaluate.depth)
-        facts[folder] = _judge(recipe, collection, run, out / folder, tag="hybrid") | {"weight": ENCODER_WEIGHT}
+        run = weighted_sum(model, bm25, recipe.evaluate.depth, weight)
+        judged = collection.sample(recipe.evaluate.max_queries, seed)
+        facts[folder] = _judge(recipe, judged, run, out / folder, tag="hybrid") | {"weight": weight} | chosen
     return facts
+
+
+def _weight_curve(
+    recipe: View, inputs: Mapping[str, Path], folder: str, training: RetrievalSet
+) -> tuple[tuple[float, float], ...]:
+    """Weight of the encoder -> first measure of the sum on the queries of ``training``."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.measures.effectiveness import evaluate
+    from vtkit.runtime import fastest_device
+    from vtkit.search.engine import POSTINGS, open_index
+    from vtkit.search.hybrid import weight_curve
+
+    assert recipe.evaluate is not None
+    encoder = load_encoder(str(inputs["encoder"] / "model"), fastest_device())
+    index = open_index(recipe.index.engine, inputs["index"] / folder / POSTINGS)
+    model, _, _ = _search(recipe, encoder, index, training, f"encoding training queries of {folder}")
+    bm25, _ = _search_bm25(recipe, training, "full")
+    first = recipe.evaluate.measures[0]
+    return weight_curve(model, bm25, recipe.evaluate.depth, lambda run: evaluate(run, training.qrels, [first])[first])
+
+
+def _other_queries(training: RetrievalSet, judged: RetrievalSet) -> RetrievalSet:
+    """``training`` without the queries that are judged as well."""
+    texts = {query.text for query in judged.queries}
+    queries = [query for query in training.queries if query.text not in texts]
+    return replace(training, queries=queries, qrels={query.id: training.qrels[query.id] for query in queries})
+
+
+def _search(
+    recipe: View, encoder: SparseEncoder, index: Index, collection: RetrievalSet, description: str
+) -> tuple[Run, sp.csr_matrix, np.ndarray]:
+    """The encoder's run, its query vectors, and the scores, (queries, depth)."""
+    from vtkit.encoder.sides import encode_side
+
+    assert recipe.evaluate is not None
+    queries = encode_side(
+        encoder,
+        [query.text for query in collection.queries],
+        "query",
+        recipe.index.query_length,
+        precision=recipe.index.precision,
+        description=description,
+    )
+    ids, scores = index.search(queries, recipe.evaluate.depth)
+    return _run(collection, ids, scores), queries, scores
+
+
+def _search_bm25(recipe: View, collection: RetrievalSet, analysis: Analysis) -> tuple[Run, Bm25]:
+    from vtkit.search.bm25 import Bm25
+
+    assert recipe.evaluate is not None
+    index = Bm25.build((document.contents for document in collection.documents), recipe.recipe.language, analysis)
+    return _run(collection, *index.search([query.text for query in collection.queries], recipe.evaluate.depth)), index
+
+
+def _run(collection: RetrievalSet, ids: np.ndarray, scores: np.ndarray) -> Run:
+    from vtkit.search.trec import to_run
+
+    return to_run(
+        [query.id for query in collection.queries], [document.id for document in collection.documents], ids, scores
+    )
 
 
 def _judged(recipe: View) -> dict[str, RetrievalSet]:
@@ -138,6 +206,7 @@ def _tag(inputs: Mapping[str, Path]) -> str:
 
 _MEASURED = ("evaluate.measures", "evaluate.depth", "evaluate.max_queries")
 _SETS = {"evaluate.sets": evaluation_sets}
+_TRAINING = "training queries of evaluate.sets"
 
 EVALUATE = Stage(
     "evaluate",
@@ -154,4 +223,10 @@ EVALUATE_BM25 = Stage(
 EVALUATE_BM25_WORDS = Stage(
     "evaluate:bm25-words", version=1, reads=(*_MEASURED, "recipe.language"), corpora=_SETS, function=evaluate_bm25_words
 )
-EVALUATE_HYBRID = Stage("evaluate:hybrid", version=3, reads=_MEASURED, corpora=_SETS, function=evaluate_hybrid)
+EVALUATE_HYBRID = Stage(
+    "evaluate:hybrid",
+    version=4,
+    reads=(*_MEASURED, "index.engine", "index.query_length", "index.precision", "recipe.language"),
+    corpora=_SETS | {_TRAINING: training_queries},
+    function=evaluate_hybrid,
+)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from vtkit.data.collections import default_split, load_retrieval, own_layout
+from vtkit.data.collections import default_split, load_retrieval, own_layout, splits_of
 from vtkit.data.corpora import read_corpora
 from vtkit.recipe.sections import Recipe, is_local
 from vtkit.stages.stage import Corpus
@@ -58,6 +59,26 @@ def evaluation_sets(recipe: Recipe) -> tuple[Corpus, ...]:
             number += 1
         found.append(Corpus(name, evaluation_split(recipe, name), folder))
     return tuple(found)
+
+
+def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
+    """The evaluation sets in folders that have training queries, under those: they choose the weight of the sum with
+    BM25.
+
+    Not where the set is judged on these queries, nor where the recipe fine-tunes on the set: on queries that it was
+    trained on a model looks better than it is, and would get too large a weight.
+    """
+    if recipe.evaluate is None or not recipe.evaluate.bm25:
+        return ()
+    tuned = os.path.realpath(recipe.finetune.data) if recipe.finetune is not None else ""
+    return tuple(
+        Corpus(corpus.name, "train", corpus.folder)
+        for corpus in evaluation_sets(recipe)
+        if corpus.split != "train"
+        and is_local(corpus.name)
+        and os.path.realpath(corpus.name) != tuned
+        and "train" in splits_of(corpus.name)
+    )
 
 
 def evaluation_split(recipe: Recipe, name: str) -> str:

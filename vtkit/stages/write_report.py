@@ -121,6 +121,8 @@ def _results(
                     "k1": found.get("k1"),
                     "b": found.get("b"),
                     "weight": found.get("weight"),
+                    "weight_queries": found.get("weight_queries"),
+                    "weight_curve": found.get("weight_curve", ()),
                     "p_value_vs_bm25": p_value,
                 }
             )
