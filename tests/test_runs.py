@@ -107,5 +107,7 @@ def test_the_weight_is_the_one_that_is_best_on_the_queries_given() -> None:
     assert [weight for weight, _ in curve] == list(WEIGHTS)
     assert dict(curve) == {weight: first_is_good(weighted_sum(encoder, bm25, 10, weight)) for weight in WEIGHTS}
     assert (curve[0][1], curve[-1][1]) == (first_is_good(bm25), first_is_good(encoder)) == (0.25, 0.75)
-    assert best_weight(curve) == 0.5  # both documents have the same sum, and the encoder's order stays
+    assert [value for _, value in curve] == [0.25] * 5 + [0.75] * 6
+    assert best_weight(curve) == 0.6  # beside 0.5 there is a bad one
+    assert best_weight(((0.0, 0.7), (0.1, 0.6), (0.2, 0.4), (0.3, 0.66), (0.4, 0.1))) == 0.0
     assert best_weight(tuple((weight, 0.5) for weight in WEIGHTS)) == ENCODER_WEIGHT
