@@ -28,7 +28,7 @@ corpus = ["text.txt"]
 size = 400
 [transfer]
 method = "parallel"
-parallel = ["pairs.tsv"]
+parallel.files = ["pairs.tsv"]
 [finetune]
 data = "./collection"
 [evaluate]
@@ -139,7 +139,7 @@ def test_all_problems_of_all_files_are_told_at_once(folder: Path) -> None:
         "queries.jsonl: 9 problems",
         "... and 4 more",
         "test.tsv: 1 problem",
-        "line 11  transfer.parallel: ",
+        "line 11  transfer.parallel.files: ",
         "line 7  vocabulary.corpus: ",
         "line 13  finetune.data: ",
         "line 15  evaluate.sets: ",

@@ -10,7 +10,7 @@ import pytest
 from test_overlap import byte_level, wordpiece
 
 from vtkit.errors import DataError
-from vtkit.recipe.sections import TransferSection
+from vtkit.recipe.transfer import TransferSection
 from vtkit.transfer.dispatch import bias_of, mixture_of
 from vtkit.transfer.provenance import origins, sample_neighbours
 from vtkit.vocabulary.forms import Vocabulary, canonical_forms, legible, surface_and_start, tokens
@@ -50,7 +50,7 @@ def test_an_auto_run_reads_each_vocabulary_once(tmp_path: Path, monkeypatch: pyt
     whole = kind.get_vocab
     monkeypatch.setattr(kind, "get_vocab", lambda self: reads.append(self) or whole(self))
     section = TransferSection.model_validate(
-        {"method": "auto", "parallel": (str(tmp_path / "pairs.tsv"),), "bias": {"method": "mixture"}}
+        {"method": "auto", "parallel": {"files": (str(tmp_path / "pairs.tsv"),)}, "bias": {"method": "mixture"}}
     )
     pair = pair_of(SOURCE, TARGET)
     mixture = mixture_of(section, pair, lambda: iter(()), lambda: None, 0)

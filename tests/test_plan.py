@@ -25,7 +25,7 @@ kind = "existing"
 tokenizer = "tokenizer"
 [transfer]
 method = "sembridge"
-embedder = "embedder"
+sembridge.embedder = "embedder"
 [adapt]
 corpus = ["corpus.txt", "more.txt"]
 steps = 10
@@ -153,7 +153,7 @@ def test_the_same_recipe_has_the_same_keys_and_every_step_a_key_of_its_own(folde
 
 
 def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Path) -> None:
-    assert changed(folder, "transfer.alpha=2.0") == downstream("transfer")
+    assert changed(folder, "transfer.sembridge.alpha=2.0") == downstream("transfer")
     assert changed(folder, "adapt.steps=11") == downstream("adapt")
     assert changed(folder, "calibrate.target_activation=0.2") == downstream("calibrate")
     assert changed(folder, "finetune.scale=2.0") == downstream("finetune")
@@ -184,14 +184,22 @@ def test_what_changes_no_number_changes_no_key(override: str, folder: Path) -> N
 
 
 def test_settings_of_other_methods_change_no_key(folder: Path) -> None:
-    for override in ("transfer.parallel=['dictionary.tsv']", "transfer.iterations=3", "transfer.min_probability=0.2"):
+    for override in (
+        "transfer.parallel.files=['dictionary.tsv']",
+        "transfer.parallel.iterations=3",
+        "transfer.parallel.min_probability=0.2",
+    ):
         assert changed(folder, override) == [], override
     subtoken = "transfer.method=subtoken"
-    for override in ("transfer.alpha=2.0", "transfer.embedder=none", "transfer.iterations=3"):
+    for override in (
+        "transfer.sembridge.alpha=2.0",
+        "transfer.sembridge.embedder=none",
+        "transfer.parallel.iterations=3",
+    ):
         assert changed(folder, subtoken, override, before=(subtoken,)) == [], override
-    parallel = ("transfer.method=parallel", "transfer.parallel=['dictionary.tsv']")
-    assert changed(folder, *parallel, "transfer.iterations=3", before=parallel) == downstream("transfer")
-    assert changed(folder, *parallel, "transfer.embedder=none", before=parallel) == []
+    parallel = ("transfer.method=parallel", "transfer.parallel.files=['dictionary.tsv']")
+    assert changed(folder, *parallel, "transfer.parallel.iterations=3", before=parallel) == downstream("transfer")
+    assert changed(folder, *parallel, "transfer.sembridge.embedder=none", before=parallel) == []
 
 
 def test_a_bias_by_mixture_reads_no_corpus(folder: Path) -> None:
@@ -307,8 +315,8 @@ def test_what_is_done_is_skipped(folder: Path) -> None:
 
 def test_the_reason_names_the_setting_its_old_value_and_its_new_one(folder: Path) -> None:
     previous = make(plan(folder))
-    found = reasons(plan(folder, "transfer.alpha=2.0").decide(previous))
-    assert found["transfer"] == "transfer.alpha unset -> 2.0"
+    found = reasons(plan(folder, "transfer.sembridge.alpha=2.0").decide(previous))
+    assert found["transfer"] == "transfer.sembridge.alpha 4.0 -> 2.0"
     assert found["adapt"] == "transfer changed"  # model and provenance, one step
     assert found["finetune"] == "calibrate changed"
     assert found["evaluate:adapt"] == "index:adapt changed; adapt changed"
@@ -317,7 +325,7 @@ def test_the_reason_names_the_setting_its_old_value_and_its_new_one(folder: Path
     found = reasons(plan(folder, "transfer.method=mean", "transfer.bias.method=mixture").decide(previous))
     assert found["transfer"] == (
         "transfer.bias.method zscore -> mixture; transfer.method sembridge -> mean; "
-        "the files of transfer.bias.corpus changed; the files of transfer.embedder changed"
+        "the files of transfer.bias.corpus changed; the files of transfer.sembridge.embedder changed"
     )
 
 
@@ -510,15 +518,15 @@ def test_manifests_hold_no_key_twice_and_read_back(folder: Path) -> None:
     made = plan(folder)
     make(made, "transfer")
     stored = json.loads((made.store.folder(made.steps["transfer"].dependencies) / "manifest.json").read_text())
-    assert stored["settings"]["transfer.embedder"] == ["(file)"]
+    assert stored["settings"]["transfer.sembridge.embedder"] == ["(file)"]
     assert str(folder) not in json.dumps(stored["settings"])
     assert stored["files"].keys() == {
-        "source.model[0]", "transfer.embedder[0]", "transfer.bias.corpus[0]", "transfer.bias.corpus[1]",
+        "source.model[0]", "transfer.sembridge.embedder[0]", "transfer.bias.corpus[0]", "transfer.bias.corpus[1]",
     }  # fmt: skip
 
 
 def test_vocabularies_are_analysed_again_when_they_or_the_judged_texts_change(folder: Path) -> None:
-    for override in ("transfer.alpha=2.0", "evaluate.depth=100", "index.query_length=32", "adapt.steps=11"):
+    for override in ("transfer.sembridge.alpha=2.0", "evaluate.depth=100", "index.query_length=32", "adapt.steps=11"):
         assert "analyse" not in changed(folder, override), override
     before = keys(plan(folder))
     assert plan(folder).steps["analyse"].inputs == {"vocabulary": "vocabulary"}

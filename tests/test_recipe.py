@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -20,7 +21,9 @@ from vtkit.recipe.new import as_written_in, new_recipe
 from vtkit.recipe.preflight import preflight
 from vtkit.recipe.reference import settings_reference
 from vtkit.recipe.schema import json_schema
-from vtkit.recipe.sections import Recipe, Section, Specification, TrainedVocabulary, find_mark, named_things
+from vtkit.recipe.sections import Recipe, TrainedVocabulary, find_mark, named_things
+from vtkit.recipe.tables import tables_in
+from vtkit.recipe.transfer import FocusTransfer, ParallelTransfer, SembridgeTransfer
 from vtkit.recipe.write import resolved_toml, toml_value
 
 SMALLEST = """\
@@ -264,16 +267,16 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> N
 
 
 def test_extended_tables_are_merged_and_lists_replaced(tmp_path: Path) -> None:
-    write(tmp_path, "base.toml", SMALLEST + 'parallel = ["a.tsv", "b.tsv"]\nbias.method = "mixture"\n')
+    write(tmp_path, "base.toml", SMALLEST + 'parallel.files = ["a.tsv", "b.tsv"]\nbias.method = "mixture"\n')
     write(tmp_path, "more.toml", '[recipe]\nseed = 1\nabout = "more"\n')
-    text = (
-        'extends = ["base.toml", "more.toml"]\n[recipe]\nabout = "top"\n[transfer]\nparallel = ["c.tsv"]\nalpha = 2\n'
-    )
+    text = 'extends = ["base.toml", "more.toml"]\n[recipe]\nabout = "top"\n'
+    text += '[transfer.parallel]\nfiles = ["c.tsv"]\nalpha = 2\n'
     recipe = load_recipe(write(tmp_path, "top.toml", text)).recipe
     assert (recipe.recipe.name, recipe.recipe.seed, recipe.recipe.about) == ("small", 1, "top")
     assert recipe.transfer is not None
-    assert recipe.transfer.parallel == (f"{tmp_path}/c.tsv",)
-    assert (recipe.transfer.method, recipe.transfer.alpha, recipe.transfer.bias.method) == ("mean", 2.0, "mixture")
+    own = recipe.transfer.settings_of(ParallelTransfer)
+    assert (own.files, own.alpha, own.iterations) == ((f"{tmp_path}/c.tsv",), 2.0, 8)
+    assert (recipe.transfer.method, recipe.transfer.bias.method) == ("mean", "mixture")
 
 
 def test_one_base_may_be_extended_along_two_ways(tmp_path: Path) -> None:
@@ -331,8 +334,8 @@ def test_overrides_are_toml_values_or_plain_text(tmp_path: Path, monkeypatch: py
     path = write(tmp_path, "small.toml", SMALLEST)
     overrides = [
         "source.model=../x",
-        'transfer.parallel=["a.tsv"]',
-        "transfer.alpha=2.5",
+        'transfer.parallel.files=["a.tsv"]',
+        "transfer.parallel.alpha=2.5",
         "transfer.method=parallel",
         "recipe.name=2024",
         "recipe.about=a = b # c",
@@ -344,7 +347,8 @@ def test_overrides_are_toml_values_or_plain_text(tmp_path: Path, monkeypatch: py
     assert recipe.source.model == os.path.abspath("../x")
     assert recipe.transfer is not None
     assert recipe.evaluate is not None
-    assert (recipe.transfer.parallel, recipe.transfer.alpha) == ((f"{tmp_path}/a.tsv",), 2.5)
+    own = recipe.transfer.settings_of(ParallelTransfer)
+    assert (own.files, own.alpha) == ((f"{tmp_path}/a.tsv",), 2.5)
     assert (recipe.recipe.name, recipe.recipe.about) == ("2024", "a = b # c")
     assert (recipe.evaluate.bm25, recipe.evaluate.depth) == (False, 20)
 
@@ -360,10 +364,10 @@ def test_none_drops_sections_and_settings(tmp_path: Path) -> None:
 
 
 def test_a_dropped_section_can_be_given_anew(tmp_path: Path) -> None:
-    path = write(tmp_path, "small.toml", SMALLEST + "alpha = 2.0\n")
+    path = write(tmp_path, "small.toml", SMALLEST + "focus.alpha = 3.0\n")
     recipe = load_recipe(path, ["transfer=none", "transfer.method=random"]).recipe
     assert recipe.transfer is not None
-    assert (recipe.transfer.method, recipe.transfer.alpha) == ("random", None)
+    assert (recipe.transfer.method, recipe.transfer.settings_of(FocusTransfer).alpha) == ("random", 2.0)
 
 
 def test_another_vocabulary_kind_drops_what_it_does_not_have(tmp_path: Path) -> None:
@@ -391,13 +395,13 @@ def test_another_source_replaces_the_inherited_one(tmp_path: Path) -> None:
 
 
 def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:
-    write(tmp_path, "bases/base.toml", SMALLEST + "alpha = 0.5\n")
+    write(tmp_path, "bases/base.toml", SMALLEST + "sembridge.alpha = 0.5\n")
     text = """\
 extends = "bases/base.toml"
 sede = 3
 
 [transfer]
-paralel = ["x.tsv"]
+paralel.files = ["x.tsv"]
 method = "meen"
 
 [transfer.bias]
@@ -436,21 +440,21 @@ learning_rate = inf
         "not \"sorce\". Did you mean 'source'?",
         "line 22 finetune.data: a name must not be empty.",
         "line 23 finetune.learning_rate: must be a finite number, not inf.",
-        "bases/base.toml line 10 transfer.alpha: must be at least 1, not 0.5.",
+        "bases/base.toml line 10 transfer.sembridge.alpha: must be at least 1, not 0.5.",
         '--set 1 index.query_length: must be a whole number, not "x".',
         '--set 2 recipe.language: cannot be "Korean". Expected: ISO 639 code of the language searched in; '
         "decides how BM25 cuts text into terms.",
-        '--set 3 must be section.key=value, such as transfer.alpha=2.5, not "nonsense".',
+        '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
         "--set 4 index.nothing: unknown setting. There are engine, query_length, document_length, top_dimensions, "
         "document_weighting, precision.",
     ]
 
 
 def test_settings_that_contradict_each_other_are_found_beside_other_problems(tmp_path: Path) -> None:
-    text = SMALLEST.replace('"mean"', '"parallel"') + "alpha = 0.5\n[calibrate]\ntexts = 1\n"
+    text = SMALLEST.replace('"mean"', '"parallel"') + "parallel.alpha = 0.5\n[calibrate]\ntexts = 1\n"
     message = refused(write(tmp_path, "small.toml", text))
-    assert "line 8   transfer: method parallel needs the setting parallel" in message
-    assert "line 10  transfer.alpha: must be at least 1, not 0.5." in message
+    assert "line 8   transfer: method parallel needs transfer.parallel.files (tab-separated files" in message
+    assert "line 10  transfer.parallel.alpha: must be at least 1, not 0.5." in message
     assert "line 12  calibrate.texts: must be at least 8, not 1." in message
 
 
@@ -528,12 +532,15 @@ def test_extends_must_name_files(tmp_path: Path, value: str) -> None:
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("transfer.parallel=[a.tsv]", "transfer.parallel: not valid TOML: [a.tsv]. A list is written --set"),
-        ("transfer.parallel=a.tsv", 'must be a list: ["a.tsv"], not "a.tsv".'),
+        (
+            "transfer.parallel.files=[a.tsv]",
+            "transfer.parallel.files: not valid TOML: [a.tsv]. A list is written --set",
+        ),
+        ("transfer.parallel.files=a.tsv", 'must be a list: ["a.tsv"], not "a.tsv".'),
         ("finetun=none", "finetun: unknown section. Did you mean 'finetune'?"),
         ("extends=a.toml", "extends: can only stand in a recipe's file."),
         ("recipe.about=\udcff", "recipe.about: is not valid UTF-8."),
-        ("alpha=2", "alpha: unknown section. Did you mean 'transfer.alpha'?"),
+        ("pooling=2", "pooling: unknown section. Did you mean 'transfer.sembridge.pooling'?"),
         ("recipe=3", "recipe: must be a table of settings, not 3."),
         (
             "vocabulary.kind=trainde",
@@ -591,24 +598,23 @@ def absent(recipe: Recipe) -> list[tuple[str, str]]:
 
 
 def test_required_are_the_things_that_the_methods_use(tmp_path: Path) -> None:
-    text = (
-        SMALLEST + 'parallel = ["gone.tsv"]\nembedder = "./gone"\nbias = {method = "mixture", corpus = ["gone.txt"]}\n'
-    )
+    text = SMALLEST + 'parallel.files = ["gone.tsv"]\nsembridge.embedder = "./gone"\n'
+    text += 'bias = {method = "mixture", corpus = ["gone.txt"]}\n'
     path = write(tmp_path, "small.toml", text + '[adapt]\ncorpus = ["here.txt", "absent.txt"]\n')
     write(tmp_path, "here.txt", "x")
     recipe = load_recipe(path).recipe
     assert absent(recipe) == [("adapt.corpus", f"{tmp_path}/absent.txt")]
     # parallel counts text too: rows are reassigned by frequency
     for method, also in [
-        ("parallel", ["transfer.parallel", "transfer.bias.corpus"]),
-        ("sembridge", ["transfer.embedder"]),
+        ("parallel", ["transfer.parallel.files", "transfer.bias.corpus"]),
+        ("sembridge", ["transfer.sembridge.embedder"]),
     ]:
         missing = absent(load_recipe(path, [f"transfer.method={method}"]).recipe)
         assert [setting for setting, _ in missing] == [*also, "adapt.corpus"]
     everything = {thing.setting for thing in named_things(recipe)}
     assert everything - {thing.setting for thing in required_things(recipe)} == {
-        "transfer.parallel",
-        "transfer.embedder",
+        "transfer.parallel.files",
+        "transfer.sembridge.embedder",
         "transfer.bias.corpus",
     }
 
@@ -632,7 +638,7 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, hub_cache: Path) -> None:
     collection(tmp_path / "judged", "test", "dev")
-    text = SMALLEST.replace('"mean"', '"parallel"\nparallel = ["gone.tsv", "pairs.tsv"]') + (
+    text = SMALLEST.replace('"mean"', '"parallel"\nparallel.files = ["gone.tsv", "pairs.tsv"]') + (
         '[finetune]\ndata = "./gone"\n[evaluate]\nsets = ["judged", "miracl:ko", "msmarco"]\nsplit = "train"\n'
     )
     write(tmp_path, "pairs.tsv", "a\tb")
@@ -641,8 +647,8 @@ def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, 
         "small.toml names what cannot be had here:",
         "line 4 source.model: org/model is neither a folder nor in the Hugging Face cache.",
         "--set source.model=FOLDER",
-        "line 10 transfer.parallel: gone.tsv does not exist.",
-        '--set \'transfer.parallel=["FILE", "pairs.tsv"]\'',
+        "line 10 transfer.parallel.files: gone.tsv does not exist.",
+        '--set \'transfer.parallel.files=["FILE", "pairs.tsv"]\'',
         "line 12 finetune.data: gone does not exist.",
         "--set finetune.data=FOLDER",
         'line 14 evaluate.sets: judged has no judgements "train": it has "dev" and "test".',
@@ -686,7 +692,10 @@ def test_a_hub_that_cannot_be_reached_is_named(
         ("source.model=./empty", "empty holds no model: it has neither config.json nor modules.json."),
         ("vocabulary.tokenizer=./empty", "empty holds no tokenizer: it has none of tokenizer.json"),
         ("source.recipe=./empty", "empty is a folder, not a recipe."),
-        ('transfer={method="parallel", parallel=["empty"]}', "is a folder, not a file of two tab-separated columns"),
+        (
+            'transfer={method="parallel", parallel.files=["empty"]}',
+            "is a folder, not a file of two tab-separated columns",
+        ),
         ('adapt.corpus=["empty"]', "empty holds no corpus.jsonl."),
         ('adapt.corpus=["small.toml"]', "small.toml has an unknown form."),
         ("finetune.data=./file.txt", "is a file, not the folder of a collection"),
@@ -763,9 +772,16 @@ def test_the_schema_accepts_every_recipe_and_part_of_one(recipe: Recipe) -> None
     assert not accepts(schema, {"adapt": {"stepz": 3}}, schema["$defs"])
 
 
+def tables_below(table: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield table
+    for field in table.model_fields.values():
+        for inner in tables_in(field.annotation):
+            yield from tables_below(inner)
+
+
 def test_the_schema_describes_every_setting_and_has_no_null() -> None:
     schema = json_schema()
-    for table in set(Section.__subclasses__()) - {Specification}:  # of a file of its own
+    for table in set(tables_below(Recipe)):
         described = schema if table is Recipe else schema["$defs"][table.__name__]
         assert set(described["properties"]) - {"extends"} == set(table.model_fields)
         for name, entry in described["properties"].items():
@@ -796,7 +812,8 @@ def test_a_new_recipe_loads(
     assert recipe.recipe.name == "new"
     assert recipe.transfer is not None
     assert recipe.transfer.method == "auto"
-    assert (bool(recipe.transfer.parallel), recipe.transfer.embedder) == (bool(parallel), embedder)
+    assert bool(recipe.transfer.settings_of(ParallelTransfer).files) == bool(parallel)
+    assert recipe.transfer.settings_of(SembridgeTransfer).embedder == embedder
     assert (recipe.adapt is not None) == bool(corpus)
     assert (recipe.finetune is not None) == (collections[0] is not None)
     assert (recipe.evaluate is not None) == bool(collections[1])

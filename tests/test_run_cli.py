@@ -68,7 +68,7 @@ corpus = ["{DATA}/elements-ko"]
 size = 2600
 [transfer]
 method = "parallel"
-parallel = ["{DATA}/parallel-en-ko.tsv"]
+parallel.files = ["{DATA}/parallel-en-ko.tsv"]
 [adapt]
 corpus = ["{DATA}/elements-ko"]
 steps = 20

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from vtkit.recipe.sections import Recipe, TransferSection
+from vtkit.recipe.sections import Recipe
+from vtkit.recipe.transfer import TransferSection
 from vtkit.stages.order import MODEL_LABELS, NAMES, STAGES, called, last_until
 from vtkit.stages.stage import CHANGES_NO_OUTPUT, WHOLE_RECIPE, Stage, UndeclaredRead, View
 from vtkit.stages.texts import training_queries
@@ -21,7 +22,7 @@ RECIPE = Recipe.model_validate(
         "source": {"model": "/source"},
         "vocabulary": {"kind": "existing", "tokenizer": "/tokenizer"},
         "casing": {"input": "lowercase", "output": "fold"},
-        "transfer": {"method": "parallel", "parallel": ("/pairs.tsv",)},
+        "transfer": {"method": "parallel", "parallel": {"files": ("/pairs.tsv",)}},
         "adapt": {"corpus": ("/corpus.txt",)},
         "calibrate": {"target_activation": 0.1},
         "finetune": {"data": "/train"},
@@ -134,11 +135,11 @@ def test_a_single_setting_is_read_without_its_section() -> None:
 def test_what_is_read_by_a_whole_section_is_keyed_where_it_has_an_effect() -> None:
     stage = Stage("example", 1, ("transfer", "finetune", "casing"), nothing)
     keyed = stage.settings(RECIPE)
-    assert keyed["transfer.parallel"] == ["(file)"]
+    assert keyed["transfer.parallel.files"] == ["(file)"]
     assert stage.files(RECIPE, digest) == {
-        "transfer.parallel[0]": "digest of /pairs.tsv", "finetune.data[0]": "digest of /train",
+        "transfer.parallel.files[0]": "digest of /pairs.tsv", "finetune.data[0]": "digest of /train",
     }  # fmt: skip
-    assert "transfer.embedder" not in keyed
+    assert not any(setting.startswith("transfer.sembridge") for setting in keyed)
     assert "finetune.checkpoint_every" not in keyed
     assert keyed["casing.fold"] == "max"
     unfolded = RECIPE.model_copy(update={"casing": RECIPE.casing.model_copy(update={"output": "all"})})

@@ -139,11 +139,11 @@ def test_head_only_keeps_what_is_read_and_names_what_is_written(folder: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("-m", "parallel"), "needs the setting parallel"),
+        (("-m", "parallel"), "method parallel needs transfer.parallel.files"),
         (("-m", "subtokn"), "Did you mean"),
         (("-m", "auto", "-m", "mean"), "cannot stand in a list"),
         (("--parallel", "/nowhere/pairs.tsv"), "/nowhere/pairs.tsv"),
-        (("--set", "transfer.alpha=0.5"), "at least 1"),
+        (("--set", "transfer.semantic.alpha=0.5"), "at least 1"),
         (("--set", "evaluate.depth=3"), "evaluate"),
     ],
 )

@@ -159,6 +159,7 @@ def transfer_encoder(
     from vtkit.checks.rows import Moved
     from vtkit.checks.vocabularies import vocabulary_gates
     from vtkit.recipe.preflight import preflight
+    from vtkit.recipe.transfer import METHODS
     from vtkit.stages.texts import bias_corpus, focus_corpus, probe_texts, read_texts
     from vtkit.transfer.encoder import move_encoder
     from vtkit.vocabulary.pair import pair_of
@@ -171,16 +172,20 @@ def transfer_encoder(
         "vocabulary.kind": "existing",
         "vocabulary.tokenizer": located(str(target)) if isinstance(target, str | Path) else LOADED,
         "transfer.method": method if isinstance(method, str) else list(method) if len(method) > 1 else method[0],
-        "transfer.parallel": _names(parallel) or None,
-        "transfer.embedder": embedder and str(embedder),
-        "transfer.target_embeddings": target_embeddings and str(target_embeddings),
-        "transfer.vectors": vectors and str(vectors),
-        "transfer.source_vectors": source_vectors and str(source_vectors),
-        "transfer.dictionary": _names(dictionary) or None,
-        "transfer.corpus": texts,
         "transfer.bias.corpus": texts,
         "transfer.bias.method": "zscore" if texts else "mixture",
     }
+    own: dict[str, Any] = {
+        "files": _names(parallel) or None,
+        "embedder": embedder and str(embedder),
+        "target_embeddings": target_embeddings and str(target_embeddings),
+        "vectors": vectors and str(vectors),
+        "source_vectors": source_vectors and str(source_vectors),
+        "dictionary": _names(dictionary) or None,
+        "corpus": texts,
+    }
+    for kind in METHODS.values():  # to each method what it has a setting for; those not asked ignore it
+        given |= {f"transfer.{kind.name}.{name}": own[name] for name in kind.model_fields if name in own}
     path = Path("vtkit transfer")
     loaded = _loaded_recipe(path, [*_overrides(given), *_overrides(settings)], text="")
     recipe = loaded.recipe

@@ -98,7 +98,7 @@ def _pairs(data: Path, folder: Path) -> dict[str, tuple[Path, dict[str, list[str
         found = {name: ["-m", name, *given] for name, given in bridges.items()}
         for name in ("subtoken", "mean", "random", "random_all", "univariate", "multivariate"):
             found[name] = ["-m", name]
-        cooccurrence = ["--set", "transfer.estimator=cooccurrence"]
+        cooccurrence = ["--set", "transfer.parallel.estimator=cooccurrence"]
         return {
             "auto parallel": ["-m", "auto", *bridges["parallel"]],
             "auto both": ["-m", "auto", *bridges["parallel"], *bridges["sembridge"]],

@@ -163,7 +163,7 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     if share > WITHOUT_EVIDENCE:
         remedies.append(
             "Most new tokens are kept apart at best, and mean nothing yet: add a dictionary or more sentence pairs "
-            "(transfer.parallel), or an embedder that knows both languages (transfer.embedder)."
+            "(transfer.parallel.files), or an embedder that knows both languages (transfer.sembridge.embedder)."
         )
     if not NORMS[0] <= ratio <= NORMS[1]:
         remedies.append("Short rows are seldom active and long ones always: expect to need [adapt], or another method.")

@@ -21,7 +21,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="SECTION.KEY=VALUE",
-        help="Give a setting another value, e.g. transfer.alpha=2.5 or 'transfer.parallel=[\"a.tsv\"]'; "
+        help="Give a setting another value, e.g. adapt.steps=4000 or 'transfer.parallel.files=[\"a.tsv\"]'; "
         "none drops a setting or a whole section. May be repeated.",
         show_default=False,
     ),

@@ -10,6 +10,7 @@ import typer
 from vtkit import console
 from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.recipe.transfer import METHODS
 
 Files = list[str] | None
 
@@ -28,8 +29,7 @@ def transfer(
         list[str],
         typer.Option(
             "--method", "-m", metavar="METHOD",
-            help="auto, parallel, sembridge, semantic, subtoken, focus, ofa, wechsel, mean, random, random_all, "
-            "univariate or multivariate. Several: the first that has evidence for a token makes its row.",
+            help=f"{', '.join(METHODS)}. Several: the first that has evidence for a token makes its row.",
         ),
     ] = ["auto"],  # noqa: B006
     parallel: Annotated[Files, _option("--parallel", "Pairs of texts, source first. Repeatable.", "TSV")] = None,
@@ -48,7 +48,7 @@ def transfer(
     ] = None,
     settings: Annotated[
         Files,
-        _option("--set", "Any other setting of [transfer] or [casing], e.g. transfer.alpha=2.5.", "SECTION.KEY=VALUE"),
+        _option("--set", "Any other setting of [transfer] or [casing], e.g. transfer.pad_to=8.", "SECTION.KEY=VALUE"),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of what a method draws.")] = 42,
     as_json: JsonOption = False,

@@ -314,7 +314,7 @@ class _Reader:
         if len(key) > DEEPEST or _DEEP_KEY.search(text):
             return Problem(place, "", _TOO_DEEP)
         if not equals or not all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in key):
-            what = f"must be section.key=value, such as transfer.alpha=2.5, not {shown_value(override)}."
+            what = f"must be section.key=value, such as adapt.steps=4000, not {shown_value(override)}."
             return Problem(place, "", what)
         if any(0xD800 <= ord(letter) <= 0xDFFF for letter in text):
             return Problem(place, ".".join(key), "is not valid UTF-8.")

@@ -158,13 +158,15 @@ def _transfer(parallel: Sequence[str], embedder: str | None, has_text: bool) -> 
     lines.append('# "auto" takes for each token the method that has the best evidence for it.')
     lines.append('method = "auto"')
     if parallel:
-        lines.append(f"parallel = {_list(parallel)}  # two tab-separated columns, source language first")
+        lines.append(f"parallel.files = {_list(parallel)}  # two tab-separated columns, source language first")
     else:
-        lines.append('# parallel = ["pairs.tsv"]  # for another language: two tab-separated columns, source first')
+        lines.append(
+            '# parallel.files = ["pairs.tsv"]  # for another language: two tab-separated columns, source first'
+        )
     if embedder:
-        lines.append(f"embedder = {toml_value(embedder)}  # for tokens that the source cannot read")
+        lines.append(f"sembridge.embedder = {toml_value(embedder)}  # for tokens that the source cannot read")
     else:
-        lines.append('# embedder = "BAAI/bge-m3"  # for another language: an embedder that knows both')
+        lines.append('# sembridge.embedder = "BAAI/bge-m3"  # for another language: an embedder that knows both')
     if not has_text:
         lines.append('bias.method = "mixture"  # "zscore", the default, needs text to count tokens in')
     return "\n".join(lines)

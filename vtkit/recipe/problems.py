@@ -123,7 +123,9 @@ def unknown_setting(path: tuple[str, ...], tables: Sequence[type[BaseModel]]) ->
     thing = "section" if len(path) == 1 else "setting"
     known = list(dict.fromkeys(field for table in tables for field in table.model_fields))
     known += ["extends"] if len(path) == 1 else []
-    close = [f"'{match}'" for match in get_close_matches(name, known, n=1)]
+    below = [setting for setting in all_settings() if setting[: len(path) - 1] == path[:-1] and setting[-1] == name]
+    close = [f"'{'.'.join(setting)}'" for setting in below if len(path) > 1]
+    close = close or [f"'{match}'" for match in get_close_matches(name, known, n=1)]
     if not close:  # perhaps one of another section
         settings = all_settings()
         match = get_close_matches(name, {setting[-1] for setting in settings}, n=1, cutoff=0.75)
@@ -148,6 +150,9 @@ def _fault(entry: Any) -> Fault:
     if kind == "extra_forbidden":
         return Fault(path, _unknown(path, tables), kind)
     what = _words(kind, found, context, field, entry["msg"])
+    if isinstance(found, tuple) and field is not None and (inner := tables_in(field.annotation)):
+        lists = [name for table in inner for name, below in table.model_fields.items() if below.default == ()]
+        what += f" Did you mean '{'.'.join((*path, lists[0]))}'?" if lists else ""
     return Fault(path, f"entry {entry_number + 1} {what}" if entry_number is not None else what, kind)
 
 

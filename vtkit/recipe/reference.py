@@ -20,7 +20,7 @@ _HEAD = """\
 # Settings
 
 Every setting of a recipe, in the order of the stages. "–" means that there is no default value; `vtkit recipe show`
-prints a recipe with all of them filled in. Written from `vtkit/recipe/sections.py`; [recipes.md](recipes.md) explains
+prints a recipe with all of them filled in. Written from `vtkit/recipe/`; [recipes.md](recipes.md) explains
 how recipes are put together.
 """
 
@@ -43,7 +43,7 @@ def _table(path: str, table: type[BaseModel], tag: str | None = None) -> Iterato
     yield f"| {head} | default | meaning |"
     yield "|---|---|---|"
     inner: list[tuple[str, type[BaseModel]]] = []
-    for name, field in table.model_fields.items():
+    for name, field in sorted(table.model_fields.items(), key=lambda item: bool(tables_in(item[1].annotation))):
         if name == tag:
             continue
         tables = tables_in(field.annotation)

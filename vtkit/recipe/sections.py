@@ -1,9 +1,9 @@
 """Every setting of a recipe, in pipeline order, with its meaning, its unit and its default.
 
-A recipe is one TOML file; each class here is one of its tables. Unknown keys are errors and values never
-change once loaded. A setting that names something outside the recipe carries a :class:`Names` mark, by
-which the loader resolves relative paths, the runner digests contents, and the pre-flight check finds what
-cannot be had. This module imports neither torch nor transformers.
+A recipe is one TOML file; each class here is one of its tables, but for those of [transfer], which have a file of
+their own. Unknown keys are errors and values never change once loaded. A setting that names something outside the
+recipe carries a :class:`Names` mark, by which the loader resolves relative paths, the runner digests contents, and the
+pre-flight check finds what cannot be had. This module imports neither torch nor transformers.
 """
 
 from __future__ import annotations
@@ -14,29 +14,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
 
-
-@dataclass(frozen=True)
-class Names:
-    """Marks a setting that names something outside the recipe.
-
-    ``model`` and ``tokenizer`` are a hub id or a folder (for a tokenizer also a file), ``retrieval`` a
-    BEIR or MIRACL folder or the name of a public collection, ``corpus`` a text file, a jsonl file, a
-    BEIR folder or ``datasets:`` and a folder or hub id, ``pairs`` a file of two tab-separated columns,
-    ``vectors`` a file of static word vectors, ``recipe`` another recipe.
-    """
-
-    what: Literal["model", "tokenizer", "retrieval", "corpus", "pairs", "vectors", "recipe"]
-
-
-ModelName = Annotated[str, Names("model")]
-TokenizerName = Annotated[str, Names("tokenizer")]
-RetrievalName = Annotated[str, Names("retrieval")]
-CorpusName = Annotated[str, Names("corpus")]
-PairsName = Annotated[str, Names("pairs")]
-VectorsName = Annotated[str, Names("vectors")]
-RecipeName = Annotated[str, Names("recipe")]
+from vtkit.recipe.transfer import TransferSection
+from vtkit.recipe.types import (
+    CorpusName,
+    LearningRate,
+    ModelName,
+    Names,
+    NonNegativeFloat,
+    Occurrences,
+    PositiveFloat,
+    PositiveInt,
+    RecipeName,
+    RetrievalName,
+    Section,
+    Share,
+    Steps,
+    TokenizerName,
+    TokenSpelling,
+)
 
 STORE = "artifacts"
 """Folder, beside those of the runs, of their stage outputs."""
@@ -45,20 +42,6 @@ GateLevel = Literal["fail", "warn", "off"]
 
 Engine = Literal["exact"]
 """Search engines, each in a file of ``vtkit/search``."""
-Share = Annotated[float, Field(gt=0, lt=1)]
-PositiveFloat = Annotated[float, Field(gt=0, le=1e6)]
-NonNegativeFloat = Annotated[float, Field(ge=0, le=1e6)]
-LearningRate = Annotated[float, Field(gt=0, le=1)]
-PositiveInt = Annotated[int, Field(ge=1, le=1_000_000)]
-Steps = Annotated[int, Field(ge=1, le=100_000_000)]
-Occurrences = Annotated[int, Field(ge=1, le=10**12)]
-TokenSpelling = Annotated[str, Field(pattern=r"^\S+$", max_length=64)]
-
-
-class Section(BaseModel):
-    """A recipe table: unknown keys are errors, values never change once loaded."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class RecipeSection(Section):
@@ -313,202 +296,6 @@ class CasingSection(Section):
     def _mapped_tokens_can_be_reached(self) -> CasingSection:
         if self.output == "map" and self.input != "lowercase":
             raise ValueError('output = "map" gives tokens lower-case names, and needs input = "lowercase"')
-        return self
-
-
-class BiasSection(Section):
-    """[transfer.bias]: the decoder bias of the new vocabulary (plain resizing leaves it misaligned)."""
-
-    method: Literal["zscore", "mixture", "copy-overlap", "zero"] = "zscore"
-    """``zscore``: a prior over the target tokens, brought to the mean and deviation of the source bias
-    (Prior-Aware Distribution Alignment of the vocabulary-transfer paper). ``mixture``: the source biases, mixed
-    as the embeddings are. ``copy-overlap``: shared tokens keep their bias, new ones get the mean. ``zero``: none."""
-
-    model: ModelName | None = None
-    """``zscore``: the masked-language model that owns the target vocabulary; its bias is the prior. Default: the
-    smoothed log frequency of the target tokens in ``corpus``."""
-
-    corpus: tuple[CorpusName, ...] = ()
-    """Text in the target vocabulary's language to count frequencies on (``zscore``, reassigned rows). Default: the
-    adaptation corpus, else the fine-tuning documents, else the evaluation documents."""
-
-
-Method = Literal[
-    "auto",
-    "parallel",
-    "sembridge",
-    "semantic",
-    "subtoken",
-    "focus",
-    "ofa",
-    "wechsel",
-    "mean",
-    "random",
-    "random_all",
-    "univariate",
-    "multivariate",
-]
-
-
-_PARALLEL = {"parallel", "estimator", "iterations", "agreement", "min_probability", "alpha"}
-_SEMBRIDGE = {"embedder", "pooling", "prompt", "alpha"}
-_SETTINGS_OF_METHOD: dict[Method, set[str]] = {
-    "auto": _PARALLEL | _SEMBRIDGE,
-    "parallel": _PARALLEL,
-    "sembridge": _SEMBRIDGE,
-    "semantic": {"target_embeddings", "alpha"},
-    "subtoken": set[str](),
-    "focus": {"vectors", "corpus", "vector_size", "alpha"},
-    "ofa": {"vectors", "neighbours", "temperature", "rank"},
-    "wechsel": {"vectors", "source_vectors", "dictionary", "neighbours", "temperature"},
-    "mean": set[str](),
-    "random": set[str](),
-    "random_all": set[str](),
-    "univariate": set[str](),
-    "multivariate": set[str](),
-}
-
-
-class TransferSection(Section):
-    """[transfer]: where the embeddings of new tokens come from. Settings of other methods may stay in the
-    recipe; they are ignored, so that one --set changes the method."""
-
-    method: Method | Annotated[tuple[Method, ...], Field(min_length=1)]
-    """``auto``: for each token the method that has the best evidence for it (docs/transfer.md). ``parallel``:
-    translation probabilities learned from parallel text. ``sembridge``: nearest source tokens in the space of an
-    embedder. ``semantic``: nearest shared tokens in the space of the model that owns the target vocabulary.
-    ``subtoken``: mean of the source tokenizer's pieces. ``focus``, ``ofa``, ``wechsel``: nearest tokens in spaces of
-    static word vectors. ``mean``: mean of all source rows. ``random``: normal noise of the source's initialisation
-    range (0.02); ``random_all``: the same for shared tokens too. ``univariate``, ``multivariate``: normal noise with
-    the moments of the source's entries, all together or each dimension's own. A list of methods: the first that has
-    evidence for a token makes its row."""
-
-    overlap: Literal["exact+symbols", "exact", "fuzzy", "raw"] = "exact+symbols"
-    """Which target tokens count as already known (docs/overlap.md)."""
-
-    parallel: tuple[PairsName, ...] = ()
-    """``parallel``, ``auto``: files of two tab-separated columns, source language first; sentences, dictionaries,
-    any mix."""
-
-    estimator: Literal["ibm1", "cooccurrence"] = "ibm1"
-    """``parallel``: translation probabilities of IBM model 1, or nearest source tokens by the sentences in which
-    both occur (entmax with ``alpha``)."""
-
-    iterations: PositiveInt = 8
-    """``parallel``: rounds of expectation maximisation."""
-
-    agreement: NonNegativeFloat = 0.5
-    """``parallel``, IBM model 1: exponent of p(target | source), by which a translation must hold in both directions;
-    0 uses p(source | target) alone."""
-
-    min_probability: Annotated[float, Field(ge=0, lt=1)] = 0.05
-    """``parallel``: translations less probable than this are dropped and the rest renormalised."""
-
-    embedder: ModelName | None = None
-    """``sembridge``, ``auto``: hub id or folder of a sentence-transformers or transformers model that knows both
-    languages."""
-
-    pooling: Literal["model", "mean", "cls", "last"] = "model"
-    """``sembridge``: how the embedder's hidden states become one vector; ``model``: as the model itself says."""
-
-    prompt: str = ""
-    """``sembridge``: text put before each token."""
-
-    alpha: Annotated[float, Field(ge=1, le=1000)] | None = None
-    """α of the entmax that turns similarities into weights; 1 is softmax, 2 sparsemax, larger is sparser. Default: 4
-    for ``sembridge`` and co-occurrence, 2 for ``semantic`` and ``focus``, as in their papers."""
-
-    target_embeddings: ModelName | None = None
-    """``semantic``: the masked-language model (or a folder with a static table) that owns the target vocabulary."""
-
-    vectors: VectorsName | None = None
-    """``focus``, ``ofa``, ``wechsel``: static word vectors of the target language (``ofa``: of both), word2vec text or
-    binary format. Default of ``focus``: trained on ``corpus``."""
-
-    source_vectors: VectorsName | None = None
-    """``wechsel``: static word vectors of the source language."""
-
-    dictionary: tuple[PairsName, ...] = ()
-    """``wechsel``: bilingual dictionary, two tab-separated columns, source language first."""
-
-    corpus: tuple[CorpusName, ...] = ()
-    """``focus``: text to train its vectors on. Default: the text of the bias, else of the adaptation stage."""
-
-    vector_size: PositiveInt = 100
-    """``focus``: width of the vectors it trains (the authors' code; the paper has 300)."""
-
-    neighbours: PositiveInt = 10
-    """``ofa``, ``wechsel``: nearest source tokens that are mixed."""
-
-    temperature: PositiveFloat = 0.1
-    """``ofa``, ``wechsel``: temperature of the softmax over the neighbours' similarities."""
-
-    rank: PositiveInt | None = None
-    """``ofa``: primitives that the source embeddings are factorised into. Default: full rank."""
-
-    fallback: Literal["auto", "reassigned", "pieces", "mean", "random", "univariate", "multivariate", "masked"] = "auto"
-    """What tokens become that no method has evidence for. ``reassigned``: the row of a source word that stands for
-    nothing else, so that the token is kept apart from all others. ``pieces``: the mean of the target tokens their
-    text is made of, where there are any. ``masked``: never active. The others as under ``method``. ``auto``:
-    ``reassigned`` for ``parallel`` and ``auto``, what their authors do for the other methods."""
-
-    scope: Literal["full", "head-only"] = "full"
-    """``head-only``: the source's tokenizer and input embeddings stay, only the output vocabulary is replaced
-    (ESPLADE)."""
-
-    pad_to: Literal[1, 8, 64, 128] = 1
-    """Rows of the saved model are filled up to a multiple of this; 8 and 64 suit GPUs. Filled rows are never active."""
-
-    bias: BiasSection = BiasSection()
-
-    @property
-    def methods(self) -> tuple[Method, ...]:
-        """The methods in the order they are asked."""
-        return self.method if isinstance(self.method, tuple) else (self.method,)
-
-    @property
-    def reassigns(self) -> bool:
-        """Whether tokens without evidence get the rows of source words."""
-        return self.fallback == "reassigned" or (self.fallback == "auto" and self.methods[-1] in ("parallel", "auto"))
-
-    @property
-    def counts_tokens(self) -> bool:
-        """Whether target tokens are counted in text, for the bias or for the rows that are reassigned."""
-        return self.reassigns or (self.bias.method == "zscore" and self.bias.model is None)
-
-    @property
-    def settings_read(self) -> set[str]:
-        """Dotted paths of the settings that the methods and the bias read; the others have no effect. The corpora
-        that are counted and trained on are among them only where this section names them itself."""
-        names = {"method", "overlap", "fallback", "scope", "pad_to", "bias.method"}
-        names = names.union(*(_SETTINGS_OF_METHOD[method] for method in self.methods))
-        if self.bias.method == "zscore" and self.bias.model is not None:
-            names |= {"bias.model"}
-        if self.counts_tokens:
-            names |= {"bias.corpus"}
-        if self.vectors is not None:
-            names -= {"corpus", "vector_size"}
-        return {f"transfer.{name}" for name in names}
-
-    @model_validator(mode="after")
-    def _methods_have_their_bridges(self) -> TransferSection:
-        needs = {
-            "parallel": ("parallel", "a list of tab-separated files"),
-            "sembridge": ("embedder", "a sentence-transformers model"),
-            "semantic": ("target_embeddings", "a masked-language model or a folder with a static table"),
-            "ofa": ("vectors", "static word vectors that cover both languages"),
-            "wechsel": ("vectors", "static word vectors of the target language"),
-        }
-        for method in self.methods:
-            setting, what = needs.get(method, ("", ""))
-            if setting and not getattr(self, setting):
-                raise ValueError(f"method {method} needs the setting {setting}, {what}")
-        if "wechsel" in self.methods and not (self.source_vectors and self.dictionary):
-            raise ValueError("method wechsel needs the settings source_vectors and dictionary too")
-        if len(set(self.methods)) < len(self.methods):
-            raise ValueError("a method is listed twice")
-        if len(self.methods) > 1 and not {"auto", "random_all"}.isdisjoint(self.methods):
-            raise ValueError("auto and random_all make every row, and cannot stand in a list of methods")
         return self
 
 
@@ -822,7 +609,7 @@ class Named:
     """One thing outside the recipe that a setting names."""
 
     setting: str
-    """Dotted path of the setting, such as ``transfer.parallel``."""
+    """Dotted path of the setting, such as ``transfer.parallel.files``."""
 
     what: str
     """Kind, as in :class:`Names`."""

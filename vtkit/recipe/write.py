@@ -61,8 +61,12 @@ def _escaped(letter: str) -> str:
     return f"\\u{ord(letter):04X}" if ord(letter) < 0x10000 else f"\\U{ord(letter):08X}"
 
 
-def _table(path: str, section: BaseModel) -> Iterator[str]:
+def _table(path: str, section: BaseModel, read: set[str] | None = None) -> Iterator[str]:
+    """``read`` are the settings that have an effect, where the section says so."""
+    read = read if read is not None else getattr(section, "settings_read", None)
     yield _comment(meaning(type(section)))
+    if read is not None and not any(setting.startswith(f"{path}.") for setting in read):
+        yield "# Not used in this recipe."
     yield f"[{path}]"
     below: list[tuple[str, BaseModel]] = []
     for name, field in type(section).model_fields.items():
@@ -80,7 +84,7 @@ def _table(path: str, section: BaseModel) -> Iterator[str]:
         yield f"# {name} is not set." if value is None else f"{name} = {_wrapped(value)}"
     yield ""
     for inner_path, inner in below:
-        yield from _table(inner_path, inner)
+        yield from _table(inner_path, inner, read)
 
 
 def _wrapped(value: Any) -> str:

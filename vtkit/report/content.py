@@ -13,32 +13,10 @@ from dataclasses import dataclass
 
 from vtkit.analysis.composition import LANGUAGES
 from vtkit.analysis.vocabularies import TextMetrics, VocabularyAnalysis, VocabularyProfile
+from vtkit.recipe.transfer import ROW_ORIGINS
 from vtkit.report.data import Number, ReportData, SetResults, WeightedToken
 from vtkit.report.verdict import stage_label
 from vtkit.report.wording import amount, count_and_share, duration, is_number, p_value, score, share, shorten, whole
-
-ROW_ORIGINS = {
-    "overlap": ("overlap", "the row of the same token in the source vocabulary"),
-    "parallel": ("parallel text", "source rows mixed by translation probabilities"),
-    "cooccurrence": ("co-occurrence", "source rows mixed by the parallel sentences in which both tokens occur"),
-    "pieces": ("pieces", "mean of the shorter target tokens with evidence that the token is made of"),
-    "subtoken": ("subtokens", "mean of the pieces the source tokenizer cuts the token into"),
-    "sembridge": ("embedder", "source rows mixed by similarity in an embedder's space"),
-    "semantic": ("semantic", "rows of shared tokens mixed by similarity in the target model's embeddings"),
-    "focus": ("word vectors", "rows of shared tokens mixed by similarity of static word vectors"),
-    "ofa": ("word vectors", "source rows mixed by similarity of multilingual word vectors"),
-    "wechsel": ("word vectors", "source rows mixed by similarity of word vectors aligned with a dictionary"),
-    "reassigned": (
-        "reassigned",
-        "the row of a source word that stands for nothing else: the meaning is not the token's",
-    ),
-    "mean": ("mean", "mean of all source rows: nothing better was known"),
-    "random": ("random", "random numbers"),
-    "univariate": ("random", "random numbers with the moments of the source's entries"),
-    "multivariate": ("random", "random numbers with the moments of each of the source's dimensions"),
-    "masked": ("masked", "never active: tokens that stand for no text, or that nothing is known about"),
-}
-"""For each method of transfer: its name on the page, and what a row made by it is."""
 
 OVERLAP_RULES = {
     "exact": "equal tokens",

@@ -11,6 +11,7 @@ from pathlib import Path
 from vtkit.data.collections import default_split, load_retrieval, own_layout, splits_of
 from vtkit.data.corpora import read_corpora
 from vtkit.recipe.sections import Recipe, is_local
+from vtkit.recipe.transfer import FocusTransfer
 from vtkit.stages.stage import Corpus
 
 PROBED_TEXTS = 10_000
@@ -41,9 +42,9 @@ def bias_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
 
 
 def focus_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
-    """Texts for the vectors of ``focus``: transfer.corpus, else those of the target prior."""
-    if recipe.transfer is not None and recipe.transfer.corpus:
-        return _opened(recipe, recipe.transfer.corpus)
+    """Texts for the vectors of ``focus``: transfer.focus.corpus, else those of the target prior."""
+    if recipe.transfer is not None and (own := recipe.transfer.settings_of(FocusTransfer).corpus):
+        return _opened(recipe, own)
     return bias_corpus(recipe)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vtkit.recipe.sections import Recipe
+from vtkit.recipe.transfer import FocusTransfer
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import bias_corpus, focus_corpus, read_texts
 
@@ -41,7 +42,7 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
         target,
         section,
         bias_texts=lambda: read_texts(counted) if counted else None,
-        method_texts=lambda: read_texts(recipe.corpora("transfer.corpus")),
+        method_texts=lambda: read_texts(recipe.corpora("transfer.focus.corpus")),
         casing=recipe.casing,
         seed=recipe.recipe.seed,
         work=out / "work",
@@ -98,15 +99,16 @@ def _counted(recipe: Recipe) -> tuple[Corpus, ...]:
 
 def _trained_on(recipe: Recipe) -> tuple[Corpus, ...]:
     """Texts that word vectors are trained on, where a method has none of its own."""
-    section = recipe.transfer
-    return focus_corpus(recipe) if section and "focus" in section.methods and section.vectors is None else ()
+    used = recipe.transfer.used if recipe.transfer is not None else ()
+    trains = any(isinstance(settings, FocusTransfer) and settings.vectors is None for settings in used)
+    return focus_corpus(recipe) if trains else ()
 
 
 TRANSFER = Stage(
     "transfer",
     version=7,
     reads=("source", "transfer", "casing.output", "casing.fold"),
-    corpora={"transfer.bias.corpus": _counted, "transfer.corpus": _trained_on},
+    corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on},
     function=transfer_embeddings,
     label="after transfer",
 )

@@ -85,7 +85,8 @@ class Embedder:
             vectors = np.asarray(vectors)
             if vectors.ndim != 2 or len(vectors) != BATCH:
                 raise DataError(
-                    f"transfer.embedder = {self.name} gives values of the shape {vectors.shape[1:]} for a text, not "
+                    f"transfer.sembridge.embedder = {self.name}"
+                    f" gives values of the shape {vectors.shape[1:]} for a text, not "
                     "one vector. Name a dense embedder."
                 )
             yield batch, _finite(vectors[: len(batch)].astype(np.float32), batch)
@@ -105,8 +106,8 @@ class Embedder:
         from vtkit.encoder.model_folder import library_errors, model_folder
         from vtkit.runtime import fastest_device, without_notices
 
-        label = f"transfer.embedder = {self.name}"
-        folder = model_folder(self.name, "transfer.embedder =")
+        label = f"transfer.sembridge.embedder = {self.name}"
+        folder = model_folder(self.name, "transfer.sembridge.embedder =")
         with library_errors(f"{label} cannot be loaded"), without_notices():
             return _load(folder, label, self.pooling).float().eval().to(fastest_device())
 
@@ -289,7 +290,9 @@ def _folder(name: str) -> Path:
     if Path(name).is_dir():
         return Path(name)
     if Path(name).is_absolute():
-        raise DataError(f"transfer.embedder = {name}: there is no such folder. Give a hub id or a model's folder.")
+        raise DataError(
+            f"transfer.sembridge.embedder = {name}: there is no such folder. Give a hub id or a model's folder."
+        )
     return fetch(name, ["config.json", "modules.json", "config_sentence_transformers.json"], "model")
 
 
@@ -298,7 +301,8 @@ def _refuse_other_kinds(name: str, folder: Path) -> None:
     modules, settings, config = (read_json(folder / name) for name in names)
     if modules is None and config is None:
         raise DataError(
-            f"transfer.embedder = {name}: there is no model, neither modules.json nor config.json. Name an embedder's "
+            f"transfer.sembridge.embedder = {name}"
+            ": there is no model, neither modules.json nor config.json. Name an embedder's "
             "folder or hub id."
         )
     types = [str(module.get("type")) for module in modules] if isinstance(modules, list) else []
@@ -310,7 +314,8 @@ def _refuse_other_kinds(name: str, folder: Path) -> None:
         kinds.append("cross_encoder")
     if kinds:
         raise DataError(
-            f"transfer.embedder = {name} is {OTHER_KINDS[kinds[0]]}. Name a dense embedder (a SentenceTransformer or a "
+            f"transfer.sembridge.embedder = {name}"
+            f" is {OTHER_KINDS[kinds[0]]}. Name a dense embedder (a SentenceTransformer or a "
             "transformers model)."
         )
 
@@ -338,8 +343,9 @@ def _load(folder: Path, label: str, pooling: Pooling) -> Any:
         if len(places) != 1:
             kinds = ", ".join(type(module).__name__ for module in model)
             raise DataError(
-                f"transfer.pooling = {pooling} takes the place of a model's pooling, and {label} has none: it is "
-                f'made of {kinds}. Set transfer.pooling = "model".'
+                f"transfer.sembridge.pooling = {pooling}"
+                f" takes the place of a model's pooling, and {label} has none: it is "
+                f'made of {kinds}. Set transfer.sembridge.pooling = "model".'
             )
         model[places[0]] = PoolingModule(model[places[0]].embedding_dimension, mode)
     return model

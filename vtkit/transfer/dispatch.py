@@ -10,7 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.errors import DataError
-from vtkit.recipe.sections import Method, TransferSection
+from vtkit.recipe.transfer import (
+    AnyMethod,
+    AutoTransfer,
+    FocusTransfer,
+    MeanTransfer,
+    MultivariateTransfer,
+    OfaTransfer,
+    ParallelTransfer,
+    RandomAllTransfer,
+    RandomTransfer,
+    SemanticTransfer,
+    SembridgeTransfer,
+    SubtokenTransfer,
+    TransferSection,
+    UnivariateTransfer,
+    WechselTransfer,
+)
 from vtkit.transfer.combination.back_off import back_off
 from vtkit.transfer.combination.pieces import with_pieces
 from vtkit.transfer.combination.reassigned import with_reassigned
@@ -26,9 +42,6 @@ from vtkit.transfer.surgery.bias import (
     zscore_bias,
 )
 from vtkit.vocabulary.pair import VocabularyPair
-
-ALPHA, SPARSEMAX = 4.0, 2.0
-"""α of entmax where the recipe names none: SemBridge's, and that of the vocabulary-transfer paper and of FOCUS."""
 
 Texts = Callable[[], Iterator[str]]
 """Opens the stream of target texts that a method trains on."""
@@ -52,11 +65,9 @@ def mixture_of(
         seed: of what a method draws.
     """
 
-    def by(method: Method) -> Mixture:
-        return _mixture(method, section, pair, texts, seed)
-
     methods = section.methods
-    mixture = by(methods[0]) if len(methods) == 1 else back_off([(method, by(method)) for method in methods])
+    mixtures = [(settings.name, _mixture(settings, section, pair, texts, seed)) for settings in section.asked]
+    mixture = mixtures[0][1] if len(mixtures) == 1 else back_off(mixtures)
     if section.reassigns:
         return with_reassigned(mixture, pair, counts())
     match section.fallback:
@@ -111,102 +122,100 @@ def _counted(counts: Counts) -> NDArray[np.integer]:
 
 
 def _mixture(
-    method: Method,
+    settings: AnyMethod,
     section: TransferSection,
     pair: VocabularyPair,
     texts: Texts,
     seed: int,
 ) -> Mixture:
     """One method's mixture, tokens without evidence as its authors have them."""
-    alpha = section.alpha or (SPARSEMAX if method in ("semantic", "focus") else ALPHA)
-    match method:
-        case "auto":
+    match settings:
+        case AutoTransfer():
             from vtkit.transfer.methods.auto import auto_mixture
 
-            named: tuple[tuple[Method, object], ...] = (
-                ("parallel", section.parallel),
-                ("sembridge", section.embedder),
+            bridges: tuple[AnyMethod, ...] = (
+                section.settings_of(ParallelTransfer),
+                section.settings_of(SembridgeTransfer),
             )
-            bridges = [(name, _mixture(name, section, pair, texts, seed)) for name, bridge in named if bridge]
-            return auto_mixture(pair, bridges)
-        case "parallel":
+            given = [bridge for bridge in bridges if not bridge.missing]
+            return auto_mixture(pair, [(bridge.name, _mixture(bridge, section, pair, texts, seed)) for bridge in given])
+        case ParallelTransfer():
             from vtkit.transfer.methods.parallel import pairs_in, read_bitext, translation_mixture
 
-            bitext = read_bitext(pair, pairs_in(section.parallel))
-            if section.estimator == "cooccurrence":
+            bitext = read_bitext(pair, pairs_in(settings.files))
+            if settings.estimator == "cooccurrence":
                 from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
 
-                return cooccurrence_mixture(bitext, pair, alpha, section.min_probability)
-            return translation_mixture(bitext, pair, section.iterations, section.agreement, section.min_probability)
-        case "sembridge":
+                return cooccurrence_mixture(bitext, pair, settings.alpha, settings.min_probability)
+            return translation_mixture(bitext, pair, settings.iterations, settings.agreement, settings.min_probability)
+        case SembridgeTransfer():
             from vtkit.transfer.methods.sembridge import sembridge_mixture
 
-            assert section.embedder is not None
-            return sembridge_mixture(pair, section.embedder, alpha, section.pooling, section.prompt)
-        case "semantic":
+            assert settings.embedder is not None
+            return sembridge_mixture(pair, settings.embedder, settings.alpha, settings.pooling, settings.prompt)
+        case SemanticTransfer():
             from vtkit.transfer.methods.semantic import semantic_mixture
 
-            assert section.target_embeddings is not None
-            return semantic_mixture(pair, section.target_embeddings, alpha)
-        case "focus":
+            assert settings.target_embeddings is not None
+            return semantic_mixture(pair, settings.target_embeddings, settings.alpha)
+        case FocusTransfer():
             from vtkit.transfer.methods.focus import focus_mixture
 
-            given = section.vectors
             return focus_mixture(
                 pair,
-                vectors=None if given is None else Path(given),
-                texts=texts() if given is None else None,
-                vector_size=section.vector_size,
-                alpha=alpha,
+                vectors=None if settings.vectors is None else Path(settings.vectors),
+                texts=texts() if settings.vectors is None else None,
+                vector_size=settings.vector_size,
+                alpha=settings.alpha,
                 seed=seed,
             )
-        case "ofa":
+        case OfaTransfer():
             from vtkit.transfer.methods.ofa import ofa_mixture
 
-            assert section.vectors is not None
+            assert settings.vectors is not None
             return ofa_mixture(
                 pair,
-                vectors=Path(section.vectors),
-                neighbours=section.neighbours,
-                temperature=section.temperature,
-                rank=section.rank,
+                vectors=Path(settings.vectors),
+                neighbours=settings.neighbours,
+                temperature=settings.temperature,
+                rank=settings.rank,
             )
-        case "wechsel":
+        case WechselTransfer():
             from vtkit.transfer.methods.wechsel import wechsel_mixture
 
-            assert section.vectors is not None
-            assert section.source_vectors is not None
+            assert settings.vectors is not None
+            assert settings.source_vectors is not None
             return wechsel_mixture(
                 pair,
-                vectors=Path(section.vectors),
-                source_vectors=Path(section.source_vectors),
-                dictionary=[Path(name) for name in section.dictionary],
-                neighbours=section.neighbours,
-                temperature=section.temperature,
+                vectors=Path(settings.vectors),
+                source_vectors=Path(settings.source_vectors),
+                dictionary=[Path(name) for name in settings.dictionary],
+                neighbours=settings.neighbours,
+                temperature=settings.temperature,
             )
-        case "subtoken":
+        case SubtokenTransfer():
             from vtkit.transfer.methods.subtoken import subtoken_mixture
 
             return subtoken_mixture(pair)
-        case "mean":
+        case MeanTransfer():
             from vtkit.transfer.methods.mean import mean_mixture
 
             return mean_mixture(pair)
-        case "random":
+        case RandomTransfer():
             from vtkit.transfer.methods.random import random_mixture
 
             return random_mixture(pair)
-        case "random_all":
+        case RandomAllTransfer():
             from vtkit.transfer.methods.random_all import random_all_mixture
 
             return random_all_mixture(pair)
-        case "univariate":
+        case UnivariateTransfer():
             from vtkit.transfer.methods.univariate import univariate_mixture
 
             return univariate_mixture(pair)
-        case "multivariate":
+        case MultivariateTransfer():
             from vtkit.transfer.methods.multivariate import multivariate_mixture
 
             return multivariate_mixture(pair)
         case _:
-            assert_never(method)
+            assert_never(settings)

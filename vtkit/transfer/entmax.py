@@ -91,7 +91,7 @@ def entmax_rows(
             room -= blocks[-1].nnz
             if room < 0:
                 raise RecipeError(
-                    f"transfer.alpha = {alpha:g} leaves weight on so many source tokens that the mixture would take "
+                    f"alpha = {alpha:g} leaves weight on so many source tokens that the mixture would take "
                     f"more than {12 * LARGEST_RESULT / 1e9:.0f} GB. Raise it; 2 is sparsemax, 4 is the default."
                 )
     if not blocks:

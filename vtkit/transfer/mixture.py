@@ -236,7 +236,7 @@ def _directions(embeddings: NDArray[np.float32], rank: int) -> NDArray[np.float3
     """
     width = embeddings.shape[1]
     if rank > width:
-        raise RecipeError(f"transfer.rank = {rank} is more than the source's embeddings have dimensions ({width}).")
+        raise RecipeError(f"transfer.ofa.rank = {rank} is more than the source's embeddings have dimensions ({width}).")
     gram = np.zeros((width, width))
     for block in _blocks(embeddings):
         gram += block.T @ block

@@ -76,7 +76,8 @@ def table_mixture(
     if not np.isfinite(table.vectors).all():
         bad = int((~np.isfinite(table.vectors).all(axis=1)).sum())
         raise DataError(
-            f"transfer.target_embeddings = {name}: {bad} of its {len(table.vectors)} vectors are not finite numbers "
+            f"transfer.semantic.target_embeddings = {name}"
+            f": {bad} of its {len(table.vectors)} vectors are not finite numbers "
             "(NaN or infinite). The file is damaged; fetch it again."
         )
     has = rows >= 0
@@ -85,14 +86,16 @@ def table_mixture(
     if not len(ids) or not len(anchors):
         whose = "new tokens" if not len(ids) else "tokens that both vocabularies share"
         raise DataError(
-            f"transfer.target_embeddings = {name} has vectors for {int((rows >= 0).sum())} of the {int(plain.sum())} "
+            f"transfer.semantic.target_embeddings = {name}"
+            f" has vectors for {int((rows >= 0).sum())} of the {int(plain.sum())} "
             f"tokens of the target vocabulary, and for none of the {whose}: it is a table over another vocabulary "
             f"({len(table.vocabulary)} tokens). Name the model that the target tokenizer belongs to."
         )
     missing = int(plain[new].sum()) - len(ids)
     if missing:
         console.warn(
-            f"transfer.target_embeddings = {name} has no vector for {missing} of the {int(plain[new].sum())} new "
+            f"transfer.semantic.target_embeddings = {name}"
+            f" has no vector for {missing} of the {int(plain[new].sum())} new "
             "tokens: it gives no evidence for them."
         )
     weights = entmax_rows(unit(table.vectors[rows[ids]]), unit(table.vectors[rows[anchors]]), alpha)
@@ -116,7 +119,7 @@ def load_table(name: str) -> Table:
     folder = Path(name)
     if not folder.is_dir():
         if folder.is_absolute():
-            raise DataError(f"transfer.target_embeddings = {name}: there is no such folder.")
+            raise DataError(f"transfer.semantic.target_embeddings = {name}: there is no such folder.")
         folder = fetch(name, ["*.json", "*.safetensors", *TOKENIZER_FILES], "model")
     folder = _first_module(folder)
     vectors = _static(name, folder) if _model_type(folder) in (None, "model2vec") else _input_embeddings(name, folder)
@@ -124,7 +127,8 @@ def load_table(name: str) -> Table:
     size = len(vocabulary)
     if vectors.ndim != 2 or len(vectors) < size:
         raise DataError(
-            f"transfer.target_embeddings = {name}: its tokenizer has {size} tokens, and its table of vectors the shape "
+            f"transfer.semantic.target_embeddings = {name}"
+            f": its tokenizer has {size} tokens, and its table of vectors the shape "
             f"{vectors.shape}; one vector for each token is needed. They do not belong together."
         )
     return Table(vocabulary, vectors)
@@ -150,7 +154,8 @@ def _static(name: str, folder: Path) -> NDArray[np.float32]:
     files = sorted(folder.glob("*.safetensors"))
     if len(files) != 1:
         raise DataError(
-            f"transfer.target_embeddings = {name}: {folder} holds neither a transformers model (a config.json with a "
+            f"transfer.semantic.target_embeddings = {name}"
+            f": {folder} holds neither a transformers model (a config.json with a "
             f"model_type) nor one safetensors file with a table, but {len(files)} such files."
         )
     try:
@@ -180,13 +185,15 @@ def _input_embeddings(name: str, folder: Path) -> NDArray[np.float32]:
     from vtkit.encoder.model_folder import SAFELY_WEIGHTS, check_model, library_errors
     from vtkit.runtime import without_notices
 
-    label = f"transfer.target_embeddings = {name}"
+    label = f"transfer.semantic.target_embeddings = {name}"
     check_model(folder, label)
     with library_errors(f"{label} cannot be loaded"), without_notices():
         model, info = AutoModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True, **SAFELY_WEIGHTS)
         weight = model.get_input_embeddings().weight
     called = next(key for key, parameter in model.named_parameters() if parameter is weight)
     if called in info["missing_keys"]:
-        raise DataError(f"transfer.target_embeddings = {name}: its weights lack the input embeddings ({called}).")
+        raise DataError(
+            f"transfer.semantic.target_embeddings = {name}: its weights lack the input embeddings ({called})."
+        )
     vectors: NDArray[np.float32] = weight.detach().numpy().copy()
     return vectors

@@ -1,0 +1,253 @@
+"""[transfer]: a table and a class for each method, and what it takes to add one."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from vtkit.errors import RecipeError
+from vtkit.recipe.load import LoadedRecipe, load_recipe
+from vtkit.recipe.transfer import METHODS, ROW_ORIGINS, ParallelTransfer, SembridgeTransfer, TransferSection
+from vtkit.recipe.write import resolved_toml
+
+ROOT = Path(__file__).resolve().parents[1]
+RECIPE = """
+[recipe]
+name = "tables"
+[source]
+model = "org/model"
+[vocabulary]
+kind = "existing"
+tokenizer = "org/tokenizer"
+[transfer]
+method = "wechsel"
+[transfer.wechsel]
+vectors = "ko.vec"
+source_vectors = "en.vec"
+dictionary = ["en-ko.tsv"]
+[transfer.bias]
+method = "mixture"
+"""
+
+
+def load(folder: Path, *overrides: str) -> LoadedRecipe:
+    return load_recipe(folder / "r.toml", overrides, text=RECIPE)
+
+
+def section(**settings: Any) -> TransferSection:
+    return TransferSection.model_validate({"bias": {"method": "mixture"}, **settings})
+
+
+def refused(folder: Path, *overrides: str) -> str:
+    with pytest.raises(RecipeError) as caught:
+        load(folder, *overrides)
+    return str(caught.value)
+
+
+def used(settings: TransferSection) -> set[str]:
+    """The settings read, but for those that all methods share."""
+    names = (name.removeprefix("transfer.") for name in settings.settings_read if name.count(".") == 2)
+    return {name for name in names if not name.startswith("bias.")}
+
+
+def test_another_method_is_one_override_away_whatever_tables_stand_there(tmp_path: Path) -> None:
+    for method in METHODS:
+        lacking = METHODS[method].needs if method != "wechsel" else {}
+        if lacking:
+            message = refused(tmp_path, f"transfer.method={method}")
+            assert all(f"transfer.{method}.{setting}" in message for setting in lacking)
+        else:
+            transfer = load(tmp_path, f"transfer.method={method}").recipe.transfer
+            assert transfer is not None
+            assert transfer.methods == (method,)
+
+
+def test_a_setting_of_a_table_is_set_by_its_path(tmp_path: Path) -> None:
+    transfer = load(tmp_path, "transfer.parallel.iterations=5").recipe.transfer
+    assert transfer is not None
+    assert transfer.settings_of(ParallelTransfer) == ParallelTransfer(iterations=5)
+    assert "transfer.parallel.iterations" not in transfer.settings_read  # wechsel is asked
+
+
+def test_what_is_read_are_the_settings_of_the_methods_asked_and_of_those_they_use() -> None:
+    parallel = {"parallel.files", "parallel.estimator", "parallel.min_probability"}
+    learned = {"parallel.iterations", "parallel.agreement"}
+    sembridge = {"sembridge.embedder", "sembridge.pooling", "sembridge.prompt", "sembridge.alpha"}
+    assert used(section(method="mean", parallel={"files": ("a",)})) == set()
+    assert used(section(method="parallel", parallel={"files": ("a",)})) == parallel | learned
+    counted = {"files": ("a",), "estimator": "cooccurrence"}
+    assert used(section(method="parallel", parallel=counted)) == parallel | {"parallel.alpha"}
+    assert used(section(method="auto")) == parallel | learned | sembridge
+    both = section(method=("sembridge", "mean"), sembridge={"embedder": "e"})
+    assert used(both) == sembridge
+    assert used(section(method="focus")) == {"focus.vectors", "focus.corpus", "focus.vector_size", "focus.alpha"}
+    assert used(section(method="focus", focus={"vectors": "v"})) == {"focus.vectors", "focus.alpha"}
+
+
+def test_everything_that_methods_lack_is_said_at_once() -> None:
+    with pytest.raises(ValidationError) as caught:
+        section(method=("wechsel", "auto", "wechsel"))
+    message = str(caught.value)
+    for said in (
+        "method wechsel needs transfer.wechsel.vectors (static word vectors of the target language) and "
+        "transfer.wechsel.source_vectors (those of the source language) and transfer.wechsel.dictionary",
+        "a method is listed twice",
+        "auto and random_all make every row, and cannot stand in a list of methods",
+    ):
+        assert said in message
+
+
+def test_defaults_are_written_out_with_the_table_that_they_hold_for(tmp_path: Path) -> None:
+    text = resolved_toml(load(tmp_path, "transfer.method=auto").recipe)
+    transfer = tomllib.loads(text)["transfer"]
+    alphas = {name: transfer[name]["alpha"] for name in ("parallel", "sembridge", "semantic", "focus")}
+    assert alphas == {"parallel": 4.0, "sembridge": 4.0, "semantic": 2.0, "focus": 2.0}  # each paper's
+    lines = text.splitlines()
+    unused = {name for name in METHODS if f"[transfer.{name}]" in lines
+              and lines[lines.index(f"[transfer.{name}]") - 1].startswith("# Not used")}  # fmt: skip
+    assert unused == {"semantic", "focus", "ofa", "wechsel"}
+    assert load_recipe(tmp_path / "again.toml", text=text).recipe == load(tmp_path, "transfer.method=auto").recipe
+
+
+def test_a_setting_beside_its_table_is_told_where_it_stands(tmp_path: Path) -> None:
+    for override, meant in {
+        'transfer.parallel=["a.tsv"]': ["transfer.parallel.files"],
+        "transfer.embedder=a/b": ["transfer.sembridge.embedder"],
+        "transfer.iterations=3": ["transfer.parallel.iterations"],
+        "transfer.rank=3": ["transfer.ofa.rank"],
+        "transfer.temperature=1.0": ["transfer.ofa.temperature", "transfer.wechsel.temperature"],
+    }.items():
+        hint = " or ".join(f"'{setting}'" for setting in meant)
+        assert f"Did you mean {hint}?" in refused(tmp_path, override), override
+
+
+def test_every_method_says_what_its_rows_are() -> None:
+    for name, kind in METHODS.items():
+        assert name == kind.name
+        assert kind.summary()
+        assert set(kind.needs) <= set(kind.model_fields)
+        if not kind.makes_every_row:
+            assert name in ROW_ORIGINS
+    assert not SembridgeTransfer(embedder="e").missing
+
+
+METHOD = '''\
+"""New tokens as one source row."""
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
+from vtkit.vocabulary.pair import VocabularyPair
+
+
+def single_mixture(pair: VocabularyPair, row: int) -> Mixture:
+    new = pair.overlap.new_ids
+    weights = csr_matrix((np.ones(len(new)), (np.arange(len(new)), np.full(len(new), row))),
+                         shape=(len(new), pair.overlap.source_size))
+    return mixture_of_parts(pair, [Part("single", new, weights)])
+'''
+
+SETTINGS = '''\
+class SingleTransfer(MethodSettings):
+    """[transfer.single]: one row of the source for all. Settings are few."""
+
+    name = "single"
+    needs = {"row": "the id of a source token"}
+    origins = {"single": ("one row", "the same row for all")}
+
+    row: PositiveInt | None = None
+    """Id of the source token."""
+
+    table: VectorsName | None = None
+    """A file."""
+
+
+'''
+
+CASE = """\
+        case SingleTransfer():
+            from vtkit.transfer.methods.single import single_mixture
+
+            return single_mixture(pair, settings.row or 0)
+"""
+
+CHECK = """
+import sys
+from pathlib import Path
+import typer.testing
+sys.path.insert(0, sys.argv[1])
+from test_overlap import wordpiece
+from vtkit.cli import app
+from vtkit.recipe.load import load_recipe, required_things
+from vtkit.recipe.reference import settings_reference
+from vtkit.report.content import ROW_ORIGINS
+from vtkit.transfer.dispatch import mixture_of
+from vtkit.vocabulary.pair import pair_of
+
+text = Path("recipe.toml").read_text()
+section = load_recipe(Path("recipe.toml"), ["transfer.method=single", "transfer.single.row=6"], text=text).recipe
+assert [thing.setting for thing in required_things(section) if "transfer" in thing.setting] == []
+given = ["transfer.method=single", "transfer.single.row=6", "transfer.single.table=a.vec"]
+recipe = load_recipe(Path("recipe.toml"), given, text=text).recipe
+required = [thing.value for thing in required_things(recipe) if "transfer" in thing.setting]
+assert required == [str(Path("a.vec").absolute())]
+assert {"transfer.single.row", "transfer.single.table"} <= recipe.transfer.settings_read
+pair = pair_of(wordpiece("school", "house"), wordpiece("school", "river"))
+made = mixture_of(recipe.transfer, pair, lambda: iter(()), lambda: None, 0)
+assert made.counts()["single"] == 1, made.counts()
+page = settings_reference()
+assert "### [transfer.single]" in page and "`single`: one row of the source for all." in page
+assert ROW_ORIGINS["single"] == ("one row", "the same row for all")
+help = typer.testing.CliRunner().invoke(app, ["transfer", "--help"], env={"COLUMNS": "200"}).output
+assert "single" in help
+print("added")
+"""
+
+
+def test_a_method_is_its_file_its_settings_one_entry_and_one_case(tmp_path: Path) -> None:
+    copy = tmp_path / "vtkit"
+    shutil.copytree(ROOT / "vtkit", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "transfer" / "methods" / "single.py").write_text(METHOD, encoding="utf-8")
+    edits = {
+        "recipe/transfer.py": [
+            ("class MeanTransfer(", SETTINGS + "class MeanTransfer("),
+            ("    | MeanTransfer\n", "    | MeanTransfer\n    | SingleTransfer\n"),
+        ],
+        "transfer/dispatch.py": [
+            ("    MeanTransfer,\n", "    MeanTransfer,\n    SingleTransfer,\n"),
+            ("        case MeanTransfer():\n", CASE + "        case MeanTransfer():\n"),
+        ],
+    }
+    for name, replaced in edits.items():
+        text = (copy / name).read_text("utf-8")
+        for before, after in replaced:
+            assert text.count(before) == 1, before
+            text = text.replace(before, after)
+        (copy / name).write_text(text, encoding="utf-8")
+    touched = 0
+    for path in sorted((ROOT / "vtkit").rglob("*.py")):
+        before, after = (p.read_text("utf-8").splitlines() for p in (path, copy / path.relative_to(ROOT / "vtkit")))
+        touched += sum(line[:2] in ("+ ", "- ") and len(line) > 2 for line in difflib.ndiff(before, after))
+    own = sum(bool(line) for line in SETTINGS.splitlines())
+    case = sum(bool(line) for line in CASE.splitlines())
+    assert touched - own - case == 2  # the entry of the union, and the import beside the case
+    (tmp_path / "recipe.toml").write_text(RECIPE, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK, str(ROOT / "tests")],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "added", done.stderr

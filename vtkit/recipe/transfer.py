@@ -1,0 +1,422 @@
+"""[transfer] of a recipe: the settings of each method in a class of its own, and what all methods share.
+
+:data:`AnyMethod` is the one list of methods: their names, tables, help, what they need and what reports call their rows
+are read off its classes.
+"""
+# ruff: noqa: RUF012 (the base says that these are class variables)
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_args
+
+from pydantic import Field, create_model, model_validator
+
+from vtkit.recipe.types import (
+    CorpusName,
+    ModelName,
+    NonNegativeFloat,
+    PairsName,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+    VectorsName,
+)
+
+Alpha = Annotated[float, Field(ge=1, le=1000)]
+
+
+class MethodSettings(Section):
+    """What all methods are asked. A method with settings has the table [transfer.NAME], all of them optional, so that
+    tables of other methods may stay in a recipe."""
+
+    name: ClassVar[str]
+    """As ``transfer.method`` names it."""
+
+    needs: ClassVar[Mapping[str, str]] = {}
+    """Settings that the method cannot do without -> what they name."""
+
+    uses: ClassVar[tuple[type[MethodSettings], ...]] = ()
+    """Methods whose settings it reads besides its own."""
+
+    origins: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """For each method that its rows may carry in the provenance: a name for reports, and what such a row is."""
+
+    reassigns: ClassVar[bool] = False
+    """Whether ``fallback = "auto"`` reassigns rows to the tokens that it has no evidence for."""
+
+    makes_every_row: ClassVar[bool] = False
+    """Whether it leaves no token to a method behind it."""
+
+    @property
+    def missing(self) -> list[str]:
+        """The settings that it needs and has not."""
+        return [setting for setting in self.needs if not getattr(self, setting)]
+
+    @property
+    def settings_read(self) -> set[str]:
+        """Names of its own settings that have an effect."""
+        return set(type(self).model_fields)
+
+    @classmethod
+    def summary(cls) -> str:
+        """What it makes rows of: the first sentence of the docstring."""
+        text = " ".join(inspect.cleandoc(cls.__doc__ or "").split())
+        sentence = re.sub(r"^\[[\w.]+\]: ", "", text).split(". ")[0].rstrip(".")
+        return sentence[:1].lower() + sentence[1:]
+
+
+class ParallelTransfer(MethodSettings):
+    """[transfer.parallel]: translation probabilities learned from parallel text."""
+
+    name = "parallel"
+    needs = {"files": "tab-separated files of sentence pairs or dictionaries"}
+    origins = {
+        "parallel": ("parallel text", "source rows mixed by translation probabilities"),
+        "cooccurrence": ("co-occurrence", "source rows mixed by the parallel sentences in which both tokens occur"),
+    }
+    reassigns = True
+
+    files: tuple[PairsName, ...] = ()
+    """Files of two tab-separated columns, source language first; sentences, dictionaries, any mix."""
+
+    estimator: Literal["ibm1", "cooccurrence"] = "ibm1"
+    """Translation probabilities of IBM model 1, or nearest source tokens by the sentences in which both occur."""
+
+    iterations: PositiveInt = 8
+    """``ibm1``: rounds of expectation maximisation."""
+
+    agreement: NonNegativeFloat = 0.5
+    """``ibm1``: exponent of p(target | source), by which a translation must hold in both directions; 0 uses
+    p(source | target) alone."""
+
+    min_probability: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    """Translations less probable than this are dropped and the rest renormalised."""
+
+    alpha: Alpha = 4.0
+    """``cooccurrence``: α of the entmax that turns similarities into weights; 1 is softmax, 2 sparsemax, larger is
+    sparser."""
+
+    @property
+    def settings_read(self) -> set[str]:
+        """Names of its own settings that have an effect."""
+        return super().settings_read - ({"alpha"} if self.estimator == "ibm1" else {"iterations", "agreement"})
+
+
+class SembridgeTransfer(MethodSettings):
+    """[transfer.sembridge]: nearest source tokens in the space of an embedder."""
+
+    name = "sembridge"
+    needs = {"embedder": "a sentence-transformers model that knows both languages"}
+    origins = {"sembridge": ("embedder", "source rows mixed by similarity in an embedder's space")}
+
+    embedder: ModelName | None = None
+    """Hub id or folder of a sentence-transformers or transformers model that knows both languages."""
+
+    pooling: Literal["model", "mean", "cls", "last"] = "model"
+    """How the embedder's hidden states become one vector; ``model``: as the model itself says."""
+
+    prompt: str = ""
+    """Text put before each token."""
+
+    alpha: Alpha = 4.0
+    """α of the entmax that turns similarities into weights; 1 is softmax, 2 sparsemax, larger is sparser. SemBridge's
+    paper has 4, its authors' code 2.5."""
+
+
+class AutoTransfer(MethodSettings):
+    """For each token the method that has the best evidence for it, with the settings of [transfer.parallel] and
+    [transfer.sembridge] (docs/transfer.md)."""
+
+    name = "auto"
+    uses = (ParallelTransfer, SembridgeTransfer)
+    reassigns = True
+    makes_every_row = True
+
+
+class SemanticTransfer(MethodSettings):
+    """[transfer.semantic]: nearest shared tokens in the space of the model that owns the target vocabulary."""
+
+    name = "semantic"
+    needs = {"target_embeddings": "a masked-language model or a folder with a static table"}
+    origins = {"semantic": ("semantic", "rows of shared tokens mixed by similarity in the target model's embeddings")}
+
+    target_embeddings: ModelName | None = None
+    """The masked-language model (or a folder with a static table) that owns the target vocabulary."""
+
+    alpha: Alpha = 2.0
+    """α of the entmax that turns similarities into weights. 2, sparsemax, is that of the vocabulary-transfer paper."""
+
+
+class SubtokenTransfer(MethodSettings):
+    """Mean of the source tokenizer's pieces."""
+
+    name = "subtoken"
+    origins = {"subtoken": ("subtokens", "mean of the pieces the source tokenizer cuts the token into")}
+
+
+class FocusTransfer(MethodSettings):
+    """[transfer.focus]: nearest shared tokens in static vectors of target tokens (FOCUS, arXiv:2305.14481)."""
+
+    name = "focus"
+    origins = {"focus": ("word vectors", "rows of shared tokens mixed by similarity of static word vectors")}
+
+    vectors: VectorsName | None = None
+    """Static word vectors of the target language, word2vec text or binary format. Default: trained on ``corpus``."""
+
+    corpus: tuple[CorpusName, ...] = ()
+    """Text to train vectors on. Default: the text of the bias, else of the adaptation stage."""
+
+    vector_size: PositiveInt = 100
+    """Width of the vectors that are trained (the authors' code; the paper has 300)."""
+
+    alpha: Alpha = 2.0
+    """α of the entmax that turns similarities into weights. 2, sparsemax, is the paper's."""
+
+    @property
+    def settings_read(self) -> set[str]:
+        """Names of its own settings that have an effect."""
+        return super().settings_read - ({"corpus", "vector_size"} if self.vectors is not None else set())
+
+
+class OfaTransfer(MethodSettings):
+    """[transfer.ofa]: nearest source tokens in one space of word vectors for both languages (OFA, arXiv:2311.08849)."""
+
+    name = "ofa"
+    needs = {"vectors": "static word vectors that cover both languages"}
+    origins = {"ofa": ("word vectors", "source rows mixed by similarity of multilingual word vectors")}
+
+    vectors: VectorsName | None = None
+    """Static word vectors of both languages, word2vec text or binary format."""
+
+    neighbours: PositiveInt = 10
+    """Nearest source tokens that are mixed."""
+
+    temperature: PositiveFloat = 0.1
+    """Temperature of the softmax over the neighbours' similarities."""
+
+    rank: PositiveInt | None = None
+    """Primitives that the source embeddings are factorised into. Default: full rank."""
+
+
+class WechselTransfer(MethodSettings):
+    """[transfer.wechsel]: nearest source tokens in two spaces of word vectors, aligned by a dictionary (WECHSEL,
+    arXiv:2112.06598)."""
+
+    name = "wechsel"
+    needs = {
+        "vectors": "static word vectors of the target language",
+        "source_vectors": "those of the source language",
+        "dictionary": "a list of tab-separated files",
+    }
+    origins = {
+        "wechsel": ("word vectors", "source rows mixed by similarity of word vectors aligned with a dictionary"),
+    }
+
+    vectors: VectorsName | None = None
+    """Static word vectors of the target language, word2vec text or binary format."""
+
+    source_vectors: VectorsName | None = None
+    """Static word vectors of the source language."""
+
+    dictionary: tuple[PairsName, ...] = ()
+    """Bilingual dictionary, two tab-separated columns, source language first."""
+
+    neighbours: PositiveInt = 10
+    """Nearest source tokens that are mixed."""
+
+    temperature: PositiveFloat = 0.1
+    """Temperature of the softmax over the neighbours' similarities."""
+
+
+class MeanTransfer(MethodSettings):
+    """Mean of all source rows."""
+
+    name = "mean"
+    origins = {"mean": ("mean", "mean of all source rows: nothing better was known")}
+
+
+class RandomTransfer(MethodSettings):
+    """Normal noise of the source's initialisation range (0.02)."""
+
+    name = "random"
+    origins = {"random": ("random", "random numbers")}
+
+
+class RandomAllTransfer(MethodSettings):
+    """Normal noise as in ``random``, for shared tokens too."""
+
+    name = "random_all"
+    makes_every_row = True
+
+
+class UnivariateTransfer(MethodSettings):
+    """Normal noise with the moments of the source's entries, all together."""
+
+    name = "univariate"
+    origins = {"univariate": ("random", "random numbers with the moments of the source's entries")}
+
+
+class MultivariateTransfer(MethodSettings):
+    """Normal noise with the moments of the source's entries, each dimension's own."""
+
+    name = "multivariate"
+    origins = {"multivariate": ("random", "random numbers with the moments of each of the source's dimensions")}
+
+
+AnyMethod = (
+    AutoTransfer
+    | ParallelTransfer
+    | SembridgeTransfer
+    | SemanticTransfer
+    | SubtokenTransfer
+    | FocusTransfer
+    | OfaTransfer
+    | WechselTransfer
+    | MeanTransfer
+    | RandomTransfer
+    | RandomAllTransfer
+    | UnivariateTransfer
+    | MultivariateTransfer
+)
+
+METHODS: dict[str, type[AnyMethod]] = {kind.name: kind for kind in get_args(AnyMethod)}
+"""Name of each method -> its settings, in the order of help texts."""
+
+ROW_ORIGINS: dict[str, tuple[str, str]] = {
+    "overlap": ("overlap", "the row of the same token in the source vocabulary"),
+    **{row: words for kind in METHODS.values() for row, words in kind.origins.items()},
+    "pieces": ("pieces", "mean of the shorter target tokens with evidence that the token is made of"),
+    "reassigned": (
+        "reassigned",
+        "the row of a source word that stands for nothing else: the meaning is not the token's",
+    ),
+    "masked": ("masked", "never active: tokens that stand for no text, or that nothing is known about"),
+}
+"""What made a row, as the provenance says it -> its name in reports, and what such a row is."""
+
+if TYPE_CHECKING:
+    MethodName = str
+    _MethodTables = Section
+else:
+    MethodName = Literal[tuple(METHODS)]
+    _MethodTables = create_model(
+        "_MethodTables",
+        __base__=Section,
+        __module__=__name__,
+        **{name: (kind, kind()) for name, kind in METHODS.items() if kind.model_fields},
+    )
+
+
+class BiasSection(Section):
+    """[transfer.bias]: the decoder bias of the new vocabulary (plain resizing leaves it misaligned)."""
+
+    method: Literal["zscore", "mixture", "copy-overlap", "zero"] = "zscore"
+    """``zscore``: a prior over the target tokens, brought to the mean and deviation of the source bias
+    (Prior-Aware Distribution Alignment of the vocabulary-transfer paper). ``mixture``: the source biases, mixed
+    as the embeddings are. ``copy-overlap``: shared tokens keep their bias, new ones get the mean. ``zero``: none."""
+
+    model: ModelName | None = None
+    """``zscore``: the masked-language model that owns the target vocabulary; its bias is the prior. Default: the
+    smoothed log frequency of the target tokens in ``corpus``."""
+
+    corpus: tuple[CorpusName, ...] = ()
+    """Text in the target vocabulary's language to count frequencies on (``zscore``, reassigned rows). Default: the
+    adaptation corpus, else the fine-tuning documents, else the evaluation documents."""
+
+
+Kind = TypeVar("Kind", bound=MethodSettings)
+
+
+class TransferSection(_MethodTables):
+    """[transfer]: where the embeddings of new tokens come from. The settings of a method stand in a table of its name;
+    those of other methods may stay in the recipe and are ignored, so that one --set changes the method."""
+
+    method: MethodName | Annotated[tuple[MethodName, ...], Field(min_length=1)] = Field(
+        description=" ".join(f"``{name}``: {kind.summary()}." for name, kind in METHODS.items())
+        + " A list of methods: the first that has evidence for a token makes its row."
+    )
+
+    overlap: Literal["exact+symbols", "exact", "fuzzy", "raw"] = "exact+symbols"
+    """Which target tokens count as already known (docs/overlap.md)."""
+
+    fallback: Literal["auto", "reassigned", "pieces", "mean", "random", "univariate", "multivariate", "masked"] = "auto"
+    """What tokens become that no method has evidence for. ``reassigned``: the row of a source word that stands for
+    nothing else, so that the token is kept apart from all others. ``pieces``: the mean of the target tokens their
+    text is made of, where there are any. ``masked``: never active. The others as under ``method``. ``auto``:
+    ``reassigned`` for ``parallel`` and ``auto``, what their authors do for the other methods."""
+
+    scope: Literal["full", "head-only"] = "full"
+    """``head-only``: the source's tokenizer and input embeddings stay, only the output vocabulary is replaced
+    (ESPLADE)."""
+
+    pad_to: Literal[1, 8, 64, 128] = 1
+    """Rows of the saved model are filled up to a multiple of this; 8 and 64 suit GPUs. Filled rows are never active."""
+
+    bias: BiasSection = BiasSection()
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods in the order they are asked."""
+        return self.method if isinstance(self.method, tuple) else (self.method,)
+
+    @property
+    def asked(self) -> tuple[AnyMethod, ...]:
+        """The settings of the methods, in the order they are asked."""
+        return tuple(self.settings_of(METHODS[name]) for name in self.methods)
+
+    def settings_of(self, kind: type[Kind]) -> Kind:
+        """The table of a method; its defaults where it has no settings."""
+        found = getattr(self, kind.name) if kind.model_fields else kind()
+        assert isinstance(found, kind)
+        return found
+
+    @property
+    def used(self) -> tuple[MethodSettings, ...]:
+        """The settings of the methods, and of those that they make use of."""
+        asked = (METHODS[name] for name in self.methods)
+        kinds = dict.fromkeys(kind for own in asked for kind in (own, *own.uses))
+        return tuple(self.settings_of(kind) for kind in kinds)
+
+    @property
+    def reassigns(self) -> bool:
+        """Whether tokens without evidence get the rows of source words."""
+        return self.fallback == "reassigned" or (self.fallback == "auto" and METHODS[self.methods[-1]].reassigns)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether target tokens are counted in text, for the bias or for the rows that are reassigned."""
+        return self.reassigns or (self.bias.method == "zscore" and self.bias.model is None)
+
+    @property
+    def settings_read(self) -> set[str]:
+        """Dotted paths of the settings that the methods and the bias read; the others have no effect. The corpora
+        that are counted and trained on are among them only where this section names them itself."""
+        names = {"method", "overlap", "fallback", "scope", "pad_to", "bias.method"}
+        names |= {f"{settings.name}.{setting}" for settings in self.used for setting in settings.settings_read}
+        if self.bias.method == "zscore" and self.bias.model is not None:
+            names |= {"bias.model"}
+        if self.counts_tokens:
+            names |= {"bias.corpus"}
+        return {f"transfer.{name}" for name in names}
+
+    @model_validator(mode="after")
+    def _methods_have_what_they_need(self) -> TransferSection:
+        faults = list(self._faults())
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def _faults(self) -> Iterator[str]:
+        for name in dict.fromkeys(self.methods):
+            settings = self.settings_of(METHODS[name])
+            lacking = [f"transfer.{name}.{setting} ({settings.needs[setting]})" for setting in settings.missing]
+            if lacking:
+                yield f"method {name} needs {' and '.join(lacking)}"
+        if len(set(self.methods)) < len(self.methods):
+            yield "a method is listed twice"
+        whole = [name for name, kind in METHODS.items() if kind.makes_every_row]
+        if len(self.methods) > 1 and not set(whole).isdisjoint(self.methods):
+            yield f"{' and '.join(whole)} make every row, and cannot stand in a list of methods"

@@ -1,0 +1,46 @@
+"""What settings are made of: the base of every table, the mark on settings that name something outside the recipe, and
+numbers with their bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+@dataclass(frozen=True)
+class Names:
+    """Marks a setting that names something outside the recipe.
+
+    ``model`` and ``tokenizer`` are a hub id or a folder (for a tokenizer also a file), ``retrieval`` a
+    BEIR or MIRACL folder or the name of a public collection, ``corpus`` a text file, a jsonl file, a
+    BEIR folder or ``datasets:`` and a folder or hub id, ``pairs`` a file of two tab-separated columns,
+    ``vectors`` a file of static word vectors, ``recipe`` another recipe.
+    """
+
+    what: Literal["model", "tokenizer", "retrieval", "corpus", "pairs", "vectors", "recipe"]
+
+
+ModelName = Annotated[str, Names("model")]
+TokenizerName = Annotated[str, Names("tokenizer")]
+RetrievalName = Annotated[str, Names("retrieval")]
+CorpusName = Annotated[str, Names("corpus")]
+PairsName = Annotated[str, Names("pairs")]
+VectorsName = Annotated[str, Names("vectors")]
+RecipeName = Annotated[str, Names("recipe")]
+
+Share = Annotated[float, Field(gt=0, lt=1)]
+PositiveFloat = Annotated[float, Field(gt=0, le=1e6)]
+NonNegativeFloat = Annotated[float, Field(ge=0, le=1e6)]
+LearningRate = Annotated[float, Field(gt=0, le=1)]
+PositiveInt = Annotated[int, Field(ge=1, le=1_000_000)]
+Steps = Annotated[int, Field(ge=1, le=100_000_000)]
+Occurrences = Annotated[int, Field(ge=1, le=10**12)]
+TokenSpelling = Annotated[str, Field(pattern=r"^\S+$", max_length=64)]
+
+
+class Section(BaseModel):
+    """A recipe table: unknown keys are errors, values never change once loaded."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
