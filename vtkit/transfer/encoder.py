@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from vtkit import console
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing
-from vtkit.recipe.sections import CasingSection, TransferSection
+from vtkit.recipe.sections import CasingSection
+from vtkit.recipe.transfer import TransferSection
 from vtkit.transfer.dispatch import bias_of, mixture_of
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.provenance import origins, sample_neighbours, write_provenance
