@@ -38,7 +38,7 @@ Texts = str | Path | Iterable[str]
 
 Names = Name | Sequence[Name]
 Settings = Mapping[str, Any] | Sequence[str]
-"""Settings of a recipe: ``{"transfer.semantic.alpha": 2.5}``, or ``["transfer.semantic.alpha=2.5"]`` as behind ``--set``."""
+"""Settings of a recipe: ``{"transfer.focus.alpha": 2.5}``, or ``["transfer.focus.alpha=2.5"]`` as behind ``--set``."""
 
 LOADED = "loaded"
 """Stands in a recipe for what is there already and is not named."""
