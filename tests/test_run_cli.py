@@ -163,13 +163,12 @@ def test_the_weight_of_the_sum_is_chosen_on_training_queries(finished: Path, tmp
     """Of the model before fine-tuning, for which they are new."""
     recipe = load_recipe(finished / "korean.toml").recipe.model_copy(update={"finetune": None})
 
-    def made(step: str) -> Path:
-        (found,) = (finished / "runs" / "artifacts").glob(f"{step}-*")
-        return found
-
-    inputs = {"bm25": made("evaluate-bm25"), "model": made("evaluate-calibrate"), "index": made("index-calibrate")}
+    runs = finished / "runs"
+    steps = json.loads((runs / "korean" / "run.json").read_text("utf-8"))["steps"]
+    made = {name: runs / "artifacts" / output for name, output in steps.items()}
+    inputs = {"bm25": made["evaluate:bm25"], "model": made["evaluate:calibrate"], "index": made["index:calibrate"]}
     stats = EVALUATE_HYBRID.function(
-        EVALUATE_HYBRID.view(recipe), inputs | {"encoder": made("calibrate")}, tmp_path / "out"
+        EVALUATE_HYBRID.view(recipe), inputs | {"encoder": made["calibrate"]}, tmp_path / "out"
     )["elements-ko"]
     curve = dict(stats["weight_curve"])
     assert list(curve) == list(WEIGHTS)
