@@ -210,8 +210,11 @@ def test_texts_of_masked_tokens_only_are_an_error(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_explodes_stops_the_run(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    with torch.no_grad():  # logits so large that no step of a permitted size brings them back
+        mlm_head(ours[0].auto_model).decoder.weight.mul_(1000.0)
     with pytest.raises(CollapseError, match=r"adaptation step \d+: the loss is [\d,.]+, and was above 4\d\.\d .*Lower"):
-        trained(tmp_path, learning_rate=300.0, steps=60)
+        adapt(ours, TEXTS, NEW, section(steps=60), 1, tmp_path / "checkpoints")
 
 
 def test_the_loss_gate_waits_for_some_batches_in_a_row() -> None:
