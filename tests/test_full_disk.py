@@ -7,11 +7,13 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -145,8 +147,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_disk_that_fills_up_stops_each_stage_with_a_message_and_the_same_command_goes_on(
-    recipe: Path, undisturbed: tuple[object, dict[str, bytes]], small_disk: Path
+    recipe: Path, undisturbed: tuple[object, dict[str, bytes]], small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # the run begins with room enough, and others use it up
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=10**9, used=0, free=10**9))
     ballast = small_disk / "ballast"
     stopped: dict[int, str] = {}
     for room in (10, 60, 140, 240, 400, 600, 800):
@@ -160,6 +164,7 @@ def test_a_disk_that_fills_up_stops_each_stage_with_a_message_and_the_same_comma
     assert len(stopped) >= 3
     assert all("no room left" in message or "cannot write" in message for message in stopped.values())
     ballast.unlink()
+    monkeypatch.undo()
     run(recipe, runs=small_disk / "runs", threads=1)
     assert numbers(small_disk / "runs") == undisturbed
 
