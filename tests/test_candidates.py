@@ -116,5 +116,6 @@ def test_the_bundled_tokenizers_are_those_of_their_specifications(name: str, tmp
 
 def test_the_bundled_tokenizers_are_installed_with_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    (pattern,) = project["tool"]["setuptools"]["package-data"]["vtkit"]
+    typed, pattern = project["tool"]["setuptools"]["package-data"]["vtkit"]
+    assert typed == "py.typed"
     assert set((ROOT / "vtkit").glob(pattern)) == {path for path in BUNDLED.rglob("*") if path.is_file()}

@@ -70,7 +70,7 @@ def test_low_rank_rows_are_mixtures_of_coordinates_times_primitives(tmp_path: Pa
     assert np.allclose(rows[without_noise], full.rows(embeddings)[without_noise], atol=1e-5)
     known = OVERLAP.overlap_ids
     assert np.array_equal(full.rows(embeddings)[known], embeddings[OVERLAP.target_to_source[known]])
-    with pytest.raises(RecipeError, match=r"transfer\.rank = 7 is more than .* dimensions \(6\)"):
+    with pytest.raises(RecipeError, match=r"transfer\.ofa\.rank = 7 is more than .* dimensions \(6\)"):
         ofa_mixture(PAIR, vectors=path, rank=7).rows(embeddings)
 
 
