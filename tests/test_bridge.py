@@ -104,9 +104,7 @@ def test_a_static_embedder_needs_no_batches_of_equal_length(tmp_path: Path) -> N
     found = embed(["river", "apple"], load_embedder(str(tmp_path / "static")))
     wanted = table[[tiny.TOKENS.index("river"), tiny.TOKENS.index("apple")]].numpy()
     assert np.abs(found - np.stack([unit(row) for row in wanted])).max() < 1e-2  # bf16 where there is one
-    with pytest.raises(
-        DataError, match=r"transfer\.sembridge\.pooling = cls takes .* made of StaticEmbedding"
-    ):
+    with pytest.raises(DataError, match=r"transfer\.sembridge\.pooling = cls takes .* made of StaticEmbedding"):
         embed(["river"], load_embedder(str(tmp_path / "static"), "cls"))
 
 
