@@ -37,7 +37,9 @@ def soak(finished: Path, draw: random.Random) -> Findings:
             child = start(folder, *arguments, log=log)
             before = set((room / "runs").glob("artifacts/.partial/*"))
             while time.monotonic() - began < 120:
-                if set((room / "runs").glob("artifacts/.partial/*")) - before or "] " in log.read_text("utf-8"):
+                if set((room / "runs").glob("artifacts/.partial/*")) - before or (
+                    log.exists() and "] " in log.read_text("utf-8")
+                ):
                     break  # the estimate is behind it, a stage runs
                 time.sleep(0.01)
             _resize(room, _in_use(room) + draw.randrange(4096, max(8192, used // 6)))
