@@ -40,10 +40,11 @@ def limit_threads(threads: int | None) -> None:
 
     stated = os.environ.get("OMP_NUM_THREADS", "")
     count = threads or (int(stated) if stated.isdigit() and int(stated) else os.cpu_count()) or 1
-    torch.set_num_threads(count)
     import numba
 
+    # numba starts its threads with the first of these calls, and both may share one OpenMP: torch has the last word
     numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    torch.set_num_threads(count)
 
 
 @contextmanager
