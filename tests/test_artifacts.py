@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,31 @@ from vtkit.artifacts import (
     MANIFEST,
     Dependencies,
     Store,
-    facts_of,
+    _checksum,
     held,
     publish,
     read_manifest,
+    result_of,
     write_atomically,
 )
 from vtkit.errors import VtkitError
+from vtkit.results import Result
+
+
+@dataclass(frozen=True)
+class Rows(Result):
+    """What the stages of these tests find."""
+
+    rows: int = 0
+    found: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RowsAndTexts(Rows):
+    """The same with a field more, which has no default."""
+
+    texts: int = field(kw_only=True)
+
 
 BASE = Dependencies(
     stage="adapt",
@@ -46,19 +64,19 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
-def two_files(folder: Path) -> dict[str, Any]:
+def two_files(folder: Path) -> Rows:
     """A stage that writes two files, one of them in a folder."""
     (folder / "model").mkdir()
     (folder / "model" / "weights").write_bytes(b"weights")
     (folder / "table.tsv").write_text("a\tb\n")
-    return {"rows": 1}
+    return Rows(1)
 
 
-def never(folder: Path) -> dict[str, Any]:
+def never(folder: Path) -> Rows:
     raise AssertionError(f"{folder} was made again")
 
 
-def failing(folder: Path) -> dict[str, Any]:
+def failing(folder: Path) -> Rows:
     two_files(folder)
     raise RuntimeError("on purpose")
 
@@ -118,7 +136,7 @@ def test_any_settings_of_a_recipe_have_a_key(settings: dict[str, Any]) -> None:
 
 
 def test_an_output_is_made_once_and_says_what_it_was_made_from(store: Store) -> None:
-    folder = store.build(BASE, two_files, afresh=False)
+    folder = store.build(BASE, Rows, two_files, afresh=False)
     assert folder == store.folder(BASE) == store.root / f"adapt-{BASE.key[:20]}"
     assert (folder / "model" / "weights").read_bytes() == b"weights"
     manifest = store.manifest(BASE)
@@ -126,40 +144,41 @@ def test_an_output_is_made_once_and_says_what_it_was_made_from(store: Store) -> 
     for name in ("stage", "seed", "key"):
         assert manifest[name] == getattr(BASE, name)
     assert (manifest["settings"], manifest["inputs"], manifest["files"]) == (BASE.settings, BASE.inputs, BASE.files)
-    assert manifest["facts"] == facts_of(folder) == {"rows": 1}
+    assert manifest["result"] == {"rows": 1, "found": []}
+    assert result_of(folder, Rows) == Rows(1)
     assert sorted(manifest["outputs"]) == ["model/weights", "table.tsv"]
     assert manifest["versions"]["torch"]
-    assert store.damage(BASE) is None
-    assert store.build(BASE, never, afresh=False) == folder
+    assert store.damage(BASE, Rows) is None
+    assert store.build(BASE, Rows, never, afresh=False) == folder
 
 
 def test_a_stage_that_fails_leaves_nothing_at_the_final_place(store: Store) -> None:
     with pytest.raises(RuntimeError, match="on purpose"):
-        store.build(BASE, failing, afresh=False)
+        store.build(BASE, Rows, failing, afresh=False)
     assert not store.folder(BASE).exists()
     assert store.manifest(BASE) is None
-    store.build(BASE, two_files, afresh=False)  # what the failed try left is gone
-    assert store.damage(BASE) is None
+    store.build(BASE, Rows, two_files, afresh=False)  # what the failed try left is gone
+    assert store.damage(BASE, Rows) is None
 
 
 def test_a_failed_remake_leaves_the_output_that_was_there(store: Store) -> None:
-    store.build(BASE, two_files, afresh=False)
+    store.build(BASE, Rows, two_files, afresh=False)
     with pytest.raises(RuntimeError, match="on purpose"):
-        store.build(BASE, failing, afresh=True)
-    assert store.damage(BASE) is None
-    assert facts_of(store.folder(BASE)) == {"rows": 1}
+        store.build(BASE, Rows, failing, afresh=True)
+    assert store.damage(BASE, Rows) is None
+    assert result_of(store.folder(BASE), Rows) == Rows(1)
 
 
 def test_an_output_that_is_asked_for_again_replaces_the_old_one_whole(store: Store) -> None:
-    store.build(BASE, two_files, afresh=False)
+    store.build(BASE, Rows, two_files, afresh=False)
 
-    def other(folder: Path) -> dict[str, Any]:
+    def other(folder: Path) -> Rows:
         (folder / "other").write_text("other")
-        return {"rows": 2}
+        return Rows(2)
 
-    folder = store.build(BASE, other, afresh=True)
+    folder = store.build(BASE, Rows, other, afresh=True)
     assert sorted(path.name for path in folder.iterdir()) == [MANIFEST, "other"]
-    assert facts_of(folder) == {"rows": 2}
+    assert result_of(folder, Rows) == Rows(2)
     assert list((store.root / ".partial").iterdir()) == []
 
 
@@ -189,7 +208,7 @@ def damage_other_json(folder: Path) -> None:
 
 def damage_stats(folder: Path) -> None:
     manifest = json.loads((folder / MANIFEST).read_text())
-    manifest["facts"]["rows"] = 2
+    manifest["result"]["rows"] = 2
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
@@ -198,6 +217,8 @@ def damage_checksum(folder: Path) -> None:
     del manifest["manifest_sha256"]
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
+
+OTHER_VERSION = "another version of vtkit made it, and this one cannot read what it found"
 
 DAMAGES = {
     damage_byte: "model/weights was changed or damaged",
@@ -213,38 +234,61 @@ DAMAGES = {
 
 @pytest.mark.parametrize("break_it", DAMAGES, ids=lambda function: function.__name__)
 def test_damage_is_found_and_put_right(break_it: Callable[[Path], None], store: Store) -> None:
-    folder = store.build(BASE, two_files, afresh=False)
+    folder = store.build(BASE, Rows, two_files, afresh=False)
     break_it(folder)
-    assert store.damage(BASE) == DAMAGES[break_it]
-    assert store.build(BASE, two_files, afresh=False) == folder
-    assert store.damage(BASE) is None
+    assert store.damage(BASE, Rows) == DAMAGES[break_it]
+    assert store.build(BASE, Rows, two_files, afresh=False) == folder
+    assert store.damage(BASE, Rows) is None
 
 
 def test_checkpoints_outlive_a_failure_are_dropped_with_afresh_and_are_not_part_of_the_output(store: Store) -> None:
-    def trains(folder: Path) -> dict[str, Any]:
+    def trains(folder: Path) -> Rows:
         checkpoints = sorted(path.name for path in (folder / CHECKPOINTS).glob("*"))
         (folder / CHECKPOINTS / f"step-{len(checkpoints)}").mkdir(parents=True)
         (folder / "half").write_text("half")
         if len(checkpoints) < 2:
             raise RuntimeError(f"killed after {checkpoints}")
-        return {"from": checkpoints}
+        return Rows(found=tuple(checkpoints))
 
     with pytest.raises(RuntimeError, match=r"killed after \[\]"):
-        store.build(BASE, trains, afresh=False)
+        store.build(BASE, Rows, trains, afresh=False)
     with pytest.raises(RuntimeError, match=r"killed after \['step-0'\]"):
-        store.build(BASE, trains, afresh=False)
+        store.build(BASE, Rows, trains, afresh=False)
     with pytest.raises(RuntimeError, match=r"killed after \[\]"):
-        store.build(BASE, trains, afresh=True)
+        store.build(BASE, Rows, trains, afresh=True)
     with pytest.raises(RuntimeError, match=r"killed after \['step-0'\]"):
-        store.build(BASE, trains, afresh=False)
-    folder = store.build(BASE, trains, afresh=False)
-    assert facts_of(folder) == {"from": ["step-0", "step-1"]}
+        store.build(BASE, Rows, trains, afresh=False)
+    folder = store.build(BASE, Rows, trains, afresh=False)
+    assert result_of(folder, Rows).found == ("step-0", "step-1")
     assert sorted(path.name for path in folder.iterdir()) == ["half", MANIFEST]
 
 
 def test_a_folder_without_manifest_is_no_finished_output(tmp_path: Path) -> None:
     with pytest.raises(VtkitError, match="no finished stage output: its manifest is missing"):
-        facts_of(tmp_path)
+        result_of(tmp_path, Rows)
+
+
+def test_an_output_whose_manifest_has_another_form_is_made_anew(store: Store) -> None:
+    """A class that changed although nobody raised the stage's version."""
+    folder = store.build(BASE, Rows, two_files, afresh=False)
+    assert store.damage(BASE, RowsAndTexts) == OTHER_VERSION
+    with pytest.raises(VtkitError, match=r"was made by another version of vtkit.* Run the recipe again"):
+        result_of(folder, RowsAndTexts)
+    store.build(BASE, RowsAndTexts, lambda out: RowsAndTexts(rows=4, texts=5), afresh=False)
+    assert result_of(folder, RowsAndTexts) == RowsAndTexts(rows=4, texts=5)
+    assert store.damage(BASE, Rows) is None  # a field that is gone is passed over
+
+
+def test_an_output_from_before_results_had_classes_is_made_anew(store: Store) -> None:
+    folder = store.build(BASE, Rows, two_files, afresh=False)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["facts"] = manifest.pop("result")
+    del manifest["manifest_sha256"]
+    manifest["manifest_sha256"] = _checksum(manifest)
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    assert store.damage(BASE, Rows) == OTHER_VERSION
+    store.build(BASE, Rows, two_files, afresh=False)
+    assert result_of(folder, Rows) == Rows(1)
 
 
 def test_a_store_that_cannot_be_written_to_is_one_message(tmp_path: Path) -> None:
@@ -331,11 +375,12 @@ WAITER = """
 import sys
 from pathlib import Path
 from vtkit.artifacts import Dependencies, Store
+from vtkit.results import Result
 store = Store(Path(sys.argv[1]))
 def make(folder):
     (folder / "by").write_text("the one who waited")
-    return {}
-store.build(Dependencies("adapt", 1, {}, 1, {}), make, afresh=False)
+    return Result()
+store.build(Dependencies("adapt", 1, {}, 1, {}), Result, make, afresh=False)
 print((store.folder(Dependencies("adapt", 1, {}, 1, {})) / "by").read_text())
 """
 
@@ -343,7 +388,7 @@ print((store.folder(Dependencies("adapt", 1, {}, 1, {})) / "by").read_text())
 def test_a_second_process_says_who_holds_the_output_waits_and_uses_its_work(store: Store) -> None:
     wanted = Dependencies("adapt", 1, {}, 1, {})
 
-    def slow(folder: Path) -> dict[str, Any]:
+    def slow(folder: Path) -> Result:
         nonlocal waiter
         waiter = subprocess.Popen(
             [sys.executable, "-c", WAITER, str(store.root)],
@@ -356,11 +401,11 @@ def test_a_second_process_says_who_holds_the_output_waits_and_uses_its_work(stor
         said.append(waiter.stderr.readline())  # it says so as soon as it finds the lock taken
         assert waiter.poll() is None
         (folder / "by").write_text("the one who was first")
-        return {}
+        return Result()
 
     said: list[str] = []
     waiter: Any = None
-    store.build(wanted, slow, afresh=False)
+    store.build(wanted, Result, slow, afresh=False)
     output, _ = waiter.communicate(timeout=60)
     assert output.strip() == "the one who was first"
     assert said[0].startswith(f"adapt is being made by process {os.getpid()} on ")
@@ -452,7 +497,7 @@ def test_publishing_over_a_link_or_another_kind_leaves_what_was_linked(tmp_path:
 
 
 def test_a_published_file_that_is_replaced_leaves_the_output_as_it_was(store: Store, tmp_path: Path) -> None:
-    folder = store.build(BASE, two_files, afresh=False)
+    folder = store.build(BASE, Rows, two_files, afresh=False)
     publish(folder / "model", tmp_path / "model")
     write_atomically(tmp_path / "model" / "weights", "other")
-    assert store.damage(BASE) is None
+    assert store.damage(BASE, Rows) is None

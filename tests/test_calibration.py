@@ -83,7 +83,7 @@ def test_the_shift_brings_the_rate_to_the_target(definition: str, target: float,
         now = counted(ours, half)
         assert reported.token == pytest.approx(now.token, abs=1e-4)
         assert reported.pooled == pytest.approx(now.pooled, abs=1e-4)
-    assert found.facts()["held_out"] == {"token": found.held_out.token, "pooled": found.held_out.pooled}
+    assert found.to_json()["held_out"] == {"token": found.held_out.token, "pooled": found.held_out.pooled}
 
 
 def test_nothing_but_the_bias_changes(tmp_path: Path) -> None:

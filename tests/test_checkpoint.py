@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 from scipy.sparse import csr_matrix
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
 from tiny import ARCHITECTURES, TOKENS, encoder, model, shuffled, texts, tokenizer
 
 from vtkit.encoder.asymmetric import WholeEncoder
-from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
+from vtkit.encoder.checkpoint import assemble, load_encoder, load_source_tokenizer, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.scratch import scratch_model
@@ -39,6 +40,21 @@ def test_any_masked_language_model_is_a_source_and_long_texts_are_cut_where_it_e
     assert source.max_seq_length == 48
     assert (source[1].pooling_strategy, source[1].activation_function) == ("max", "relu")
     assert encode(source, [" ".join(["river"] * 300)], 1000).nnz > 0
+
+
+@pytest.mark.parametrize("bare", [True, False])
+def test_the_tokenizer_of_a_source_is_read_without_its_weights(bare: bool, tmp_path: Path) -> None:
+    if bare:
+        model(tokens=shuffled(6)).save_pretrained(tmp_path)
+        tokenizer(shuffled(6)).save_pretrained(str(tmp_path))
+    else:
+        save_encoder(encoder(tmp_path / "made"), tmp_path)
+    whole = load_encoder(str(tmp_path)).tokenizer
+    for weights in tmp_path.rglob("*.safetensors"):
+        save_file({"nothing": np.zeros(1)}, weights)
+    found = load_source_tokenizer(str(tmp_path))
+    assert found.backend_tokenizer.to_str() == whole.backend_tokenizer.to_str()
+    assert found.special_tokens_map == whole.special_tokens_map
 
 
 def test_a_source_without_masked_language_model_head_is_refused_by_what_it_lacks(tmp_path: Path) -> None:

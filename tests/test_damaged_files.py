@@ -20,7 +20,10 @@ from vtkit.artifacts import Dependencies, Store
 from vtkit.cli import DEFECT, main
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
+from vtkit.measures.sparsity import Sparsity
+from vtkit.results import Result
 from vtkit.search.exact import ExactIndex
+from vtkit.stages.index_corpus import IndexedSet, IndexResult
 
 Damage = Callable[[Path], object]
 Call = Callable[..., tuple[int, str]]
@@ -268,21 +271,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ours = encoder(root)
     found = collection(12)
 
-    def save_model(out: Path) -> dict[str, object]:
+    def save_model(out: Path) -> Result:
         save_encoder(ours, out / "model")
-        return {}
+        return Result()
 
-    def save_index(out: Path) -> dict[str, object]:
+    def save_index(out: Path) -> IndexResult:
         vectors = encode(load_encoder(str(model_output / "model")), [d.text for d in found.documents], 48)
         ExactIndex.build(vectors).save(out / "tiny" / "postings")
         lines = [json.dumps({"_id": d.id, "title": d.title, "text": d.text}) for d in found.documents]
         (out / "tiny" / "documents.jsonl").write_text("\n".join(lines) + "\n")
-        return {"tiny": {}}
+        return IndexResult({"tiny": IndexedSet(12, 1, Sparsity(0.0))})
 
     store = Store(root / "runs" / "artifacts")
     store.prepare()
-    model_output = store.build(Dependencies("finetune", 1, {}, 0, {}), save_model, afresh=True)
-    index = store.build(Dependencies("index:finetune", 1, {}, 0, {}), save_index, afresh=True)
+    model_output = store.build(Dependencies("finetune", 1, {}, 0, {}), Result, save_model, afresh=True)
+    index = store.build(Dependencies("index:finetune", 1, {}, 0, {}), IndexResult, save_index, afresh=True)
     folder = root / "runs" / "tiny"
     folder.mkdir()
     facts = {

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from test_import_floors import MODULES, imports_in, module_name
 
 from vtkit.measures.cost import activation_shares, active_dimensions
+from vtkit.measures.sparsity import DocumentFrequencies, Histogram
 from vtkit.recipe.sections import Engine
 from vtkit.search.engine import Index, build_index, open_index
 
@@ -89,18 +90,18 @@ def test_info_counts_what_was_indexed(
     assert info.mean_size == active_dimensions(documents)
     assert info.activation_shares.tolist() == activation_shares(documents).tolist()
     assert info.dead_dimensions == (~active.any(axis=0)).mean()
-    assert sum(info.histogram(4)["counts"]) == rows
+    assert sum(info.histogram(4).counts) == rows
 
 
 @each_engine
 def test_info_by_eye(tmp_path: Path, engine: Engine) -> None:
     documents = sp.csr_matrix([[1, 1, 0, 0], [1, 0, 2, 0], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=np.float32)
     info = build_index(engine, documents, tmp_path).info
-    assert info.frequencies() == {"largest": 1.0, "median": 0.5}
+    assert info.frequencies() == DocumentFrequencies(largest=1.0, median=0.5)
     assert (info.mean_size, info.dead_dimensions) == (2.0, 0.25)
-    assert info.histogram(2) == {"edges": [1.0, 2.0, 3.0], "counts": [1, 3]}
+    assert info.histogram(2) == Histogram(edges=(1.0, 2.0, 3.0), counts=(1, 3))
     empty = build_index(engine, sp.csr_matrix((2, 3), dtype=np.float32), tmp_path / "empty").info
-    assert (empty.frequencies(), empty.mean_size) == ({"largest": 0.0, "median": 0.0}, 0.0)
+    assert (empty.frequencies(), empty.mean_size) == (DocumentFrequencies(0.0, 0.0), 0.0)
 
 
 def test_engines_are_known_to_the_search_folder_only() -> None:

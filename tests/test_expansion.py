@@ -27,7 +27,7 @@ from vtkit.cli import app
 from vtkit.errors import DataError
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
-from vtkit.stages.build_vocabulary import build_vocabulary
+from vtkit.stages.build_vocabulary import VocabularyResult, build_vocabulary
 from vtkit.vocabulary.existing import Role, load_tokenizer, special_roles, with_casing, wrap
 from vtkit.vocabulary.expanded import MARKS, Expansion, expand_vocabulary
 from vtkit.vocabulary.forms import canonical, tokens
@@ -458,13 +458,14 @@ def test_the_stage_writes_the_tokenizer_and_says_how_it_grew(tmp_path: Path) -> 
             method = "subtoken"
             """,
     ).recipe
-    facts = build_vocabulary(recipe, {}, tmp_path)
-    expansion = facts["expansion"]
-    assert json.loads(json.dumps(facts)) == facts
-    assert facts["size"] == 58 + expansion["added"] == expansion["curve"][-1]["size"]
-    assert expansion["base_size"] == 58
-    assert expansion["stopped"] == "first-gain"
-    assert len(AutoTokenizer.from_pretrained(tmp_path / "tokenizer", local_files_only=True)) == facts["size"]
+    found = build_vocabulary(recipe, {}, tmp_path)
+    expansion = found.expansion
+    assert expansion is not None
+    assert VocabularyResult.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert found.size == 58 + expansion.added == expansion.curve[-1].size
+    assert expansion.base_size == 58
+    assert expansion.stopped == "first-gain"
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "tokenizer", local_files_only=True)) == found.size
 
 
 @pytest.fixture
@@ -502,8 +503,8 @@ def test_the_command_gives_json(base_and_corpus: list[str]) -> None:
 def test_tokens_from_a_corpus_are_data_on_the_page(tmp_path: Path) -> None:
     from vtkit.report.expansion import expansion_page
 
-    facts = expand_vocabulary(wordpiece(), made_up_texts(), section()).facts
-    page = expansion_page(facts, "<b>base", ["a&b.txt"], ["<script>x", "\u202ey"])
+    stats = expand_vocabulary(wordpiece(), made_up_texts(), section()).stats
+    page = expansion_page(stats, "<b>base", ["a&b.txt"], ["<script>x", "\u202ey"])
     assert all(text not in page for text in ("<script", "<b>base", "\u202e"))
     assert all(text in page for text in ("&lt;script&gt;x", "&lt;b&gt;base", "a&amp;b.txt"))
 

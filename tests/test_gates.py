@@ -23,7 +23,7 @@ from vtkit.checks.result import CheckResult, Seen, show_results, stop_at_failure
 from vtkit.checks.rows import Moved, identity_gate, neighbours_gate
 from vtkit.checks.vectors import activation_gate, dimensions_gate, ties_gate
 from vtkit.checks.vocabularies import overlap_gate, shared_scripts, unicode_gate, vocabulary_gates
-from vtkit.encoder.calibration import ActivationRates
+from vtkit.encoder.calibration_result import ActivationRates
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import mask_dimensions
@@ -90,7 +90,7 @@ def test_a_transfer_that_works_is_back_off_throughout(source: SparseEncoder, tmp
     assert [(result.finding, result.advice) for result in results] == [("pass", "")] * 7
     assert all(result.seen and result.level == "fail" and not result.stops for result in results)
     stop_at_failures(results)
-    assert results[2].facts()["figures"]["shared_tokens"] == len(TOKENS)
+    assert results[2].figures["shared_tokens"] == len(TOKENS)
     sample = results[3].figures["sample"]
     assert len(sample) == 8
     for entry in sample:

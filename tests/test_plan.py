@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from results import smallest
 
 from vtkit.artifacts import Store
 from vtkit.recipe.load import load_recipe
-from vtkit.runs.plan import Decision, Plan
+from vtkit.results import Result
+from vtkit.runs.plan import Decision, Plan, Step
 from vtkit.stages.order import NAMES, STAGES
 
 RECIPE = """
@@ -88,14 +89,14 @@ def changed(folder: Path, *overrides: str, before: tuple[str, ...] = ()) -> list
 def make(made: Plan, *names: str) -> dict[str, str]:
     """Outputs for these steps (all by default) in the store, and step -> folder, as a run records them."""
 
-    def content(out: Path) -> dict[str, Any]:
-        (out / "content").write_text("made")
-        return {}
+    def build(step: Step) -> str:
+        def content(out: Path) -> Result:
+            (out / "content").write_text("made")
+            return smallest(step.stage.result)
 
-    return {
-        name: made.store.build(made.steps[name].dependencies, content, afresh=False).name
-        for name in names or made.steps
-    }
+        return made.store.build(step.dependencies, step.stage.result, content, afresh=False).name
+
+    return {name: build(made.steps[name]) for name in names or made.steps}
 
 
 def reasons(decisions: list[Decision]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from vtkit.report.content import token_kinds
 from vtkit.report.data import ReportData
 from vtkit.report.plots import COLOURS, Chart
 from vtkit.report.wording import duration, share, shorten, visible, visible_token
+from vtkit.stages.models import MODEL_LABELS
 
 
 def html_page(report: dict[str, Any]) -> str:
@@ -53,8 +54,10 @@ FIRST_STRONG_ISOLATE, POP_ISOLATE = "\u2068", "\u2069"
 def row(
     model: str, ndcg: float, recall: float, dimensions: float | None = None, p: float | None = None
 ) -> dict[str, Any]:
+    stage, plus, rest = model.partition(" + ")
     return {
         "model": model,
+        "label": MODEL_LABELS.get(stage, stage) + plus + rest,
         "measures": {"nDCG@10": ndcg, "R@100": recall},
         "query_dimensions": None if dimensions is None else dimensions / 10,
         "document_dimensions": dimensions,
@@ -162,6 +165,10 @@ def a_report(**changes: Any) -> dict[str, Any]:
         "calibration": {
             "shift": -2.314,
             "target": 0.35,
+            "definition": "token",
+            "head_scale": None,
+            "fold": None,
+            "probe": {},
             "before": {"token": 0.61, "pooled": 0.98},
             "after": {"token": 0.35, "pooled": 0.87},
             "held_out": {"token": 0.34, "pooled": 0.86},
@@ -170,7 +177,7 @@ def a_report(**changes: Any) -> dict[str, Any]:
             {
                 "gate": "overlap",
                 "stage": "transfer",
-                "finding": "suspicious",
+                "finding": "warn",
                 "level": "fail",
                 "seen": "0.4% of the target vocabulary overlaps",
                 "advice": "Check transfer.overlap.",
@@ -456,7 +463,7 @@ def test_tokens_beyond_those_shown_are_summed_up() -> None:
 
 def test_the_calibration_says_what_was_counted_and_where_the_bias_went() -> None:
     report = a_report()  # its shift, which is subtracted, is negative
-    assert "was raised by 2.314, so that 35 % of the activations are above zero." in markdown_page(report)
+    assert "was raised by 2.314, so that 35 % of the (position, token) logits are above zero." in markdown_page(report)
     report["calibration"].update(shift=1.5, definition="pooled")
     assert "was lowered by 1.500, so that 35 % of the dimensions after max-pooling are" in markdown_page(report)
 
@@ -525,6 +532,15 @@ def test_fragmentation_is_told_with_what_it_was_measured_on() -> None:
     assert "documents with a split word" not in page
     assert "| 발견했다 | 31 |" in page.replace("**", "")
     assert "It cuts a word of a query into 1.91 tokens on average, where the source's vocabulary makes 5.70." in page
+
+
+def test_few_tokens_a_word_are_no_praise_where_the_words_are_not_read() -> None:
+    """One [UNK] a word is one token a word."""
+    report = a_report()
+    old, new = (report["vocabularies"][one]["queries"] for one in ("source", "target"))
+    old.update(tokens_per_word=1.07, unknown_words=0.93)
+    new.update(tokens_per_word=2.39, unknown_words=0.0)
+    assert "makes 1.07 and cannot read 93 % of the words (it: 0 %)." in verdict(report)
 
 
 def test_an_encoder_made_from_nothing_has_one_vocabulary() -> None:

@@ -264,7 +264,7 @@ def test_a_measure_changed_in_a_stored_manifest_is_never_published(finished: Pat
     shutil.copytree(finished, folder)
     (path,) = (folder / "runs" / "artifacts").glob("evaluate-finetune-*/manifest.json")
     manifest = json.loads(path.read_text("utf-8"))
-    manifest["facts"]["elements-ko"]["measures"]["nDCG@10"] = 0.999
+    manifest["result"]["sets"]["elements-ko"]["measures"]["nDCG@10"] = 0.999
     path.write_text(json.dumps(manifest), encoding="utf-8")
     done = vtkit(folder, "run", "korean.toml", "--set", "recipe.about=again").stderr
     assert "its output is damaged: its manifest was changed or damaged" in done

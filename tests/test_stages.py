@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from results import smallest
 
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.transfer import TransferSection
-from vtkit.stages.order import MODEL_LABELS, NAMES, STAGES, called, last_until
+from vtkit.results import Result
+from vtkit.stages.models import MODEL_LABELS
+from vtkit.stages.order import NAMES, STAGES, called, last_until
 from vtkit.stages.stage import CHANGES_NO_OUTPUT, WHOLE_RECIPE, Stage, UndeclaredRead, View
 from vtkit.stages.texts import training_queries
 
@@ -49,7 +53,7 @@ def value_of(recipe: Recipe, setting: str) -> Any:
     return found
 
 
-def can_read(stage: Stage, setting: str) -> bool:
+def can_read(stage: Stage[Any], setting: str) -> bool:
     try:
         found = value_of(stage.view(RECIPE), setting)
     except UndeclaredRead:
@@ -63,7 +67,7 @@ def digest(path: str) -> str:
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_a_stage_reads_what_its_record_names_and_nothing_else(stage: Stage) -> None:
+def test_a_stage_reads_what_its_record_names_and_nothing_else(stage: Stage[Any]) -> None:
     for setting in settings(RECIPE):
         named = WHOLE_RECIPE in stage.reads or setting == "recipe.seed"
         named = named or any(setting == entry or setting.startswith(f"{entry}.") for entry in stage.reads)
@@ -71,7 +75,7 @@ def test_a_stage_reads_what_its_record_names_and_nothing_else(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_whatever_a_stage_can_read_is_in_its_key(stage: Stage) -> None:
+def test_whatever_a_stage_can_read_is_in_its_key(stage: Stage[Any]) -> None:
     """But for the seed, which is a part of every key, for settings that have no effect, and for names of files."""
     if WHOLE_RECIPE in stage.reads:
         return
@@ -90,7 +94,7 @@ def test_whatever_a_stage_can_read_is_in_its_key(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_a_stage_reads_the_texts_that_its_record_names_and_no_others(stage: Stage) -> None:
+def test_a_stage_reads_the_texts_that_its_record_names_and_no_others(stage: Stage[Any]) -> None:
     view, files = stage.view(RECIPE), stage.files(RECIPE, digest)
     for setting in stage.corpora:
         for number, corpus in enumerate(view.corpora(setting)):
@@ -99,8 +103,17 @@ def test_a_stage_reads_the_texts_that_its_record_names_and_no_others(stage: Stag
         view.corpora("other.corpus")
 
 
-def nothing(recipe: View, inputs: Any, out: Any) -> dict[str, Any]:
-    return {}
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_a_stage_says_of_which_class_its_result_is_and_that_class_is_read_back_from_json(stage: Stage[Any]) -> None:
+    found = smallest(stage.result)
+    assert type(found) is not Result
+    assert stage.result.from_json(json.loads(json.dumps(found.to_json()))) == found
+    with pytest.raises(FrozenInstanceError):
+        setattr(found, fields(found)[0].name, None)
+
+
+def nothing(recipe: View, inputs: Any, out: Any) -> Result:
+    return Result()
 
 
 def test_a_question_mark_tells_whether_there_is_a_section_and_nothing_of_it() -> None:
@@ -179,7 +192,7 @@ def test_names_order_and_labels_come_from_the_records() -> None:
         "check:calibrate", "finetune", "index", "evaluate", "evaluate:bm25", "evaluate:bm25-words",
         "evaluate:hybrid", "analyse", "report",
     )  # fmt: skip
-    assert list(MODEL_LABELS) == ["source", "transfer", "adapt", "calibrate", "finetune"]
+    assert list(MODEL_LABELS) == ["source", *(stage.name for stage in STAGES if stage.label)]
     assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[10:14])
     assert STAGES[last_until("transfer")].name == "check:transfer"
     assert STAGES[last_until("adapt")].name == "adapt"

@@ -33,12 +33,12 @@ from vtkit.transfer.methods.sembridge import sembridge_mixture, similarity_mixtu
 from vtkit.transfer.methods.subtoken import subtoken_mixture
 from vtkit.transfer.methods.univariate import univariate_mixture
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts, with_fallback
+from vtkit.transfer.neighbours import Neighbour, sample_neighbours
 from vtkit.transfer.provenance import (
     origins,
     read_mixture,
     read_new_ids,
     read_provenance,
-    sample_neighbours,
     write_provenance,
 )
 from vtkit.vocabulary.existing import load_tokenizer
@@ -338,7 +338,7 @@ def test_provenance_survives_writing_and_reading(tmp_path: Path) -> None:
 def test_sampled_neighbours_are_words_with_their_sources() -> None:
     mixture = subtoken_mixture(PAIR)
     sampled = sample_neighbours(mixture, PAIR, seed=4)
-    assert sampled == [{"token": "schools", "method": "subtoken", "sources": [["school", 0.5], ["##s", 0.5]]}]
+    assert sampled == (Neighbour("schools", "subtoken", (("school", 0.5), ("##s", 0.5))),)
 
 
 def test_subtokens_of_a_real_pair_cover_every_word(shared: Path) -> None:

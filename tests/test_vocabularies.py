@@ -8,7 +8,8 @@ import pytest
 from test_composition import byte_level, wordpiece
 
 from vtkit.analysis.composition import SEMBRIDGE
-from vtkit.analysis.vocabularies import Sample, VocabularyAnalysis, analyse_vocabularies, languages_told_apart
+from vtkit.analysis.profiles import Sample, VocabularyAnalysis
+from vtkit.analysis.vocabularies import analyse_vocabularies, languages_told_apart
 
 DOCUMENTS = ["the school is the school", "한국어 school", "the 山"]
 QUERIES = ["the school", "한국어"]

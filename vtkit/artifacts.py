@@ -27,12 +27,13 @@ from dataclasses import dataclass, field
 from glob import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
 from vtkit import __version__, console
 from vtkit.errors import VtkitError
+from vtkit.results import Result
 
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest_sha256"
@@ -41,6 +42,9 @@ CHECKPOINTS = "checkpoints"
 RECORDED_PACKAGES = (
     "torch", "transformers", "sentence-transformers", "tokenizers", "numba", "numpy", "scipy", "ir_measures",
 )  # fmt: skip
+
+
+R = TypeVar("R", bound=Result)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Dependencies:
 
     @property
     def key(self) -> str:
-        facts = {
+        named = {
             "stage": self.stage,
             "version": self.version,
             "settings": dict(self.settings),
@@ -66,7 +70,7 @@ class Dependencies:
             "inputs": dict(self.inputs),
             "files": dict(self.files),
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(named, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 class Store:
@@ -96,14 +100,17 @@ class Store:
         """The manifest of an output that is there, or None."""
         return read_manifest(self.folder(dependencies))
 
-    def damage(self, dependencies: Dependencies) -> str | None:
-        """What is wrong with an output that is there: None when every file has its checksum."""
+    def damage(self, dependencies: Dependencies, kind: type[Result]) -> str | None:
+        """What is wrong with an output that is there: None when every file has its checksum, and the manifest holds
+        what this version of vtkit reads of such a stage, a ``kind``."""
         folder = self.folder(dependencies)
         if not (folder / MANIFEST).is_file():
             return "its manifest is missing"
         manifest = self.manifest(dependencies)
         if manifest is None:
             return "its manifest was changed or damaged"
+        if _result_in(manifest, kind) is None:
+            return "another version of vtkit made it, and this one cannot read what it found"
         for name, stated in manifest["outputs"].items():
             path = folder / name
             if not path.is_file():
@@ -112,20 +119,20 @@ class Store:
                 return f"{name} was changed or damaged"
         return None
 
-    def build(self, dependencies: Dependencies, make: Callable[[Path], dict[str, Any]], *, afresh: bool) -> Path:
-        """Make an output: ``make`` fills the folder it is given and returns the facts for the manifest.
+    def build(self, dependencies: Dependencies, kind: type[R], make: Callable[[Path], R], *, afresh: bool) -> Path:
+        """Make an output: ``make`` fills the folder it is given and returns what it found, for the manifest.
 
         ``afresh`` throws checkpoints of an earlier try away. Another process that makes the same output is
         waited for, and its work used.
         """
         final = self.folder(dependencies)
         with held(self.root / ".locks" / f"{final.name}.lock", f"{dependencies.stage}"):
-            if not afresh and self.manifest(dependencies) is not None and self.damage(dependencies) is None:
+            if not afresh and self.manifest(dependencies) is not None and self.damage(dependencies, kind) is None:
                 return final
             partial = self.root / ".partial" / final.name
             _clear(partial, keep=None if afresh else CHECKPOINTS)
             started = time.time()
-            facts = make(partial)
+            found = make(partial)
             shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
             manifest = {
                 "vtkit": __version__,
@@ -139,7 +146,7 @@ class Store:
                 "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
                 "seconds": round(time.time() - started, 2),
                 "versions": versions(),
-                "facts": facts,
+                "result": found.to_json(),
                 "outputs": {
                     str(path.relative_to(partial)): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
                     for path in sorted(partial.rglob("*"))
@@ -190,14 +197,24 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return manifest
 
 
-def facts_of(folder: Path) -> dict[str, Any]:
-    """What the stage that made ``folder`` reported."""
+def result_of(folder: Path, kind: type[R]) -> R:
+    """What the stage that made ``folder`` found.
+
+    Raises:
+        VtkitError: the folder is no finished output, or not one of such a stage in this version of vtkit.
+    """
     manifest = read_manifest(folder)
     if manifest is None:
         raise VtkitError(
             f"{folder} is no finished stage output: its manifest is missing or damaged. Run the recipe again."
         )
-    return dict(manifest["facts"])
+    found = _result_in(manifest, kind)
+    if found is None:
+        raise VtkitError(
+            f"{folder} was made by another version of vtkit, and this one cannot read what it found. Run the recipe "
+            "again: the output is made anew."
+        )
+    return found
 
 
 def versions() -> dict[str, str]:
@@ -291,6 +308,14 @@ def _clear(folder: Path, keep: str | None) -> None:
             entry.unlink()
 
 
+def _result_in(manifest: Mapping[str, Any], kind: type[R]) -> R | None:
+    """What a manifest says was found; None where it has another form than ``kind``."""
+    try:
+        return kind.from_json(manifest["result"])
+    except (KeyError, TypeError, ValueError):  # pydantic's own error is a ValueError
+        return None
+
+
 def _checksum(manifest: Mapping[str, Any]) -> str:
     """Digest of a manifest's entries, whatever their order and its white space."""
     entries = {name: value for name, value in manifest.items() if name != CHECKSUM}
@@ -305,7 +330,7 @@ def _sha256(path: Path) -> str:
 def _stamp(path: Path) -> str:
     """Names, sizes and times of a file or of all files of a folder."""
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    facts = [
+    stamps = [
         (str(file.relative_to(path)), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()
     ]
-    return hashlib.sha256(repr(facts).encode()).hexdigest()
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, Self
 
 from pydantic import TypeAdapter
@@ -24,4 +25,9 @@ class Result:
         Raises:
             pydantic.ValidationError: a field without a default is missing, or a value is of another type.
         """
-        return TypeAdapter(cls).validate_python(dict(values))
+        made: Self = _adapter(cls).validate_python(dict(values))
+        return made
+
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+"""Made once for each class."""

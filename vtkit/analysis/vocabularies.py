@@ -3,108 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vtkit.analysis.composition import LANGUAGES, LANGUAGES_OF_SCRIPT, SEMBRIDGE, compose
+from vtkit.analysis.composition import LANGUAGES, SEMBRIDGE, compose
 from vtkit.analysis.fragmentation import measure_fragmentation
 from vtkit.analysis.meter import Counts, QueryCounts
-from vtkit.results import Result
+from vtkit.analysis.profiles import SplitWord, TextMetrics, VocabularyProfile
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 WORST_WORDS = 10
 """Words listed for each vocabulary that cost it most extra tokens."""
-
-
-@dataclass(frozen=True)
-class Sample(Result):
-    """Which texts a figure was measured on."""
-
-    texts: int
-    of: int
-    """Texts there are."""
-
-    shortened: int
-    """Texts of which only the beginning was read."""
-
-
-@dataclass(frozen=True)
-class TextMetrics(Result):
-    """What a tokenizer makes of some texts; shares are from 0 to 1, special tokens around a text are not counted."""
-
-    words: int
-    tokens_per_word: float
-    """Tokens that hold a part of a word, over words."""
-
-    split_words: float
-    """Share of words that are more than one token."""
-
-    tokens_per_text: float
-    unknown_tokens: float
-    """Share of tokens that are the unknown token."""
-
-    unknown_words: float
-    """Share of words with the unknown token in them, or without any token."""
-
-    texts_with_split_word: float | None = None
-    texts_with_unknown: float | None = None
-    """These two are known of queries only."""
-
-
-@dataclass(frozen=True)
-class SplitWord(Result):
-    """A word of the documents, and the tokens it costs."""
-
-    word: str
-    occurrences: int
-    pieces: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class VocabularyProfile(Result):
-    """One vocabulary: what its tokens are, and what it makes of the run's texts."""
-
-    size: int
-    languages: dict[str, int]
-    """Tokens by the language they were told to be in, most first (ISO 639-1 code)."""
-
-    undecided: int
-    """Tokens that several of the languages asked for may claim."""
-
-    other_scripts: dict[str, int]
-    """Tokens in scripts that none of the languages asked for is written in, most first."""
-
-    no_letters: int
-    """Digits, punctuation, symbols, special and unused tokens."""
-
-    documents: TextMetrics | None
-    queries: TextMetrics | None
-    worst_words: tuple[SplitWord, ...]
-    """Of the documents; the words with most extra tokens over all their occurrences."""
-
-
-@dataclass(frozen=True)
-class VocabularyAnalysis(Result):
-    """Both vocabularies of a run. ``source`` is None where the encoder was made from nothing."""
-
-    languages: tuple[str, ...]
-    """The languages that were told apart."""
-
-    documents: Sample
-    queries: Sample
-    source: VocabularyProfile | None
-    target: VocabularyProfile
-
-    @property
-    def shared_scripts(self) -> dict[str, tuple[str, ...]]:
-        """Scripts that several of :attr:`languages` are written in: their tokens are told apart word by word."""
-        found = {
-            script: tuple(code for code in codes if code in self.languages)
-            for script, codes in LANGUAGES_OF_SCRIPT.items()
-        }
-        return {script: codes for script, codes in found.items() if len(codes) > 1}
 
 
 def languages_told_apart(language: str) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ does not look. Warnings never stop a run; the baselines of the literature have s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from vtkit import console
 from vtkit.errors import CollapseError
 from vtkit.recipe.sections import GatesSection
+from vtkit.results import Result
 
 Gate = Literal["overlap", "identity", "neighbours", "activation", "dimensions", "ties", "unicode"]
 Finding = Literal["pass", "warn", "fail"]
@@ -24,7 +25,7 @@ Seen = tuple[Finding, str, str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Result):
     """What one gate found."""
 
     gate: Gate
@@ -37,16 +38,20 @@ class CheckResult:
     advice: str
     """What to change; empty where the finding is ``pass``."""
 
-    figures: dict[str, Any]
+    figures: Mapping[str, Any]
+    """By their names."""
 
     @property
     def stops(self) -> bool:
         """Whether the run ends here."""
         return self.finding == "fail" and self.level == "fail"
 
-    def facts(self) -> dict[str, Any]:
-        """For the manifest."""
-        return asdict(self)
+
+@dataclass(frozen=True)
+class Checked(Result):
+    """What the gates of one check found."""
+
+    gates: tuple[CheckResult, ...]
 
 
 def results(section: GatesSection, stage: Stage, found: Sequence[tuple[Gate, Seen]]) -> list[CheckResult]:

@@ -8,7 +8,8 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 
 from vtkit.checks.result import Finding, Gate, Seen
-from vtkit.encoder.calibration import QUERY_TOKENS, ActivationRates, activation_rates, score_spread
+from vtkit.encoder.calibration import activation_rates, score_spread
+from vtkit.encoder.calibration_result import QUERY_TOKENS, ActivationRates
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.recipe.sections import GatesSection

@@ -91,7 +91,7 @@ def calibrate(
         if work is not None:
             save_encoder(encoder, work)
     if as_json:
-        console.write_json(found.facts())
+        console.write_json(found.to_json())
     else:
         console.write(f"{found.done()}\n")
         console.write_table(["", "before", "after"], found.table())

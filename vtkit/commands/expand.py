@@ -90,23 +90,23 @@ def expand(
     tokenizer = load_tokenizer(located(base), require_roles=False)
     texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
     expansion = expand_vocabulary(tokenizer, texts, section, casing)
-    facts = expansion.facts
+    stats = expansion.stats
     try:
         if out is not None:
             with new_folder(out) as folder:
                 expansion.tokenizer.save_pretrained(str(folder))
         if png is not None:
-            write_expansion_png(facts, png)
+            write_expansion_png(stats, png)
         if page is not None:
-            page.write_text(expansion_page(facts, base, corpora, expansion.added), encoding="utf-8")
+            page.write_text(expansion_page(stats, base, corpora, expansion.added), encoding="utf-8")
     except OSError as error:
         raise VtkitError(f"{error.filename or out} cannot be written: {error.strerror or error}") from error
     if as_json:
-        console.write_json({**facts, "tokens": expansion.added})
+        console.write_json({**stats.to_json(), "tokens": expansion.added})
         return
-    console.write_table(COLUMNS, [cells(row) for row in facts["curve"]])
-    console.write(f"\nstopped: {facts['why']} ({facts['stopped']})")
-    console.write(f"{facts['added']} new tokens, {facts['unused']} of them made nowhere in the corpus; the first:")
+    console.write_table(COLUMNS, [cells(row) for row in stats.curve])
+    console.write(f"\nstopped: {stats.why} ({stats.stopped})")
+    console.write(f"{stats.added} new tokens, {stats.unused} of them made nowhere in the corpus; the first:")
     console.write("  " + " ".join(console.one_line(token, 40) for token in expansion.added[:NEW_TOKENS_SHOWN]))
     if out is not None:
         console.say(f'saved: {out}. In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')

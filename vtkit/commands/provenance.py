@@ -77,9 +77,9 @@ def provenance(
 
 def _folder(folder: Path) -> Path:
     """Where the transfer of a run is kept: its ``provenance.parquet`` and its ``model``."""
-    from vtkit.runs.folder import RUN_FACTS, open_run
+    from vtkit.runs.folder import RUN_RECORD, open_run
 
-    if (folder / RUN_FACTS).is_file():
+    if (folder / RUN_RECORD).is_file():
         steps = open_run(folder).steps
         if "transfer" not in steps:
             raise VtkitError(f"{folder} has made no transfer yet. Run its recipe to that stage.")

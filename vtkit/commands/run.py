@@ -81,27 +81,28 @@ def _show_results(folder: Path) -> None:
     report = report_of(folder)
     if report is None:
         return
-    for result in report["results"]:
-        measures = list(result["rows"][0]["measures"])
+    for result in report.results:
+        measures = result.measures
         console.show_table(
-            f"{result['set']}: {result['queries']} queries, {result['documents']} documents",
+            f"{result.set}: {result.queries} queries, {result.documents} documents",
             ["model", *measures, "query dims", "document dims"],
             [
                 [
-                    row["model"],
-                    *(f"{row['measures'][name]:.4f}" for name in measures),
-                    *(_number(row[side]) for side in ("query_dimensions", "document_dimensions")),
+                    row.model,
+                    *(f"{row.measures[name]:.4f}" for name in measures),
+                    _number(row.query_dimensions),
+                    _number(row.document_dimensions),
                 ]
-                for row in result["rows"]
+                for row in result.rows
             ],
         )
-    example = report["example"]
-    if example is not None and example["results"]:
-        console.say(f"example search: {console.one_line(example['query'])}")
-        for found in example["results"][:3]:
-            console.say(f"  {found['rank']}. {console.one_line(found['id'])}  {console.one_line(found['text'], 90)}")
-            console.say(f"     {shown_tokens(found['tokens'][:6])}")
-    if report["demonstration"]:
+    example = report.example
+    if example is not None and example.results:
+        console.say(f"example search: {console.one_line(example.query)}")
+        for found in example.results[:3]:
+            console.say(f"  {found.rank}. {console.one_line(found.id)}  {console.one_line(found.text, 90)}")
+            console.say(f"     {shown_tokens(found.tokens[:6])}")
+    if report.demonstration:
         console.say("This run is a demonstration on a small collection, not a result to quote.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,7 +89,7 @@ def explain(
     _print_explanation(open_searcher(run, model=model, collection=collection).explain(query, document_id), as_json)
 
 
-def shown_tokens(pairs: list[list[Any]]) -> str:
+def shown_tokens(pairs: Sequence[Sequence[Any]]) -> str:
     """Tokens with their weights, on one line."""
     return "  ".join(f"{console.one_line(str(token), 40)} {weight:.2f}" for token, weight in pairs)
 

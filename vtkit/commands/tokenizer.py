@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from vtkit.recipe.sections import Specification
+    from vtkit.vocabulary.specification import Built
 
 tokenizers = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -149,18 +150,19 @@ def _build(specification: Specification, out: Path, texts: Iterable[str] | None,
     with new_folder(out) as folder:
         built = build(specification.vocabulary, specification.casing, texts)
         built.tokenizer.save_pretrained(str(folder))
-    facts = {
+    stats = {
         "folder": str(out),
         "size": len(built.tokenizer),
         **_in_words(specification, built.tokenizer),
-        **built.facts,
+        **({"corpus": built.corpus.to_json()} if built.corpus is not None else {}),
+        **({"expansion": built.expansion.to_json()} if built.expansion is not None else {}),
         "seconds": round(time.monotonic() - started, 1),
         "peak_memory_mib": _peak_mebibytes(),
     }
     if as_json:
-        console.write_json(facts)
+        console.write_json(stats)
         return
-    _show(facts)
+    _show(stats, built)
     console.say(f'In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')
 
 
@@ -176,19 +178,19 @@ def _in_words(specification: Specification, tokenizer: Any) -> dict[str, str]:
     return {"algorithm": algorithm(tokenizer), "text": describe(vocabulary, specification.casing)}
 
 
-def _show(facts: dict[str, Any]) -> None:
-    console.write(f"{facts['folder']}: {facts['size']:,} tokens, {facts['algorithm']}")
-    console.write(f"text: {facts['text']}")
-    if corpus := facts.get("corpus"):
+def _show(stats: dict[str, Any], built: Built) -> None:
+    console.write(f"{stats['folder']}: {stats['size']:,} tokens, {stats['algorithm']}")
+    console.write(f"text: {stats['text']}")
+    if (corpus := built.corpus) is not None:
         console.write(
-            f"corpus: {corpus['texts']:,} texts, {corpus['characters']:,} characters, {corpus['words']:,} words "
-            f"({corpus['distinct_words']:,} different)"
+            f"corpus: {corpus.texts:,} texts, {corpus.characters:,} characters, {corpus.words:,} words "
+            f"({corpus.distinct_words:,} different)"
         )
-    if expansion := facts.get("expansion"):
-        console.write(f"expansion: {expansion['added']:,} new tokens; stopped: {expansion['why']}")
-    peak = facts["peak_memory_mib"]
+    if (expansion := built.expansion) is not None:
+        console.write(f"expansion: {expansion.added:,} new tokens; stopped: {expansion.why}")
+    peak = stats["peak_memory_mib"]
     memory = f", {peak:,} MiB of memory at the most" if peak is not None else ""
-    console.write(f"{facts['seconds']} s{memory}")
+    console.write(f"{stats['seconds']} s{memory}")
 
 
 def _peak_mebibytes() -> int | None:

@@ -82,15 +82,17 @@ def transfer(
         )
         save_encoder(moved.encoder, work / "model")
         moved.write_provenance(work / PROVENANCE)
-    facts = moved.stats()
+    found = moved.result()
     if as_json:
-        console.write_json(facts)
+        console.write_json(found.to_json())
         return
-    shared = sum(facts["overlap"].values())
-    console.write(f"{facts['target_size']:,} tokens, {shared:,} of them shared ({facts['overlap_share']:.1%})")
-    for name, count in facts["methods"].items():
+    rows = found.moved
+    assert rows is not None  # the source is a model
+    shared = sum(rows.overlap.values())
+    console.write(f"{found.target_size:,} tokens, {shared:,} of them shared ({rows.overlap_share:.1%})")
+    for name, count in rows.methods.items():
         console.write(f"  {name:<14} {count:>8,}")
-    for entry in facts["neighbours"][:8]:
-        sources = "  ".join(f"{console.one_line(token, 24)} {weight:.2f}" for token, weight in entry["sources"][:4])
-        console.write(f"{console.one_line(entry['token'], 20)}  ←  {sources}  ({entry['method']})")
+    for entry in rows.neighbours[:8]:
+        sources = "  ".join(f"{console.one_line(token, 24)} {weight:.2f}" for token, weight in entry.sources[:4])
+        console.write(f"{console.one_line(entry.token, 20)}  ←  {sources}  ({entry.method})")
     console.say(f"wrote {out}/model")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -19,6 +18,14 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
+from vtkit.encoder.calibration_result import (
+    QUERY_TOKENS,
+    RANKS,
+    ActivationRates,
+    Calibration,
+    Definition,
+    ProbeMetrics,
+)
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import Fold, set_folding
@@ -30,105 +37,8 @@ from vtkit.errors import CollapseError, DataError
 BINS = 8192
 LOGITS_A_BLOCK = 8 * 2**20
 
-QUERY_TOKENS = 16
-"""A probe text's beginning of so many tokens, special tokens included, stands in for a query."""
-
-RANKS = 10
-"""Best scores of a query among which ties are counted."""
-
 SAME_SCORE = 1e-6
 """Relative difference up to which two scores count as one."""
-
-
-@dataclass(frozen=True)
-class ActivationRates:
-    """Shares of positive activations on one set of texts."""
-
-    token: float
-    """Share of (position, token) logits above zero, padding left out."""
-
-    pooled: float
-    """Share of vocabulary dimensions above zero after max-pooling, mean over texts."""
-
-
-@dataclass(frozen=True)
-class ProbeFigures:
-    """What an encoder makes of probe texts: one column of the table."""
-
-    token: float
-    """Share of (position, token) logits above zero."""
-
-    pooled: float
-    """Share of vocabulary dimensions active in a text's vector (folded, where the encoder's vectors are)."""
-
-    query_dimensions: float
-    """Active dimensions of the first :data:`QUERY_TOKENS` tokens of a text, mean."""
-
-    document_dimensions: float
-    """Active dimensions of a text, mean."""
-
-    spread: float
-    """Standard deviation of a query's scores over all other texts, divided by their mean; mean over queries."""
-
-    tied: float
-    """Share of a query's :data:`RANKS` best scores that another text has too; mean over queries."""
-
-
-ROWS = (
-    ("token activation rate", "token", "{:.3%}"),
-    ("pooled activation rate", "pooled", "{:.3%}"),
-    ("active dimensions, queries", "query_dimensions", "{:.1f}"),
-    ("active dimensions, documents", "document_dimensions", "{:.1f}"),
-    ("score spread", "spread", "{:.3f}"),
-    ("tied scores", "tied", "{:.2%}"),
-)
-"""The table's rows: what they are called, the figure, and its format."""
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What a calibration did, and what it changed."""
-
-    shift: float
-    """The paper's c: how much the decoder bias was lowered in all, in logits after ``head_scale``."""
-
-    target: float | None
-    """Share of activations that was asked for; None where none was."""
-
-    definition: str
-    before: ActivationRates
-    """On the texts that the shift was solved on, as ``after``."""
-
-    after: ActivationRates
-    held_out: ActivationRates
-    head_scale: float | None
-    """What all logits were divided by."""
-
-    fold: Fold | None
-    probe: dict[str, ProbeFigures]
-    """``before`` and ``after``, on the texts held out."""
-
-    def facts(self) -> dict[str, object]:
-        return asdict(self)
-
-    def table(self) -> list[tuple[str, str, str]]:
-        """The rows of the before/after table: name, before, after."""
-        before, after = self.probe["before"], self.probe["after"]
-        return [
-            (name, form.format(getattr(before, field)), form.format(getattr(after, field)))
-            for name, field, form in ROWS
-        ]
-
-    def done(self) -> str:
-        """What was done, in the order in which it was, in words."""
-        steps = [f"logits divided by {self.head_scale:g}"] if self.head_scale is not None else []
-        if self.target is not None or self.shift:
-            steps.append(f"bias {'lowered' if self.shift >= 0 else 'raised'} by {abs(self.shift):.4f}")
-        if self.target is not None:
-            steps[-1] += f" for a {self.definition} activation rate of {self.target:.2%}"
-        if self.fold is not None:
-            steps.append(f"case variants folded by their {'maximum' if self.fold == 'max' else 'sum'}")
-        return ", ".join(steps)
 
 
 def activation_rates(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> ActivationRates:
@@ -140,7 +50,7 @@ def calibrate(
     encoder: SparseEncoder,
     texts: Sequence[str],
     target: float | None,
-    definition: str,
+    definition: Definition,
     max_length: int,
     *,
     head_scale: float | None = None,
@@ -226,7 +136,7 @@ def rescale_head(encoder: SparseEncoder, divisor: float) -> None:
 
 def probe_figures(
     encoder: SparseEncoder, texts: Sequence[str], max_length: int, token_rate: float | None = None
-) -> ProbeFigures:
+) -> ProbeMetrics:
     """What ``encoder`` makes of ``texts``, without any queries or judgements.
 
     The first :data:`QUERY_TOKENS` tokens of each text stand in for a query, and every *other* text is a document for
@@ -242,7 +152,7 @@ def probe_figures(
     documents = encode(encoder, distinct, max_length, description="encoding probe texts")
     queries = encode(encoder, distinct, min(QUERY_TOKENS, max_length), description="encoding probe queries")
     spread, tied = score_spread(queries, documents)
-    return ProbeFigures(
+    return ProbeMetrics(
         token=token_rate,
         pooled=documents.nnz / max(documents.shape[0] * documents.shape[1], 1),
         query_dimensions=queries.nnz / max(len(distinct), 1),
@@ -253,7 +163,7 @@ def probe_figures(
 
 
 def score_spread(queries: sparse.csr_matrix, documents: sparse.csr_matrix) -> tuple[float, float]:
-    """Spread and share of tied scores (:class:`ProbeFigures`) of the i-th query over all documents but the i-th.
+    """Spread and share of tied scores (:class:`ProbeMetrics`) of the i-th query over all documents but the i-th.
 
     Args:
         queries: (n, vocabulary).

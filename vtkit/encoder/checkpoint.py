@@ -9,7 +9,7 @@ import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SpladePooling
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from vtkit.encoder.asymmetric import OUTPUT_TOKENIZER, WholeEncoder, both_sides, settings_of
 from vtkit.encoder.families import position_offset, with_plain_head
@@ -19,7 +19,7 @@ from vtkit.runtime import quiet_libraries
 from vtkit.vocabulary.existing import check_readable
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 
 def load_encoder(name: str, device: str = "cpu") -> SparseEncoder:
@@ -55,6 +55,22 @@ def load_encoder(name: str, device: str = "cpu") -> SparseEncoder:
             side.max_seq_length = min(side.max_seq_length or longest, longest)
             _check_tokenizer(name, side)
     return encoder.eval()
+
+
+def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
+    """The tokenizer of :func:`load_encoder`'s encoder, without the weights; those of a router are loaded all the same.
+
+    Raises:
+        DataError: nothing is there, it is damaged, or would run code of its own.
+    """
+    folder = model_folder(name)
+    places = _transformer_folders(folder) if _has_modules(folder) else [""]
+    if places != [""]:
+        return load_encoder(name).tokenizer
+    with quiet_libraries(), library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
+        tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), **SAFELY)
+    check_readable(tokenizer.backend_tokenizer, f"of {name}")
+    return tokenizer
 
 
 def assemble(

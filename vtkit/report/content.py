@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from vtkit.analysis.composition import LANGUAGES
-from vtkit.analysis.vocabularies import TextMetrics, VocabularyAnalysis, VocabularyProfile
+from vtkit.analysis.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
 from vtkit.recipe.transfer import ROW_ORIGINS
 from vtkit.report.data import Number, ReportData, SetResults, WeightedToken
-from vtkit.report.verdict import stage_label
+from vtkit.report.verdict import row_label
 from vtkit.report.wording import amount, count_and_share, duration, is_number, p_value, score, share, shorten, whole
 
 OVERLAP_RULES = {
@@ -227,7 +227,7 @@ def _results_table(results: SetResults) -> Table | None:
             for name, value in zip(measures, values, strict=True)
         ]
         shown += [form(numbers[place]) for _, numbers, form in columns]
-        cells.append(((stage_label(row.model),), *((piece,) for piece in shown)))
+        cells.append(((row_label(row),), *((piece,) for piece in shown)))
     counts = {"queries": results.queries, "documents": results.documents}
     said = ", ".join(f"{amount(count)} {name}" for name, count in counts.items() if count is not None)
     caption = f"{results.set} ({said})" if said else results.set
@@ -495,26 +495,19 @@ def _calibration(report: ReportData) -> Section | None:
     done = report.calibration
     if done is None:
         return None
-    # "activations" where the report does not say which of the two definitions was aimed at
-    counted = COUNTED.get(done.definition, "activations")
+    counted = COUNTED[done.definition]
     said = [f"All logits were divided by {score(done.head_scale)}."] if is_number(done.head_scale) else []
     if done.target is not None or done.shift or not is_number(done.shift):
         shift = done.shift
         moved = f"{'raised' if shift < 0 else 'lowered'} by {score(abs(shift))}" if is_number(shift) else "shifted"
         aim = "" if done.target is None else f", so that {share(done.target)} of the {counted} are above zero"
         said.append(f"The decoder bias of every token was {moved}{aim}.")
-    if done.fold in FOLDED:
+    if done.fold is not None:
         said.append(f"Tokens equal up to case and word-start mark share one dimension, {FOLDED[done.fold]}.")
     moments = {"before": done.before, "after": done.after, "after, on texts held out": done.held_out}
-    rows = tuple(
-        ((label,), (share(shares.token),), (share(shares.pooled),))
-        for label, shares in moments.items()
-        if shares is not None
-    )
+    rows = tuple(((label,), (share(shares.token),), (share(shares.pooled),)) for label, shares in moments.items())
     blocks: list[Block] = [Paragraph((" ".join(said),))] if said else []
-    if rows:
-        columns = ("", *(f"of {counted}" for counted in COUNTED.values()))
-        blocks.append(Table("Share above zero", columns, rows))
+    blocks.append(Table("Share above zero", ("", *(f"of {counted}" for counted in COUNTED.values())), rows))
     before, after = done.probe.get("before"), done.probe.get("after")
     if before is not None and after is not None:
         figures: tuple[tuple[str, Callable[[Number], str], Number, Number], ...] = (
@@ -544,12 +537,10 @@ def _sparsity(report: ReportData) -> Section | None:
     sparsity = report.sparsity
     if sparsity is None:
         return None
-    blocks: list[Block] = []
-    if is_number(sparsity.dead_dimensions):
-        said = f"{share(sparsity.dead_dimensions)} of the vocabulary's dimensions are dead: no document activates them."
-        blocks.append(Paragraph((said,)))
+    said = f"{share(sparsity.dead_dimensions)} of the vocabulary's dimensions are dead: no document activates them."
+    blocks: list[Block] = [Paragraph((said,))]
     frequencies = sparsity.document_frequencies
-    if frequencies is not None and is_number(frequencies.largest) and is_number(frequencies.median):
+    if frequencies is not None:
         said = (
             f"Of the others, the most used is active in {share(frequencies.largest)} of the documents, "
             f"the middle one in {share(frequencies.median)}."
@@ -566,7 +557,7 @@ def _sparsity(report: ReportData) -> Section | None:
             f"active dimensions; all lie between {whole(edges[0])} and {whole(edges[-1])}."
         )
         blocks.append(Paragraph((said,)))
-    return Section("sparsity", "Sparsity", tuple(blocks)) if blocks else None
+    return Section("sparsity", "Sparsity", tuple(blocks))
 
 
 def histogram(report: ReportData) -> tuple[list[int], list[float]]:

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vtkit.analysis.vocabularies import VocabularyAnalysis
+from vtkit.analysis.profiles import VocabularyAnalysis
+from vtkit.checks.result import CheckResult
+from vtkit.encoder.calibration_result import Calibration
+from vtkit.measures.sparsity import Sparsity
 from vtkit.results import Result
+from vtkit.transfer.neighbours import Neighbour
 
 Number = int | float | None
 WeightedToken = tuple[str, float]
@@ -24,6 +28,9 @@ class Row(Result):
     """``BM25``, ``BM25 (words)``, ``source``, a stage's name, or a model's name with ``+ BM25`` behind it."""
 
     measures: Mapping[str, Number]
+    label: str = ""
+    """What pages call it; ``model`` where that is empty."""
+
     query_dimensions: Number = None
     """Mean number of weights above zero; so ``document_dimensions``."""
 
@@ -79,86 +86,6 @@ class Overlap(Result):
 
     methods: Mapping[str, int]
     """Method of transfer -> rows it gave."""
-
-
-@dataclass(frozen=True)
-class Neighbour(Result):
-    """A new token, and the source tokens that its row was mixed from."""
-
-    token: str
-    method: str
-    sources: tuple[WeightedToken, ...] = ()
-
-
-@dataclass(frozen=True)
-class ActivationShares(Result):
-    """Share of activations above zero, by both definitions."""
-
-    token: Number = None
-    pooled: Number = None
-
-
-@dataclass(frozen=True)
-class ProbeMetrics(Result):
-    """What the encoder made of the probe texts."""
-
-    query_dimensions: Number = None
-    document_dimensions: Number = None
-    spread: Number = None
-    tied: Number = None
-
-
-@dataclass(frozen=True)
-class Calibrated(Result):
-    """What calibration did. ``shift`` is what was taken off every logit after ``head_scale``."""
-
-    shift: Number = None
-    target: Number = None
-    definition: str = ""
-    before: ActivationShares | None = None
-    after: ActivationShares | None = None
-    held_out: ActivationShares | None = None
-    head_scale: Number = None
-    fold: str | None = None
-    probe: Mapping[str, ProbeMetrics] = field(default_factory=dict)
-    """``before`` and ``after``, on texts held out."""
-
-
-@dataclass(frozen=True)
-class Gate(Result):
-    """What one gate found after a stage."""
-
-    gate: str
-    stage: str
-    finding: str
-    seen: str
-    advice: str = ""
-    level: str = ""
-
-
-@dataclass(frozen=True)
-class Histogram(Result):
-    """``counts`` between ``edges``, of which there is one more."""
-
-    edges: tuple[float, ...] = ()
-    counts: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class DocumentFrequencies(Result):
-    """Share of the documents in which a dimension is active, over the dimensions that are active anywhere."""
-
-    largest: Number = None
-    median: Number = None
-
-
-@dataclass(frozen=True)
-class Sparsity(Result):
-    """Use of the dimensions in the index of the final model, first evaluation set."""
-
-    dead_dimensions: Number = None
-    documents_histogram: Histogram | None = None
-    document_frequencies: DocumentFrequencies | None = None
 
 
 @dataclass(frozen=True)
@@ -221,7 +148,9 @@ class ReportData(Result):
     curves: Mapping[str, Mapping[str, tuple[Number, ...]]] = field(default_factory=dict)
     """Training stage -> ``steps``, and the values of each curve at these."""
 
-    calibration: Calibrated | None = None
-    gates: tuple[Gate, ...] = ()
+    calibration: Calibration | None = None
+    gates: tuple[CheckResult, ...] = ()
     sparsity: Sparsity | None = None
+    """Of the index of the final model, first evaluation set."""
+
     example: Example | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -14,6 +13,7 @@ from vtkit.report.content import Paragraph, Section, Table, Token
 from vtkit.report.html import page, section_html, verdict_html
 from vtkit.report.plots import FIRST, PRINTED, SECOND, SOFT, Chart, chart, write_picture
 from vtkit.report.wording import visible, whole
+from vtkit.vocabulary.statistics import ExpansionStats, Increment
 
 HEIGHT_INCHES = 5.4
 TOKENS_SHOWN = 500
@@ -21,51 +21,51 @@ TOKENS_SHOWN = 500
 COLUMNS = ("size", "new tokens", "tokens", "tokens per word", "I(C)", "gain", "of first gain")
 
 
-def cells(increment: Mapping[str, Any]) -> list[str]:
-    """A row of numbers under :data:`COLUMNS`, from an increment of ``Expansion.facts["curve"]``."""
-    gain, share = increment["gain"], increment["share_of_first_gain"]
+def cells(increment: Increment) -> list[str]:
+    """A row of numbers under :data:`COLUMNS`, from an increment of :attr:`ExpansionStats.curve`."""
+    gain, share = increment.gain, increment.share_of_first_gain
     return [
-        f"{increment['size']:,}",
-        f"{increment['added']:,}",
-        f"{increment['tokens']:,}",
-        f"{increment['tokens_per_word']:.4f}",
-        f"{increment['entropy']:,.0f}",
+        f"{increment.size:,}",
+        f"{increment.added:,}",
+        f"{increment.tokens:,}",
+        f"{increment.tokens_per_word:.4f}",
+        f"{increment.entropy:,.0f}",
         "" if gain is None else f"{100 * gain:.2f} %",
         "" if share is None else f"{100 * share:.1f} %",
     ]
 
 
-def expansion_chart(facts: Mapping[str, Any]) -> Chart:
+def expansion_chart(stats: ExpansionStats) -> Chart:
     """Unigram entropy, tokens per word and new tokens by vocabulary size, for an HTML page."""
-    first, last = facts["curve"][0], facts["curve"][-1]
+    first, last = stats.curve[0], stats.curve[-1]
     words = (
-        f"from {whole(first['size'])} to {whole(last['size'])} tokens: unigram entropy {first['entropy']:.4g} to "
-        f"{last['entropy']:.4g} nats, tokens per word {first['tokens_per_word']:.3f} to {last['tokens_per_word']:.3f}"
+        f"from {whole(first.size)} to {whole(last.size)} tokens: unigram entropy {first.entropy:.4g} to "
+        f"{last.entropy:.4g} nats, tokens per word {first.tokens_per_word:.3f} to {last.tokens_per_word:.3f}"
     )
     caption = "Unigram entropy, tokens per word and new tokens by vocabulary size"
-    return chart("expansion", HEIGHT_INCHES, lambda figure: _draw(figure, facts["curve"], {}), caption, words)
+    return chart("expansion", HEIGHT_INCHES, lambda figure: _draw(figure, stats.curve, {}), caption, words)
 
 
-def write_expansion_png(facts: Mapping[str, Any], path: Path) -> None:
+def write_expansion_png(stats: ExpansionStats, path: Path) -> None:
     """The same drawing as a picture."""
-    write_picture(path, HEIGHT_INCHES, lambda figure: _draw(figure, facts["curve"], PRINTED))
+    write_picture(path, HEIGHT_INCHES, lambda figure: _draw(figure, stats.curve, PRINTED))
 
 
-def expansion_page(facts: Mapping[str, Any], name: str, corpora: Sequence[str], added: Sequence[str]) -> str:
+def expansion_page(stats: ExpansionStats, name: str, corpora: Sequence[str], added: Sequence[str]) -> str:
     """A self-contained HTML page.
 
     Args:
-        facts: :attr:`vtkit.vocabulary.expanded.Expansion.facts`.
+        stats: :attr:`vtkit.vocabulary.expanded.Expansion.stats`.
         name: the tokenizer that was expanded.
         corpora: what it was expanded by.
         added: the new tokens, most frequent first.
     """
     said = (
-        f"{whole(facts['added'])} tokens were added to the {whole(facts['base_size'])} of {visible(name)}; it stopped "
-        f"because {facts['why']}. {whole(facts['unused'])} of the new tokens occur nowhere when the corpus is cut with "
+        f"{whole(stats.added)} tokens were added to the {whole(stats.base_size)} of {visible(name)}; it stopped "
+        f"because {stats.why}. {whole(stats.unused)} of the new tokens occur nowhere when the corpus is cut with "
         "the result."
     )
-    rows = tuple(tuple((cell,) for cell in cells(increment)) for increment in facts["curve"])
+    rows = tuple(tuple((cell,) for cell in cells(increment)) for increment in stats.curve)
     note = (
         "I(C): unigram entropy of the corpus, Σ log p over its tokens, in nats. Gain: what it rose by, as a share of "
         "its magnitude before; and as a share of what the first increment raised it by."
@@ -78,7 +78,7 @@ def expansion_page(facts: Mapping[str, Any], name: str, corpora: Sequence[str], 
         "New tokens, most frequent first",
         (Paragraph(tuple(Token(token) for token in added[:TOKENS_SHOWN])),),
     )
-    parts = [section_html(curve, [expansion_chart(facts)]), section_html(tokens)]
+    parts = [section_html(curve, [expansion_chart(stats)]), section_html(tokens)]
     return page(
         title=f"{name}, expanded",
         kicker=f"vtkit expand · {', '.join(corpora)}",
@@ -87,18 +87,18 @@ def expansion_page(facts: Mapping[str, Any], name: str, corpora: Sequence[str], 
     )
 
 
-def _draw(figure: Figure, curve: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> None:
-    sizes = [increment["size"] for increment in curve]
+def _draw(figure: Figure, curve: Sequence[Increment], colours: Mapping[str, str]) -> None:
+    sizes = [increment.size for increment in curve]
     entropy, per_word, added = figure.subplots(3, sharex=True)
-    scale, unit = _scale(max(abs(increment["entropy"]) for increment in curve))
+    scale, unit = _scale(max(abs(increment.entropy) for increment in curve))
     for axes, values, label, colour in (
-        (entropy, [increment["entropy"] / scale for increment in curve], f"I(C){unit}", FIRST),
-        (per_word, [increment["tokens_per_word"] for increment in curve], "tokens per word", SECOND),
+        (entropy, [increment.entropy / scale for increment in curve], f"I(C){unit}", FIRST),
+        (per_word, [increment.tokens_per_word for increment in curve], "tokens per word", SECOND),
     ):
         axes.plot(sizes, values, color=colours.get(colour, colour), marker="o", markersize=3.5)
         axes.set_ylabel(label)
     width = 0.6 * min((later - earlier for earlier, later in pairwise(sizes) if later > earlier), default=1)
-    added.bar(sizes, [increment["added"] for increment in curve], width=width, color=colours.get(SOFT, SOFT))
+    added.bar(sizes, [increment.added for increment in curve], width=width, color=colours.get(SOFT, SOFT))
     added.set_ylabel("new tokens")
     added.yaxis.set_major_formatter(lambda value, _: whole(value))
     added.set_xlabel("vocabulary size")

@@ -29,8 +29,8 @@ from matplotlib.ticker import MaxNLocator
 
 from vtkit.errors import DataError
 from vtkit.report.content import curve, histogram, profiles, token_kinds
-from vtkit.report.data import ReportData
-from vtkit.report.verdict import BASELINES, HYBRID, stage_label
+from vtkit.report.data import ReportData, Row
+from vtkit.report.verdict import BASELINES, HYBRID, row_label
 from vtkit.report.wording import amount, is_number, score, share, visible, whole
 
 WIDTH_INCHES = 5.2
@@ -134,22 +134,19 @@ def effectiveness_charts(report: ReportData) -> list[Chart]:
         measures = results.measures
         if not measures:
             continue
-        values = [
-            (row.model, float(value)) for row in results.rows if is_number(value := row.measures.get(measures[0]))
-        ]
+        values = [(row, float(value)) for row in results.rows if is_number(value := row.measures.get(measures[0]))]
         if values:
             caption = f"{measures[0]} by stage, {results.set}"
             drawn.append(_bars(f"effectiveness-{number}", values, caption))
     return drawn
 
 
-def _bars(name: str, values: Sequence[tuple[str, float]], caption: str) -> Chart:
-    labels = [visible(stage_label(model)) for model, _ in values]
+def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart:
+    labels = [visible(row_label(row)) for row, _ in values]
+    models = [row.model for row, _ in values]
     heights = [value for _, value in values]
-    encoders = [
-        place for place, (model, _) in enumerate(values) if model not in BASELINES and not model.endswith(HYBRID)
-    ]
-    colours = [SECOND if model.endswith(HYBRID) else QUIET if model in BASELINES else SOFT for model, _ in values]
+    encoders = [place for place, model in enumerate(models) if model not in BASELINES and not model.endswith(HYBRID)]
+    colours = [SECOND if model.endswith(HYBRID) else QUIET if model in BASELINES else SOFT for model in models]
     if encoders:
         colours[encoders[-1]] = FIRST
 
@@ -160,7 +157,7 @@ def _bars(name: str, values: Sequence[tuple[str, float]], caption: str) -> Chart
         for place, value in zip(places, heights, strict=True):
             # In a column at the right, where neither a bar nor BM25's line can cross it.
             axes.annotate(score(value), (1, place), xycoords=("axes fraction", "data"), ha="right", va="center")
-        for place, (model, value) in enumerate(values):
+        for place, (model, value) in enumerate(zip(models, heights, strict=True)):
             if model == "BM25":
                 axes.axvline(value, color=QUIET, linewidth=1, linestyle=(0, (3, 3)), zorder=0)
                 labels[place] = "BM25"

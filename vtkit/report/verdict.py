@@ -19,14 +19,8 @@ HYBRID = " + BM25"
 BASELINES = ("BM25", "BM25 (words)")
 """Rows of BM25: with the best analyser known for the language, and over plain words."""
 
-STAGE_LABELS = {
-    "BM25": "BM25",
-    "source": "source model",
-    "transfer": "after transfer",
-    "adapt": "after MLM adaptation",
-    "calibrate": "after calibration",
-    "finetune": "after fine-tuning",
-}
+UNREAD = 0.01
+"""Share of words with [UNK] from which on their number says more than that of tokens a word."""
 
 SIGNIFICANT = 0.05
 """A p value below this is not put down to chance in the verdict."""
@@ -40,12 +34,9 @@ class KeyFigure:
     label: str
 
 
-def stage_label(model: str) -> str:
+def row_label(row: Row) -> str:
     """The name of a row of results as a person says it."""
-    if model.endswith(HYBRID):
-        inner = model.removesuffix(HYBRID)
-        return STAGE_LABELS.get(inner, inner) + HYBRID
-    return STAGE_LABELS.get(model, model)
+    return row.label or row.model
 
 
 @dataclass(frozen=True)
@@ -125,10 +116,14 @@ def _fragmentation(report: ReportData) -> str:
         ("a document", analysis.source.documents, analysis.target.documents),
     ):
         if old is not None and new is not None:
-            return (
+            said = (
                 f"It cuts a word of {text} into {new.tokens_per_word:.2f} tokens on average, where the source's "
-                f"vocabulary makes {old.tokens_per_word:.2f}."
+                f"vocabulary makes {old.tokens_per_word:.2f}"
             )
+            if max(old.unknown_words, new.unknown_words) < UNREAD:
+                return f"{said}."
+            # a word that is one [UNK] is one token, and nothing is known of it
+            return f"{said} and cannot read {share(old.unknown_words)} of the words (it: {share(new.unknown_words)})."
     return ""
 
 
@@ -136,7 +131,7 @@ def _set_verdict(standing: Standing, first: bool) -> str:
     final, bm25 = standing.value(standing.final), standing.value(standing.bm25)
     hybrid, source = standing.value(standing.hybrid), standing.value(standing.source)
     assert final is not None  # standings() passed over sets without it
-    label = stage_label(standing.final.model)
+    label = row_label(standing.final)
     after = label[0].upper() + label[1:] if label.startswith("after ") else f"For the {label}"
     text = f"{after}, {standing.measure} on {standing.name} is " if first else f"On {standing.name} it is "
     text += score(final)
@@ -182,7 +177,7 @@ def key_figures(report: ReportData) -> list[KeyFigure]:
         return []
     first = stood[0]
     where = f" on {first.name}" if len(stood) > 1 else ""
-    rows = [(first.final, stage_label(first.final.model)), (first.bm25, "BM25"), (first.hybrid, "both together")]
+    rows = [(first.final, row_label(first.final)), (first.bm25, "BM25"), (first.hybrid, "both together")]
     figures = [
         KeyFigure(score(first.value(row)), f"{label}, {first.measure}{where}")
         for row, label in rows

@@ -8,14 +8,16 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from vtkit.artifacts import Store, facts_of, publish, write_atomically
+from vtkit.artifacts import Store, publish, result_of, write_atomically
 from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.sections import STORE, Engine, Recipe
+from vtkit.report.data import ReportData
 from vtkit.runs.plan import Plan
+from vtkit.stages.evaluate_runs import EvaluateResult
 
-RUN_FACTS = "run.json"
+RUN_RECORD = "run.json"
 
 
 @dataclass(frozen=True)
@@ -44,22 +46,22 @@ def open_run(folder: Path) -> RunFolder:
     Raises:
         VtkitError: there is none.
     """
-    path = folder / RUN_FACTS
+    path = folder / RUN_RECORD
     try:
-        facts = json.loads(path.read_text("utf-8"))
+        recorded = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise VtkitError(
-            f"{folder} is no run of vtkit ({RUN_FACTS} is missing). Name the folder that vtkit run printed, such as "
+            f"{folder} is no run of vtkit ({RUN_RECORD} is missing). Name the folder that vtkit run printed, such as "
             "runs/NAME."
         ) from error
     except (ValueError, RecursionError) as error:
         raise _damaged(path, str(error)) from error
     store = folder.absolute().parent / STORE
     try:
-        steps = {str(name): store / output for name, output in facts["steps"].items()}
-        name, language, final_model = (str(facts[key]) for key in ("name", "language", "final_model"))
-        source, query_length = facts["source"], int(facts["query_length"])
-        engine: Engine = facts.get("engine", "exact")
+        steps = {str(name): store / output for name, output in recorded["steps"].items()}
+        name, language, final_model = (str(recorded[key]) for key in ("name", "language", "final_model"))
+        source, query_length = recorded["source"], int(recorded["query_length"])
+        engine: Engine = recorded.get("engine", "exact")
         if engine not in get_args(Engine):
             raise ValueError(f"there is no engine {engine!r}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -76,18 +78,20 @@ def open_run(folder: Path) -> RunFolder:
     return RunFolder(folder, name, language, final_model, steps, models, engine, query_length)
 
 
-def report_of(folder: Path) -> dict[str, Any] | None:
-    """The report of a run, as the report stage left it; None where it has not run."""
+def report_of(folder: Path) -> ReportData | None:
+    """What the report of a run says; None where that stage has not run.
+
+    Raises:
+        VtkitError: no such run, or another version of vtkit made its report.
+    """
     steps = open_run(folder).steps
-    if "report" not in steps:
-        return None
-    return dict(json.loads((steps["report"] / "data.json").read_text("utf-8")))
+    return result_of(steps["report"], ReportData) if "report" in steps else None
 
 
 def finished_steps(folder: Path) -> dict[str, str]:
     """Step -> name of its output in the store, as the last run left them; nothing where none is readable."""
     try:
-        return dict(json.loads((folder / RUN_FACTS).read_text("utf-8"))["steps"])
+        return dict(json.loads((folder / RUN_RECORD).read_text("utf-8"))["steps"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -95,7 +99,7 @@ def finished_steps(folder: Path) -> dict[str, str]:
 def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -> None:
     """What is done so far; steps of an earlier run of this name stay until they are replaced, for the reasons."""
     done = finished_steps(folder) | dict(steps)
-    facts = {
+    recorded = {
         "name": recipe.recipe.name,
         "language": recipe.recipe.language,
         "final_model": plan.final_model,
@@ -104,7 +108,7 @@ def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -
         "query_length": recipe.index.query_length,
         "steps": {name: output for name, output in done.items() if name in plan.steps},
     }
-    write_atomically(folder / RUN_FACTS, json.dumps(facts, indent=1))
+    write_atomically(folder / RUN_RECORD, json.dumps(recorded, indent=1))
 
 
 def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, str]) -> None:
@@ -119,7 +123,7 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
         trec = folder / ".trec.new"
         shutil.rmtree(trec, ignore_errors=True)
         for name, output in runs.items():
-            for set_folder in facts_of(output):
+            for set_folder in result_of(output, EvaluateResult).sets:
                 (trec / set_folder).mkdir(parents=True, exist_ok=True)
                 publish(output / set_folder / "run.trec", trec / set_folder / f"{name}.trec")
         publish(trec, folder / "trec")

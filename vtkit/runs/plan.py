@@ -33,7 +33,7 @@ class Step:
     name: str
     """``transfer``, ``index:finetune``, or ``english/adapt`` for a step of a source recipe."""
 
-    stage: Stage
+    stage: Stage[Any]
 
     recipe: Recipe
     inputs: Mapping[str, str]
@@ -73,7 +73,7 @@ class Plan:
         self._add_evaluation(recipe)
 
     def _add(
-        self, stage: Stage, recipe: Recipe, inputs: Mapping[str, str], *, prefix: str = "", model: str = ""
+        self, stage: Stage[Any], recipe: Recipe, inputs: Mapping[str, str], *, prefix: str = "", model: str = ""
     ) -> str:
         """Add a step, and return its name.
 
@@ -130,7 +130,7 @@ class Plan:
                 index, evaluate = INDEX, EVALUATE
                 inputs: dict[str, str] = {"model": model}
                 if model == "source" and recipe.source.model is not None:
-                    index, evaluate, inputs = (*(s.reading("source.model") for s in (INDEX, EVALUATE)), {})
+                    index, evaluate, inputs = INDEX.reading("source.model"), EVALUATE.reading("source.model"), {}
                 elif model == "source":
                     inputs = {"model": self.steps["transfer"].inputs["source"]}
                 indexed = self._add(index, recipe, inputs, model=model)
@@ -173,7 +173,7 @@ class Plan:
                 reason = f"asked for with --{'force' if forced else 'from'}"
                 decisions.append(Decision(step, True, reason, again=True))
             elif self.store.folder(step.dependencies).exists():
-                damage = self.store.damage(step.dependencies)
+                damage = self.store.damage(step.dependencies, step.stage.result)
                 reason = "done" if damage is None else f"its output is damaged: {damage}"
                 decisions.append(Decision(step, damage is not None, reason))
             else:

@@ -108,7 +108,7 @@ def run(
                 limit_threads(threads)
                 _seed(step.dependencies.seed)
                 make = partial(step.stage.function, step.view, inputs)
-                store.build(step.dependencies, make, afresh=decision.again)
+                store.build(step.dependencies, step.stage.result, make, afresh=decision.again)
                 console.say(f"  done in {time.monotonic() - started:.1f} s")
             steps[step.name] = store.folder(step.dependencies).name
             record(folder, recipe, plan, steps)

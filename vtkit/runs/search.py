@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.artifacts import facts_of
+from vtkit.artifacts import result_of
 from vtkit.errors import DataError, VtkitError
 from vtkit.runs.folder import open_run
+from vtkit.stages.index_corpus import IndexResult
 
 if TYPE_CHECKING:
     from vtkit.search.searcher import Searcher
@@ -37,7 +38,7 @@ def open_searcher(folder: Path, *, model: str | None, collection: str | None) ->
     index = run.steps[f"index:{name}"]
     if name not in run.models:
         raise DataError(f"{folder}: the model of {name!r} is missing from its stage output. {REBUILD}")
-    sets = list(facts_of(index))
+    sets = list(result_of(index, IndexResult).sets)
     chosen = collection or sets[0]
     if chosen not in sets:
         raise VtkitError(f"{folder} has no collection {chosen!r}. There are {', '.join(sets)}.")

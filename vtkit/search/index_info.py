@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from vtkit.measures.sparsity import DocumentFrequencies, Histogram
 
 Ids = npt.NDArray[np.int32]
 Scores = npt.NDArray[np.float32]
@@ -53,15 +54,17 @@ class IndexInfo:
         shares: npt.NDArray[np.float64] = self.document_frequencies / max(self.documents, 1)
         return shares
 
-    def frequencies(self) -> dict[str, float]:
-        """``largest`` and ``median`` share of the documents that activate one dimension, of those that are not dead."""
+    def frequencies(self) -> DocumentFrequencies:
+        """How common the dimensions are that are not dead."""
         shares = self.activation_shares[self.document_frequencies > 0]
-        return {"largest": float(shares.max()), "median": float(np.median(shares))} if len(shares) else _NO_FREQUENCIES
+        if not len(shares):
+            return DocumentFrequencies(0.0, 0.0)
+        return DocumentFrequencies(float(shares.max()), float(np.median(shares)))
 
-    def histogram(self, bins: int) -> dict[str, list[Any]]:
-        """``counts`` of the documents by size, and the ``edges`` of the ``bins`` (one more)."""
+    def histogram(self, bins: int) -> Histogram:
+        """The documents by size, in ``bins`` steps."""
         counts, edges = np.histogram(self.document_sizes, bins=bins)
-        return {"edges": edges.tolist(), "counts": counts.tolist()}
+        return Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,3 @@ class Contributions:
     def products(self) -> npt.NDArray[np.float64]:
         """What each of them adds to the score, (shared,)."""
         return self.query_weights * self.document_weights
-
-
-_NO_FREQUENCIES = {"largest": 0.0, "median": 0.0}

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vtkit.artifacts import CHECKPOINTS
+from vtkit.results import Result
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import adaptation_corpus, draw, read_texts
 
 
-def adapt_mlm(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class AdaptResult(Result):
+    """What adaptation was trained on, and how it went."""
+
+    texts: int
+    curve: Mapping[str, Sequence[float]]
+    """``steps``, and the values of each curve at these."""
+
+
+def adapt_mlm(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptResult:
     """Fill ``out/model`` with the adapted encoder.
 
     Reads ``inputs["model"]/model`` and, for which tokens are new, ``inputs["transfer"]/provenance.parquet``
@@ -33,7 +43,7 @@ def adapt_mlm(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, 
     teacher = None if section.teacher is None else load_encoder(section.teacher)
     curve = adapt(encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher)
     save_encoder(encoder, out / "model")
-    return {"texts": len(texts), "curve": curve}
+    return AdaptResult(len(texts), curve)
 
 
 ADAPT = Stage(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
+from vtkit.analysis.profiles import Sample, VocabularyAnalysis
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.index_corpus import opened
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import adaptation_corpus, draw, evaluation_sets, read_texts
-from vtkit.stages.transfer_embeddings import source_encoder, target_tokenizer
+from vtkit.stages.transfer_embeddings import source_tokenizer, target_tokenizer
 
 DOCUMENTS = 2_000
 """Documents that are sampled, of all sets together: the shares of words are then known to a percentage point."""
@@ -22,10 +22,9 @@ QUERIES = 5_000
 """Queries that are sampled, of all sets together."""
 
 
-def analyse_vocabularies(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def analyse_vocabularies(recipe: View, inputs: Mapping[str, Path], out: Path) -> VocabularyAnalysis:
     """Profile ``inputs["vocabulary"]`` and the source's vocabulary on the documents and queries the recipe is judged
-    on; without any, on the texts of adaptation. Returns a :class:`~vtkit.analysis.vocabularies.VocabularyAnalysis`.
-    """
+    on; without any, on the texts of adaptation."""
     from vtkit.analysis import vocabularies
 
     documents, queries = _Sampled(), _Sampled()
@@ -39,20 +38,20 @@ def analyse_vocabularies(recipe: View, inputs: Mapping[str, Path], out: Path) ->
     texts, asked = documents.sample(DOCUMENTS, recipe.recipe.seed), queries.sample(QUERIES, recipe.recipe.seed)
     from_nothing = "source" not in inputs and recipe.source.model is None
     source, target = vocabularies.analyse_vocabularies(
-        None if from_nothing else source_encoder(recipe, inputs).tokenizer,
+        None if from_nothing else source_tokenizer(recipe, inputs),
         target_tokenizer(recipe, inputs),
         [text[:DOCUMENT_CHARACTERS] for text in texts],
         asked,
         recipe.recipe.language,
     )
     shortened = sum(len(text) > DOCUMENT_CHARACTERS for text in texts)
-    return vocabularies.VocabularyAnalysis(
+    return VocabularyAnalysis(
         languages=vocabularies.languages_told_apart(recipe.recipe.language),
-        documents=vocabularies.Sample(len(texts), documents.count, shortened),
-        queries=vocabularies.Sample(len(asked), queries.count, 0),
+        documents=Sample(len(texts), documents.count, shortened),
+        queries=Sample(len(asked), queries.count, 0),
         source=source,
         target=target,
-    ).to_json()
+    )
 
 
 class _Sampled:

@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, assert_never
+from typing import assert_never
 
 from vtkit.recipe.sections import ExistingVocabulary, ExpandedVocabulary, TrainedVocabulary
+from vtkit.results import Result
 from vtkit.stages.stage import Stage, View
+from vtkit.vocabulary.statistics import CorpusCounts, ExpansionStats
 
 
-def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class VocabularyResult(Result):
+    """A vocabulary, and how it was made where it was not there already."""
+
+    size: int
+    family: str
+    """How its tokens mark words: :func:`vtkit.vocabulary.forms.token_family`."""
+
+    corpus: CorpusCounts | None = None
+    expansion: ExpansionStats | None = None
+
+
+def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> VocabularyResult:
     """Fill ``out/tokenizer`` with a folder that ``AutoTokenizer`` loads without vtkit."""
     from vtkit.vocabulary.existing import load_tokenizer, with_casing
     from vtkit.vocabulary.forms import token_family
     from vtkit.vocabulary.specification import build
 
-    facts: dict[str, Any] = {}
+    corpus = expansion = None
     match recipe.vocabulary:
         case ExistingVocabulary(tokenizer=name):
             tokenizer = with_casing(load_tokenizer(name), recipe.casing.input)
         case TrainedVocabulary() | ExpandedVocabulary() as section:
             built = build(section, recipe.casing)
-            tokenizer, facts = built.tokenizer, built.facts
+            tokenizer, corpus, expansion = built.tokenizer, built.corpus, built.expansion
         case _:
             assert_never(recipe.vocabulary)
     tokenizer.save_pretrained(str(out / "tokenizer"))
-    return {"size": len(tokenizer), "family": str(token_family(tokenizer)), **facts}
+    return VocabularyResult(len(tokenizer), str(token_family(tokenizer)), corpus, expansion)
 
 
 VOCABULARY = Stage("vocabulary", version=1, reads=("vocabulary", "casing.input"), function=build_vocabulary)

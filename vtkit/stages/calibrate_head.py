@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vtkit import console
+from vtkit.encoder.calibration_result import Calibration
 from vtkit.errors import DataError
 from vtkit.recipe.sections import CalibrateSection
 from vtkit.stages.stage import Stage, View
@@ -15,12 +16,10 @@ from vtkit.stages.texts import calibration_corpus, draw, read_texts
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
-    from vtkit.encoder.calibration import Calibration
-
 FEWEST = 8
 
 
-def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calibration:
     """Fill ``out/model`` with the encoder of ``inputs["model"]``, calibrated."""
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.runtime import fastest_device
@@ -33,7 +32,7 @@ def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[
     console.say(f"calibration: {found.done()}")
     console.show_table("probe texts held out", ["", "before", "after"], found.table())
     save_encoder(encoder, out / "model")
-    return found.facts()
+    return found
 
 
 def calibrate_encoder(encoder: SparseEncoder, texts: list[str], section: CalibrateSection) -> Calibration:

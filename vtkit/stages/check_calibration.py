@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from vtkit.checks.result import Checked, show_results, stop_at_failures
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import calibration_corpus, probe_texts
 
 
-def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
     """The gates activation, dimensions and ties on ``inputs["calibrate"]/model``.
 
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
     """
     from vtkit.checks.encoder import encoder_gates
-    from vtkit.checks.result import show_results, stop_at_failures
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.runtime import fastest_device
 
@@ -26,7 +25,7 @@ def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> di
     found = encoder_gates(recipe.gates, "calibrate", encoder, texts, more_follows=recipe.finetune is not None)
     show_results(found)
     stop_at_failures(found)
-    return {"gates": [gate.facts() for gate in found]}
+    return Checked(tuple(found))
 
 
 CHECK_CALIBRATION = Stage(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from vtkit.artifacts import facts_of
+from vtkit.artifacts import result_of
+from vtkit.checks.result import Checked, show_results, stop_at_failures
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import bias_corpus, probe_texts
 from vtkit.stages.transfer_embeddings import source_encoder, target_tokenizer
+from vtkit.transfer.result import TransferResult
 
 
-def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
     """The gates identity, neighbours, activation, dimensions and ties, and unicode after a head-only transfer.
 
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
     """
     from vtkit.checks.encoder import encoder_gates
-    from vtkit.checks.result import show_results, stop_at_failures
     from vtkit.checks.rows import Moved
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.families import mlm_head
@@ -28,9 +28,11 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[
 
     section = recipe.transfer
     assert section is not None
+    transfer = result_of(inputs["transfer"], TransferResult)
+    assert transfer.moved is not None
     source, moved = source_encoder(recipe, inputs), load_encoder(str(inputs["transfer"] / "model"))
     rows = mlm_head(source[0].auto_model).decoder.out_features
-    mixture = read_mixture(inputs["transfer"] / PROVENANCE, rows, facts_of(inputs["transfer"])["rank"])
+    mixture = read_mixture(inputs["transfer"] / PROVENANCE, rows, transfer.moved.rank)
     pair = pair_of(source.tokenizer, target_tokenizer(recipe, inputs), section.overlap, rows)
     found = encoder_gates(
         recipe.gates,
@@ -42,7 +44,7 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[
     )
     show_results(found)
     stop_at_failures(found)
-    return {"gates": [gate.facts() for gate in found]}
+    return Checked(tuple(found))
 
 
 CHECK_TRANSFER = Stage(

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from vtkit.checks.result import Checked, show_results, stop_at_failures
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import bias_corpus, probe_texts
-from vtkit.stages.transfer_embeddings import source_encoder, target_tokenizer
+from vtkit.stages.transfer_embeddings import source_tokenizer, target_tokenizer
 
 
-def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
     """The gates overlap and unicode, before any bridge is built.
 
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
     """
-    from vtkit.checks.result import show_results, stop_at_failures
     from vtkit.checks.vocabularies import vocabulary_gates
     from vtkit.vocabulary.pair import pair_of
 
     assert recipe.transfer is not None
-    source, target = source_encoder(recipe, inputs).tokenizer, target_tokenizer(recipe, inputs)
+    source, target = source_tokenizer(recipe, inputs), target_tokenizer(recipe, inputs)
     texts = probe_texts(recipe.corpora("transfer.bias.corpus"), recipe.gates.texts, recipe.recipe.seed)
     overlap = pair_of(source, target, recipe.transfer.overlap).overlap
     found = vocabulary_gates(recipe.gates, source, target, overlap, texts)
     show_results(found)
     stop_at_failures(found)
-    return {"gates": [gate.facts() for gate in found]}
+    return Checked(tuple(found))
 
 
 CHECK_VOCABULARY = Stage(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.results import Result
 from vtkit.stages.index_corpus import model_name, opened
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import evaluation_sets, training_queries
@@ -31,7 +32,46 @@ FEWEST_WEIGHT_QUERIES = 50
 """... and fewer than these choose nothing: it would be chance."""
 
 
-def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class EvaluatedSet(Result):
+    """What was found on one evaluation set."""
+
+    queries: int
+    documents: int
+    measures: Mapping[str, float]
+    query_dimensions: float | None = None
+    """Mean number of weights above zero; this and the next three are of encoders only."""
+
+    document_dimensions: float | None = None
+    flops: float | None = None
+    """:func:`vtkit.measures.cost.flops`."""
+
+    tied_scores: float | None = None
+    """Share of the queries with equal scores among their first 10 results."""
+
+    analyser: str | None = None
+    """What BM25's terms are; so ``k1`` and ``b``, only of BM25."""
+
+    k1: float | None = None
+    b: float | None = None
+    weight: float | None = None
+    """Of the encoder in its sum with BM25."""
+
+    weight_queries: int | None = None
+    """Training queries that the weight was chosen on; None where it is the fixed one."""
+
+    weight_curve: tuple[tuple[float, float], ...] = ()
+    """Weight -> first measure on those queries."""
+
+
+@dataclass(frozen=True)
+class EvaluateResult(Result):
+    """What one ranking reached on each evaluation set."""
+
+    sets: Mapping[str, EvaluatedSet]
+
+
+def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """Search every set with the encoder of ``inputs["model"]`` (or the source) over ``inputs["index"]``.
 
     Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; returns measures, dimensions and FLOPS by set.
@@ -43,41 +83,42 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[
 
     assert recipe.evaluate is not None
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
-    facts: dict[str, Any] = {}
+    sets: dict[str, EvaluatedSet] = {}
     for folder, collection in _judged(recipe).items():
         index = open_index(recipe.index.engine, inputs["index"] / folder / POSTINGS)
         run, queries, scores = _search(recipe, encoder, index, collection, f"encoding the queries of {folder}")
-        facts[folder] = _judge(recipe, collection, run, out / folder, tag=_tag(inputs)) | {
-            "query_dimensions": active_dimensions(queries),
-            "document_dimensions": index.info.mean_size,
-            "flops": flops(activation_shares(queries), index.info.activation_shares),
-            "tied_scores": _tied(scores),
-        }
-    return facts
+        sets[folder] = replace(
+            _judge(recipe, collection, run, out / folder, tag=_tag(inputs)),
+            query_dimensions=active_dimensions(queries),
+            document_dimensions=index.info.mean_size,
+            flops=flops(activation_shares(queries), index.info.activation_shares),
+            tied_scores=_tied(scores),
+        )
+    return EvaluateResult(sets)
 
 
-def evaluate_bm25(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def evaluate_bm25(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """BM25 over the same documents and queries, with the best analyser that is known for the language."""
     return _evaluate_bm25(recipe, out, "full")
 
 
-def evaluate_bm25_words(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def evaluate_bm25_words(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """BM25 over plain words, as Lucene has it where no analysis of words is configured."""
     return _evaluate_bm25(recipe, out, "words")
 
 
-def _evaluate_bm25(recipe: View, out: Path, analysis: Analysis) -> dict[str, Any]:
+def _evaluate_bm25(recipe: View, out: Path, analysis: Analysis) -> EvaluateResult:
     from vtkit.search.analysers import K1
 
-    facts = {}
+    sets: dict[str, EvaluatedSet] = {}
     for folder, collection in _judged(recipe).items():
         run, index = _search_bm25(recipe, collection, analysis)
         judged = _judge(recipe, collection, run, out / folder, tag="bm25" if analysis == "full" else "bm25-words")
-        facts[folder] = judged | {"analyser": index.analyser.description, "k1": K1, "b": index.analyser.b}
-    return facts
+        sets[folder] = replace(judged, analyser=index.analyser.description, k1=K1, b=index.analyser.b)
+    return EvaluateResult(sets)
 
 
-def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """The weighted sum of the scores of ``inputs["model"]`` and ``inputs["bm25"]`` (both evaluate outputs).
 
     The weight is chosen on training queries, searched with ``inputs["encoder"]`` over ``inputs["index"]``, where
@@ -89,21 +130,28 @@ def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict
     assert recipe.evaluate is not None
     seed = recipe.recipe.seed
     training = {str(corpus.folder): corpus for corpus in recipe.corpora(_TRAINING)}
-    facts = {}
+    sets: dict[str, EvaluatedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         folder, collection = str(corpus.folder), opened(corpus)
-        weight, chosen = ENCODER_WEIGHT, {}
+        weight = ENCODER_WEIGHT
+        curve: tuple[tuple[float, float], ...] = ()
+        asked: int | None = None
         if folder in training:
             others = _other_queries(opened(training[folder]), collection).sample(WEIGHT_QUERIES, seed)
             if len(others.queries) >= FEWEST_WEIGHT_QUERIES:
                 curve = _weight_curve(recipe, inputs, folder, others)
                 weight = best_weight(curve)
-                chosen = {"weight_curve": [list(point) for point in curve], "weight_queries": len(others.queries)}
+                asked = len(others.queries)
         model, bm25 = (read_trec(inputs[role] / folder / "run.trec") for role in ("model", "bm25"))
         run = weighted_sum(model, bm25, recipe.evaluate.depth, weight)
         judged = collection.sample(recipe.evaluate.max_queries, seed)
-        facts[folder] = _judge(recipe, judged, run, out / folder, tag="hybrid") | {"weight": weight} | chosen
-    return facts
+        sets[folder] = replace(
+            _judge(recipe, judged, run, out / folder, tag="hybrid"),
+            weight=weight,
+            weight_queries=asked,
+            weight_curve=curve,
+        )
+    return EvaluateResult(sets)
 
 
 def _weight_curve(
@@ -174,7 +222,7 @@ def _judged(recipe: View) -> dict[str, RetrievalSet]:
     return {str(corpus.folder): opened(corpus).sample(most, seed) for corpus in recipe.corpora("evaluate.sets")}
 
 
-def _judge(recipe: View, collection: RetrievalSet, run: Run, folder: Path, tag: str) -> dict[str, Any]:
+def _judge(recipe: View, collection: RetrievalSet, run: Run, folder: Path, tag: str) -> EvaluatedSet:
     from vtkit.measures.effectiveness import evaluate, per_query
     from vtkit.search.trec import write_trec
 
@@ -185,11 +233,9 @@ def _judge(recipe: View, collection: RetrievalSet, run: Run, folder: Path, tag: 
     qrels = {query: documents for query, documents in collection.qrels.items() if query in judged}
     details = per_query(run, qrels, recipe.evaluate.measures)
     (folder / "per_query.json").write_text(json.dumps(details, ensure_ascii=False), encoding="utf-8")
-    return {
-        "queries": len(collection.queries),
-        "documents": len(collection.documents),
-        "measures": evaluate(run, qrels, recipe.evaluate.measures),
-    }
+    return EvaluatedSet(
+        len(collection.queries), len(collection.documents), evaluate(run, qrels, recipe.evaluate.measures)
+    )
 
 
 def _tied(scores: np.ndarray, depth: int = 10) -> float:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vtkit.artifacts import CHECKPOINTS
+from vtkit.results import Result
 from vtkit.stages.stage import Stage, View
 
 
-def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class FinetuneResult(Result):
+    """What fine-tuning was trained on, and how it went."""
+
+    queries: int
+    documents: int
+    curve: Mapping[str, Sequence[float]]
+    """``steps``, and the values of each curve at these."""
+
+
+def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> FinetuneResult:
     """Fill ``out/model`` with the encoder of ``inputs["model"]`` trained on ``finetune.data``.
 
     The language is read where hard negatives come from BM25.
@@ -28,7 +39,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> dic
     language = recipe.recipe.language if section.hard_negatives else ""
     curve = finetune(encoder, data, section, language, recipe.recipe.seed, out / CHECKPOINTS)
     save_encoder(encoder, out / "model")
-    return {"queries": len(data.queries), "documents": len(data.documents), "curve": curve}
+    return FinetuneResult(len(data.queries), len(data.documents), curve)
 
 
 FINETUNE = Stage("finetune", version=2, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")

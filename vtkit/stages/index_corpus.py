@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.measures.sparsity import Sparsity
+from vtkit.results import Result
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import evaluation_sets
 
 HISTOGRAM_BINS = 24
 
 
-def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class IndexedSet(Result):
+    """The documents of one evaluation set in an index."""
+
+    documents: int
+    postings: int
+    """Weights above zero, of all documents together."""
+
+    sparsity: Sparsity
+
+
+@dataclass(frozen=True)
+class IndexResult(Result):
+    """What one encoder made of the documents of each evaluation set."""
+
+    sets: Mapping[str, IndexedSet]
+
+
+def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexResult:
     """Fill ``out/SET`` with ``postings/`` and ``documents.jsonl`` for every set of the recipe.
 
     The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input.
@@ -29,7 +49,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[st
     from vtkit.search.engine import POSTINGS, build_index
 
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
-    facts: dict[str, Any] = {}
+    sets: dict[str, IndexedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         collection, folder = opened(corpus), str(corpus.folder)
         vectors = encode_side(
@@ -51,15 +71,9 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[st
             for document in collection.documents:
                 entry = {"_id": document.id, "title": document.title, "text": document.text}
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-        facts[folder] = {
-            "documents": len(collection.documents),
-            "postings": info.postings,
-            "document_dimensions": info.mean_size,
-            "dead_dimensions": info.dead_dimensions,
-            "document_frequencies": info.frequencies(),
-            "documents_histogram": info.histogram(HISTOGRAM_BINS),
-        }
-    return facts
+        sparsity = Sparsity(info.dead_dimensions, info.histogram(HISTOGRAM_BINS), info.frequencies())
+        sets[folder] = IndexedSet(len(collection.documents), info.postings, sparsity)
+    return IndexResult(sets)
 
 
 def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:

@@ -1,6 +1,8 @@
-"""All stages in the order they run. Plan, command line and report take names, order and labels from here."""
+"""All stages in the order they run. Plan, command line and report take names and order from here."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from vtkit.errors import RecipeError
 from vtkit.stages.adapt_mlm import ADAPT
@@ -17,7 +19,7 @@ from vtkit.stages.stage import Stage
 from vtkit.stages.transfer_embeddings import TRANSFER
 from vtkit.stages.write_report import REPORT
 
-STAGES: tuple[Stage, ...] = (
+STAGES: tuple[Stage[Any], ...] = (
     VOCABULARY,
     CHECK_VOCABULARY,
     TRANSFER,
@@ -34,9 +36,6 @@ STAGES: tuple[Stage, ...] = (
     ANALYSE,
     REPORT,
 )
-
-MODEL_LABELS = {"source": "source model"} | {stage.name: stage.label for stage in STAGES if stage.label}
-"""Model -> what reports call it, in the order the models are made."""
 
 NAMES = tuple(dict.fromkeys(name for stage in STAGES for name in (stage.name.split(":")[0], stage.name)))
 """What --until, --from and --force take: a stage, or all whose names begin alike (``check``, ``evaluate``)."""

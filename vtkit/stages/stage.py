@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, PrivateAttr
 
 from vtkit.recipe.sections import Recipe, is_local, local_path, named_things
 from vtkit.recipe.write import resolved_toml
+from vtkit.results import Result
 
 WHOLE_RECIPE = "*"
 """Entry of ``Stage.reads``: every setting, paths included, as the report quotes them."""
@@ -63,12 +64,14 @@ class View(Recipe):
         return self._corpora[setting]
 
 
-StageFunction = Callable[[View, Mapping[str, Path], Path], dict[str, Any]]
-"""``(view, inputs, out) -> stats``: fills ``out`` and returns what the manifest keeps."""
+R = TypeVar("R", bound=Result)
+
+StageFunction = Callable[[View, Mapping[str, Path], Path], R]
+"""``(view, inputs, out) -> result``: fills ``out`` and returns what it found, which the manifest keeps."""
 
 
 @dataclass(frozen=True)
-class Stage:
+class Stage(Generic[R]):
     """A stage: what it is called, what it reads, and what does its work."""
 
     name: str
@@ -81,7 +84,7 @@ class Stage:
     """Sections (``adapt``), single settings (``index.query_length``), or whether there is a section at all
     (``adapt?``). The seed is always read."""
 
-    function: StageFunction
+    function: StageFunction[R]
 
     corpora: Mapping[str, Callable[[Recipe], tuple[Corpus, ...]]] = field(default_factory=dict)
     """Setting -> the texts that stand for it, whatever sections they come from. In the key by their content."""
@@ -89,9 +92,15 @@ class Stage:
     label: str = ""
     """What the model it makes is called in reports, such as ``after transfer``; empty for stages that make none."""
 
-    def reading(self, *more: str) -> Stage:
+    def reading(self, *more: str) -> Stage[R]:
         """This stage where it reads further settings, as one that has no input for them."""
         return replace(self, reads=(*self.reads, *more))
+
+    @property
+    def result(self) -> type[R]:
+        """The class of what it finds: what its function says it returns."""
+        kind: type[R] = get_type_hints(self.function)["return"]
+        return kind
 
     def view(self, recipe: Recipe) -> View:
         """``recipe`` as the stage sees it."""

@@ -5,19 +5,20 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.transfer import FocusTransfer
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import bias_corpus, focus_corpus, read_texts
+from vtkit.transfer.result import TransferResult
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
 
-def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> TransferResult:
     """Fill ``out/model`` with the source encoder on the new vocabulary and ``out/provenance.parquet`` with
     one row for each token: the source tokens it was made from, their weights, and its bias.
 
@@ -50,7 +51,7 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     save_encoder(moved.encoder, out / "model")
     shutil.rmtree(out / "work")
     moved.write_provenance(out / PROVENANCE)
-    return moved.stats()
+    return moved.result()
 
 
 def target_tokenizer(recipe: View, inputs: Mapping[str, Path]) -> PreTrainedTokenizerFast:
@@ -73,10 +74,21 @@ def source_encoder(recipe: View, inputs: Mapping[str, Path]) -> SparseEncoder:
     """The encoder that is moved: another recipe's, or the one that ``source.model`` names."""
     from vtkit.encoder.checkpoint import load_encoder
 
-    return load_encoder(str(inputs["source"] / "model") if "source" in inputs else str(recipe.source.model))
+    return load_encoder(_source(recipe, inputs))
 
 
-def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> dict[str, Any]:
+def source_tokenizer(recipe: View, inputs: Mapping[str, Path]) -> PreTrainedTokenizerFast:
+    """The tokenizer of :func:`source_encoder`, without the encoder's weights."""
+    from vtkit.encoder.checkpoint import load_source_tokenizer
+
+    return load_source_tokenizer(_source(recipe, inputs))
+
+
+def _source(recipe: View, inputs: Mapping[str, Path]) -> str:
+    return str(inputs["source"] / "model") if "source" in inputs else str(recipe.source.model)
+
+
+def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> TransferResult:
     """A new encoder without any training behind it, in ``out/model``."""
     from vtkit.encoder.checkpoint import assemble, save_encoder
     from vtkit.encoder.folding import apply_output_casing
@@ -89,7 +101,7 @@ def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> dict[s
     save_encoder(encoder, out / "model")
     shutil.rmtree(out / "work")
     parameters = sum(p.numel() for p in model.parameters())
-    return {"target_size": len(target), "parameters": parameters, "masked_dimensions": masked}
+    return TransferResult(len(target), masked, parameters=parameters)
 
 
 def _counted(recipe: Recipe) -> tuple[Corpus, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,9 @@ from vtkit.recipe.sections import CasingSection
 from vtkit.recipe.transfer import TransferSection
 from vtkit.transfer.dispatch import bias_of, mixture_of
 from vtkit.transfer.mixture import Mixture
-from vtkit.transfer.provenance import origins, sample_neighbours, write_provenance
+from vtkit.transfer.neighbours import sample_neighbours
+from vtkit.transfer.provenance import origins, write_provenance
+from vtkit.transfer.result import MovedRows, TransferResult
 from vtkit.transfer.surgery.bias import count_tokens
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head
@@ -50,18 +52,17 @@ class Transfer:
 
     seed: int
 
-    def stats(self) -> dict[str, Any]:
-        """Sizes, overlap by class, tokens by method, and the sources of a sample of new tokens: plain JSON values."""
-        return {
-            "source_size": len(self.pair.source),
-            "target_size": len(self.pair.target),
-            "overlap": {kind: count for kind, count in self.pair.overlap.counts.items() if kind != "new"},
-            "overlap_share": self.pair.overlap.share,
-            "masked_dimensions": self.masked_dimensions,
-            "methods": self.mixture.counts(),
-            "rank": self.mixture.rank,
-            "neighbours": sample_neighbours(self.mixture, self.pair, SAMPLED_NEIGHBOURS, self.seed),
-        }
+    def result(self) -> TransferResult:
+        """Sizes, overlap by class, tokens by method, and the sources of a sample of new tokens."""
+        moved = MovedRows(
+            source_size=len(self.pair.source),
+            overlap={kind: count for kind, count in self.pair.overlap.counts.items() if kind != "new"},
+            overlap_share=self.pair.overlap.share,
+            methods=self.mixture.counts(),
+            rank=self.mixture.rank,
+            neighbours=sample_neighbours(self.mixture, self.pair, SAMPLED_NEIGHBOURS, self.seed),
+        )
+        return TransferResult(len(self.pair.target), self.masked_dimensions, moved)
 
     def write_provenance(self, path: Path) -> None:
         """One row for each token: the source tokens it was made from, their weights, and its bias (Parquet)."""

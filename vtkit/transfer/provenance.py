@@ -58,29 +58,6 @@ def origins(
         )
 
 
-def sample_neighbours(mixture: Mixture, pair: VocabularyPair, count: int = 24, seed: int = 0) -> list[dict[str, Any]]:
-    """A few new tokens for a person to look at: ``{"token", "method", "sources": [[token, weight], ...]}`` each.
-
-    They are sampled with ``seed`` from the words of two letters or more that have sources, because single characters
-    and word endings say little to the eye; from all new tokens that have sources where there are no such words.
-    """
-    having = new_ids(mixture)
-    having = having[np.diff(mixture.weights.indptr)[having] > 0]
-    surfaces = pair.target.surfaces
-    words = [n for n in having.tolist() if surfaces[n][1] and len(surfaces[n][0]) > 1 and surfaces[n][0].isalpha()]
-    pool = np.array(words or having.tolist(), dtype=np.int64)
-    drawn = np.sort(np.random.default_rng(seed).choice(pool, min(count, len(pool)), replace=False))
-    source_tokens, target_tokens = pair.source.legible, pair.target.legible
-    return [
-        {
-            "token": target_tokens[number],
-            "method": str(mixture.methods[number]),
-            "sources": [[source_tokens[source_id], round(weight, 4)] for source_id, weight in mixture.sources(number)],
-        }
-        for number in drawn.tolist()
-    ]
-
-
 def new_ids(mixture: Mixture) -> NDArray[np.int64]:
     """Target ids that do not overlap, ascending."""
     return np.flatnonzero(mixture.methods != "overlap")

@@ -16,7 +16,7 @@ import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +30,7 @@ from vtkit.errors import DataError
 from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
 from vtkit.vocabulary.existing import special_roles, with_casing, wrap
 from vtkit.vocabulary.forms import Family, canonical, token_family
+from vtkit.vocabulary.statistics import ExpansionStats, Increment
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -73,32 +74,6 @@ _WORDS_A_ROW = 5_000
 
 
 @dataclass(frozen=True)
-class Increment:
-    """One size of the vocabulary, and how it cuts the corpus."""
-
-    size: int
-    """Tokens of the vocabulary."""
-
-    added: int
-    """How many of them the base does not have."""
-
-    tokens: int
-    """Tokens that the corpus is cut into."""
-
-    tokens_per_word: float
-    """The same for each word between white space."""
-
-    entropy: float
-    """Unigram entropy I(C) = Σ log p(x) over all tokens x of the corpus, in nats: negative, rising towards 0."""
-
-    gain: float | None
-    """What I(C) rose by since the increment before, as a share of its magnitude there; None for the base."""
-
-    share_of_first_gain: float | None
-    """What I(C) rose by, as a share of what the first increment raised it by; None where that is nothing."""
-
-
-@dataclass(frozen=True)
 class Expansion:
     """A vocabulary that was expanded, and how it came to its size."""
 
@@ -119,16 +94,16 @@ class Expansion:
     case and the corpus never has them in lower case."""
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """Everything but the tokenizer and the new tokens, as JSON takes it."""
-        return {
-            "base_size": self.curve[0].size,
-            "added": len(self.added),
-            "unused": self.unused,
-            "stopped": self.stopped,
-            "why": WHY[self.stopped],
-            "curve": [asdict(increment) for increment in self.curve],
-        }
+    def stats(self) -> ExpansionStats:
+        """Everything but the tokenizer and the new tokens."""
+        return ExpansionStats(
+            base_size=self.curve[0].size,
+            added=len(self.added),
+            unused=self.unused,
+            stopped=self.stopped,
+            why=WHY[self.stopped],
+            curve=self.curve,
+        )
 
 
 def expand_vocabulary(

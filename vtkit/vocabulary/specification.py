@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from vtkit.data.corpora import read_corpora
 from vtkit.recipe.sections import CasingSection, ExpandedVocabulary, TrainedVocabulary
+from vtkit.vocabulary.statistics import CorpusCounts, ExpansionStats
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -19,9 +20,11 @@ class Built:
 
     tokenizer: PreTrainedTokenizerFast
 
-    facts: dict[str, Any]
-    """``corpus`` (of a trained one): texts, characters, words and distinct words that were read. ``expansion`` (of an
-    expanded one): its increments and why it stopped."""
+    corpus: CorpusCounts | None = None
+    """What a trained one was trained on."""
+
+    expansion: ExpansionStats | None = None
+    """How an expanded one came to its size."""
 
 
 def build(
@@ -42,8 +45,8 @@ def build(
             if texts is None:
                 texts = read_corpora(vocabulary.corpus, vocabulary.invalid_utf8)
             training = train(texts, vocabulary, casing)
-            counts = ("texts", "characters", "words", "distinct_words")
-            return Built(training.tokenizer, {"corpus": {name: getattr(training, name) for name in counts}})
+            counts = CorpusCounts(training.texts, training.characters, training.words, training.distinct_words)
+            return Built(training.tokenizer, corpus=counts)
         case ExpandedVocabulary():
             from vtkit.vocabulary.existing import load_tokenizer
             from vtkit.vocabulary.expanded import expand_vocabulary
@@ -51,6 +54,6 @@ def build(
             if texts is None:
                 texts = read_corpora(vocabulary.corpus, vocabulary.invalid_utf8)
             expansion = expand_vocabulary(load_tokenizer(vocabulary.tokenizer), texts, vocabulary, casing)
-            return Built(expansion.tokenizer, {"expansion": expansion.facts})
+            return Built(expansion.tokenizer, expansion=expansion.stats)
         case _:
             assert_never(vocabulary)

@@ -1,0 +1,32 @@
+"""Results of stages as small as their classes allow, for tests of what keeps and reads them."""
+
+from __future__ import annotations
+
+import types
+from collections import abc
+from dataclasses import MISSING, fields
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from vtkit.results import Result
+
+R = TypeVar("R", bound=Result)
+
+
+def smallest(kind: type[R]) -> R:
+    """A ``kind`` whose fields without a default are zero, empty or the first thing allowed."""
+    hints = get_type_hints(kind)
+    needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    return kind(**{name: _smallest(hints[name]) for name in needed})
+
+
+def _smallest(hint: Any) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return None if type(None) in get_args(hint) else _smallest(get_args(hint)[0])
+    if origin is Literal:
+        return get_args(hint)[0]
+    if origin in (dict, abc.Mapping):
+        return {}
+    if origin in (tuple, abc.Sequence):
+        return ()
+    return smallest(hint) if issubclass(hint, Result) else hint()

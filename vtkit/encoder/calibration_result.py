@@ -1,0 +1,106 @@
+"""What a calibration did to an encoder, as plain values: made by :mod:`vtkit.encoder.calibration`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from vtkit.results import Result
+
+Definition = Literal["token", "pooled"]
+"""What an activation is counted over: see :class:`ActivationRates`."""
+
+QUERY_TOKENS = 16
+"""A probe text's beginning of so many tokens, special tokens included, stands in for a query."""
+
+RANKS = 10
+"""Best scores of a query among which ties are counted."""
+
+
+@dataclass(frozen=True)
+class ActivationRates(Result):
+    """Shares of positive activations on one set of texts."""
+
+    token: float
+    """Share of (position, token) logits above zero, padding left out."""
+
+    pooled: float
+    """Share of vocabulary dimensions above zero after max-pooling, mean over texts."""
+
+
+@dataclass(frozen=True)
+class ProbeMetrics(Result):
+    """What an encoder makes of probe texts: one column of the table."""
+
+    token: float
+    """Share of (position, token) logits above zero."""
+
+    pooled: float
+    """Share of vocabulary dimensions active in a text's vector (folded, where the encoder's vectors are)."""
+
+    query_dimensions: float
+    """Active dimensions of the first :data:`QUERY_TOKENS` tokens of a text, mean."""
+
+    document_dimensions: float
+    """Active dimensions of a text, mean."""
+
+    spread: float
+    """Standard deviation of a query's scores over all other texts, divided by their mean; mean over queries."""
+
+    tied: float
+    """Share of a query's :data:`RANKS` best scores that another text has too; mean over queries."""
+
+
+ROWS = (
+    ("token activation rate", "token", "{:.3%}"),
+    ("pooled activation rate", "pooled", "{:.3%}"),
+    ("active dimensions, queries", "query_dimensions", "{:.1f}"),
+    ("active dimensions, documents", "document_dimensions", "{:.1f}"),
+    ("score spread", "spread", "{:.3f}"),
+    ("tied scores", "tied", "{:.2%}"),
+)
+"""The table's rows: what they are called, the figure, and its format."""
+
+
+@dataclass(frozen=True)
+class Calibration(Result):
+    """What a calibration did, and what it changed."""
+
+    shift: float
+    """The paper's c: how much the decoder bias was lowered in all, in logits after ``head_scale``."""
+
+    target: float | None
+    """Share of activations that was asked for; None where none was."""
+
+    definition: Definition
+    before: ActivationRates
+    """On the texts that the shift was solved on, as ``after``."""
+
+    after: ActivationRates
+    held_out: ActivationRates
+    head_scale: float | None
+    """What all logits were divided by."""
+
+    fold: Literal["max", "sum"] | None
+    probe: Mapping[str, ProbeMetrics]
+    """``before`` and ``after``, on the texts held out."""
+
+    def table(self) -> list[tuple[str, str, str]]:
+        """The rows of the before/after table: name, before, after."""
+        before, after = self.probe["before"], self.probe["after"]
+        return [
+            (name, form.format(getattr(before, field)), form.format(getattr(after, field)))
+            for name, field, form in ROWS
+        ]
+
+    def done(self) -> str:
+        """What was done, in the order in which it was, in words."""
+        steps = [f"logits divided by {self.head_scale:g}"] if self.head_scale is not None else []
+        if self.target is not None or self.shift:
+            steps.append(f"bias {'lowered' if self.shift >= 0 else 'raised'} by {abs(self.shift):.4f}")
+        if self.target is not None:
+            steps[-1] += f" for a {self.definition} activation rate of {self.target:.2%}"
+        if self.fold is not None:
+            steps.append(f"case variants folded by their {'maximum' if self.fold == 'max' else 'sum'}")
+        return ", ".join(steps)

@@ -1,0 +1,49 @@
+"""What a transfer made of a source's rows, as plain values: for the terminal, the manifest and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vtkit.results import Result
+from vtkit.transfer.neighbours import Neighbour
+
+
+@dataclass(frozen=True)
+class MovedRows(Result):
+    """What a transfer made of the source's rows."""
+
+    source_size: int
+    """Tokens of the source's vocabulary."""
+
+    overlap: Mapping[str, int]
+    """Rule of the overlap -> tokens."""
+
+    overlap_share: float
+    """Of the new tokens."""
+
+    methods: Mapping[str, int]
+    """Method of transfer -> rows it gave."""
+
+    rank: int | None
+    """:attr:`vtkit.transfer.mixture.Mixture.rank`."""
+
+    neighbours: tuple[Neighbour, ...]
+    """Some of the new tokens."""
+
+
+@dataclass(frozen=True)
+class TransferResult(Result):
+    """An encoder on the new vocabulary."""
+
+    target_size: int
+    """Tokens of the new vocabulary."""
+
+    masked_dimensions: int
+    """Dimensions that ``casing.output`` masks."""
+
+    moved: MovedRows | None = None
+    """None where the encoder was made from nothing."""
+
+    parameters: int | None = None
+    """Of an encoder made from nothing."""

@@ -1,0 +1,64 @@
+"""What is known of how a vocabulary was made: plain values, for manifests, tables and pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vtkit.results import Result
+
+
+@dataclass(frozen=True)
+class CorpusCounts(Result):
+    """What a vocabulary was trained on."""
+
+    texts: int
+    characters: int
+    words: int
+    distinct_words: int
+
+
+@dataclass(frozen=True)
+class Increment(Result):
+    """One size of the vocabulary, and how it cuts the corpus."""
+
+    size: int
+    """Tokens of the vocabulary."""
+
+    added: int
+    """How many of them the base does not have."""
+
+    tokens: int
+    """Tokens that the corpus is cut into."""
+
+    tokens_per_word: float
+    """The same for each word between white space."""
+
+    entropy: float
+    """Unigram entropy I(C) = Σ log p(x) over all tokens x of the corpus, in nats: negative, rising towards 0."""
+
+    gain: float | None
+    """What I(C) rose by since the increment before, as a share of its magnitude there; None for the base."""
+
+    share_of_first_gain: float | None
+    """What I(C) rose by, as a share of what the first increment raised it by; None where that is nothing."""
+
+
+@dataclass(frozen=True)
+class ExpansionStats(Result):
+    """How an expanded vocabulary came to its size."""
+
+    base_size: int
+    added: int
+    """New tokens."""
+
+    unused: int
+    """New tokens that the result makes nowhere in the corpus."""
+
+    stopped: str
+    """What ended the growth: a rule, or ``size`` where the wanted size is reached."""
+
+    why: str
+    """The same in words."""
+
+    curve: tuple[Increment, ...]
+    """The base, then every increment tried; the last is the result."""
