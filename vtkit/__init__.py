@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     )
     from vtkit.data.corpora import read_corpus
     from vtkit.encoder.asymmetric import dimension_names
-    from vtkit.encoder.calibration import Calibration
+    from vtkit.encoder.calibration_result import Calibration
     from vtkit.errors import CollapseError, DataError, MachineError, MissingExtra, RecipeError, VtkitError
     from vtkit.recipe.sections import Recipe
+    from vtkit.report.data import ReportData
     from vtkit.runs.folder import RunFolder
     from vtkit.search.bm25 import Bm25
     from vtkit.search.exact import ExactIndex
@@ -53,9 +54,10 @@ _NAMES_OF_MODULE = {
     ),
     "data.corpora": ("read_corpus",),
     "encoder.asymmetric": ("dimension_names",),
-    "encoder.calibration": ("Calibration",),
+    "encoder.calibration_result": ("Calibration",),
     "errors": ("CollapseError", "DataError", "MachineError", "MissingExtra", "RecipeError", "VtkitError"),
     "recipe.sections": ("Recipe",),
+    "report.data": ("ReportData",),
     "runs.folder": ("RunFolder",),
     "search.bm25": ("Bm25",),
     "search.exact": ("ExactIndex",),
@@ -78,6 +80,7 @@ __all__ = [
     "Overlap",
     "Recipe",
     "RecipeError",
+    "ReportData",
     "RunFolder",
     "SearchResult",
     "Transfer",

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from vtkit.analysis.composition import Han
     from vtkit.analysis.corpus_gap import Gap
     from vtkit.analysis.meter import Fragmentation
-    from vtkit.encoder.calibration import Calibration
+    from vtkit.encoder.calibration_result import Calibration
     from vtkit.recipe.load import LoadedRecipe
     from vtkit.recipe.sections import Recipe
+    from vtkit.report.data import ReportData
     from vtkit.transfer.encoder import Transfer
     from vtkit.vocabulary.overlap import OverlapMode
     from vtkit.vocabulary.pair import VocabularyPair
@@ -329,8 +330,12 @@ def open_run(folder: Name) -> RunFolder:
     return opened(Path(folder))
 
 
-def report_of(run: Name | RunFolder) -> dict[str, Any] | None:
-    """What the report of a run says, as plain values; None where it has not been written yet."""
+def report_of(run: Name | RunFolder) -> ReportData | None:
+    """What the report of a run says, the contents of its ``report.json``; None where it has not been written yet.
+
+    Raises:
+        VtkitError: there is no such run, or another version of vtkit wrote its report.
+    """
     from vtkit.runs.folder import report_of as report
 
     return report(run.folder if isinstance(run, RunFolder) else Path(run))
