@@ -172,18 +172,18 @@ def test_the_weight_of_the_sum_is_chosen_on_training_queries(finished: Path, tmp
     inputs = {"bm25": made["evaluate:bm25"], "model": made["evaluate:calibrate"], "index": made["index:calibrate"]}
     stats = EVALUATE_HYBRID.function(
         EVALUATE_HYBRID.view(recipe), inputs | {"encoder": made["calibrate"]}, tmp_path / "out"
-    )["elements-ko"]
-    curve = dict(stats["weight_curve"])
+    ).sets["elements-ko"]
+    curve = dict(stats.weight_curve)
     assert list(curve) == list(WEIGHTS)
-    assert stats["weight"] == best_weight(tuple(curve.items()))
-    training = load_beir(DATA / "elements-ko", "train").sample(stats["weight_queries"], recipe.recipe.seed)
+    assert stats.weight == best_weight(tuple(curve.items()))
+    training = load_beir(DATA / "elements-ko", "train").sample(stats.weight_queries, recipe.recipe.seed)
     bm25 = Bm25.build((document.contents for document in training.documents), "ko")
     found = bm25.search([query.text for query in training.queries], 1000)
     run = to_run([query.id for query in training.queries], [document.id for document in training.documents], *found)
     assert curve[0.0] == pytest.approx(evaluate(run, training.qrels, ["nDCG@10"])["nDCG@10"])
     summed = read_trec(tmp_path / "out" / "elements-ko" / "run.trec")
     sides = [read_trec(inputs[side] / "elements-ko" / "run.trec") for side in ("model", "bm25")]
-    assert summed.keys() == weighted_sum(sides[0], sides[1], 1000, stats["weight"]).keys()
+    assert summed.keys() == weighted_sum(sides[0], sides[1], 1000, stats.weight).keys()
 
 
 def test_the_run_file_gives_the_reported_measures(finished: Path) -> None:
