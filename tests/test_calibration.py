@@ -25,6 +25,7 @@ from vtkit.encoder.calibration import (
     rescale_head,
     score_spread,
 )
+from vtkit.encoder.calibration_result import ROWS
 from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
@@ -318,7 +319,7 @@ def test_the_command_prints_the_table_and_writes_the_model(tmp_path: Path) -> No
     first, _, head, *rows = shown.stdout.splitlines()
     assert first.startswith("logits divided by 8, bias lowered by ")
     assert head.split() == ["before", "after"]
-    assert [row.split("  ")[0] for row in rows] == [name for name, _, _ in calibration_result.ROWS]
+    assert [row.split("  ")[0] for row in rows] == [name for name, _, _ in ROWS]
     written = runner.invoke(app, [*common, "--out", str(tmp_path / "new"), "--json"])
     assert written.exit_code == 0, written.exception
     facts = json.loads(written.stdout)
