@@ -25,6 +25,7 @@ from vtkit.artifacts import (
     held,
     publish,
     read_manifest,
+    remove_half_written,
     result_of,
     write_atomically,
 )
@@ -461,7 +462,7 @@ def test_publishing_replaces_what_stood_there(tmp_path: Path) -> None:
 
 
 def test_publishing_leaves_nothing_beside_what_it_publishes(tmp_path: Path) -> None:
-    """Neither where both names are links to one file already, nor where a process was killed between its renames."""
+    """Not where both names are links to one file already; what a killed process left goes when the run goes on."""
     source = tmp_path / "output"
     source.mkdir()
     (source / "report.md").write_text("report")
@@ -469,7 +470,9 @@ def test_publishing_leaves_nothing_beside_what_it_publishes(tmp_path: Path) -> N
     run.mkdir()
     (run / ".report.md.new-1").write_text("left behind")
     (run / ".model.old-1").mkdir()
+    (run / ".run.json.new-12").write_text("half")
     (run / ".model.new-est").mkdir()  # not one of vtkit's
+    remove_half_written(run)
     for _ in range(3):
         publish(source / "report.md", run / "report.md")
         publish(source, run / "model")

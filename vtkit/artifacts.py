@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from glob import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -230,7 +229,7 @@ def versions() -> dict[str, str]:
 
 def write_atomically(path: Path, text: str) -> None:
     """``path`` holds either what it held or all of ``text``."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.new-{os.getpid()}")
     try:
         with temporary.open("w", encoding="utf-8") as file:
             file.write(text)
@@ -266,11 +265,15 @@ def held(path: Path, what: str) -> Iterator[None]:
         lock.release()
 
 
+def remove_half_written(folder: Path) -> None:
+    """Remove what processes that were killed while they wrote into ``folder`` left; only for who holds its lock."""
+    for left in folder.glob(".*"):
+        if re.fullmatch(r"\..+\.(new|old)-\d+", left.name):
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+
+
 def publish(source: Path, target: Path) -> None:
     """Put a copy of a file or folder at ``target``, in place of what stood there; hard links where possible."""
-    for left in target.parent.glob(f".{escape(target.name)}.*-*"):  # by a process that was killed here
-        if re.fullmatch(r"(new|old)-\d+", left.name.removeprefix(f".{target.name}.")):
-            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
     fresh = target.with_name(f".{target.name}.new-{os.getpid()}")
     if source.is_dir():
         shutil.rmtree(fresh, ignore_errors=True)

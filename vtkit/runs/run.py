@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from vtkit import console
-from vtkit.artifacts import Store, held, versions, write_atomically
+from vtkit.artifacts import Store, held, remove_half_written, versions, write_atomically
 from vtkit.errors import VtkitError, machine_errors
 from vtkit.recipe.data_check import check_data
 from vtkit.recipe.load import LoadedRecipe, load_recipe
@@ -88,6 +88,7 @@ def run(
         held(folder / ".lock", f"run {recipe.recipe.name}"),
         console.log_to(folder / LOG),
     ):
+        remove_half_written(folder)
         console.note(f"vtkit run {recipe_path} {' '.join(overrides)}")
         plan = Plan(recipe, store)
         decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
