@@ -21,7 +21,7 @@ from vtkit.recipe.write import resolved_toml
 from vtkit.runs.disk import Estimate, estimate, free_bytes, refuse_full_disk
 from vtkit.runs.folder import finished_steps, publish_results, record
 from vtkit.runs.plan import Decision, Plan
-from vtkit.runtime import limit_threads
+from vtkit.runtime import limit_threads, reuse_memory
 from vtkit.stages.order import refuse_unknown
 
 LOG = "run.log"
@@ -106,6 +106,7 @@ def run(
                 console.say(f"[{number}/{len(decisions)}] {step.name}")
                 started = time.monotonic()
                 inputs = {role: store.folder(plan.steps[other].dependencies) for role, other in step.inputs.items()}
+                reuse_memory()
                 limit_threads(threads)
                 _seed(step.dependencies.seed)
                 make = partial(step.stage.function, step.view, inputs)
