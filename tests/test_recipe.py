@@ -21,10 +21,11 @@ from vtkit.recipe.new import as_written_in, new_recipe
 from vtkit.recipe.preflight import preflight
 from vtkit.recipe.reference import settings_reference
 from vtkit.recipe.schema import json_schema
-from vtkit.recipe.sections import Recipe, TrainedVocabulary, find_mark, named_things
+from vtkit.recipe.sections import ExpandedVocabulary, Recipe, TrainedVocabulary, find_mark, named_things
 from vtkit.recipe.tables import tables_in
 from vtkit.recipe.transfer import FocusTransfer, ParallelTransfer, SembridgeTransfer
 from vtkit.recipe.write import resolved_toml, toml_value
+from vtkit.stages.texts import used_where_left_open
 
 SMALLEST = """\
 [recipe]
@@ -242,6 +243,31 @@ def test_a_recipe_written_out_explains_every_setting(tmp_path: Path) -> None:
     assert "# Seed of everything random in the recipe.\nseed = 42\n" in text
     assert "# [finetune] is left out of this recipe" in text
     assert "# embedder is not set." in text
+
+
+def test_a_recipe_written_out_says_what_runs_where_a_setting_is_left_open(tmp_path: Path) -> None:
+    """Defaults that depend on other settings: the threshold of the rule, corpora, judgements, the rows without
+    evidence."""
+    text = """
+        recipe.name = "open"
+        source.model = "org/model"
+        vocabulary = {kind = "expanded", tokenizer = "org/tokenizer", corpus = ["/domain.txt"], stop = "first-gain"}
+        transfer.method = "auto"
+        calibrate.shift = 1.0
+        finetune.data = "/train"
+        evaluate.sets = ["/judged", "miracl:ko"]
+        """
+    recipe = load_recipe(tmp_path / "open.toml", text=text).recipe
+    shown = resolved_toml(recipe, used_where_left_open(recipe))
+    assert "\nepsilon = 0.1\n" in shown
+    assert shown.count('# Left open in this recipe, which uses ["/train"].\ncorpus = []\n') == 2  # bias, calibrate
+    assert '# Left open in this recipe, which uses "reassigned".\nfallback = "auto"\n' in shown
+    assert 'uses {"/judged" = "test", "miracl:ko" = "dev"}.\n# split is not set.\n' in shown
+    assert load_recipe(tmp_path / "open.toml", text=shown).recipe == recipe
+    stopped = load_recipe(tmp_path / "open.toml", ["vocabulary.stop=entropy-gain"], text=text).recipe
+    assert isinstance(stopped.vocabulary, ExpandedVocabulary)
+    assert stopped.vocabulary.epsilon == 0.01
+    assert "Left open" not in resolved_toml(recipe.model_copy(update={"transfer": None, "calibrate": None}))
 
 
 @given(st.text())

@@ -51,11 +51,11 @@ def main() -> None:
                     continue
                 out = Path(folder) / f"{pair}-{number}"
                 source = str(data / "models" / "minilm-splade-en")
-                arguments = ["transfer", source, str(target), "--out", str(out), *given]
+                command = ["transfer", source, str(target), "--out", str(out), *given]
                 gates = ["overlap", "identity", "neighbours", "activation", "dimensions", "ties", "unicode"]
-                arguments += [part for gate in gates for part in ("--set", f"gates.{gate}=off")]
+                command += [part for gate in gates for part in ("--set", f"gates.{gate}=off")]
                 sys.stdout, screen = sys.stderr, sys.stdout
-                app(arguments, standalone_mode=False)
+                app(command, standalone_mode=False)
                 sys.stdout = screen
                 print(f"{pair:<8} {method:<28} {_digests(out)}", flush=True)
 

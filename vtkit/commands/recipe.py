@@ -69,8 +69,10 @@ def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
     """
     from vtkit.recipe.load import load_recipe
     from vtkit.recipe.write import resolved_toml
+    from vtkit.stages.texts import used_where_left_open
 
-    console.write(resolved_toml(load_recipe(recipe, settings or []).recipe).removesuffix("\n"))
+    loaded = load_recipe(recipe, settings or []).recipe
+    console.write(resolved_toml(loaded, used_where_left_open(loaded)).removesuffix("\n"))
 
 
 @recipes.command("schema")

@@ -226,6 +226,10 @@ class TrainedVocabulary(Section):
         return self
 
 
+EPSILON = {"entropy-gain": 0.01, "first-gain": 0.1}
+"""Threshold of each rule that ends an expansion where the recipe gives none: ε₁ and the first ε₂ of the paper."""
+
+
 class ExpandedVocabulary(Section):
     """[vocabulary] kind = "expanded": an existing vocabulary and the most frequent new tokens of a corpus (AdaLM)."""
 
@@ -245,7 +249,7 @@ class ExpandedVocabulary(Section):
     gained less than ``epsilon`` of itself. ``first-gain``: it gained less than ``epsilon`` of its first gain."""
 
     epsilon: Share | None = None
-    """Threshold of ``entropy-gain`` (default 0.01) and of ``first-gain`` (default 0.1; the paper also has 0.05)."""
+    """Threshold of the rule. Default: 0.01 for ``entropy-gain``, 0.1 for ``first-gain`` (the paper also has 0.05)."""
 
     size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Largest size wanted, the tokens of ``tokenizer`` included. Default: only ``stop`` ends the growth."""
@@ -261,6 +265,13 @@ class ExpandedVocabulary(Section):
     invalid_utf8: Literal["strict", "replace"] = "strict"
     """What becomes of bytes in the corpus that are not UTF-8: an error with their number and the place of the first,
     or U+FFFD and a warning."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _epsilon_of_the_rule(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("epsilon") is None and values.get("stop") in EPSILON:
+            return {**values, "epsilon": EPSILON[values["stop"]]}
+        return values
 
     @model_validator(mode="after")
     def _epsilon_has_a_rule(self) -> ExpandedVocabulary:

@@ -310,6 +310,10 @@ else:
     )
 
 
+Fallback = Literal["mean", "random", "univariate", "multivariate", "masked"]
+"""Rows that no source token in particular has a part in."""
+
+
 class BiasSection(Section):
     """[transfer.bias]: the decoder bias of the new vocabulary (plain resizing leaves it misaligned)."""
 
@@ -342,7 +346,7 @@ class TransferSection(_MethodTables):
     overlap: Literal["exact+symbols", "exact", "fuzzy", "raw"] = "exact+symbols"
     """Which target tokens count as already known (docs/overlap.md)."""
 
-    fallback: Literal["auto", "reassigned", "pieces", "mean", "random", "univariate", "multivariate", "masked"] = "auto"
+    fallback: Literal["auto", "reassigned", "pieces", Fallback] = "auto"
     """What tokens become that no method has evidence for. ``reassigned``: the row of a source word that stands for
     nothing else, so that the token is kept apart from all others. ``pieces``: the mean of the target tokens their
     text is made of, where there are any. ``masked``: never active. The others as under ``method``. ``auto``:

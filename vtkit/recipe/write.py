@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,10 +17,11 @@ _DIGITS_AS_BITS = 1000
 _ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
-def resolved_toml(recipe: Recipe) -> str:
+def resolved_toml(recipe: Recipe, used: Mapping[str, Any] | None = None) -> str:
     """``recipe`` as TOML text that loads back equal, with nothing inherited and nothing left to defaults.
 
-    Settings and sections without a value, which TOML cannot write, stand as comments.
+    Settings and sections without a value, which TOML cannot write, stand as comments. ``used`` says what stages use
+    where a setting is left open (``stages/texts.py``); that too stands as a comment.
     """
     lines: list[str] = []
     for name, field in Recipe.model_fields.items():
@@ -29,7 +30,7 @@ def resolved_toml(recipe: Recipe) -> str:
             words = "\n".join(_comment(meaning(table)) for table in tables_in(field.annotation))
             lines += [words, f"# [{name}] is left out of this recipe, so the stage is not run.", ""]
         else:
-            lines += _table(name, section)
+            lines += _table(name, section, used or {})
     return "\n".join(lines)
 
 
@@ -61,7 +62,7 @@ def _escaped(letter: str) -> str:
     return f"\\u{ord(letter):04X}" if ord(letter) < 0x10000 else f"\\U{ord(letter):08X}"
 
 
-def _table(path: str, section: BaseModel, read: set[str] | None = None) -> Iterator[str]:
+def _table(path: str, section: BaseModel, used: Mapping[str, Any], read: set[str] | None = None) -> Iterator[str]:
     """``read`` are the settings that have an effect, where the section says so."""
     read = read if read is not None else getattr(section, "settings_read", None)
     yield _comment(meaning(type(section)))
@@ -81,10 +82,12 @@ def _table(path: str, section: BaseModel, read: set[str] | None = None) -> Itera
             continue
         if field.description:
             yield _comment(field.description)
+        if f"{path}.{name}" in used:
+            yield f"# Left open in this recipe, which uses {toml_value(used[f'{path}.{name}'])}."
         yield f"# {name} is not set." if value is None else f"{name} = {_wrapped(value)}"
     yield ""
     for inner_path, inner in below:
-        yield from _table(inner_path, inner, read)
+        yield from _table(inner_path, inner, used, read)
 
 
 def _wrapped(value: Any) -> str:

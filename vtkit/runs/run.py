@@ -23,6 +23,7 @@ from vtkit.runs.folder import finished_steps, publish_results, record
 from vtkit.runs.plan import Decision, Plan
 from vtkit.runtime import limit_threads, reuse_memory
 from vtkit.stages.order import refuse_unknown
+from vtkit.stages.texts import used_where_left_open
 
 LOG = "run.log"
 
@@ -96,7 +97,7 @@ def run(
         refuse_full_disk(*_show_disk(decisions, runs), runs)
         if any(decision.runs for decision in decisions):
             _check_data(loaded, store)
-        write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe))
+        write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe, used_where_left_open(recipe)))
         write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
         steps: dict[str, str] = {}
         begun = time.monotonic()

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from vtkit.data.collections import default_split, load_retrieval, own_layout, splits_of
 from vtkit.data.corpora import read_corpora
@@ -46,6 +47,30 @@ def focus_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     if recipe.transfer is not None and (own := recipe.transfer.settings_of(FocusTransfer).corpus):
         return _opened(recipe, own)
     return bias_corpus(recipe)
+
+
+def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
+    """What stages use where the recipe leaves a setting open, by the setting's dotted name."""
+    used: dict[str, Any] = {}
+
+    def texts(setting: str, given: tuple[str, ...], corpora: tuple[Corpus, ...]) -> None:
+        if not given and corpora:
+            used[setting] = [corpus.name for corpus in corpora]
+
+    if (transfer := recipe.transfer) is not None:
+        if "transfer.bias.corpus" in transfer.settings_read:
+            texts("transfer.bias.corpus", transfer.bias.corpus, bias_corpus(recipe))
+        if "transfer.focus.corpus" in transfer.settings_read:
+            texts("transfer.focus.corpus", transfer.settings_of(FocusTransfer).corpus, focus_corpus(recipe))
+        if transfer.fallback == "auto" and transfer.reassigns:
+            used["transfer.fallback"] = "reassigned"
+    if recipe.adapt is not None:
+        texts("adapt.corpus", recipe.adapt.corpus, adaptation_corpus(recipe))
+    if recipe.calibrate is not None:
+        texts("calibrate.corpus", recipe.calibrate.corpus, calibration_corpus(recipe))
+    if recipe.evaluate is not None and recipe.evaluate.split is None:
+        used["evaluate.split"] = {corpus.name: corpus.split for corpus in evaluation_sets(recipe)}
+    return used
 
 
 def evaluation_sets(recipe: Recipe) -> tuple[Corpus, ...]:

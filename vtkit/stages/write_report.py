@@ -23,7 +23,7 @@ from vtkit.stages.finetune_encoder import FinetuneResult
 from vtkit.stages.index_corpus import IndexResult, opened
 from vtkit.stages.models import MODEL_LABELS
 from vtkit.stages.stage import WHOLE_RECIPE, Stage, View
-from vtkit.stages.texts import evaluation_sets
+from vtkit.stages.texts import evaluation_sets, used_where_left_open
 from vtkit.transfer.result import TransferResult
 
 EXAMPLE_RESULTS = 5
@@ -71,7 +71,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         demonstration=recipe.recipe.name.startswith("quickstart"),
         command=recipe.command,
         needs=tuple(Need(named.setting, named.value, is_local(named.value)) for named in named_things(recipe)),
-        recipe_toml=resolved_toml(recipe),
+        recipe_toml=resolved_toml(recipe, used_where_left_open(recipe)),
         versions=versions(),
         seconds={name: manifest["seconds"] for name, manifest in manifests.items() if manifest is not None},
         results=_results(recipe, inputs, labels, final),

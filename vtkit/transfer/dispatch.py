@@ -13,6 +13,7 @@ from vtkit.errors import DataError
 from vtkit.recipe.transfer import (
     AnyMethod,
     AutoTransfer,
+    Fallback,
     FocusTransfer,
     MeanTransfer,
     MultivariateTransfer,
@@ -30,7 +31,7 @@ from vtkit.recipe.transfer import (
 from vtkit.transfer.combination.back_off import back_off
 from vtkit.transfer.combination.pieces import with_pieces
 from vtkit.transfer.combination.reassigned import with_reassigned
-from vtkit.transfer.mixture import Fallback, Mixture, with_fallback
+from vtkit.transfer.mixture import Mixture, with_fallback
 from vtkit.transfer.surgery.bias import (
     copy_overlap_bias,
     has_text,

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,8 @@ from scipy.sparse import csr_matrix, diags_array
 
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.errors import DataError, RecipeError
+from vtkit.recipe.transfer import Fallback
 from vtkit.vocabulary.pair import VocabularyPair
-
-Fallback = Literal["mean", "random", "univariate", "multivariate", "masked"]
-"""Rows that no source token in particular has a part in; they have no weights."""
 
 RANDOM_DEVIATION = 0.02
 """Standard deviation of random rows: the range in which BERT and its family are initialised."""

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 Reason = Literal["exhausted", "entropy-gain", "first-gain", "size"]
 
-EPSILON = {"entropy-gain": 0.01, "first-gain": 0.1}
-"""Thresholds of the stop rules where the recipe gives none: ε₁ and the first ε₂ of the paper."""
-
 WHY: dict[Reason, str] = {
     "exhausted": "the corpus has no further tokens to add",
     "entropy-gain": "the last increment raised the unigram entropy by less than the threshold",
@@ -551,10 +548,10 @@ def _reason_to_stop(curve: Sequence[Increment], wanted: int, section: ExpandedVo
     if curve[-1].size < wanted:
         return "exhausted"
     if section.stop != "exhausted":
-        epsilon = section.epsilon if section.epsilon is not None else EPSILON[section.stop]
+        assert section.epsilon is not None  # the section has that of the rule
         risen = curve[-1].entropy - curve[-2].entropy
         full = -curve[-2].entropy if section.stop == "entropy-gain" else curve[1].entropy - curve[0].entropy
-        if risen < epsilon * full:
+        if risen < section.epsilon * full:
             return section.stop
     return "size" if curve[-1].size == section.size else None
 

@@ -8,7 +8,8 @@ from typing import get_args
 import numpy as np
 from scipy.sparse import csr_matrix, diags_array
 
-from vtkit.transfer.mixture import Fallback, Mixture, all_made_by
+from vtkit.recipe.transfer import Fallback
+from vtkit.transfer.mixture import Mixture, all_made_by
 
 
 def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean") -> Mixture:
