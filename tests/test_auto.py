@@ -94,8 +94,8 @@ def test_auto_takes_translations_then_stems_then_neighbours_then_reassigned_rows
         PAIR,
         [Part("sembridge", near, csr_matrix(np.eye(len(SOURCE))[[tokens(SOURCE).index("ox")] * 4]))],
     )
-    bridges = [("parallel", parallel), ("sembridge", neighbours)]
-    mixture = auto_mixture(PAIR, bridges)
+    given = [("parallel", parallel), ("sembridge", neighbours)]
+    mixture = auto_mixture(PAIR, given)
     assert mixture.counts() == {"overlap": 6, "parallel": 1, "subtoken": 1, "sembridge": 1, "mean": 3}
     mixture = with_reassigned(mixture, PAIR)
     assert of(mixture) == dict.fromkeys(tokens(TARGET), "overlap") | {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_overlap import wordpiece
 from test_transfer_methods import with_masked
 
-from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.encoder.scratch import scratch_model
@@ -141,7 +141,7 @@ def owner(folder: Path, values: np.ndarray) -> str:
     tokenizer = tiny.tokenizer()
     model = scratch_model(Scratch(layers=1, hidden=8, heads=1, feed_forward=8), tokenizer)
     mlm_head(model).decoder.bias.data.copy_(torch.from_numpy(values))
-    save_encoder(assemble(model, tokenizer, folder / "work"), folder / "model")
+    save_encoder(as_sparse_encoder(model, tokenizer, folder / "work"), folder / "model")
     return str(folder / "model")
 
 

@@ -26,7 +26,7 @@ from vtkit.encoder.calibration import (
     score_spread,
 )
 from vtkit.encoder.calibration_result import ROWS
-from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import fold_vectors, folding
@@ -122,7 +122,7 @@ def test_a_single_row_that_is_not_finite_is_found(
     broken = model()
     with torch.no_grad():
         mlm_head(broken).decoder.bias[100] = value
-    ours = assemble(broken, tokenizer(), tmp_path)
+    ours = as_sparse_encoder(broken, tokenizer(), tmp_path)
     with pytest.raises(CollapseError, match="logits are not finite"):
         calibrate(ours, TEXTS, 0.3, "token", 48)
 
@@ -207,7 +207,7 @@ def test_other_families_are_rescaled_too(kind: str, tmp_path: Path) -> None:
         kind, vocab_size=len(TOKENS), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48,
         max_position_embeddings=64, pad_token_id=0,
     )  # fmt: skip
-    ours = assemble(AutoModelForMaskedLM.from_config(config).eval(), tokenizer(), tmp_path)
+    ours = as_sparse_encoder(AutoModelForMaskedLM.from_config(config).eval(), tokenizer(), tmp_path)
     before = logits(ours, TEXTS[:4])
     rescale_head(ours, 16.0)
     assert all(torch.equal(new, old / 16) for old, new in zip(before, logits(ours, TEXTS[:4]), strict=True))
@@ -238,11 +238,11 @@ def test_combined_methods_are_their_steps_in_the_stated_order(tmp_path: Path) ->
     unfolded = encode(apart, TEXTS, 48)
     assert torch.equal(bias(together), bias(apart))
     assert folding(together) == "sum"
-    places = fold_map(tokenizer())
+    folded_to = fold_map(tokenizer())
     np.testing.assert_allclose(
-        encode(together, TEXTS, 48).toarray(), fold_vectors(unfolded, places, "sum").toarray(), atol=1e-6
+        encode(together, TEXTS, 48).toarray(), fold_vectors(unfolded, folded_to, "sum").toarray(), atol=1e-6
     )
-    assert len(set(places.tolist())) == len(TOKENS) - len(LETTERS)  # a and ##a
+    assert len(set(folded_to.tolist())) == len(TOKENS) - len(LETTERS)  # a and ##a
     assert found.probe["after"].document_dimensions < unfolded[1::2].nnz / len(TEXTS[1::2])
     assert found.done() == "logits divided by 4, bias lowered by 0.1000, case variants folded by their sum"
 

@@ -85,13 +85,13 @@ def test_the_fold_map_sends_every_token_to_its_class_and_leaves_the_others() -> 
 @given(st.lists(st.sampled_from(["a", "A", "##a", "##A", "b", "B", "##b", "Ab", "##aB"]), unique=True))
 def test_folding_is_done_in_one_step_and_never_crosses_classes(words: list[str]) -> None:
     tokenizer = wordpiece(*words)
-    places = fold_map(tokenizer)
-    assert (places[places] == places).all()
+    folded_to = fold_map(tokenizer)
+    assert (folded_to[folded_to] == folded_to).all()
     for one, first in enumerate(words, 5):
         for other, second in enumerate(words, 5):
             same = first.removeprefix("##").lower() == second.removeprefix("##").lower()
-            assert (places[one] == places[other]) == same
-    assert len(set(places.tolist())) == count_casing(tokenizer).folded
+            assert (folded_to[one] == folded_to[other]) == same
+    assert len(set(folded_to.tolist())) == count_casing(tokenizer).folded
 
 
 def test_only_tokens_without_a_lower_case_form_take_a_free_name() -> None:

@@ -17,7 +17,7 @@ from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmb
 from tiny import ARCHITECTURES, TOKENS, encoder, model, shuffled, texts, tokenizer
 
 from vtkit.encoder.asymmetric import WholeEncoder
-from vtkit.encoder.checkpoint import assemble, load_encoder, load_source_tokenizer, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, load_source_tokenizer, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.scratch import scratch_model
@@ -161,7 +161,7 @@ def test_a_new_encoder_has_the_shape_that_is_asked_for_and_repeats_with_the_seed
 def test_a_new_encoder_begins_as_a_lexical_matcher(architecture: str, tmp_path: Path) -> None:
     torch.manual_seed(3)
     section = Scratch(architecture=architecture, layers=2, hidden=96, heads=2, feed_forward=96, max_length=40)  # type: ignore[arg-type]
-    ours = assemble(scratch_model(section, tokenizer()), tokenizer(), tmp_path)
+    ours = as_sparse_encoder(scratch_model(section, tokenizer()), tokenizer(), tmp_path)
     assert ours.max_seq_length == 40
     ids = ours.tokenizer(TEXTS[0], return_tensors="pt")
     with torch.no_grad():

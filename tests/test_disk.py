@@ -10,7 +10,7 @@ import pytest
 import tiny
 
 from vtkit.artifacts import Store
-from vtkit.encoder.checkpoint import assemble, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.scratch import scratch_model
 from vtkit.errors import VtkitError
 from vtkit.recipe.load import load_recipe
@@ -76,7 +76,7 @@ def test_a_moved_model_is_as_large_as_estimated(folder: Path) -> None:
 def test_a_model_from_nothing_is_as_large_as_estimated(folder: Path) -> None:
     section = Scratch(layers=2, hidden=64, heads=2, feed_forward=128, max_length=32)
     model = scratch_model(section, tiny.tokenizer())
-    save_encoder(assemble(model, tiny.tokenizer(), folder / "work"), folder / "scratch")
+    save_encoder(as_sparse_encoder(model, tiny.tokenizer(), folder / "work"), folder / "scratch")
     text = '[recipe]\nname = "s"\n[source.scratch]\nlayers = 2\nhidden = 64\nheads = 2\nfeed_forward = 128\n'
     text += 'max_length = 32\n[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n'
     made = disk.made_by(load_recipe(folder / "s.toml", text=text).recipe)

@@ -12,7 +12,7 @@ from sentence_transformers import SparseEncoder
 from tiny import TOKENS, shuffled, texts, tokenizer
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
-from vtkit.encoder.checkpoint import assemble, load_encoder, max_input_length, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, max_input_length, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head, position_offset, with_plain_head
 from vtkit.errors import DataError
@@ -92,7 +92,7 @@ def test_a_family_keeps_its_vectors_on_another_vocabulary_and_reloads_bit_by_bit
     old = shuffled(4, pad=pad)
     new = tuple(token for token in shuffled(5, pad=1 if family == "mpnet" else 3) if token not in ("##q", "##x", "##z"))
     source = source_of(family, old, tied=tied)
-    before = assemble(with_plain_head(source), tokenizer(old), tmp_path / "before")
+    before = as_sparse_encoder(with_plain_head(source), tokenizer(old), tmp_path / "before")
     head = mlm_head(with_plain_head(source))
     order = torch.tensor([old.index(token) for token in new])
     output_rows = None if head.tied else head.decoder.weight.detach()[order]
@@ -101,7 +101,7 @@ def test_a_family_keeps_its_vectors_on_another_vocabulary_and_reloads_bit_by_bit
     assert target.config.pad_token_id == new.index("[PAD]")
     assert target.config.vocab_size == -(-len(new) // pad_to) * pad_to
 
-    after = assemble(target, tokenizer(new), tmp_path / "after")
+    after = as_sparse_encoder(target, tokenizer(new), tmp_path / "after")
     save_encoder(after, tmp_path / "model")
     wanted = encode(before, TEXTS, 1000).toarray()
     ours = encode(after, TEXTS, 1000).toarray()

@@ -20,12 +20,12 @@ from tiny import TOKENS, encoder, model, texts, tokenizer
 from typer.testing import CliRunner
 
 from vtkit.cli import app
-from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import (
     apply_output_casing,
-    fold_places,
+    fold_map_of,
     fold_vectors,
     fold_weights,
     folding,
@@ -46,12 +46,12 @@ def cased_encoder(folder: Path, architecture: str = "bert", **settings: object) 
     return encoder(folder, architecture, tokens=CASED, **settings)
 
 
-def looped(vectors: np.ndarray, places: np.ndarray, how: str) -> np.ndarray:
+def looped(vectors: np.ndarray, folded_to: np.ndarray, how: str) -> np.ndarray:
     folded = np.zeros_like(vectors)
     for row in range(len(vectors)):
-        for column in range(len(places)):
-            value, place = vectors[row, column], places[column]
-            folded[row, place] = max(folded[row, place], value) if how == "max" else folded[row, place] + value
+        for column in range(len(folded_to)):
+            value, to = vectors[row, column], folded_to[column]
+            folded[row, to] = max(folded[row, to], value) if how == "max" else folded[row, to] + value
     return folded
 
 
@@ -60,25 +60,25 @@ def test_folding_is_the_plain_loop(count: int, data: st.DataObject, how: str) ->
     vectors = np.array(
         data.draw(st.lists(st.lists(st.sampled_from([0, 0.5, 1, 2]), min_size=6, max_size=6), min_size=count,
                            max_size=count)), dtype=np.float32).reshape(count, 6)  # fmt: skip
-    places = np.array([0, 0, 2, 0, 4, 4])
-    wanted = looped(vectors, places, how)
-    found = fold_vectors(sparse.csr_matrix(vectors), places, how)  # type: ignore[arg-type]
+    folded_to = np.array([0, 0, 2, 0, 4, 4])
+    wanted = looped(vectors, folded_to, how)
+    found = fold_vectors(sparse.csr_matrix(vectors), folded_to, how)  # type: ignore[arg-type]
     assert found.has_sorted_indices
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found.toarray(), wanted)
-    np.testing.assert_array_equal(fold_vectors(found, places, how).toarray(), wanted)  # type: ignore[arg-type]
-    batch = fold_weights(torch.from_numpy(vectors), torch.from_numpy(places), how)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(fold_vectors(found, folded_to, how).toarray(), wanted)  # type: ignore[arg-type]
+    batch = fold_weights(torch.from_numpy(vectors), torch.from_numpy(folded_to), how)  # type: ignore[arg-type]
     np.testing.assert_array_equal(batch.numpy(), wanted)
 
 
 def test_three_case_variants_by_eye() -> None:
     # the, ##the, The -> the; cat stays
     vectors = sparse.csr_matrix([[1.0, 2.0, 0.5, 3.0], [0.0, 0.0, 4.0, 0.0]])
-    places = np.array([0, 0, 0, 3])
-    assert fold_vectors(vectors, places, "max").toarray().tolist() == [[2, 0, 0, 3], [4, 0, 0, 0]]
-    assert fold_vectors(vectors, places, "sum").toarray().tolist() == [[3.5, 0, 0, 3], [4, 0, 0, 0]]
+    folded_to = np.array([0, 0, 0, 3])
+    assert fold_vectors(vectors, folded_to, "max").toarray().tolist() == [[2, 0, 0, 3], [4, 0, 0, 0]]
+    assert fold_vectors(vectors, folded_to, "sum").toarray().tolist() == [[3.5, 0, 0, 3], [4, 0, 0, 0]]
     with pytest.raises(ValueError, match="4 dimensions and a fold map of 3"):
-        fold_vectors(vectors, places[:3])
+        fold_vectors(vectors, folded_to[:3])
 
 
 @pytest.mark.parametrize("how", ["max", "sum"])
@@ -109,8 +109,8 @@ def test_only_so_many_dimensions_are_kept_after_folding(tmp_path: Path) -> None:
 
 def test_the_rows_that_fill_a_vocabulary_up_are_folded_onto_themselves(tmp_path: Path) -> None:
     padded = model(tokens=(*CASED, *(f"[unused{n}]" for n in range(8))))
-    ours = assemble(padded, tokenizer(CASED), tmp_path / "padded")
-    assert fold_places(ours)[len(CASED) :].tolist() == list(range(len(CASED), len(CASED) + 8))
+    ours = as_sparse_encoder(padded, tokenizer(CASED), tmp_path / "padded")
+    assert fold_map_of(ours)[len(CASED) :].tolist() == list(range(len(CASED), len(CASED) + 8))
     set_folding(ours, "max")
     assert encode(ours, TEXTS, 48).shape == (len(TEXTS), len(CASED) + 8)
 
@@ -154,7 +154,7 @@ def test_the_mask_is_a_number_in_half_precision(tmp_path: Path) -> None:
 def test_a_mapped_model_reads_and_writes_the_lower_case_name_where_vtkit_is_not_installed(tmp_path: Path) -> None:
     before = cased_encoder(tmp_path)
     mapped = map_cased(with_casing(tokenizer(CASED), "lowercase")).tokenizer
-    ours = assemble(before[0].auto_model, mapped, tmp_path / "mapped")
+    ours = as_sparse_encoder(before[0].auto_model, mapped, tmp_path / "mapped")
     assert apply_output_casing(ours, "map") == 2  # River and RIVER, beside river; oslo is no longer cased
     save_encoder(ours, tmp_path / "model")
     wanted = ["OSLO River", "river"]

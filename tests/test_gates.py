@@ -232,7 +232,7 @@ def test_new_tokens_that_are_all_one_source_token_fail(source: SparseEncoder, tm
     finding, seen, advice, figures = neighbours_gate(moved, made)
     assert finding == "fail"
     assert seen.endswith("100% of them point the same way")
-    assert "The bridge tells no new token from another" in advice
+    assert "The transfer tells no new token from another" in advice
     assert figures["nearest_source_cosine"]["median"] == pytest.approx(1.0)
 
 

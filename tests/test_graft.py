@@ -12,7 +12,7 @@ from tiny import ARCHITECTURES, TOKENS, model, shuffled, texts, tokenizer
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
-from vtkit.encoder.checkpoint import assemble, load_encoder, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.errors import DataError
@@ -68,7 +68,7 @@ def test_a_saved_encoder_gives_the_same_vectors_in_the_plain_library(
 ) -> None:
     tokens = shuffled(seed=2, pad=3)
     target, _ = moved(model(architecture, tied=tied), tokens)
-    ours = assemble(target, tokenizer(tokens), tmp_path / "work", "max", "log1p_relu")
+    ours = as_sparse_encoder(target, tokenizer(tokens), tmp_path / "work", "max", "log1p_relu")
     save_encoder(ours, tmp_path / "model")
     wanted = encode(ours, TEXTS, 1000).toarray()
     plain = SparseEncoder(str(tmp_path / "model"), device="cpu")
@@ -114,13 +114,13 @@ def test_robertas_logits_stay_when_the_padding_id_moves(old: int, new: int, tmp_
     for ours, theirs in zip(logits(target, target_tokens), logits(source, tokens), strict=True):
         torch.testing.assert_close(ours, theirs[:, order], rtol=1e-4, atol=1e-5)
     assert target.config.max_position_embeddings == 48 + new + 1
-    saved = assemble(target, tokenizer(target_tokens), tmp_path / "work")
+    saved = as_sparse_encoder(target, tokenizer(target_tokens), tmp_path / "work")
     save_encoder(saved, tmp_path / "model")
     read_back = load_encoder(str(tmp_path / "model"))
     assert read_back.max_seq_length == 48
     np.testing.assert_allclose(
         encode(read_back, TEXTS, 1000).toarray(),
-        encode(assemble(source, tokenizer(tokens), tmp_path / "source"), TEXTS, 1000).toarray()[:, order],
+        encode(as_sparse_encoder(source, tokenizer(tokens), tmp_path / "source"), TEXTS, 1000).toarray()[:, order],
         atol=1e-5,
     )
 
@@ -181,9 +181,9 @@ def test_rows_filled_up_change_no_vector_and_are_never_active(
     size = -(-len(tokens) // pad_to) * pad_to
     assert filled.config.vocab_size == size > len(tokens)
     assert mlm_head(filled).decoder.out_features == size
-    save_encoder(assemble(filled, tokenizer(tokens), tmp_path / "work"), tmp_path / "model")
+    save_encoder(as_sparse_encoder(filled, tokenizer(tokens), tmp_path / "work"), tmp_path / "model")
     found = SparseEncoder(str(tmp_path / "model"), device="cpu").encode(TEXTS, convert_to_sparse_tensor=False).numpy()
-    wanted = encode(assemble(plain, tokenizer(tokens), tmp_path / "plain"), TEXTS, 1000).toarray()
+    wanted = encode(as_sparse_encoder(plain, tokenizer(tokens), tmp_path / "plain"), TEXTS, 1000).toarray()
     assert found.shape[1] == size
     assert not found[:, len(tokens) :].any()
     np.testing.assert_allclose(found[:, : len(tokens)], wanted, atol=1e-5)

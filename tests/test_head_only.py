@@ -20,7 +20,7 @@ from vtkit.encoder.calibration import activation_rates, calibrate
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.folding import apply_output_casing, fold_places
+from vtkit.encoder.folding import apply_output_casing, fold_map_of
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError
 from vtkit.recipe.sections import AdaptSection
@@ -88,9 +88,9 @@ def test_calibration_casing_and_folding_are_those_of_the_output_vocabulary(tmp_p
     found = calibrate(ours, texts(60, seed=3), 0.2, "token", 48, head_scale=8.0)
     assert found.after.token == pytest.approx(0.2, abs=2e-3)
     assert activation_rates(ours, TEXTS, 48).token == pytest.approx(0.2, abs=0.05)
-    places = fold_places(ours)
+    folded_to = fold_map_of(ours)
     cased, lower = OUTPUT.index("Oakpine"), OUTPUT.index("oakpine")
-    assert places[cased] == places[lower] == lower
+    assert folded_to[cased] == folded_to[lower] == lower
     apply_output_casing(ours, "mask")
     save_encoder(ours, tmp_path / "model")
     vectors = encode(load_encoder(str(tmp_path / "model")), TEXTS, 48)

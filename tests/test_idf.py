@@ -15,7 +15,7 @@ from test_overlap import wordpiece
 from tiny import TOKENS, encoder
 
 from vtkit.encoder.checkpoint import save_encoder
-from vtkit.encoder.folding import Fold, fold_places, set_folding
+from vtkit.encoder.folding import Fold, fold_map_of, set_folding
 from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
 from vtkit.encoder.sides import encode_side
 from vtkit.recipe.sections import Recipe
@@ -47,7 +47,7 @@ def test_with_folding_a_document_counts_if_it_holds_any_case_variant(tmp_path: P
     ours = encoder(tmp_path / "work", tokens=names)
     set_folding(ours, "max")
     texts = ["River stone", "river RIVER River", "RIVER river", "stone"]
-    found, count = document_frequencies(ours.tokenizer, texts, len(names), fold_places(ours))
+    found, count = document_frequencies(ours.tokenizer, texts, len(names), fold_map_of(ours))
     of = dict(zip(names, found.tolist(), strict=True))
     assert count == 4
     assert {name: of[name] for name in ("river", "River", "RIVER", "stone")} == {

@@ -121,7 +121,7 @@ def test_defaults_are_written_out_with_the_table_that_they_hold_for(tmp_path: Pa
 def test_a_setting_beside_its_table_is_told_where_it_stands(tmp_path: Path) -> None:
     for override, meant in {
         'transfer.parallel=["a.tsv"]': ["transfer.parallel.files"],
-        "transfer.embedder=a/b": ["transfer.sembridge.embedder"],
+        "transfer.embedders=a/b": ["transfer.sembridge.embedder"],
         "transfer.iterations=3": ["transfer.parallel.iterations"],
         "transfer.rank=3": ["transfer.ofa.rank"],
         "transfer.temperature=1.0": ["transfer.ofa.temperature", "transfer.wechsel.temperature"],

@@ -20,7 +20,7 @@ from tiny import model, tokenizer
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.model_folder import model_folder
 from vtkit.errors import DataError
-from vtkit.transfer.bridge import load_embedder
+from vtkit.transfer.embedders import load_embedder
 from vtkit.transfer.methods.semantic import load_table
 
 PACKAGE = Path(__file__).resolve().parents[1] / "vtkit"

@@ -13,7 +13,7 @@ from tiny import TOKENS, encoder, texts, tokenizer
 
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import load_encoder
-from vtkit.encoder.folding import fold_places, fold_vectors, set_folding
+from vtkit.encoder.folding import fold_map_of, fold_vectors, set_folding
 from vtkit.encoder.sides import encode_side
 
 TEXTS = [*texts(4), "", "river river river", "a ba ab"]
@@ -46,7 +46,7 @@ def test_both_sides_are_folded_where_the_model_says_so(side: str, asymmetric: Wh
     plain = encode_side(asymmetric, TEXTS, side, 48)  # type: ignore[arg-type]
     set_folding(asymmetric, "sum")
     folded = encode_side(asymmetric, TEXTS, side, 48)  # type: ignore[arg-type]
-    wanted = fold_vectors(plain, fold_places(asymmetric), "sum")
+    wanted = fold_vectors(plain, fold_map_of(asymmetric), "sum")
     np.testing.assert_allclose(folded.toarray(), wanted.toarray(), rtol=1e-5, atol=1e-6)
     assert not np.array_equal(folded.toarray(), plain.toarray())
 

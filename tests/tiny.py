@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
-from vtkit.encoder.checkpoint import assemble, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.scratch import scratch_model
 from vtkit.recipe.sections import Scratch
 from vtkit.runs.run import run
@@ -147,7 +147,9 @@ def encoder(folder: Path, architecture: str = "bert", **settings: Any) -> Sparse
     numba.set_num_threads(1)  # its thread pool is torch's: what BM25 runs on, torch runs on afterwards
     pooling, activation = settings.pop("pooling", "max"), settings.pop("activation", "relu")
     tokens = settings.get("tokens", TOKENS)
-    return assemble(model(architecture, **settings), tokenizer(tokens), folder / "assembled", pooling, activation)
+    return as_sparse_encoder(
+        model(architecture, **settings), tokenizer(tokens), folder / "assembled", pooling, activation
+    )
 
 
 def texts(count: int, seed: int = 0, words: tuple[int, int] = (3, 20)) -> list[str]:

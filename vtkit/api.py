@@ -487,7 +487,7 @@ def corpus_gap(
         second: the corpus it is to serve.
         language: code, where it matters for lower-casing.
         punctuation: whether punctuation inside a white-space word ends it.
-        top: typical words listed of each side.
+        top: typical words listed of each corpus.
         seed: of the sample that the similarity is compared with.
 
     Raises:

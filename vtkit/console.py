@@ -116,21 +116,21 @@ def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: in
     """The lines of a table: the first column to the left, the others to the right, as many beside each other as
     ``width`` cells hold; the rest follows below, behind the first column again."""
     cells = [[one_line(cell) for cell in row] for row in (columns, *rows)]
-    widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
+    widths = [max(cell_len(row[position]) for row in cells) for position in range(len(columns))]
     parts: list[list[int]] = [[]]
     used = widths[0]
-    for place in range(1, len(columns)):
-        if width is not None and parts[-1] and used + 2 + widths[place] > width:
+    for position in range(1, len(columns)):
+        if width is not None and parts[-1] and used + 2 + widths[position] > width:
             parts.append([])
             used = widths[0]
-        parts[-1].append(place)
-        used += 2 + widths[place]
+        parts[-1].append(position)
+        used += 2 + widths[position]
     for number, part in enumerate(parts):
         if number:
             yield ""
         for row in cells:
             first = row[0] + " " * (widths[0] - cell_len(row[0]))
-            rest = (" " * (widths[place] - cell_len(row[place])) + row[place] for place in part)
+            rest = (" " * (widths[position] - cell_len(row[position])) + row[position] for position in part)
             yield "  ".join([first, *rest]).rstrip()
 
 

@@ -89,12 +89,12 @@ def machine_failure(error: BaseException, folder: Path | None = None, then: str 
     for cause in chain:
         number = _number_of(cause)
         name = getattr(cause, "filename", None)
-        place = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else folder
+        path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else folder
         if number in _NO_ROOM:
-            return _no_room(number, place, folder, then)
+            return _no_room(number, path, folder, then)
         if number in _REFUSED:
             what, remedy = _REFUSED[number]
-            return MachineError(f"{place or 'a file'}: {what}. {remedy}{then}")
+            return MachineError(f"{path or 'a file'}: {what}. {remedy}{then}")
         if isinstance(cause, MemoryError) or (isinstance(cause, RuntimeError) and _NO_MEMORY.search(str(cause))):
             return MachineError(
                 "the machine has not enough memory for this. Lower batch sizes and lengths, end other programs, or use "
@@ -133,8 +133,8 @@ def _number_of(error: BaseException) -> int | None:
     return errno.ENOSPC if _WRITTEN_IN_PART.search(text) else None
 
 
-def _no_room(number: int, place: Path | None, folder: Path | None, then: str) -> MachineError:
-    where = place or folder or Path.cwd()
+def _no_room(number: int, path: Path | None, folder: Path | None, then: str) -> MachineError:
+    where = path or folder or Path.cwd()
     there = next((path for path in (where, *where.absolute().parents) if path.exists()), Path("/"))
     try:
         left = f" ({shutil.disk_usage(there).free / 1e6:,.1f} MB free)"

@@ -45,7 +45,7 @@ def clustered(count: int, width: int, seed: int, topics: int = 800) -> NDArray[n
 
 def real(embedder: str, vocabulary: str, queries: int, anchors: int) -> tuple[NDArray[np.float32], ...]:
     """Vectors of tokens of a vocabulary: every so many of them as queries, the others as anchors."""
-    from vtkit.transfer.bridge import embed, load_embedder
+    from vtkit.transfer.embedders import embed, load_embedder
     from vtkit.vocabulary.existing import load_tokenizer
     from vtkit.vocabulary.forms import surface_and_start
 

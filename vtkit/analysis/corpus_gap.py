@@ -1,4 +1,4 @@
-"""How far apart the words of two corpora are: the yardstick of the CAI paper, and the words typical of each side."""
+"""How far apart the words of two corpora are: the yardstick of the CAI paper, and the words typical of each."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SAMPLED_AS_SIMILAR = 0.9
 
 
 @dataclass(frozen=True)
-class Side:
+class CorpusWords:
     """The words of one corpus."""
 
     texts: int
@@ -101,8 +101,8 @@ class Gap:
     shared_scripts: float
     """How much of the words is written in the same scripts, 0 to 1."""
 
-    first: Side
-    second: Side
+    first: CorpusWords
+    second: CorpusWords
     typical_of_first: list[TypicalWord]
     typical_of_second: list[TypicalWord]
 
@@ -128,16 +128,16 @@ def measure_gap(
         second: texts of the corpus it is to serve.
         language: code of the language, where it matters for lower-casing (``tr``, ``az``).
         punctuation: whether punctuation inside a white-space word ends it.
-        top: words that are listed of each side.
+        top: words that are listed of each corpus.
         seed: of the sample behind :attr:`Gap.sampled`.
 
     Raises:
         DataError: a corpus without words.
     """
     counted = [_word_counts(texts, language, punctuation) for texts in (first, second)]
-    for place, (_, counts) in zip(("first", "second"), counted, strict=True):
+    for ordinal, (_, counts) in zip(("first", "second"), counted, strict=True):
         if not counts:
-            raise DataError(f"The {place} corpus has no words.")
+            raise DataError(f"The {ordinal} corpus has no words.")
     (first_texts, first_counts), (second_texts, second_counts) = counted
     vocabulary = sorted(first_counts.keys() | second_counts.keys())
     a, b = (np.array([counts[word] for word in vocabulary], dtype=np.int64) for _, counts in counted)
@@ -149,8 +149,8 @@ def measure_gap(
         similarity=weighted_jaccard(a, b),
         sampled=weighted_jaccard(larger, drawn),
         shared_scripts=_shared_scripts(first_counts, second_counts),
-        first=_side(first_texts, a, b),
-        second=_side(second_texts, b, a),
+        first=_words_of(first_texts, a, b),
+        second=_words_of(second_texts, b, a),
         typical_of_first=[
             TypicalWord(vocabulary[n], float(z[n]), int(a[n]), int(b[n])) for n in order[:top] if z[n] > 0
         ],
@@ -262,6 +262,6 @@ def _word_counts(texts: Iterable[str], language: str | None, punctuation: Punctu
     return chunks.texts, counts
 
 
-def _side(texts: int, own: Integers, other: Integers) -> Side:
+def _words_of(texts: int, own: Integers, other: Integers) -> CorpusWords:
     unknown = (own > 0) & (other == 0)
-    return Side(texts, int(own.sum()), int((own > 0).sum()), int(own[unknown].sum()), int(unknown.sum()))
+    return CorpusWords(texts, int(own.sum()), int((own > 0).sum()), int(own[unknown].sum()), int(unknown.sum()))

@@ -95,7 +95,7 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     """Where made rows lie among source rows: cosine to the nearest one, to their own mean, and their lengths.
 
     Rows without a source token behind them (the mean, masked, noise) are counted and left out. The others fail
-    where nearly all of them point one way: the bridge told no token from another. New tokens that no method had
+    where nearly all of them point one way: the method told no token from another. New tokens that no method had
     evidence for are counted too, whether or not they were given the row of an unused source word: where they are most
     of the new tokens that stand for text, that is worth a warning.
     """
@@ -155,7 +155,7 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     )
     if len(sampled) > 1 and collapsed > 0.9:
         advice = (
-            "The bridge tells no new token from another. Look at the texts or vectors behind transfer.method "
+            "The transfer tells no new token from another. Look at the texts or vectors behind transfer.method "
             "(vtkit provenance shows what each token was made of), or take another method."
         )
         return "fail", f"{seen}; {collapsed:.0%} of them point the same way", advice, figures

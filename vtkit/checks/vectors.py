@@ -30,7 +30,7 @@ def vector_gates(
     if not wanted:
         return []
     if not all(bool(torch.isfinite(parameter).all()) for parameter in encoder.parameters()):
-        advice = "Check the source and the bridge for NaN, and lower adapt.learning_rate."
+        advice = "Check the source, and the vectors behind transfer.method, for NaN, and lower adapt.learning_rate."
         return [(wanted[0], ("fail", "weights are not finite (NaN or infinite)", advice, {"finite": False}))]
     found: list[tuple[Gate, Seen]] = []
     broken: Finding = "warn" if more_follows else "fail"

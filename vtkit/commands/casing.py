@@ -145,11 +145,11 @@ def _write(name: str, apply: Apply | None, input: str, fold: str, out: Path, as_
     if not is_model and apply in ("mask", "fold"):
         raise RecipeError(f"{name} is a tokenizer, and --apply {apply} changes a model's vectors: name a model.")
     with new_folder(out) as work:
-        facts = (_change_model if is_model else _change_tokenizer)(name, apply, input, fold, work)
+        done = (_change_model if is_model else _change_tokenizer)(name, apply, input, fold, work)
     if as_json:
-        console.write_json({"out": str(out), **facts})
+        console.write_json({"out": str(out), **done})
         return
-    for label, value in facts.items():
+    for label, value in done.items():
         console.write(f"{label.replace('_', ' ')}: {value}")
     console.say(f"wrote {out}")
 
@@ -195,14 +195,14 @@ def _change_model(name: str, apply: Apply | None, input: str, fold: Any, work: P
     if query_side is not None:
         role = "tokenizer" if isinstance(query_side[0], SparseStaticEmbedding) else "processor"
         setattr(query_side[0], role, changed.tokenizer)
-    facts: dict[str, Any] = {"input": input, "output": apply or "as it was"}
+    done: dict[str, Any] = {"input": input, "output": apply or "as it was"}
     if apply is not None:
         masked = apply_output_casing(encoder, apply, fold)
         if apply == "fold":
-            facts |= {"fold": fold, "dimensions_after_folding": count_casing(changed.tokenizer).folded}
+            done |= {"fold": fold, "dimensions_after_folding": count_casing(changed.tokenizer).folded}
         else:
-            facts["masked_dimensions"] = masked
+            done["masked_dimensions"] = masked
         if apply == "map":
-            facts |= {"renamed_tokens": len(changed.renamed), "not_reached_by_text": len(changed.unreached)}
+            done |= {"renamed_tokens": len(changed.renamed), "not_reached_by_text": len(changed.unreached)}
     save_encoder(encoder, work)
-    return facts
+    return done

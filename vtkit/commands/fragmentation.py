@@ -94,8 +94,8 @@ def fragmentation(
             top=top,
         )
     if as_json:
-        facts = {"corpus": name_of(corpus), "word": RULE, "punctuation": punctuation}
-        console.write_json({**facts, "tokenizers": [_as_json(one) for one in found]})
+        measured = {"corpus": name_of(corpus), "word": RULE, "punctuation": punctuation}
+        console.write_json({**measured, "tokenizers": [_as_json(one) for one in found]})
         return
     total = found[0].total
     groups = ", ".join(f"{name} {counts.texts:,}" for name, counts in found[0].groups.items())

@@ -20,7 +20,7 @@ from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.errors import RecipeError
 
 if TYPE_CHECKING:
-    from vtkit.analysis.corpus_gap import Gap, Side, TypicalWord
+    from vtkit.analysis.corpus_gap import CorpusWords, Gap, TypicalWord
 
 
 def gap(
@@ -37,7 +37,7 @@ def gap(
     ],
     language: LanguageOption = None,
     punctuation: PunctuationOption = "keep",
-    top: Annotated[int, typer.Option("--top", min=0, help="Typical words of each side.")] = 20,
+    top: Annotated[int, typer.Option("--top", min=0, help="Typical words of each corpus.")] = 20,
     as_json: JsonOption = False,
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
@@ -87,19 +87,22 @@ def gap(
     console.write(f"\nWords, lower-cased: {RULE}.")
 
 
-def _as_json(name: str, side: Side, typical: list[TypicalWord]) -> dict[str, Any]:
+def _as_json(name: str, corpus: CorpusWords, typical: list[TypicalWord]) -> dict[str, Any]:
     words = [word._asdict() for word in typical]
-    return {"name": name, **asdict(side), "unknown_share": side.unknown_share, "typical": words}
+    return {"name": name, **asdict(corpus), "unknown_share": corpus.unknown_share, "typical": words}
 
 
 def _sides(found: Gap) -> list[list[str]]:
-    sides = (found.first, found.second)
+    corpora = (found.first, found.second)
     return [
-        ["texts", *(f"{side.texts:,}" for side in sides)],
-        ["words", *(f"{side.words:,}" for side in sides)],
-        ["distinct words", *(f"{side.distinct:,}" for side in sides)],
-        ["distinct words the other has not", *(f"{side.unknown_distinct / side.distinct:.1%}" for side in sides)],
-        ["occurrences of these", *(f"{side.unknown_share:.1%}" for side in sides)],
+        ["texts", *(f"{corpus.texts:,}" for corpus in corpora)],
+        ["words", *(f"{corpus.words:,}" for corpus in corpora)],
+        ["distinct words", *(f"{corpus.distinct:,}" for corpus in corpora)],
+        [
+            "distinct words the other has not",
+            *(f"{corpus.unknown_distinct / corpus.distinct:.1%}" for corpus in corpora),
+        ],
+        ["occurrences of these", *(f"{corpus.unknown_share:.1%}" for corpus in corpora)],
     ]
 
 

@@ -64,20 +64,20 @@ def _print_report(report: dict[str, Any], names: list[str]) -> None:
         f"{shown[0]} ({report['source_size']:,} tokens) knows {report['overlap']:,} of the {report['target_size']:,} "
         f"tokens of {shown[1]}: {100 * report['share']:.2f} %, by the rule “{report['mode']}”.\n"
     )
-    kinds = [(kind, facts) for kind, facts in report["classes"].items() if facts["count"]]
+    kinds = [(kind, stats) for kind, stats in report["classes"].items() if stats["count"]]
     kinds.sort(key=lambda entry: entry[0] == "new")
     console.write_table(
         ["class", "tokens", "share"],
-        [[kind, f"{facts['count']:,}", f"{100 * facts['share']:.2f} %"] for kind, facts in kinds],
+        [[kind, f"{stats['count']:,}", f"{100 * stats['share']:.2f} %"] for kind, stats in kinds],
     )
     console.write("")
-    for kind, facts in kinds:
-        if facts["examples"]:
-            console.write(f"{kind}: {_pairs(facts['examples'])}")
+    for kind, stats in kinds:
+        if stats["examples"]:
+            console.write(f"{kind}: {_pairs(stats['examples'])}")
     console.write("")
     console.write_table(
         ["mode", "tokens", "share"],
-        [[name, f"{facts['count']:,}", f"{100 * facts['share']:.2f} %"] for name, facts in report["modes"].items()],
+        [[name, f"{stats['count']:,}", f"{100 * stats['share']:.2f} %"] for name, stats in report["modes"].items()],
     )
     raw = report["raw"]
     console.write(

@@ -64,7 +64,7 @@ def provenance(
     for name, table in tables.items() if words else ():
         tokenizer = _tokenizer(transfers[name])
         for word, by_run in found.items():
-            by_run[name] = [_facts(table[number]) for number in _ids(word, tokenizer)]
+            by_run[name] = [_as_json(table[number]) for number in _ids(word, tokenizer)]
     reverse = {word: {name: _of_source(word, table, top) for name, table in tables.items()} for word in source or []}
     if as_json:
         console.write_json({"tokens": found, "source": reverse})
@@ -116,7 +116,7 @@ def _ids(word: str, tokenizer: PreTrainedTokenizerFast) -> list[int]:
     return [number for number, (start, end) in read if end > 2 and (start >= 2 or surfaces[number][0].strip())]
 
 
-def _facts(origin: Origin) -> dict[str, Any]:
+def _as_json(origin: Origin) -> dict[str, Any]:
     return {
         "token": origin.token,
         "id": origin.target_id,

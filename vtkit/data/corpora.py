@@ -23,7 +23,7 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
 
     ``.txt`` a document a line (blank lines skipped; one of more than :data:`vtkit.data.text.LONGEST_TEXT` bytes is cut
     into several texts, at white space); ``.jsonl`` the fields ``title`` and ``text`` joined; ``.tsv`` the second of
-    two columns (the target side of parallel text); each also with ``.gz`` or ``.zst`` behind. A folder: its
+    two columns (the target texts of parallel text); each also with ``.gz`` or ``.zst`` behind. A folder: its
     ``corpus.jsonl`` (or ``.gz``, ``.zst``), else its ``docs-*.jsonl.gz`` (MIRACL).
     ``datasets:NAME:CONFIG:SPLIT:COLUMN``: a column of a dataset (see :func:`vtkit.data.streaming.read_column`).
 

@@ -10,7 +10,7 @@ from vtkit.errors import DataError
 
 
 def read_pairs(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Source and target side of each line, without white space around them; blank lines are skipped.
+    """Source and target text of each line, without white space around them; blank lines are skipped.
 
     Raises:
         DataError: a line has not exactly two columns or one of them is empty (the first such line is named),

@@ -85,7 +85,7 @@ def load_beir(folder: str | Path, split: str) -> RetrievalSet:
     if corpus is None or queries is None or judgements is None:
         raise DataError(f"{folder}: {'; '.join(complaints)}. {LAYOUT}")
     problems = Problems()
-    return assemble(
+    return checked_collection(
         folder.resolve().name,
         read_documents([corpus], problems),
         read_queries(queries, problems),
@@ -225,7 +225,7 @@ def add_judgement(
         problems.add(path, f"line {number}: {query!r} and {document!r} were judged {qrels[query][document]} before")
 
 
-def assemble(
+def checked_collection(
     name: str,
     documents: list[Document],
     queries: list[Query],

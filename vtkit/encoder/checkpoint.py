@@ -37,8 +37,8 @@ def load_encoder(name: str, device: str = "cpu") -> SparseEncoder:
         if not _has_modules(folder):
             encoder = SparseEncoder(modules=[_transformer(name, folder), SpladePooling("max")], device=device)
         else:
-            for place in _transformer_folders(folder):
-                _trained_model(name, folder / place)
+            for module in _transformer_folders(folder):
+                _trained_model(name, folder / module)
             with library_errors(f"{name} cannot be loaded as a sparse encoder"):
                 encoder = SparseEncoder(
                     str(folder),
@@ -64,8 +64,8 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
         DataError: nothing is there, it is damaged, or would run code of its own.
     """
     folder = model_folder(name)
-    places = _transformer_folders(folder) if _has_modules(folder) else [""]
-    if places != [""]:
+    modules = _transformer_folders(folder) if _has_modules(folder) else [""]
+    if modules != [""]:
         return load_encoder(name).tokenizer
     with quiet_libraries(), library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
         tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), **SAFELY)
@@ -73,7 +73,7 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def assemble(
+def as_sparse_encoder(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
@@ -266,12 +266,12 @@ def _transformer(name: str, folder: Path) -> Transformer:
 def _transformer_folders(folder: Path) -> list[str]:
     """Where in a SparseEncoder folder its transformers are: one, or one for each side of a router."""
     first = read_json(folder / "modules.json", str(folder))[0]
-    place = first.get("path", "")
-    kinds = {place: first["type"]}
+    module = first.get("path", "")
+    kinds = {module: first["type"]}
     if first["type"].endswith("Router"):
-        path = folder / place / "router_config.json"
+        path = folder / module / "router_config.json"
         if not path.is_file():
             raise DataError(f"source model {folder}: {path} is missing. Fetch or copy the model again.")
         types = read_json(path, str(folder))["types"]
-        kinds = {f"{place}/{inner}".lstrip("/"): kind for inner, kind in types.items()}
+        kinds = {f"{module}/{inner}".lstrip("/"): kind for inner, kind in types.items()}
     return [inner for inner, kind in kinds.items() if kind.endswith("Transformer")]

@@ -12,7 +12,7 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 
 from vtkit import console
-from vtkit.encoder.folding import fold_places, fold_weights, folding
+from vtkit.encoder.folding import fold_map_of, fold_weights, folding
 from vtkit.encoder.sparse_head import streaming
 from vtkit.encoder.truncation import first_tokens
 
@@ -55,7 +55,7 @@ def encode(
     token_ids = first_tokens(tokenizer, texts, limit)["input_ids"]
     order = sorted(range(len(texts)), key=lambda i: (-len(token_ids[i]), i))
     fold = folding(encoder)
-    folded_to = None if fold is None else torch.tensor(fold_places(encoder), device=device)
+    folded_to = None if fold is None else torch.tensor(fold_map_of(encoder), device=device)
     rows: list[np.ndarray] = []
     columns: list[np.ndarray] = []
     values: list[np.ndarray] = []
@@ -77,8 +77,8 @@ def encode(
             if fold is not None and folded_to is not None:
                 weights = fold_weights(weights, folded_to, fold)
             if kept < weights.shape[1]:
-                largest, places = weights.topk(kept, dim=1)
-                weights = torch.zeros_like(weights).scatter_(1, places, largest)
+                largest, kept_at = weights.topk(kept, dim=1)
+                weights = torch.zeros_like(weights).scatter_(1, kept_at, largest)
             found = weights.nonzero()
             rows.append(np.asarray(batch, dtype=np.int64)[found[:, 0].cpu().numpy()])
             columns.append(found[:, 1].to(torch.int32).cpu().numpy())

@@ -119,15 +119,15 @@ def _with_older_deberta_head(model: PreTrainedModel) -> PreTrainedModel:
     config = copy.deepcopy(model.config)
     config.legacy, config.tie_word_embeddings = True, True
     rebuilt = AutoModelForMaskedLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
-    places = {
+    renamed = {
         "lm_predictions.lm_head.dense.": "cls.predictions.transform.dense.",
         "lm_predictions.lm_head.LayerNorm.": "cls.predictions.transform.LayerNorm.",
         "lm_predictions.lm_head.bias": "cls.predictions.bias",
     }
     state = {}
     for name, tensor in model.state_dict().items():
-        old = next((old for old in places if name.startswith(old)), "")
-        state[places.get(old, "") + name.removeprefix(old)] = tensor
+        old = next((old for old in renamed if name.startswith(old)), "")
+        state[renamed.get(old, "") + name.removeprefix(old)] = tensor
     missing, unexpected = rebuilt.load_state_dict(state, strict=False)
     lost = [name for name in missing if not name.startswith("cls.predictions.decoder.")] + unexpected
     if lost:

@@ -51,29 +51,29 @@ def folding(encoder: SparseEncoder) -> Fold | None:
     return how  # type: ignore[no-any-return]
 
 
-def fold_places(encoder: SparseEncoder) -> NDArray[np.int64]:
+def fold_map_of(encoder: SparseEncoder) -> NDArray[np.int64]:
     """Where each dimension of ``encoder`` goes when it is folded: :func:`vtkit.vocabulary.casing.fold_map` of the
     tokenizer that names its dimensions, (vocabulary,)."""
     return fold_map(output_tokenizer(encoder), int(encoder[0].auto_model.config.vocab_size))
 
 
-def fold_vectors(vectors: sparse.csr_matrix, places: NDArray[np.int64], how: Fold = "max") -> sparse.csr_matrix:
+def fold_vectors(vectors: sparse.csr_matrix, folded_to: NDArray[np.int64], how: Fold = "max") -> sparse.csr_matrix:
     """Term weights whose case variants share one dimension: w'_c = max or sum over the tokens j of class c of w_j.
 
     Fold queries and documents alike. Folding twice is folding once.
 
     Args:
         vectors: non-negative term weights, (texts, vocabulary).
-        places: where each dimension goes, :func:`vtkit.vocabulary.casing.fold_map`, (vocabulary,).
+        folded_to: where each dimension goes, :func:`vtkit.vocabulary.casing.fold_map`, (vocabulary,).
         how: "max" or "sum".
 
     Returns:
         (texts, vocabulary), indices sorted; dimensions that went elsewhere are empty.
     """
-    if vectors.shape[1] != len(places):
-        raise ValueError(f"{vectors.shape[1]} dimensions and a fold map of {len(places)}")
+    if vectors.shape[1] != len(folded_to):
+        raise ValueError(f"{vectors.shape[1]} dimensions and a fold map of {len(folded_to)}")
     rows = np.repeat(np.arange(vectors.shape[0], dtype=np.int64), np.diff(vectors.indptr))
-    cells = rows * vectors.shape[1] + places[vectors.indices]
+    cells = rows * vectors.shape[1] + folded_to[vectors.indices]
     order = np.argsort(cells, kind="stable")
     found, starts = np.unique(cells[order], return_index=True)
     reduce = np.maximum if how == "max" else np.add
@@ -83,10 +83,10 @@ def fold_vectors(vectors: sparse.csr_matrix, places: NDArray[np.int64], how: Fol
     return folded
 
 
-def fold_weights(weights: Tensor, places: Tensor, how: Fold) -> Tensor:
+def fold_weights(weights: Tensor, folded_to: Tensor, how: Fold) -> Tensor:
     """:func:`fold_vectors` for a batch of dense vectors, (texts, vocabulary)."""
     return torch.zeros_like(weights).scatter_reduce_(
-        1, places.expand_as(weights), weights, "amax" if how == "max" else "sum", include_self=True
+        1, folded_to.expand_as(weights), weights, "amax" if how == "max" else "sum", include_self=True
     )
 
 

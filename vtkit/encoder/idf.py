@@ -26,7 +26,7 @@ def document_frequencies(
     tokenizer: PreTrainedTokenizerBase,
     texts: Iterable[str],
     size: int,
-    places: NDArray[np.int64] | None = None,
+    folded_to: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], int]:
     """In how many of ``texts`` each token occurs, (size,), and how many texts there are.
 
@@ -34,14 +34,14 @@ def document_frequencies(
     case variants, so a text counts for it once if it holds any of them.
 
     Args:
-        places: where each dimension goes when vectors are folded, :func:`vtkit.encoder.folding.fold_places`, (size,).
+        folded_to: where each dimension goes when vectors are folded (``fold_map_of`` of ``folding.py``), (size,).
     """
     frequencies, count = np.zeros(size, dtype=np.int64), 0
     for batch in batches(texts):
         count += len(batch)
         for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
             held = np.array(list(set(encoding.ids)), dtype=np.int64)
-            frequencies[held if places is None else np.unique(places[held])] += 1
+            frequencies[held if folded_to is None else np.unique(folded_to[held])] += 1
     return frequencies, count
 
 

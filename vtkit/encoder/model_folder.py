@@ -85,16 +85,16 @@ def check_model(folder: Path, label: str) -> None:
     """
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         raise DataError(f"{label}: the folder holds neither config.json nor modules.json.")
-    places = {folder: not (folder / "modules.json").is_file()}
-    for place, kind in _modules(folder, label):
-        places[place] = places.get(place, False) or kind.endswith("Transformer")
-    for place, is_transformer in places.items():
+    modules = {folder: not (folder / "modules.json").is_file()}
+    for module, kind in _modules(folder, label):
+        modules[module] = modules.get(module, False) or kind.endswith("Transformer")
+    for module, is_transformer in modules.items():
         for name in _CONFIGURATIONS:
-            if (place / name).is_file():
-                _check_configuration(place / name, label)
-        _check_weights(place, label, needed=is_transformer)
+            if (module / name).is_file():
+                _check_configuration(module / name, label)
+        _check_weights(module, label, needed=is_transformer)
         if is_transformer:
-            _check_tokenizer(place, label)
+            _check_tokenizer(module, label)
 
 
 @contextmanager
@@ -147,16 +147,16 @@ def _modules(folder: Path, label: str) -> Iterator[tuple[Path, str]]:
     path = folder / "modules.json"
     if not path.is_file():
         return
-    for place, kind in _typed(path, label, read_json(path, label)):
-        yield folder / place, kind
-        routes = folder / place / "router_config.json"
+    for module, kind in _typed(path, label, read_json(path, label)):
+        yield folder / module, kind
+        routes = folder / module / "router_config.json"
         if kind.endswith("Router") and routes.is_file():
             content = read_json(routes, label)
             types = content.get("types") if isinstance(content, dict) else None
             listed = types.items() if isinstance(types, dict) else ()
             entries = [{"path": name, "type": inner} for name, inner in listed]
             for inner, inner_kind in _typed(routes, label, entries or None):
-                yield folder / place / inner, inner_kind
+                yield folder / module / inner, inner_kind
 
 
 def _typed(path: Path, label: str, entries: Any) -> list[tuple[str, str]]:
@@ -224,14 +224,14 @@ def _runs_code(label: str, path: Path, what: str) -> DataError:
     )
 
 
-def _check_tokenizer(place: Path, label: str) -> None:
+def _check_tokenizer(module: Path, label: str) -> None:
     """Refuse a transformer without a tokenizer, and a tokenizer.json that cannot be read."""
     from tokenizers import Tokenizer
 
-    path = place / "tokenizer.json"
+    path = module / "tokenizer.json"
     if not path.is_file():
-        if not any(any(place.glob(name)) for name in _OTHER_TOKENIZERS):
-            raise DataError(f"{label}: {place} holds no tokenizer (tokenizer.json). {_fetch_again()}")
+        if not any(any(module.glob(name)) for name in _OTHER_TOKENIZERS):
+            raise DataError(f"{label}: {module} holds no tokenizer (tokenizer.json). {_fetch_again()}")
         return
     try:
         Tokenizer.from_file(str(path))
@@ -239,27 +239,27 @@ def _check_tokenizer(place: Path, label: str) -> None:
         raise DataError(f"{label}: {path} is damaged: it is no tokenizer ({error}). {_fetch_again()}") from error
 
 
-def _check_weights(place: Path, label: str, *, needed: bool) -> None:
+def _check_weights(module: Path, label: str, *, needed: bool) -> None:
     """Refuse pickles, missing shards, and weight files that are cut short."""
     from safetensors import SafetensorError, safe_open
 
-    if not place.is_dir():
+    if not module.is_dir():
         if needed:
-            raise DataError(f"{label}: the folder {place} of its transformer is missing. {_fetch_again()}")
+            raise DataError(f"{label}: the folder {module} of its transformer is missing. {_fetch_again()}")
         return
-    files = sorted(place.glob("*.safetensors"))
-    pickles = [path for path in sorted(place.iterdir()) if path.suffix in _PICKLES]
+    files = sorted(module.glob("*.safetensors"))
+    pickles = [path for path in sorted(module.iterdir()) if path.suffix in _PICKLES]
     pickles = [path for path in pickles if path.is_file() and not path.name.startswith(_NO_WEIGHTS)]
     if not files and pickles:
-        source = f"'{place}', use_safetensors=False"
+        source = f"'{module}', use_safetensors=False"
         raise DataError(
-            f"{label}: its weights are pickles ({', '.join(path.name for path in pickles[:3])} in {place}), which can "
+            f"{label}: its weights are pickles ({', '.join(path.name for path in pickles[:3])} in {module}), which can "
             "run code when they are opened; vtkit loads safetensors only. If you trust where they came from, convert "
             f'them once: python -c "from transformers import AutoModelForMaskedLM as M; M.from_pretrained({source})'
-            f".save_pretrained('{place}')\""
+            f".save_pretrained('{module}')\""
         )
-    index = place / SHARDS
-    if index.is_file() and not (place / WEIGHTS).is_file():
+    index = module / SHARDS
+    if index.is_file() and not (module / WEIGHTS).is_file():
         content = read_json(index, label)
         shards = content.get("weight_map") if isinstance(content, dict) else None
         if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
@@ -268,11 +268,11 @@ def _check_weights(place: Path, label: str, *, needed: bool) -> None:
         odd = [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]
         if odd:
             raise DataError(f"{label}: {index} names {odd[0]!r}; only safetensors files beside it are loaded.")
-        gone = [name for name in names if not (place / name).is_file()]
+        gone = [name for name in names if not (module / name).is_file()]
         if gone:
-            raise DataError(f"{label}: {place} lacks {', '.join(gone[:3])}, which {SHARDS} names. {_fetch_again()}")
+            raise DataError(f"{label}: {module} lacks {', '.join(gone[:3])}, which {SHARDS} names. {_fetch_again()}")
     elif needed and not files:
-        raise DataError(f"{label}: {place} holds no weights, neither {WEIGHTS} nor {SHARDS}. {_fetch_again()}")
+        raise DataError(f"{label}: {module} holds no weights, neither {WEIGHTS} nor {SHARDS}. {_fetch_again()}")
     for file in files:
         try:
             with safe_open(file, "pt") as opened:

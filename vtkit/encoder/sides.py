@@ -14,7 +14,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.encoding import Precision, encode
 from vtkit.encoder.families import as_array
-from vtkit.encoder.folding import fold_places, fold_vectors, folding
+from vtkit.encoder.folding import fold_map_of, fold_vectors, folding
 from vtkit.encoder.truncation import first_tokens
 
 Side = Literal["query", "document"]
@@ -50,7 +50,7 @@ def encode_side(
         vectors = _looked_up(query_side[0], prompted, max_length)
         fold = folding(encoder)
         if fold is not None:
-            vectors = fold_vectors(vectors, fold_places(encoder), fold)
+            vectors = fold_vectors(vectors, fold_map_of(encoder), fold)
         return _largest(
             vectors, min(top_dimensions or vectors.shape[1], query_side.max_active_dims or vectors.shape[1])
         )

@@ -167,10 +167,10 @@ def _maxima_of(
         positions = real.nonzero().squeeze(1)
         if not len(terms):
             continue
-        values, places = torch.mm(vectors[positions], weight[terms].t()).max(dim=0)
+        values, at = torch.mm(vectors[positions], weight[terms].t()).max(dim=0)
         highest[text, terms] = (values + bias[terms]).relu_()
         if reached_at is not None:
-            reached_at[text, terms] = positions[places].to(torch.int32)
+            reached_at[text, terms] = positions[at].to(torch.int32)
     return highest, reached_at
 
 

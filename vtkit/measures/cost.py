@@ -23,7 +23,7 @@ def flops(query_shares: npt.NDArray[np.float64], document_shares: npt.NDArray[np
     report (multiplications to score one document), not the penalty of the same name that trains it.
 
     Args:
-        query_shares, document_shares: p(j) of both sides, (vocabulary,); see :func:`activation_shares`.
+        query_shares, document_shares: p(j) of queries and documents, (vocabulary,); see :func:`activation_shares`.
 
     Raises:
         ValueError: the vocabularies differ.

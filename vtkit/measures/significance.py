@@ -28,7 +28,7 @@ def paired_randomization(a: Mapping[str, float], b: Mapping[str, float], samples
         ValueError: the queries differ, or there are none.
     """
     if a.keys() != b.keys() or not a:
-        raise ValueError("a paired test needs the same queries on both sides, and at least one")
+        raise ValueError("a paired test needs the same queries in both runs, and at least one")
     differences = np.array([a[query] - b[query] for query in a], dtype=np.float64)
     differences = differences[differences != 0]
     observed = abs(differences.sum())

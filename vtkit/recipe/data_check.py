@@ -97,13 +97,13 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
     vocabulary = recipe.vocabulary
     replaced = isinstance(vocabulary, TrainedVocabulary | ExpandedVocabulary) and vocabulary.invalid_utf8 == "replace"
     for thing in required_things(recipe):
-        value, place = thing.value, local_path(thing.value)
-        paths = (place,) if place is not None else ()
+        value, local = thing.value, local_path(thing.value)
+        paths = (local,) if local is not None else ()
         match thing.what:
             case "retrieval":
                 section = recipe.finetune if thing.setting == "finetune.data" else recipe.evaluate
                 split = (section.split if section is not None else None) or collections.default_split(value)
-                if place is None and hub.downloads_allowed():
+                if local is None and hub.downloads_allowed():
                     continue  # it is fetched by the stage that needs it first
                 yield _Check(
                     thing.setting,
@@ -111,7 +111,7 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
                     paths,
                     lambda value=value, split=split: checking.collection_problems(value, split),  # type: ignore[misc]
                 )
-                weighs = thing.setting == "evaluate.sets" and split != "train" and place is not None
+                weighs = thing.setting == "evaluate.sets" and split != "train" and local is not None
                 tuned = recipe.finetune is not None and recipe.finetune.data == value
                 if weighs and not tuned and "train" in collections.splits_of(value):
                     yield _Check(  # these queries choose the weight of the sum with BM25
@@ -120,7 +120,7 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
                         paths,
                         lambda value=value: checking.collection_problems(value, "train"),  # type: ignore[misc]
                     )
-            case "corpus" if place is not None and not (replaced and thing.setting == "vocabulary.corpus"):
+            case "corpus" if local is not None and not (replaced and thing.setting == "vocabulary.corpus"):
                 yield _Check(
                     thing.setting,
                     f"corpus {value}",

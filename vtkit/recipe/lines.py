@@ -58,7 +58,7 @@ class _Walker:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
         self.lines: dict[tuple[str, ...], int] = {}
-        self._ends = [place for place, letter in enumerate(text) if letter == "\n"]
+        self._ends = [position for position, letter in enumerate(text) if letter == "\n"]
 
     def walk(self) -> None:
         table: tuple[str, ...] = ()

@@ -138,9 +138,9 @@ def _source_report(source: str, hub_reason: _HubReason, chain: tuple[str, ...]) 
 def _missing(thing: Named, recipe: Recipe | None, hub_reason: _HubReason) -> Iterator[_Missing]:
     """Why ``thing`` cannot be had, if it cannot."""
     split = _split_of(thing, recipe) if recipe is not None else None
-    place = local_path(thing.value)
-    if place is not None:
-        path = Path(place)
+    local = local_path(thing.value)
+    if local is not None:
+        path = Path(local)
         why = _local_fault(thing, path)
         if why is not None:
             yield _Missing(thing, why)

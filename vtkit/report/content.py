@@ -197,7 +197,7 @@ def _analysers(report: ReportData) -> list[str]:
             if is_number(row.weight):
                 chosen = "a fixed weight" if row.weight_queries is None else "chosen on training queries"
                 said[f"sum {results.set}"] = (
-                    f"The sum with BM25 on {results.set}: both sides divided by their deviation, the encoder weighs "
+                    f"The sum with BM25 on {results.set}: both scores divided by their deviation, the encoder weighs "
                     f"{row.weight:.1f} ({chosen}), BM25 the rest."
                 )
     return list(said.values())
@@ -220,13 +220,13 @@ def _results_table(results: SetResults) -> Table | None:
     ]
     columns = [column for column in columns if any(map(is_number, column[1]))]
     cells = []
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         values = [row.measures.get(name) for name in measures]
         shown: list[Inline] = [
             Strong(score(value)) if is_number(value) and value == best.get(name) else score(value)
             for name, value in zip(measures, values, strict=True)
         ]
-        shown += [form(numbers[place]) for _, numbers, form in columns]
+        shown += [form(numbers[position]) for _, numbers, form in columns]
         cells.append(((row_label(row),), *((piece,) for piece in shown)))
     counts = {"queries": results.queries, "documents": results.documents}
     said = ", ".join(f"{amount(count)} {name}" for name, count in counts.items() if count is not None)
@@ -548,12 +548,12 @@ def _sparsity(report: ReportData) -> Section | None:
         blocks.append(Paragraph((said,)))
     counts, edges = histogram(report)
     if counts:
-        half, seen, place = sum(counts) / 2, 0.0, 0
-        while seen + counts[place] < half:
-            seen += counts[place]
-            place += 1
+        half, seen, bin = sum(counts) / 2, 0.0, 0
+        while seen + counts[bin] < half:
+            seen += counts[bin]
+            bin += 1
         said = (
-            f"Of {amount(sum(counts))} documents the middle one has {whole(edges[place])} to {whole(edges[place + 1])} "
+            f"Of {amount(sum(counts))} documents the middle one has {whole(edges[bin])} to {whole(edges[bin + 1])} "
             f"active dimensions; all lie between {whole(edges[0])} and {whole(edges[-1])}."
         )
         blocks.append(Paragraph((said,)))
@@ -596,11 +596,11 @@ def _reproduction(report: ReportData) -> Section | None:
             names = ", ".join(dict.fromkeys(hub))
             said.append(f"From the Hugging Face hub (with --download where they are not in its local cache): {names}.")
         blocks.append(Paragraph((" ".join(said),), own_texts=True))
-    facts = [f"Seed {report.seed}."] if report.seed is not None else []
+    sentences = [f"Seed {report.seed}."] if report.seed is not None else []
     if report.versions:
-        facts.append(f"{', '.join(f'{name} {version}' for name, version in report.versions.items())}.")
-    if facts:
-        blocks.append(Paragraph((" ".join(facts),)))
+        sentences.append(f"{', '.join(f'{name} {version}' for name, version in report.versions.items())}.")
+    if sentences:
+        blocks.append(Paragraph((" ".join(sentences),)))
     if report.recipe_toml:
         blocks.append(Folded("The resolved recipe", report.recipe_toml, "toml"))
     return Section("reproduction", "To run it again", tuple(blocks)) if blocks else None

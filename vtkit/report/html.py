@@ -146,7 +146,9 @@ def _html_block(block: Block, language: str) -> str:
 
 
 def _html_table(table: Table, language: str) -> str:
-    kinds = ["" if place == 0 or place in table.words else ' class="number"' for place in range(len(table.columns))]
+    kinds = [
+        "" if position == 0 or position in table.words else ' class="number"' for position in range(len(table.columns))
+    ]
     head = "".join(
         f'<th scope="col"{kind}>{_escape(visible(column))}</th>'
         for column, kind in zip(table.columns, kinds, strict=True)

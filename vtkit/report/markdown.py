@@ -106,7 +106,7 @@ def _fenced(text: str, syntax: str) -> str:
 
 def _markdown_table(table: Table) -> str:
     """A table with its caption above it."""
-    marks = [":--" if place == 0 or place in table.words else "--:" for place in range(len(table.columns))]
+    marks = [":--" if position == 0 or position in table.words else "--:" for position in range(len(table.columns))]
     lines = [
         markdown_paragraph(table.caption),
         "",
@@ -131,8 +131,8 @@ def _markdown_hit(hit: Hit) -> str:
 def _markdown_inlines(parts: Inlines) -> str:
     """The pieces one after another; a comma between tokens."""
     text = ""
-    for place, part in enumerate(parts):
-        between = "" if place == 0 else ", " if isinstance(parts[place - 1], Token) else " "
+    for position, part in enumerate(parts):
+        between = "" if position == 0 else ", " if isinstance(parts[position - 1], Token) else " "
         text += between + _markdown_inline(part)
     return text
 

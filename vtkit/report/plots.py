@@ -145,23 +145,25 @@ def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart
     labels = [visible(row_label(row)) for row, _ in values]
     models = [row.model for row, _ in values]
     heights = [value for _, value in values]
-    encoders = [place for place, model in enumerate(models) if model not in BASELINES and not model.endswith(HYBRID)]
+    encoders = [
+        position for position, model in enumerate(models) if model not in BASELINES and not model.endswith(HYBRID)
+    ]
     colours = [SECOND if model.endswith(HYBRID) else QUIET if model in BASELINES else SOFT for model in models]
     if encoders:
         colours[encoders[-1]] = FIRST
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        places = range(len(values))
-        axes.barh(places, heights, color=colours, height=0.68)
-        for place, value in zip(places, heights, strict=True):
+        positions = range(len(values))
+        axes.barh(positions, heights, color=colours, height=0.68)
+        for position, value in zip(positions, heights, strict=True):
             # In a column at the right, where neither a bar nor BM25's line can cross it.
-            axes.annotate(score(value), (1, place), xycoords=("axes fraction", "data"), ha="right", va="center")
-        for place, (model, value) in enumerate(zip(models, heights, strict=True)):
+            axes.annotate(score(value), (1, position), xycoords=("axes fraction", "data"), ha="right", va="center")
+        for position, (model, value) in enumerate(zip(models, heights, strict=True)):
             if model == "BM25":
                 axes.axvline(value, color=QUIET, linewidth=1, linestyle=(0, (3, 3)), zorder=0)
-                labels[place] = "BM25"
-        axes.set_yticks(places, labels)
+                labels[position] = "BM25"
+        axes.set_yticks(positions, labels)
         axes.tick_params(axis="y", labelcolor=INK, labelsize=11)
         axes.invert_yaxis()
         axes.set_xlim(0, max(max(heights) * 1.2, 1e-6))
@@ -239,8 +241,8 @@ def language_charts(report: ReportData) -> list[Chart]:
     named = profiles(analysis)
     kinds = token_kinds(analysis)
     rows = {
-        name: [counts[place] / max(one.size, 1) for counts in kinds.values()]
-        for place, (name, one) in enumerate(named.items())
+        name: [counts[position] / max(one.size, 1) for counts in kinds.values()]
+        for position, (name, one) in enumerate(named.items())
     }
     remainders = sum(kind in ("other scripts", "undecided", "no letters") for kind in kinds)
     return [stacked_bars("languages", StackedBars("Tokens by language", rows, tuple(kinds), remainders))]
@@ -291,8 +293,8 @@ def _stack(figure: Figure, drawn: Sequence[StackedBars], titles: bool = False) -
         axes = part.subplots()
         labels = [visible(label) for label in bars.rows]
         lefts = [0.0] * len(labels)
-        for place, (name, colour) in enumerate(zip(bars.parts, _part_colours(bars), strict=True)):
-            shares = [values[place] for values in bars.rows.values()]
+        for position, (name, colour) in enumerate(zip(bars.parts, _part_colours(bars), strict=True)):
+            shares = [values[position] for values in bars.rows.values()]
             axes.barh(range(len(labels)), shares, left=lefts, color=colour, height=0.66, label=name, linewidth=0)
             for row, value in enumerate(shares):
                 if value >= LABELLED_SHARE:
@@ -316,11 +318,11 @@ def _part_colours(bars: StackedBars) -> list[str]:
     ordinary = len(bars.parts) - bars.remainders
     cycle = SHADES if bars.ordered else PALETTE
     greys = REMAINDERS[len(REMAINDERS) - bars.remainders :]
-    return [*(cycle[place % len(cycle)] for place in range(ordinary)), *greys]
+    return [*(cycle[position % len(cycle)] for position in range(ordinary)), *greys]
 
 
 def _is_dark(colour: str) -> bool:
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    red, green, blue = (int(colour[position : position + 2], 16) for position in (1, 3, 5))
     return 0.299 * red + 0.587 * green + 0.114 * blue < 150
 
 
@@ -332,7 +334,7 @@ def _thinned(values: Sequence[float]) -> list[float]:
     """``values`` averaged in at most :data:`POINTS` runs of nearly equal length."""
     if len(values) <= POINTS:
         return list(values)
-    borders = [len(values) * place // POINTS for place in range(POINTS + 1)]
+    borders = [len(values) * position // POINTS for position in range(POINTS + 1)]
     return [sum(values[start:end]) / (end - start) for start, end in pairwise(borders)]
 
 
@@ -413,7 +415,7 @@ def _for_page(svg: bytes, name: str, title: str, description: str) -> str:
         for child in list(parent):
             if _local(child.tag) in {"metadata", "style"}:
                 parent.remove(child)
-    used = {place for element in root.iter() for value in element.attrib.values() for place in _references(value)}
+    used = {name for element in root.iter() for value in element.attrib.values() for name in _references(value)}
     for element in root.iter():
         attributes = {_local(key): value for key, value in element.attrib.items()}
         if attributes.get("id") not in used:

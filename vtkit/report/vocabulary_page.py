@@ -307,12 +307,12 @@ def _top(vocabularies: Sequence[Facts], key: str, most: int) -> list[str]:
 
 def _without_empty(title: str, rows: dict[str, list[float]], parts: list[str], remainders: list[str]) -> StackedBars:
     names = [*parts, *remainders]
-    kept = [place for place in range(len(names)) if any(values[place] > 0 for values in rows.values())]
+    kept = [position for position in range(len(names)) if any(values[position] > 0 for values in rows.values())]
     return StackedBars(
         title,
-        {label: [values[place] for place in kept] for label, values in rows.items()},
-        [names[place] for place in kept],
-        sum(place >= len(parts) for place in kept),
+        {label: [values[position] for position in kept] for label, values in rows.items()},
+        [names[position] for position in kept],
+        sum(position >= len(parts) for position in kept),
     )
 
 

@@ -37,8 +37,8 @@ def visible_lines(text: str) -> str:
 
 def _name_hidden(text: str) -> str:
     return "".join(
-        _code_point(char) if _is_hidden(char) and not _joins_letters(text, place) else char
-        for place, char in enumerate(text)
+        _code_point(char) if _is_hidden(char) and not _joins_letters(text, position) else char
+        for position, char in enumerate(text)
     )
 
 
@@ -47,11 +47,11 @@ def _is_hidden(char: str) -> bool:
     return noncharacter or unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
-def _joins_letters(text: str, place: int) -> bool:
-    if text[place] not in "\u200c\u200d" or not 0 < place < len(text) - 1:
+def _joins_letters(text: str, position: int) -> bool:
+    if text[position] not in "\u200c\u200d" or not 0 < position < len(text) - 1:
         return False
     # Letters, marks and, for emoji made of several, symbols.
-    return all(unicodedata.category(text[beside])[0] in "LMS" for beside in (place - 1, place + 1))
+    return all(unicodedata.category(text[beside])[0] in "LMS" for beside in (position - 1, position + 1))
 
 
 def _code_point(char: str) -> str:

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from vtkit.errors import CollapseError, DataError
 from vtkit.search.index_info import Contributions, Ids, IndexInfo, Scores
 
-_FACTS = "postings.json"
+_COUNTS = "postings.json"
 _LARGEST_NUMBER = 2**32 - 1
 _LARGEST_WEIGHT = 1e15  # its square, and many of them added, are still numbers in float32
 _LEAST = np.float32(1e-45)
@@ -83,8 +83,8 @@ class ExactIndex:
         folder.mkdir(parents=True, exist_ok=True)
         for name in _ARRAYS:
             np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
-        facts = {"documents": self.document_count, "vocabulary": self.vocabulary, "postings": len(self.documents)}
-        (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+        counts = {"documents": self.document_count, "vocabulary": self.vocabulary, "postings": len(self.documents)}
+        (folder / _COUNTS).write_text(json.dumps(counts), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path) -> ExactIndex:
@@ -95,16 +95,16 @@ class ExactIndex:
         """
         folder = Path(folder)
         try:
-            facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-            count = int(facts["documents"])
+            counts = json.loads((folder / _COUNTS).read_text(encoding="utf-8"))
+            count = int(counts["documents"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _damaged(folder / _FACTS, error) from error
+            raise _damaged(folder / _COUNTS, error) from error
         starts, documents, weights = (_mapped(folder / f"{name}.npy") for name in _ARRAYS)
         sound = (
             [array.dtype.name for array in (starts, documents, weights)] == ["int64", "int32", "float32"]
             and (starts.ndim, documents.ndim, weights.ndim) == (1, 1, 1)
-            and len(starts) == facts.get("vocabulary", -1) + 1
-            and len(documents) == len(weights) == facts.get("postings") == starts[-1]
+            and len(starts) == counts.get("vocabulary", -1) + 1
+            and len(documents) == len(weights) == counts.get("postings") == starts[-1]
             and starts[0] == 0
             and bool((np.diff(starts) >= 0).all())
             and (not len(documents) or (int(documents.min()) >= 0 and int(documents.max()) < count))

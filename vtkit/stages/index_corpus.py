@@ -42,7 +42,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     """
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.encoder.folding import fold_places, folding
+    from vtkit.encoder.folding import fold_map_of, folding
     from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
     from vtkit.encoder.sides import encode_side
     from vtkit.runtime import fastest_device
@@ -63,8 +63,8 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
         )
         if recipe.index.document_weighting != "none":
             contents = (document.contents for document in collection.documents)
-            places = None if folding(encoder) is None else fold_places(encoder)
-            frequencies, count = document_frequencies(output_tokenizer(encoder), contents, vectors.shape[1], places)
+            folded_to = None if folding(encoder) is None else fold_map_of(encoder)
+            frequencies, count = document_frequencies(output_tokenizer(encoder), contents, vectors.shape[1], folded_to)
             vectors = weighted(vectors, idf_weights(frequencies, count, recipe.index.document_weighting))
         info = build_index(recipe.index.engine, vectors, out / folder / POSTINGS).info
         with (out / folder / "documents.jsonl").open("w", encoding="utf-8") as file:

@@ -149,7 +149,7 @@ def draw(texts: Iterable[str], most: int, seed: int) -> list[str]:
         if number < most:
             kept.append((number, text))
         else:
-            place = generator.randrange(number + 1)
-            if place < most:
-                kept[place] = (number, text)
+            slot = generator.randrange(number + 1)
+            if slot < most:
+                kept[slot] = (number, text)
     return [text for _, text in sorted(kept)]

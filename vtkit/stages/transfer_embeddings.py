@@ -90,13 +90,13 @@ def _source(recipe: View, inputs: Mapping[str, Path]) -> str:
 
 def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> TransferResult:
     """A new encoder without any training behind it, in ``out/model``."""
-    from vtkit.encoder.checkpoint import assemble, save_encoder
+    from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
     from vtkit.encoder.folding import apply_output_casing
     from vtkit.encoder.scratch import scratch_model
 
     assert recipe.source.scratch is not None
     model = scratch_model(recipe.source.scratch, target)
-    encoder = assemble(model, target, out / "work")
+    encoder = as_sparse_encoder(model, target, out / "work")
     masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
     save_encoder(encoder, out / "model")
     shutil.rmtree(out / "work")

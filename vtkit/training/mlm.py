@@ -151,7 +151,7 @@ def sap_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """Squared difference of pooled logits on the dimensions where either is positive, mean over them and over texts.
 
     MILCO's sparse alignment objective: ``mean_i 1/|A_i| Σ_{j in A_i} (s_ij - t_ij)²`` with A_i = {j: s_ij > 0 or
-    t_ij > 0}. What is negative on both sides makes no difference to a vector and is left alone.
+    t_ij > 0}. What is negative for both makes no difference to a vector and is left alone.
 
     Dimensions that either of the two masks (:mod:`vtkit.encoder.masked`) are left alone too: their logits are no
     logits.

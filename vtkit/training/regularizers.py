@@ -14,7 +14,7 @@ def flops(weights: Tensor) -> Tensor:
     ``sum_j (mean_i w_ij)^2``.
 
     Args:
-        weights: non-negative term weights of one side of the batch, (batch, vocabulary).
+        weights: non-negative term weights of the queries or of the documents of a batch, (batch, vocabulary).
 
     Returns:
         Scalar, in squared weight units; it grows with the vocabulary, so a penalty strength

@@ -134,12 +134,12 @@ def _mixture(
         case AutoTransfer():
             from vtkit.transfer.methods.auto import auto_mixture
 
-            bridges: tuple[AnyMethod, ...] = (
+            asked: tuple[AnyMethod, ...] = (
                 section.settings_of(ParallelTransfer),
                 section.settings_of(SembridgeTransfer),
             )
-            given = [bridge for bridge in bridges if not bridge.missing]
-            return auto_mixture(pair, [(bridge.name, _mixture(bridge, section, pair, texts, seed)) for bridge in given])
+            given = [method for method in asked if not method.missing]
+            return auto_mixture(pair, [(method.name, _mixture(method, section, pair, texts, seed)) for method in given])
         case ParallelTransfer():
             from vtkit.transfer.methods.parallel import pairs_in, read_bitext, translation_mixture
 

@@ -118,13 +118,15 @@ def fold_map(tokenizer: PreTrainedTokenizerFast, size: int | None = None) -> NDA
         (size,), read only: it is kept for the next call.
     """
     count = len(tokens(tokenizer))
-    places = np.arange(count if size is None else size, dtype=np.int64)
-    if len(places) < count:
-        raise DataError(f"the tokenizer has {count} tokens and the model writes {len(places)}: they cannot be folded.")
+    folded_to = np.arange(count if size is None else size, dtype=np.int64)
+    if len(folded_to) < count:
+        raise DataError(
+            f"the tokenizer has {count} tokens and the model writes {len(folded_to)}: they cannot be folded."
+        )
     for first, *others in canonical_classes(tokenizer):
-        places[others] = first
-    places.setflags(write=False)
-    return places
+        folded_to[others] = first
+    folded_to.setflags(write=False)
+    return folded_to
 
 
 def map_cased(tokenizer: PreTrainedTokenizerFast) -> CasedMap:

@@ -23,8 +23,8 @@ from vtkit.data.retrieval import (
     Query,
     RetrievalSet,
     add_query,
-    assemble,
     check_id,
+    checked_collection,
     read_documents,
     read_judgements,
     splits_in,
@@ -64,7 +64,7 @@ def _read_miracl(language: str, split: str, root: Path | None) -> RetrievalSet:
         where = str(root) if root is not None else f"{TOPICS} and {CORPUS} of the Hugging Face hub"
         raise DataError(f"{where}: {'; '.join(complaints)}. {advice}")
     problems = Problems()
-    return assemble(
+    return checked_collection(
         f"miracl-{language}",
         read_documents(shards, problems, id_field="docid"),
         _read_topics(topics, problems),

@@ -18,8 +18,8 @@ from vtkit.data.retrieval import (
     Query,
     RetrievalSet,
     add_judgement,
-    assemble,
     check_id,
+    checked_collection,
     read_documents,
     read_queries,
 )
@@ -46,7 +46,7 @@ def _read_webfaq(language: str, split: str, root: Path | None) -> RetrievalSet:
     corpus_files, query_files = _found(folder, corpus), _found(folder, queries)
     judgement_files = _found(folder, judgements)
     problems = Problems()
-    return assemble(
+    return checked_collection(
         f"webfaq-{language}",
         read_documents(corpus_files, problems),
         _read_queries(query_files, problems),

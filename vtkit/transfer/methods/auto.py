@@ -43,15 +43,15 @@ KNOWN_SHARE = 0.25
 
 def auto_mixture(
     pair: VocabularyPair,
-    bridges: Sequence[tuple[str, Mixture]],
+    given: Sequence[tuple[str, Mixture]],
 ) -> Mixture:
     """Each new token by its best evidence; tokens without any have no weights.
 
     Args:
-        bridges: what ``parallel`` and ``sembridge`` found, where the recipe gives their bridges.
+        given: what ``parallel`` and ``sembridge`` found, where the recipe has what they need.
     """
     stems, unread = stems_and_unread(pair)
-    found = dict(bridges)
+    found = dict(given)
     pieces = only(subtoken_mixture(pair), stems)
     order = [("parallel", found["parallel"])] if "parallel" in found else []
     order.append(("subtoken", pieces))

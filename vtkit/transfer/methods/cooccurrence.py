@@ -32,8 +32,8 @@ def cooccurrence_mixture(
     """Each new token as ``Σ_s α-entmax(cos(x_t, x_s)) E_s``.
 
     ``x_t`` has the entry ``(n_i m_i)^-¼`` for each pair i of n_i source and m_i target tokens in which t occurs, and 0
-    elsewhere: a dictionary entry of one word on either side says more about the two words than a long sentence about
-    all of its. Source tokens that share no pair with t have cosine 0 and take no part.
+    elsewhere: a dictionary entry of one word in either language says more about the two words than a long sentence
+    about all of its. Source tokens that share no pair with t have cosine 0 and take no part.
 
     Args:
         min_probability: see :func:`vtkit.transfer.methods.parallel.strongest`.
@@ -50,10 +50,10 @@ def cooccurrence_mixture(
     return of_translations("cooccurrence", strongest(weighed, min_probability), pair)
 
 
-def _unit_rows(side: Ragged, size: int, weights: NDArray[np.float64]) -> csr_matrix:
-    """The vectors of sentence ids of one side, of length one; (vocabulary, pairs)."""
-    pairs = np.repeat(np.arange(len(weights)), np.diff(side.starts))
-    present = csr_matrix((np.ones(len(pairs)), (side.ids, pairs)), shape=(size, len(weights)))
+def _unit_rows(texts: Ragged, size: int, weights: NDArray[np.float64]) -> csr_matrix:
+    """The vectors of sentence ids of one language, of length one; (vocabulary, pairs)."""
+    pairs = np.repeat(np.arange(len(weights)), np.diff(texts.starts))
+    present = csr_matrix((np.ones(len(pairs)), (texts.ids, pairs)), shape=(size, len(weights)))
     present.sum_duplicates()
     present.data = weights[present.indices]
     lengths = np.sqrt(np.asarray(present.multiply(present).sum(axis=1)).ravel())

@@ -28,7 +28,7 @@ from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
 
 LONGEST_TEXT = 128
-"""Tokens of one side that are read; beyond that everything co-occurs with everything."""
+"""Tokens of one text that are read; beyond that everything co-occurs with everything."""
 
 CHARACTERS_PER_TOKEN = 16
 """Texts are cut at so many characters for each token that will be read, before they are tokenized."""
@@ -123,39 +123,39 @@ def in_agreement(forward: csr_matrix, backward: csr_matrix, exponent: float) -> 
 
 
 def read_bitext(pair: VocabularyPair, pairs: Iterable[tuple[str, str]]) -> Bitext:
-    """Tokenize both sides. Special and unknown tokens are left out (what is unknown has no meaning to translate),
-    and then pairs with an empty side.
+    """Tokenize both texts of each pair. Special and unknown tokens are left out (what is unknown has no meaning
+    to translate), and then pairs of which one text is empty.
 
     Raises:
-        DataError: no pair has a known token on both sides.
+        DataError: no pair has a known token in both texts.
     """
     vocabularies = (pair.source, pair.target)
-    usable = [np.array([form is not None for form in side.forms]) for side in vocabularies]
+    usable = [np.array([form is not None for form in vocabulary.forms]) for vocabulary in vocabularies]
     ids: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = ([], [])
     lengths: tuple[list[int], list[int]] = ([], [])
     for batch in batches(pairs, PAIRS_AT_ONCE):
         encoded = [
             vocabulary.tokenizer.backend_tokenizer.encode_batch_fast(
-                [texts[side][: LONGEST_TEXT * CHARACTERS_PER_TOKEN] for texts in batch], add_special_tokens=False
+                [texts[language][: LONGEST_TEXT * CHARACTERS_PER_TOKEN] for texts in batch], add_special_tokens=False
             )
-            for side, vocabulary in enumerate(vocabularies)
+            for language, vocabulary in enumerate(vocabularies)
         ]
         for encodings in zip(*encoded, strict=True):
             found = []
-            for side, encoding in enumerate(encodings):
+            for language, encoding in enumerate(encodings):
                 read = np.array(encoding.ids[:LONGEST_TEXT], dtype=np.int32)
-                found.append(read[usable[side][read]])
+                found.append(read[usable[language][read]])
             if all(len(read) for read in found):
-                for side, read in enumerate(found):
-                    ids[side].append(read)
-                    lengths[side].append(len(read))
+                for language, read in enumerate(found):
+                    ids[language].append(read)
+                    lengths[language].append(len(read))
     if not ids[0]:
-        raise DataError("The parallel text has no pair with a known token on both sides; are its columns in order?")
-    sides = []
-    for side in (0, 1):
-        flat = np.concatenate(ids[side])
-        sides.append(Ragged(flat, np.concatenate([[0], np.cumsum(lengths[side])]).astype(np.int64)))
-    return Bitext(*sides)
+        raise DataError("The parallel text has no pair with a known token in both texts; are its columns in order?")
+    read_texts = []
+    for language in (0, 1):
+        flat = np.concatenate(ids[language])
+        read_texts.append(Ragged(flat, np.concatenate([[0], np.cumsum(lengths[language])]).astype(np.int64)))
+    return Bitext(*read_texts)
 
 
 def translation_probabilities(bitext: Bitext, source_size: int, target_size: int, iterations: int) -> csr_matrix:

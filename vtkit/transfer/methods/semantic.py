@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vtkit import console
 from vtkit.data.hub import fetch
 from vtkit.errors import DataError
-from vtkit.transfer.bridge import read_json
+from vtkit.transfer.embedders import read_json
 from vtkit.transfer.entmax import entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.transfer.word_space import unit
@@ -70,8 +70,8 @@ def table_mixture(
     if not len(new):
         return mixture_of_parts(pair)
     forms = pair.target.forms
-    places = {form: row for row, form in reversed(list(enumerate(table.vocabulary.forms))) if form}
-    rows = np.array([places.get(form, -1) if form is not None else -1 for form in forms])
+    row_of = {form: row for row, form in reversed(list(enumerate(table.vocabulary.forms))) if form}
+    rows = np.array([row_of.get(form, -1) if form is not None else -1 for form in forms])
     plain = np.array([form is not None for form in forms])
     if not np.isfinite(table.vectors).all():
         bad = int((~np.isfinite(table.vectors).all(axis=1)).sum())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vtkit.transfer.bridge import Pooling, embed, load_embedder
+from vtkit.transfer.embedders import Pooling, embed, load_embedder
 from vtkit.transfer.entmax import entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 
 from vtkit.encoder.asymmetric import WholeEncoder, refuse_output_vocabulary, settings_of
-from vtkit.encoder.checkpoint import assemble
+from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.families import FIXED_PADDING, as_array, mlm_head, position_offset, with_plain_head
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.sparse_head import without_decoder
@@ -85,7 +85,7 @@ def graft(
                 f"the new vocabulary of {size} tokens needs {what} of the shape {shape}, not {tuple(values.shape)}"
             )
         if not bool(torch.isfinite(values).all()):
-            raise DataError(f"the new {what} are not finite (NaN or infinite): check the bridge")
+            raise DataError(f"the new {what} are not finite (NaN or infinite): check what transfer.method reads")
     target = rebuilt(source, -(-size // pad_to) * pad_to, tokenizer)
     install(target, rows, bias, output_rows)
     check_unchanged(source, target, tokenizer)
@@ -124,14 +124,14 @@ def graft_encoder(
     if query_side is not None and isinstance(query_side[0], Transformer):
         sides.append((query_side, folder / "query"))
     moved = []
-    for side, place in sides:
+    for side, path in sides:
         model = with_plain_head(side[0].auto_model)
         head = mlm_head(model)
         rows = torch.from_numpy(mixture.rows(as_array(head.embeddings.weight), seed=seed))
         output = None if head.tied else torch.from_numpy(mixture.rows(as_array(head.decoder.weight), seed=seed))
         new_bias = torch.from_numpy(bias(as_array(head.decoder.bias)))
         grafted = graft(model, tokenizer, rows, new_bias, output, pad_to=pad_to)
-        moved.append(assemble(grafted, tokenizer, place, like=side))
+        moved.append(as_sparse_encoder(grafted, tokenizer, path, like=side))
     if query_side is None or not isinstance(source, WholeEncoder):
         return moved[0]
     if isinstance(query_side[0], SparseStaticEmbedding):

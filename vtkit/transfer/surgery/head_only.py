@@ -21,7 +21,7 @@ from sentence_transformers import SparseEncoder
 from torch import Tensor
 
 from vtkit.encoder.asymmetric import WholeEncoder, refuse_output_vocabulary, settings_of
-from vtkit.encoder.checkpoint import assemble
+from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.families import as_array, mlm_head, with_plain_head
 from vtkit.errors import DataError
 from vtkit.transfer.mixture import Mixture
@@ -46,7 +46,7 @@ def graft_head(
         tokenizer: the source's own tokenizer.
         output_rows: decoder rows of the output vocabulary, (output vocabulary, decoder's width).
         bias: decoder bias of the output vocabulary, (output vocabulary,).
-        pad_to: fill the rows of both sides up to a multiple of this.
+        pad_to: fill the rows of both matrices up to a multiple of this.
 
     Returns:
         A new model in evaluation mode with an untied decoder.
@@ -63,7 +63,9 @@ def graft_head(
             f"{tuple(output_rows.shape)} and {tuple(bias.shape)}"
         )
     if not bool(torch.isfinite(output_rows).all()) or not bool(torch.isfinite(bias).all()):
-        raise DataError("the new decoder rows or biases are not finite (NaN or infinite): check the bridge")
+        raise DataError(
+            "the new decoder rows or biases are not finite (NaN or infinite): check what transfer.method reads"
+        )
     rows = head.embeddings.weight.detach()
     size = -(-max(len(rows), len(bias)) // pad_to) * pad_to
     target = rebuilt(source, size, untied=True)
@@ -107,7 +109,7 @@ def graft_encoder_head(
     rows = mixture.rows(as_array(decoder.weight), seed=seed)
     biases = bias(as_array(decoder.bias))
     grafted = graft_head(model, source.tokenizer, torch.from_numpy(rows), torch.from_numpy(biases), pad_to=pad_to)
-    made = assemble(grafted, source.tokenizer, folder, like=source)
+    made = as_sparse_encoder(grafted, source.tokenizer, folder, like=source)
     whole = WholeEncoder(modules=list(made), device="cpu", **settings_of(source))
     whole.output_tokenizer = output_tokenizer
     whole.eval()

@@ -20,8 +20,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, StaticEmbedding, Transformer
 
 from vtkit.errors import DataError
-from vtkit.transfer import bridge
-from vtkit.transfer.bridge import Cache, Embedder, cache_folder, embed, load_embedder
+from vtkit.transfer import embedders
+from vtkit.transfer.embedders import Cache, Embedder, cache_folder, embed, load_embedder
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import surface_and_start
 
@@ -157,7 +157,7 @@ def test_what_two_recipes_share_is_embedded_once(plain: str, monkeypatch: pytest
     assert counted.texts[2:] == ["stone"]
     assert np.array_equal(second[0], first[1])
     with monkeypatch.context() as patched:  # with nothing to embed, the model is not even loaded
-        patched.setattr(bridge, "_load", None)
+        patched.setattr(embedders, "_load", None)
         assert np.array_equal(embed(["stone", "apple"], load_embedder(plain)), np.stack([second[1], first[0]]))
 
 
@@ -178,8 +178,8 @@ def test_another_pooling_prompt_or_content_is_another_embedder(plain: str, tmp_p
 def test_what_was_embedded_before_an_interruption_stays(
     plain: str, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
-    monkeypatch.setattr(bridge, "BATCH", 4)
-    monkeypatch.setattr(bridge, "TEXTS_A_SHARD", 8)
+    monkeypatch.setattr(embedders, "BATCH", 4)
+    monkeypatch.setattr(embedders, "TEXTS_A_SHARD", 8)
     with monkeypatch.context() as patched:
         Counted(patched, stop_after=20)
         with pytest.raises(KeyboardInterrupt):
@@ -195,8 +195,8 @@ def test_what_was_embedded_before_an_interruption_stays(
 def test_a_damaged_file_is_a_miss(
     plain: str, monkeypatch: pytest.MonkeyPatch, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bridge, "TEXTS_A_SHARD", 1)
-    monkeypatch.setattr(bridge, "BATCH", 1)
+    monkeypatch.setattr(embedders, "TEXTS_A_SHARD", 1)
+    monkeypatch.setattr(embedders, "BATCH", 1)
     expected = embed(["apple", "river", "stone"], load_embedder(plain))
     files = sorted(cache.rglob("*.safetensors"))
     content = bytearray(files[0].read_bytes())
@@ -213,7 +213,7 @@ def test_a_damaged_file_is_a_miss(
 def test_two_processes_may_embed_at_once(plain: str, cache: Path, tmp_path: Path) -> None:
     code = (
         "import sys, numpy, torch; torch.set_num_threads(1)\n"
-        "from vtkit.transfer.bridge import embed, load_embedder\n"
+        "from vtkit.transfer.embedders import embed, load_embedder\n"
         "numpy.save(sys.argv[2], embed(sys.argv[3:], load_embedder(sys.argv[1])))\n"
     )
     outputs = [tmp_path / "0.npy", tmp_path / "1.npy"]
@@ -236,20 +236,20 @@ def test_a_killed_process_leaves_what_it_had_embedded_and_no_lock(
 ) -> None:
     code = (
         "import os, signal, sys, torch; torch.set_num_threads(1)\n"
-        "from vtkit.transfer import bridge\n"
-        "bridge.BATCH, bridge.TEXTS_A_SHARD = 4, 8\n"
-        "write, written = bridge.Cache.write, []\n"
+        "from vtkit.transfer import embedders\n"
+        "embedders.BATCH, embedders.TEXTS_A_SHARD = 4, 8\n"
+        "write, written = embedders.Cache.write, []\n"
         "def counted(cache, vectors):\n"
         "    if len(written) == 2:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    written.append(write(cache, vectors))\n"
-        "bridge.Cache.write = counted\n"
-        "bridge.embed(sys.argv[2:], bridge.load_embedder(sys.argv[1]))\n"
+        "embedders.Cache.write = counted\n"
+        "embedders.embed(sys.argv[2:], embedders.load_embedder(sys.argv[1]))\n"
     )
     killed = subprocess.run([sys.executable, "-c", code, plain, *tiny.WORDS], capture_output=True, timeout=300)
     assert killed.returncode == -9
     assert len(list(cache.rglob("*.safetensors"))) == 2
-    monkeypatch.setattr(bridge, "BATCH", 4)
+    monkeypatch.setattr(embedders, "BATCH", 4)
     torch.set_num_threads(1)
     counted = Counted(monkeypatch)
     found = embed(tiny.WORDS, load_embedder(plain))  # waits for nobody

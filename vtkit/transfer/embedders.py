@@ -1,4 +1,4 @@
-"""The embedders that bridge two vocabularies, and the cache of what they have embedded.
+"""Embedders that know the words of both vocabularies, and the cache of what they have embedded.
 
 Any sentence-transformers or transformers model will do. Every batch has the same number of texts, all of the same
 length, so that the vector of a text does not depend on the texts embedded with it: whether it was made in this run or
