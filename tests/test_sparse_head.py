@@ -166,6 +166,50 @@ def test_screened_values_and_gradients_are_those_of_the_definition(offset: float
         assert torch.allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("offset", [-9.0, 0.0])
+def test_sparse_gradients_are_the_dense_ones(offset: float) -> None:
+    arguments = problem((4, 9, 8, 300), 3, offset)
+    wanted = with_gradients(dense, arguments, "max", "relu")[2]
+
+    def sparse(*given: Tensor) -> Tensor:
+        return term_weights(*given, sparse=True)
+
+    found = with_gradients(sparse, arguments)[2]
+    assert found.is_sparse == (offset == -9.0)  # few rows have a gradient, or nearly all
+    torch.testing.assert_close(found.to_dense(), wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_groups_of_a_batch_leave_the_gradients_of_the_library(tied: bool, tmp_path: Path) -> None:
+    model = encoder(tmp_path, dropout=0.0).train()
+    transformer = model[0].auto_model
+    if not tied:
+        transformer.config.tie_word_embeddings = False
+        decoder = transformer.get_output_embeddings()
+        decoder.weight = torch.nn.Parameter(decoder.weight.detach().clone())
+    with torch.no_grad():
+        transformer.get_output_embeddings().bias.fill_(-2.0)
+    embeddings = transformer.get_input_embeddings()
+    assert (embeddings.weight is transformer.get_output_embeddings().weight) == tied
+    groups = [model.tokenizer(TEXTS[i : i + 3], return_tensors="pt", padding=True) for i in range(0, 9, 3)]
+
+    def gradients() -> dict[str, Tensor]:
+        model.zero_grad(set_to_none=True)
+        for _ in range(2):  # a second backward pass adds to what is there
+            torch.cat([model(dict(group))["sentence_embedding"] for group in groups]).square().sum().backward()
+        return {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
+
+    wanted = gradients()
+    with streaming(model):
+        assert embeddings.sparse
+        found = gradients()
+    assert not embeddings.sparse
+    assert found.keys() == wanted.keys()
+    for name, gradient in found.items():
+        assert not gradient.is_sparse
+        torch.testing.assert_close(gradient, wanted[name], rtol=1e-4, atol=1e-5)
+
+
 def test_a_step_of_the_optimizer_is_seen_by_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse_head, "bf16_is_fast", lambda: True)
     model = encoder(tmp_path)

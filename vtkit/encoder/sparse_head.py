@@ -40,6 +40,9 @@ BF16_ROUNDOFF = 2.0**-8
 DENSE_SHARE = 0.25
 """Where more than this share of the terms is possible, all are computed at once: picking rows out costs more."""
 
+SPARSE_ROWS_SHARE = 0.125
+"""Where more than this share of the decoder's rows has a gradient, it is a dense tensor whatever was asked for."""
+
 
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
 
@@ -97,8 +100,11 @@ class _PositiveMaxima(torch.autograd.Function):
     """ReLU(max_i (h_i . w_j + b_j)) over the unmasked positions i of each text, (batch, vocabulary)."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, screen: Screen | None) -> Tensor:
+    def forward(
+        ctx: Any, hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, screen: Screen | None, sparse: bool
+    ) -> Tensor:
         wants_gradient = any(ctx.needs_input_grad)
+        ctx.sparse = sparse
         possible = None if screen is None else screen.possible(hidden, mask, bias)
         if possible is None or float(possible.float().mean()) > DENSE_SHARE:
             highest, reached_at = _maxima(hidden, mask, weight, bias, wants_gradient)
@@ -117,17 +123,30 @@ class _PositiveMaxima(torch.autograd.Function):
         batch, length, width = hidden.shape
         values = gradient[texts, terms]
         flat = hidden.reshape(batch * length, width)
-        # entries (rows, terms) as a sparse (positions x vocabulary) matrix S: dH = S W and dW = S^T H
-        sparse = torch.sparse_coo_tensor(
-            torch.stack([rows, terms]), values, (batch * length, weight.shape[0]), check_invariants=False
-        ).coalesce()
-        to_hidden = torch.sparse.mm(sparse.to_sparse_csr(), weight).view_as(hidden) if ctx.needs_input_grad[0] else None
-        to_weight = torch.sparse.mm(sparse.t().to_sparse_csr(), flat) if ctx.needs_input_grad[2] else None
-        to_bias = None
+        # The entries (row, term) are two sparse matrices, S over the positions and T over the terms that occur:
+        # dH = S W and dW = T H, of which the rows of all other terms are zero.
+        to_hidden = to_weight = to_bias = None
+        if ctx.needs_input_grad[0]:
+            to_hidden = torch.sparse.mm(_csr(rows, terms, values, (len(flat), len(weight))), weight).view_as(hidden)
+        if ctx.needs_input_grad[2]:
+            found, places = torch.unique(terms, return_inverse=True)
+            gradients_found = torch.sparse.mm(_csr(places, rows, values, (len(found), len(flat))), flat)
+            if ctx.sparse and len(found) < SPARSE_ROWS_SHARE * len(weight):
+                to_weight = torch.sparse_coo_tensor(
+                    found[None], gradients_found, weight.shape, is_coalesced=True, check_invariants=False
+                )
+            else:
+                to_weight = torch.zeros_like(weight).index_copy_(0, found, gradients_found)
         if ctx.needs_input_grad[3]:
-            to_bias = torch.zeros(weight.shape[0], dtype=gradient.dtype, device=gradient.device)
+            to_bias = torch.zeros(len(weight), dtype=gradient.dtype, device=gradient.device)
             to_bias.index_add_(0, terms, values)
-        return to_hidden, None, to_weight, to_bias, None
+        return to_hidden, None, to_weight, to_bias, None, None
+
+
+def _csr(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """The sparse matrix with the entries ``values``; those in one place are summed."""
+    entries = torch.sparse_coo_tensor(torch.stack([rows, columns]), values, shape, check_invariants=False)
+    return entries.coalesce().to_sparse_csr()
 
 
 def _maxima(
@@ -182,6 +201,7 @@ def term_weights(
     pooling: str = "max",
     activation: str = "relu",
     screen: Screen | None = None,
+    sparse: bool = False,
 ) -> Tensor:
     """SPLADE's representation of each text: w_j = max_i log(1 + ReLU(h_i . w_j + b_j)).
 
@@ -198,13 +218,15 @@ def term_weights(
         activation: "relu" or "log1p_relu".
         screen: of ``weight``; where it is given, only the terms that it finds possible are computed in the weight's
             own precision ("max" only). The result is the same.
+        sparse: as of :func:`torch.nn.functional.embedding`: the gradient by ``weight`` may be a sparse tensor of the
+            rows that have one ("max" only).
 
     Returns:
         Non-negative term weights, (batch, vocabulary); values and gradients equal those of the dense
         computation up to the order of summation.
     """
     if pooling == "max":
-        pooled: Tensor = _PositiveMaxima.apply(hidden, mask, weight, bias, screen)  # type: ignore[no-untyped-call]
+        pooled: Tensor = _PositiveMaxima.apply(hidden, mask, weight, bias, screen, sparse)  # type: ignore[no-untyped-call]
         return _saturate(pooled, activation)
     block = max(64, BLOCK_BYTES // (hidden.shape[0] * hidden.shape[1] * hidden.element_size()))
     sums = [
@@ -267,6 +289,7 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
                 self.pooling_strategy,
                 self.activation_function,
                 self.screen(),
+                sparse=True,
             )
         return features
 
@@ -281,12 +304,40 @@ def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseE
     """
     decoder = mlm_head(encoder[0].auto_model).decoder
     pooling = encoder[1]
-    with without_decoder(decoder):
+    embeddings = encoder[0].auto_model.get_input_embeddings()
+    with without_decoder(decoder), row_gradients(embeddings, decoder):
         encoder[1] = StreamingSpladePooling.over(pooling, decoder, half=half)
         try:
             yield encoder
         finally:
             encoder[1] = pooling
+
+
+@contextmanager
+def row_gradients(embeddings: nn.Module, decoder: nn.Linear) -> Iterator[None]:
+    """While the block runs, gradients of vocabulary-sized matrices are summed as the rows that have one.
+
+    A batch goes through the encoder in groups; each would give its own dense gradient for the embeddings and another
+    for the decoder, nearly all zeros. What is left in ``grad`` after a backward pass is dense, as every optimiser
+    expects it.
+    """
+    matrices = {id(module.weight): module.weight for module in (embeddings, decoder)}
+    hooks = [weight.register_post_accumulate_grad_hook(_to_dense) for weight in matrices.values()]
+    before = getattr(embeddings, "sparse", None)
+    if isinstance(embeddings, nn.Embedding):
+        embeddings.sparse = True
+    try:
+        yield
+    finally:
+        if isinstance(embeddings, nn.Embedding):
+            embeddings.sparse = bool(before)
+        for hook in hooks:
+            hook.remove()
+
+
+def _to_dense(parameter: Tensor) -> None:
+    if parameter.grad is not None and parameter.grad.is_sparse:
+        parameter.grad = parameter.grad.to_dense()
 
 
 @contextmanager
