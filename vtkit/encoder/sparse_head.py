@@ -321,16 +321,16 @@ def row_gradients(embeddings: nn.Module, decoder: nn.Linear) -> Iterator[None]:
     for the decoder, nearly all zeros. What is left in ``grad`` after a backward pass is dense, as every optimiser
     expects it.
     """
-    matrices = {id(module.weight): module.weight for module in (embeddings, decoder)}
+    matrices = {id(weight): weight for weight in (embeddings.get_parameter("weight"), decoder.weight)}
     hooks = [weight.register_post_accumulate_grad_hook(_to_dense) for weight in matrices.values()]
-    before = getattr(embeddings, "sparse", None)
-    if isinstance(embeddings, nn.Embedding):
-        embeddings.sparse = True
+    tables = [embeddings] if isinstance(embeddings, nn.Embedding) and not embeddings.sparse else []
+    for table in tables:
+        table.sparse = True
     try:
         yield
     finally:
-        if isinstance(embeddings, nn.Embedding):
-            embeddings.sparse = bool(before)
+        for table in tables:
+            table.sparse = False
         for hook in hooks:
             hook.remove()
 
