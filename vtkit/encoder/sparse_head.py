@@ -322,7 +322,10 @@ def row_gradients(embeddings: nn.Module, decoder: nn.Linear) -> Iterator[None]:
     expects it.
     """
     matrices = {id(weight): weight for weight in (embeddings.get_parameter("weight"), decoder.weight)}
-    hooks = [weight.register_post_accumulate_grad_hook(_to_dense) for weight in matrices.values()]
+    hooks = [
+        weight.register_post_accumulate_grad_hook(_to_dense)  # type: ignore[no-untyped-call]
+        for weight in matrices.values()
+    ]
     tables = [embeddings] if isinstance(embeddings, nn.Embedding) and not embeddings.sparse else []
     for table in tables:
         table.sparse = True
