@@ -190,10 +190,10 @@ def test_names_order_and_labels_come_from_the_records() -> None:
     assert NAMES == (
         "vocabulary", "check", "check:vocabulary", "transfer", "check:transfer", "adapt", "calibrate",
         "check:calibrate", "finetune", "index", "evaluate", "evaluate:bm25", "evaluate:bm25-words",
-        "evaluate:hybrid", "analyse", "report",
+        "evaluate:hybrid", "evaluate:peer", "evaluate:hybrid-peer", "analyse", "report",
     )  # fmt: skip
     assert list(MODEL_LABELS) == ["source", *(stage.name for stage in STAGES if stage.label)]
-    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[10:14])
+    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[10:16])
     assert STAGES[last_until("transfer")].name == "check:transfer"
     assert STAGES[last_until("adapt")].name == "adapt"
 

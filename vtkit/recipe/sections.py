@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from vtkit.recipe.transfer import TransferSection
 from vtkit.recipe.types import (
@@ -543,17 +543,23 @@ class EvaluateSection(Section):
     """Judge BM25 beside the encoders, with the best analyser known for the language and over plain words, and the sum
     of the former's scores with the final model's (docs/evaluation.md)."""
 
-    @field_validator("sets")
+    peers: tuple[ModelName, ...] = ()
+    """Dense embedders (folders or hub ids of sentence-transformers models) that could be used instead, judged beside
+    the encoders. Each encodes with its own prompts and up to its own length, is searched exactly, and has a sum with
+    BM25 too."""
+
+    @field_validator("sets", "peers")
     @classmethod
-    def _no_set_twice(cls, sets: tuple[str, ...]) -> tuple[str, ...]:
+    def _nothing_twice(cls, listed: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         names: dict[str, str] = {}
-        for name in sets:
+        for name in listed:
             same = os.path.realpath(name) if is_local(name) else name
             if same in names:
                 other = "" if names[same] == name else f" (also called {names[same]})"
-                raise ValueError(f"{name} is listed twice{other}: each collection is judged once")
+                what = "collection" if info.field_name == "sets" else "peer"
+                raise ValueError(f"{name} is listed twice{other}: each {what} is judged once")
             names[same] = name
-        return sets
+        return listed
 
 
 class ReportSection(Section):

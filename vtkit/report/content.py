@@ -15,7 +15,7 @@ from vtkit.analysis.composition import LANGUAGES
 from vtkit.analysis.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
 from vtkit.recipe.transfer import ROW_ORIGINS
 from vtkit.report.data import Number, ReportData, SetResults, WeightedToken
-from vtkit.report.verdict import row_label
+from vtkit.report.verdict import HYBRID, row_label
 from vtkit.report.wording import amount, count_and_share, duration, is_number, p_value, score, share, shorten, whole
 
 OVERLAP_RULES = {
@@ -166,6 +166,8 @@ def _results(report: ReportData) -> Section | None:
         notes.append("FLOPS: dimensions that a random query and a random document are expected to share.")
     if "p" in columns:
         notes.append("p: two-sided paired randomisation test of the first measure against the better BM25.")
+    if any(row.peer for results in report.results for row in results.rows):
+        notes.append("Dense: an embedder that could be used instead, searched exactly, as its own settings have it.")
     notes += _analysers(report)
     weights = [table for results in report.results if (table := _weights_table(results)) is not None]
     return Section("results", "Results", (*tables, Paragraph((" ".join(notes),), quiet=True), *weights))
@@ -174,7 +176,7 @@ def _results(report: ReportData) -> Section | None:
 def _weights_table(results: SetResults) -> Table | None:
     """What the weight of the sum with BM25 was chosen from."""
     for row in results.rows:
-        if row.weight_curve:
+        if row.weight_curve and not row.peer:
             cells: list[tuple[Inline, ...]] = [
                 (Strong(score(value)) if weight == row.weight else score(value),) for weight, value in row.weight_curve
             ]
@@ -196,9 +198,10 @@ def _analysers(report: ReportData) -> list[str]:
                 said[row.model] = f"{row.model}: {row.analyser}, k1 {row.k1}, b {row.b}."
             if is_number(row.weight):
                 chosen = "a fixed weight" if row.weight_queries is None else "chosen on training queries"
-                said[f"sum {results.set}"] = (
-                    f"The sum with BM25 on {results.set}: both scores divided by their deviation, the encoder weighs "
-                    f"{row.weight:.1f} ({chosen}), BM25 the rest."
+                whose = f" of {row.label.removesuffix(HYBRID)}" if row.peer else ""
+                said[f"sum {results.set}{whose}"] = (
+                    f"The sum with BM25{whose} on {results.set}: both scores divided by their deviation, the encoder "
+                    f"weighs {row.weight:.1f} ({chosen}), BM25 the rest."
                 )
     return list(said.values())
 

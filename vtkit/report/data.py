@@ -22,7 +22,7 @@ WeightedToken = tuple[str, float]
 
 @dataclass(frozen=True)
 class Row(Result):
-    """One model, BM25, or a sum of both, on one evaluation set."""
+    """One model, BM25, a peer, or a sum with BM25, on one evaluation set."""
 
     model: str
     """``BM25``, ``BM25 (words)``, ``source``, a stage's name, or a model's name with ``+ BM25`` behind it."""
@@ -30,6 +30,9 @@ class Row(Result):
     measures: Mapping[str, Number]
     label: str = ""
     """What pages call it; ``model`` where that is empty."""
+
+    peer: bool = False
+    """Whether it is a dense embedder of ``evaluate.peers``, or its sum with BM25."""
 
     query_dimensions: Number = None
     """Mean number of weights above zero; so ``document_dimensions``."""

@@ -14,7 +14,7 @@ from typing import Any
 from vtkit.report.content import Block, Command, Folded, Paragraph, Section, Table, sections
 from vtkit.report.data import ReportData
 from vtkit.report.markdown import markdown_paragraph, markdown_section, markdown_words
-from vtkit.report.verdict import DEMONSTRATION, verdict
+from vtkit.report.verdict import DEMONSTRATION, is_encoder, verdict
 from vtkit.report.wording import is_number, visible
 
 CARD_SECTIONS = {
@@ -101,7 +101,7 @@ def _header(report: ReportData, name: str) -> str:
 def _model_index(report: ReportData, name: str) -> list[str]:
     lines: list[str] = []
     for results in report.results:
-        encoders = [row for row in results.rows if "BM25" not in row.model]
+        encoders = [row for row in results.rows if is_encoder(row)]
         measures = encoders[-1].measures if encoders else {}
         metrics = [(measure, value) for measure, value in measures.items() if is_number(value)]
         if not metrics:

@@ -30,7 +30,7 @@ from matplotlib.ticker import MaxNLocator
 from vtkit.errors import DataError
 from vtkit.report.content import curve, histogram, profiles, token_kinds
 from vtkit.report.data import ReportData, Row
-from vtkit.report.verdict import BASELINES, HYBRID, row_label
+from vtkit.report.verdict import BASELINES, HYBRID, is_encoder, row_label
 from vtkit.report.wording import amount, is_number, score, share, visible, whole
 
 WIDTH_INCHES = 5.2
@@ -145,10 +145,12 @@ def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart
     labels = [visible(row_label(row)) for row, _ in values]
     models = [row.model for row, _ in values]
     heights = [value for _, value in values]
-    encoders = [
-        position for position, model in enumerate(models) if model not in BASELINES and not model.endswith(HYBRID)
+    encoders = [position for position, (row, _) in enumerate(values) if is_encoder(row)]
+    quiet = [row.peer or row.model in BASELINES for row, _ in values]
+    colours = [
+        QUIET if still else SECOND if model.endswith(HYBRID) else SOFT
+        for model, still in zip(models, quiet, strict=True)
     ]
-    colours = [SECOND if model.endswith(HYBRID) else QUIET if model in BASELINES else SOFT for model in models]
     if encoders:
         colours[encoders[-1]] = FIRST
 

@@ -39,6 +39,11 @@ def row_label(row: Row) -> str:
     return row.label or row.model
 
 
+def is_encoder(row: Row) -> bool:
+    """Whether a row is of one of the run's own models, alone."""
+    return not row.peer and row.model not in BASELINES and not row.model.endswith(HYBRID)
+
+
 @dataclass(frozen=True)
 class Standing:
     """Where the run's final model stands on one set."""
@@ -51,6 +56,8 @@ class Standing:
 
     hybrid: Row | None
     source: Row | None
+    peer: Row | None = None
+    """The best of the peers and their sums with BM25."""
 
     def value(self, row: Row | None) -> float | None:
         """``row``'s value of the main measure."""
@@ -63,7 +70,7 @@ def standings(report: ReportData) -> list[Standing]:
     found = []
     for results in report.results:
         by_model = {row.model: row for row in results.rows}
-        encoders = [row for name, row in by_model.items() if name not in BASELINES and not name.endswith(HYBRID)]
+        encoders = [row for row in results.rows if is_encoder(row)]
         if not results.measures or not encoders:
             continue
         final, measure = encoders[-1], results.measures[0]
@@ -76,6 +83,11 @@ def standings(report: ReportData) -> list[Standing]:
                 bm25=max(baselines, key=lambda row: _sortable(row.measures.get(measure)), default=None),
                 hybrid=by_model.get(final.model + HYBRID),
                 source=by_model.get("source") if final.model != "source" else None,
+                peer=max(
+                    (row for row in results.rows if row.peer),
+                    key=lambda row: _sortable(row.measures.get(measure)),
+                    default=None,
+                ),
             )
         )
     return [standing for standing in found if standing.value(standing.final) is not None]
@@ -145,6 +157,9 @@ def _set_verdict(standing: Standing, first: bool) -> str:
         p = standing.hybrid.p_value_vs_bm25 if standing.hybrid is not None else None
         if helps and better == "BM25" and is_number(p) and p >= SIGNIFICANT:
             text += f", which may be chance (p = {p_value(p)})"
+    peer = standing.value(standing.peer)
+    if standing.peer is not None and peer is not None:
+        text += f". The best dense peer, {row_label(standing.peer)}, has {score(peer)}"
     if source is not None:
         text += f". The source model reached {score(source)}" if first else f" (source model: {score(source)})"
     return text + "."

@@ -93,7 +93,7 @@ def estimate(steps: Sequence[Step]) -> Estimate:
                 continue
             models += encoder.bytes
             checkpoints = max(checkpoints, _checkpoints(recipe, stage, encoder))
-        elif stage in ("index", "evaluate", "evaluate:bm25", "evaluate:bm25-words", "evaluate:hybrid"):
+        elif stage == "index" or stage.split(":")[0] == "evaluate":
             for corpus in step.view.corpora("evaluate.sets"):
                 counted = _collection(corpus.name)
                 if counted is None:

@@ -118,7 +118,7 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
     index = f"index:{plan.final_model}"
     if index in steps:
         publish(store.root / steps[index], folder / "index")
-    runs = {name.removeprefix("evaluate:"): store.root / steps[name] for name in steps if name.startswith("evaluate:")}
+    runs = {run_name(name): store.root / steps[name] for name in steps if name.startswith("evaluate:")}
     if runs:
         trec = folder / ".trec.new"
         shutil.rmtree(trec, ignore_errors=True)
@@ -138,6 +138,12 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
         card = output / "model_card.md"
         if card.is_file() and (folder / "model").is_dir():
             publish(card, folder / "model" / "README.md")
+
+
+def run_name(step: str) -> str:
+    """What the run file of an evaluation is called: ``finetune`` of ``evaluate:finetune``, ``peer-NAME`` of
+    ``evaluate:peer:NAME``."""
+    return step.removeprefix("evaluate:").replace(":", "-")
 
 
 def _damaged(path: Path, why: str) -> DataError:

@@ -17,6 +17,7 @@ from vtkit.stages.calibrate_head import CALIBRATE
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
 from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
+from vtkit.stages.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER, of_peer, peers_of
 from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
 from vtkit.stages.finetune_encoder import FINETUNE
 from vtkit.stages.index_corpus import INDEX
@@ -142,6 +143,11 @@ class Plan:
                 if final in self.steps:
                     searched = {"index": f"index:{self.final_model}", "encoder": self.final_model}
                     self._add(EVALUATE_HYBRID, recipe, {"bm25": bm25, "model": final} | searched)
+            for name, peer in peers_of(recipe).items():
+                alone = self._add(EVALUATE_PEER, of_peer(recipe, peer), {}, model=name)
+                if recipe.evaluate.bm25:
+                    inputs = {"bm25": "evaluate:bm25", "model": alone}
+                    self._add(EVALUATE_HYBRID_PEER, of_peer(recipe, peer), inputs, model=name)
         transferred = self.steps["transfer"].inputs
         self._add(
             ANALYSE, recipe, {role: transferred[role] for role in ("vocabulary", "source") if role in transferred}

@@ -39,6 +39,17 @@ def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float = ENCODER_WE
     return joined
 
 
+def above_last(run: Run) -> Run:
+    """Each score less the last of its query's list.
+
+    For dense vectors, whose scores lie far from 0: in :func:`weighted_sum` a document that is not in the list then
+    counts as much as the last one that is.
+    """
+    return {
+        query: [(document, score - results[-1][1]) for document, score in results] for query, results in run.items()
+    }
+
+
 def weight_curve(encoder: Run, bm25: Run, depth: int, judge: Callable[[Run], float]) -> tuple[tuple[float, float], ...]:
     """Each of :data:`WEIGHTS` with what ``judge`` finds of the sum, for runs of training queries."""
     return tuple((weight, judge(weighted_sum(encoder, bm25, depth, weight))) for weight in WEIGHTS)

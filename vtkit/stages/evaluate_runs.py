@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,11 +84,11 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
     assert recipe.evaluate is not None
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     sets: dict[str, EvaluatedSet] = {}
-    for folder, collection in _judged(recipe).items():
+    for folder, collection in judged_sets(recipe).items():
         index = open_index(recipe.index.engine, inputs["index"] / folder / POSTINGS)
         run, queries, scores = _search(recipe, encoder, index, collection, f"encoding the queries of {folder}")
         sets[folder] = replace(
-            _judge(recipe, collection, run, out / folder, tag=_tag(inputs)),
+            judge(recipe, collection, run, out / folder, tag=_tag(inputs)),
             query_dimensions=active_dimensions(queries),
             document_dimensions=index.info.mean_size,
             flops=flops(activation_shares(queries), index.info.activation_shares),
@@ -111,9 +111,9 @@ def _evaluate_bm25(recipe: View, out: Path, analysis: Analysis) -> EvaluateResul
     from vtkit.search.analysers import K1
 
     sets: dict[str, EvaluatedSet] = {}
-    for folder, collection in _judged(recipe).items():
+    for folder, collection in judged_sets(recipe).items():
         run, index = _search_bm25(recipe, collection, analysis)
-        judged = _judge(recipe, collection, run, out / folder, tag="bm25" if analysis == "full" else "bm25-words")
+        judged = judge(recipe, collection, run, out / folder, tag="bm25" if analysis == "full" else "bm25-words")
         sets[folder] = replace(judged, analyser=index.analyser.description, k1=K1, b=index.analyser.b)
     return EvaluateResult(sets)
 
@@ -124,52 +124,80 @@ def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eval
     The weight is chosen on training queries, searched with ``inputs["encoder"]`` over ``inputs["index"]``, where
     there are any that the recipe does not train on; else it is ENCODER_WEIGHT.
     """
+
+    def training_run(folder: str, training: RetrievalSet) -> Run:
+        from vtkit.encoder.checkpoint import load_encoder
+        from vtkit.runtime import fastest_device
+        from vtkit.search.engine import POSTINGS, open_index
+
+        encoder = load_encoder(str(inputs["encoder"] / "model"), fastest_device())
+        index = open_index(recipe.index.engine, inputs["index"] / folder / POSTINGS)
+        return _search(recipe, encoder, index, training, f"encoding training queries of {folder}")[0]
+
+    return sum_with_bm25(recipe, inputs, out, _TRAINING, training_run)
+
+
+def sum_with_bm25(
+    recipe: View,
+    inputs: Mapping[str, Path],
+    out: Path,
+    training_corpora: str,
+    training_run: Callable[[str, RetrievalSet], Run],
+    prepared: Callable[[Run], Run] = lambda run: run,
+    tag: str = "hybrid",
+) -> EvaluateResult:
+    """The weighted sum of two evaluate outputs, ``inputs["model"]`` and ``inputs["bm25"]``.
+
+    Args:
+        training_corpora: under which the record names the collections whose training queries choose the weight.
+        training_run: set folder and training queries -> what the model finds for these.
+        prepared: what is done to the model's run before it is summed.
+    """
     from vtkit.search.hybrid import ENCODER_WEIGHT, best_weight, weighted_sum
     from vtkit.search.trec import read_trec
 
     assert recipe.evaluate is not None
     seed = recipe.recipe.seed
-    training = {str(corpus.folder): corpus for corpus in recipe.corpora(_TRAINING)}
+    training = {str(corpus.folder): corpus for corpus in recipe.corpora(training_corpora)}
     sets: dict[str, EvaluatedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         folder, collection = str(corpus.folder), opened(corpus)
         weight = ENCODER_WEIGHT
         curve: tuple[tuple[float, float], ...] = ()
-        asked: int | None = None
-        if folder in training:
-            others = _other_queries(opened(training[folder]), collection).sample(WEIGHT_QUERIES, seed)
-            if len(others.queries) >= FEWEST_WEIGHT_QUERIES:
-                curve = _weight_curve(recipe, inputs, folder, others)
-                weight = best_weight(curve)
-                asked = len(others.queries)
+        others = weight_queries(opened(training[folder]), collection, seed) if folder in training else None
+        if others is not None:
+            curve = _weight_curve(recipe, training_run(folder, others), others)
+            weight = best_weight(curve)
         model, bm25 = (read_trec(inputs[role] / folder / "run.trec") for role in ("model", "bm25"))
-        run = weighted_sum(model, bm25, recipe.evaluate.depth, weight)
+        run = weighted_sum(prepared(model), bm25, recipe.evaluate.depth, weight)
         judged = collection.sample(recipe.evaluate.max_queries, seed)
         sets[folder] = replace(
-            _judge(recipe, judged, run, out / folder, tag="hybrid"),
+            judge(recipe, judged, run, out / folder, tag=tag),
             weight=weight,
-            weight_queries=asked,
+            weight_queries=None if others is None else len(others.queries),
             weight_curve=curve,
         )
     return EvaluateResult(sets)
 
 
-def _weight_curve(
-    recipe: View, inputs: Mapping[str, Path], folder: str, training: RetrievalSet
-) -> tuple[tuple[float, float], ...]:
+def weight_queries(training: RetrievalSet, judged: RetrievalSet, seed: int) -> RetrievalSet | None:
+    """The training queries that choose the weight of a sum; None where there are too few.
+
+    Args:
+        judged: the set with all its judged queries; these are left out of ``training``.
+    """
+    others = _other_queries(training, judged).sample(WEIGHT_QUERIES, seed)
+    return others if len(others.queries) >= FEWEST_WEIGHT_QUERIES else None
+
+
+def _weight_curve(recipe: View, model: Run, training: RetrievalSet) -> tuple[tuple[float, float], ...]:
     """Weight of the encoder -> first measure of the sum on the queries of ``training``."""
-    from vtkit.encoder.checkpoint import load_encoder
     from vtkit.measures.effectiveness import evaluate
-    from vtkit.runtime import fastest_device
-    from vtkit.search.engine import POSTINGS, open_index
     from vtkit.search.hybrid import weight_curve
 
     assert recipe.evaluate is not None
-    encoder = load_encoder(str(inputs["encoder"] / "model"), fastest_device())
-    index = open_index(recipe.index.engine, inputs["index"] / folder / POSTINGS)
-    model, _, _ = _search(recipe, encoder, index, training, f"encoding training queries of {folder}")
-    bm25, _ = _search_bm25(recipe, training, "full")
     first = recipe.evaluate.measures[0]
+    bm25, _ = _search_bm25(recipe, training, "full")
     return weight_curve(model, bm25, recipe.evaluate.depth, lambda run: evaluate(run, training.qrels, [first])[first])
 
 
@@ -196,7 +224,7 @@ def _search(
         description=description,
     )
     ids, scores = index.search(queries, recipe.evaluate.depth)
-    return _run(collection, ids, scores), queries, scores
+    return to_sets_run(collection, ids, scores), queries, scores
 
 
 def _search_bm25(recipe: View, collection: RetrievalSet, analysis: Analysis) -> tuple[Run, Bm25]:
@@ -204,10 +232,13 @@ def _search_bm25(recipe: View, collection: RetrievalSet, analysis: Analysis) -> 
 
     assert recipe.evaluate is not None
     index = Bm25.build((document.contents for document in collection.documents), recipe.recipe.language, analysis)
-    return _run(collection, *index.search([query.text for query in collection.queries], recipe.evaluate.depth)), index
+    return to_sets_run(
+        collection, *index.search([query.text for query in collection.queries], recipe.evaluate.depth)
+    ), index
 
 
-def _run(collection: RetrievalSet, ids: np.ndarray, scores: np.ndarray) -> Run:
+def to_sets_run(collection: RetrievalSet, ids: np.ndarray, scores: np.ndarray) -> Run:
+    """The run of a search over ``collection``."""
     from vtkit.search.trec import to_run
 
     return to_run(
@@ -215,14 +246,15 @@ def _run(collection: RetrievalSet, ids: np.ndarray, scores: np.ndarray) -> Run:
     )
 
 
-def _judged(recipe: View) -> dict[str, RetrievalSet]:
+def judged_sets(recipe: View) -> dict[str, RetrievalSet]:
     """Folder name -> collection with the queries that are judged."""
     assert recipe.evaluate is not None
     most, seed = recipe.evaluate.max_queries, recipe.recipe.seed
     return {str(corpus.folder): opened(corpus).sample(most, seed) for corpus in recipe.corpora("evaluate.sets")}
 
 
-def _judge(recipe: View, collection: RetrievalSet, run: Run, folder: Path, tag: str) -> EvaluatedSet:
+def judge(recipe: View, collection: RetrievalSet, run: Run, folder: Path, tag: str) -> EvaluatedSet:
+    """The measures of ``run``; writes it, and what each query reached, into ``folder``."""
     from vtkit.measures.effectiveness import evaluate, per_query
     from vtkit.search.trec import write_trec
 
@@ -250,29 +282,29 @@ def _tag(inputs: Mapping[str, Path]) -> str:
     return inputs["index"].name.removeprefix("index-").rsplit("-", 1)[0]
 
 
-_MEASURED = ("evaluate.measures", "evaluate.depth", "evaluate.max_queries")
-_SETS = {"evaluate.sets": evaluation_sets}
+MEASURED = ("evaluate.measures", "evaluate.depth", "evaluate.max_queries")
+SETS = {"evaluate.sets": evaluation_sets}
 _TRAINING = "training queries of evaluate.sets"
 
 EVALUATE = Stage(
     "evaluate",
     version=3,
-    reads=(*_MEASURED, "index.engine", "index.query_length", "index.precision"),
-    corpora=_SETS,
+    reads=(*MEASURED, "index.engine", "index.query_length", "index.precision"),
+    corpora=SETS,
     function=evaluate_model,
 )
 """Of one model; where that is the source itself, its name is read too. Which others are judged changes nothing."""
 
 EVALUATE_BM25 = Stage(
-    "evaluate:bm25", version=3, reads=(*_MEASURED, "recipe.language"), corpora=_SETS, function=evaluate_bm25
+    "evaluate:bm25", version=3, reads=(*MEASURED, "recipe.language"), corpora=SETS, function=evaluate_bm25
 )
 EVALUATE_BM25_WORDS = Stage(
-    "evaluate:bm25-words", version=1, reads=(*_MEASURED, "recipe.language"), corpora=_SETS, function=evaluate_bm25_words
+    "evaluate:bm25-words", version=1, reads=(*MEASURED, "recipe.language"), corpora=SETS, function=evaluate_bm25_words
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
     version=4,
-    reads=(*_MEASURED, "index.engine", "index.query_length", "index.precision", "recipe.language"),
-    corpora=_SETS | {_TRAINING: training_queries},
+    reads=(*MEASURED, "index.engine", "index.query_length", "index.precision", "recipe.language"),
+    corpora=SETS | {_TRAINING: training_queries},
     function=evaluate_hybrid,
 )

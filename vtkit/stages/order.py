@@ -12,6 +12,7 @@ from vtkit.stages.calibrate_head import CALIBRATE
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
 from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
+from vtkit.stages.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER
 from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
 from vtkit.stages.finetune_encoder import FINETUNE
 from vtkit.stages.index_corpus import INDEX
@@ -33,6 +34,8 @@ STAGES: tuple[Stage[Any], ...] = (
     EVALUATE_BM25,
     EVALUATE_BM25_WORDS,
     EVALUATE_HYBRID,
+    EVALUATE_PEER,
+    EVALUATE_HYBRID_PEER,
     ANALYSE,
     REPORT,
 )

@@ -107,6 +107,11 @@ def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
     )
 
 
+def peer_training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
+    """As :func:`training_queries`, and those that the recipe fine-tunes on too: no peer is trained on them."""
+    return training_queries(recipe.model_copy(update={"finetune": None}))
+
+
 def evaluation_split(recipe: Recipe, name: str) -> str:
     """The judgements that a collection is judged on."""
     if recipe.evaluate is not None and recipe.evaluate.split is not None:

@@ -18,6 +18,7 @@ from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Example, Need, Overlap, ReportData, Row, SetResults
 from vtkit.results import Result
 from vtkit.stages.adapt_mlm import AdaptResult
+from vtkit.stages.evaluate_peers import peers_of
 from vtkit.stages.evaluate_runs import EvaluatedSet, EvaluateResult
 from vtkit.stages.finetune_encoder import FinetuneResult
 from vtkit.stages.index_corpus import IndexResult, opened
@@ -109,16 +110,21 @@ BM25 = {"bm25": "BM25", "bm25-words": "BM25 (words)"}
 
 
 def _results(recipe: View, inputs: Mapping[str, Path], labels: dict[str, str], final: str) -> tuple[SetResults, ...]:
-    """One entry for each evaluation set; its rows are the baselines, the models as they were made, and the sum."""
+    """One entry for each evaluation set; its rows are BM25, the models as they were made, the sum, and the
+    peers."""
     if recipe.evaluate is None:
         return ()
     from vtkit.measures.significance import paired_randomization
 
-    models = {name: name for name in labels} | BM25 | {"hybrid": f"{final} + BM25"}
-    called = labels | BM25 | {"hybrid": f"{labels[final]} + BM25"}
+    models = BM25 | {name: name for name in labels} | {"hybrid": f"{final} + BM25"}
+    called = BM25 | labels | {"hybrid": f"{labels[final]} + BM25"}
+    peers: set[str] = set()
+    for peer in peers_of(recipe):
+        both = {f"peer:{peer}": f"{peer} (dense)", f"hybrid-peer:{peer}": f"{peer} (dense) + BM25"}
+        models, called, peers = models | both, called | both, peers | both.keys()
     judged = {
         name: result_of(inputs[f"evaluate:{name}"], EvaluateResult).sets
-        for name in (*BM25, *labels, "hybrid")
+        for name in models
         if f"evaluate:{name}" in inputs
     }
     first = recipe.evaluate.measures[0]
@@ -130,13 +136,14 @@ def _results(recipe: View, inputs: Mapping[str, Path], labels: dict[str, str], f
             name: paired_randomization(
                 _per_query(inputs, name, folder, first), _per_query(inputs, baseline, folder, first)
             )
-            for name in (final, "hybrid")
+            for name in (final, "hybrid", *sorted(peers))
             if baseline is not None and name in on_set
         }
         rows = tuple(
             Row(
                 model=models[name],
                 label=called[name],
+                peer=name in peers,
                 measures=found.measures,
                 query_dimensions=found.query_dimensions,
                 document_dimensions=found.document_dimensions,
@@ -196,7 +203,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | 
 
 REPORT = Stage(
     "report",
-    version=5,
+    version=6,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,

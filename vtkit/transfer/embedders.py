@@ -14,33 +14,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vtkit import console
 from vtkit.artifacts import held, write_atomically
-from vtkit.data.hub import fetch
 from vtkit.data.text import digest
+from vtkit.encoder.dense import Pooling, configuration_folder, load_dense, refuse_other_kinds
 from vtkit.errors import DataError
-
-Pooling = Literal["model", "mean", "cls", "last"]
-"""How hidden states become one vector; ``model``: as the model says, the mean where it says nothing."""
 
 CACHE_VARIABLE = "VTKIT_CACHE"
 CACHE_FORMAT = 1
 
+SETTING = "transfer.sembridge.embedder"
+"""What messages call an embedder by."""
+
 BATCH = 128
 TEXTS_A_SHARD = 1024
 """Texts embedded between two files of the cache: what a kill can cost."""
-
-OTHER_KINDS = {
-    "sparse_encoder": "a sparse encoder, whose vectors have one dimension for each token of its own vocabulary",
-    "cross_encoder": "a cross-encoder, which scores pairs of texts and has no vector for one",
-    "multi_vector_encoder": "a multi-vector encoder, which has one vector for each token of a text",
-}
-"""What sentence-transformers saves beside embedders, by the package of its modules."""
 
 
 class Embedder:
@@ -52,8 +45,8 @@ class Embedder:
 
         self.name, self.pooling, self.prompt = name, pooling, prompt
         self.half = bf16_is_fast()
-        self.folder = _folder(name)
-        _refuse_other_kinds(name, self.folder)
+        self.folder = configuration_folder(name, SETTING)
+        refuse_other_kinds(name, self.folder, SETTING)
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:
@@ -85,7 +78,7 @@ class Embedder:
             vectors = np.asarray(vectors)
             if vectors.ndim != 2 or len(vectors) != BATCH:
                 raise DataError(
-                    f"transfer.sembridge.embedder = {self.name}"
+                    f"{SETTING} = {self.name}"
                     f" gives values of the shape {vectors.shape[1:]} for a text, not "
                     "one vector. Name a dense embedder."
                 )
@@ -103,13 +96,9 @@ class Embedder:
 
     @cached_property
     def _model(self) -> Any:
-        from vtkit.encoder.model_folder import library_errors, model_folder
-        from vtkit.runtime import fastest_device, without_notices
+        from vtkit.runtime import fastest_device
 
-        label = f"transfer.sembridge.embedder = {self.name}"
-        folder = model_folder(self.name, "transfer.sembridge.embedder =")
-        with library_errors(f"{label} cannot be loaded"), without_notices():
-            return _load(folder, label, self.pooling).float().eval().to(fastest_device())
+        return load_dense(self.name, SETTING, self.pooling).to(fastest_device())
 
 
 def load_embedder(name: str, pooling: Pooling = "model", prompt: str = "") -> Embedder:
@@ -154,16 +143,6 @@ def cache_folder() -> Path:
     named = os.environ.get(CACHE_VARIABLE)
     users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vtkit"
     return (Path(named).expanduser() if named else users) / "embeddings"
-
-
-def read_json(path: Path) -> Any:
-    """What a file of a model holds; None where there is no such file."""
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as JSON ({error}). Fetch the model again.") from error
 
 
 class Cache:
@@ -283,69 +262,3 @@ def _finite(vectors: NDArray[np.float32], texts: Sequence[str]) -> NDArray[np.fl
             "Its weights are damaged, or too large for this precision."
         )
     return vectors
-
-
-def _folder(name: str) -> Path:
-    """Where a model's configuration lies: its own folder, or that of its revision in the hub's cache."""
-    if Path(name).is_dir():
-        return Path(name)
-    if Path(name).is_absolute():
-        raise DataError(
-            f"transfer.sembridge.embedder = {name}: there is no such folder. Give a hub id or a model's folder."
-        )
-    return fetch(name, ["config.json", "modules.json", "config_sentence_transformers.json"], "model")
-
-
-def _refuse_other_kinds(name: str, folder: Path) -> None:
-    names = ("modules.json", "config_sentence_transformers.json", "config.json")
-    modules, settings, config = (read_json(folder / name) for name in names)
-    if modules is None and config is None:
-        raise DataError(
-            f"transfer.sembridge.embedder = {name}"
-            ": there is no model, neither modules.json nor config.json. Name an embedder's "
-            "folder or hub id."
-        )
-    types = [str(module.get("type")) for module in modules] if isinstance(modules, list) else []
-    kinds = [kind for kind in OTHER_KINDS if any(kind in module for module in types)]
-    stated = str((settings or {}).get("model_type", ""))
-    kinds += [kind for kind in OTHER_KINDS if stated.lower() == kind.replace("_", "")]
-    architectures = (config or {}).get("architectures") or []
-    if modules is None and any(name.endswith("ForSequenceClassification") for name in architectures):
-        kinds.append("cross_encoder")
-    if kinds:
-        raise DataError(
-            f"transfer.sembridge.embedder = {name}"
-            f" is {OTHER_KINDS[kinds[0]]}. Name a dense embedder (a SentenceTransformer or a "
-            "transformers model)."
-        )
-
-
-def _load(folder: Path, label: str, pooling: Pooling) -> Any:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
-    from sentence_transformers.sentence_transformer.modules import Transformer
-
-    from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS
-
-    mode = {"model": "mean", "mean": "mean", "cls": "cls", "last": "lasttoken"}[pooling]
-    if not (folder / "modules.json").is_file():
-        transformer = Transformer(
-            str(folder),
-            model_kwargs=dict(SAFELY_WEIGHTS),
-            processor_kwargs=dict(SAFELY),
-            config_kwargs=dict(SAFELY),
-        )
-        pooled = PoolingModule(transformer.get_embedding_dimension(), mode)
-        return SentenceTransformer(modules=[transformer, pooled], device="cpu")
-    model = SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs={"use_safetensors": True})
-    if pooling != "model":
-        places = [place for place, module in enumerate(model) if isinstance(module, PoolingModule)]
-        if len(places) != 1:
-            kinds = ", ".join(type(module).__name__ for module in model)
-            raise DataError(
-                f"transfer.sembridge.pooling = {pooling}"
-                f" takes the place of a model's pooling, and {label} has none: it is "
-                f'made of {kinds}. Set transfer.sembridge.pooling = "model".'
-            )
-        model[places[0]] = PoolingModule(model[places[0]].embedding_dimension, mode)
-    return model

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from vtkit import console
 from vtkit.data.hub import fetch
+from vtkit.encoder.dense import read_json
 from vtkit.errors import DataError
-from vtkit.transfer.embedders import read_json
 from vtkit.transfer.entmax import entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.transfer.word_space import unit

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from vtkit.transfer.embedders import Pooling, embed, load_embedder
+from vtkit.encoder.dense import Pooling
+from vtkit.transfer.embedders import embed, load_embedder
 from vtkit.transfer.entmax import entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair

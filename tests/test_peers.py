@@ -1,0 +1,210 @@
+"""Dense peers: embedders that could be used instead, judged beside the run's own models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+from vtkit.artifacts import Store
+from vtkit.data.retrieval import Query, load_beir
+from vtkit.encoder.dense import encode_dense, load_dense
+from vtkit.errors import DataError, RecipeError
+from vtkit.measures.effectiveness import evaluate
+from vtkit.recipe.load import load_recipe
+from vtkit.report.data import Row
+from vtkit.report.plots import effectiveness_charts
+from vtkit.report.verdict import is_encoder, standings, verdict
+from vtkit.runs.folder import report_of, run_name
+from vtkit.runs.plan import Plan
+from vtkit.runs.run import run
+from vtkit.search.bm25 import Bm25
+from vtkit.search.dense import nearest_documents
+from vtkit.search.hybrid import ENCODER_WEIGHT, above_last, best_weight, weighted_sum
+from vtkit.search.trec import read_trec, to_run
+from vtkit.stages.evaluate_peers import peers_of
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dense embedder of random weights, with a prompt for each side."""
+    plain, folder = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("dense") / "tiny-e5"
+    tiny.model().base_model.save_pretrained(plain)
+    tiny.tokenizer().save_pretrained(str(plain))
+    modules = [Transformer(str(plain)), Pooling(32, "mean"), Normalize()]
+    prompts = {"query": "apple amber ", "document": "river "}
+    SentenceTransformer(modules=modules, prompts=prompts, device="cpu").save(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, embedder: Path) -> Path:
+    """The folder of a run with a peer, over a collection that has training queries."""
+    folder = tmp_path_factory.mktemp("run")
+    found = tiny.collection(120)
+    tiny.finished_run(folder, found)
+    training = [Query(f"t{query.id}", f"{query.text} maple") for query in found.queries]
+    with (folder / "collection" / "queries.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps({"_id": query.id, "text": query.text}) + "\n" for query in training)
+    rows = [f"t{query}\t{document}\t{grade}" for query, of in found.qrels.items() for document, grade in of.items()]
+    text = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
+    (folder / "collection" / "qrels" / "train.tsv").write_text(text, encoding="utf-8")
+    return run(folder / "tiny.toml", [f"evaluate.peers=['{embedder}']"], runs=folder / "runs", threads=1)
+
+
+def made_by(finished: Path, step: str) -> Path:
+    steps = json.loads((finished / "run.json").read_text("utf-8"))["steps"]
+    return finished.parent / "artifacts" / str(steps[step])
+
+
+vectors = st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=1, max_size=12)
+
+
+@given(vectors, vectors, st.integers(1, 15), st.integers(1, 30))
+def test_dense_search_ranks_every_document_by_its_score_and_equal_ones_as_they_come(
+    queries: list[list[int]], documents: list[list[int]], depth: int, at_once: int
+) -> None:
+    left, right = np.array(queries, dtype=np.float32), np.array(documents, dtype=np.float32)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("vtkit.search.dense.SCORES_AT_ONCE", at_once)
+        ids, scores = nearest_documents(left, right, depth, lambda some, all_: some @ all_.T)
+    for query, row, row_scores in zip(left, ids, scores, strict=True):
+        expected = sorted(range(len(right)), key=lambda at: (-float(query @ right[at]), at))[:depth]
+        assert row.tolist() == expected
+        assert row_scores.tolist() == [float(query @ right[at]) for at in expected]
+
+
+def test_each_side_is_encoded_with_its_own_prompt_in_the_order_of_the_texts(embedder: Path) -> None:
+    texts = ["copper", "delta river oak maple", "", "reef pine"]
+    model = SentenceTransformer(str(embedder), device="cpu")
+    dense = load_dense(str(embedder), "evaluate.peers")
+    for side, prompt in (("query", "apple amber "), ("document", "river ")):
+        found = encode_dense(dense, texts, side)  # type: ignore[arg-type]
+        expected = np.stack([model.encode(prompt + text, prompt="") for text in texts])
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert len(encode_dense(dense, [], "query")) == 0
+
+
+def test_a_document_that_a_dense_list_does_not_hold_counts_as_its_last() -> None:
+    dense = {"q": [("a", 0.9), ("b", 0.8)]}
+    assert above_last(dense)["q"] == [("a", pytest.approx(0.1)), ("b", 0)]
+    assert above_last({"q": []}) == {"q": []}
+    lexical = {"q": [("c", 2.0), ("b", 1.0)]}
+    assert [document for document, _ in weighted_sum(above_last(dense), lexical, 3, 0.1)["q"]] == ["c", "b", "a"]
+
+
+def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: Path) -> None:
+    judged = {path.stem for path in (finished / "trec" / "collection").iterdir()}
+    assert judged == {"source", "transfer", "bm25", "bm25-words", "hybrid", "peer-tiny-e5", "hybrid-peer-tiny-e5"}
+    collection = load_beir(finished.parents[1] / "collection", "test")
+    model = SentenceTransformer(str(embedder), device="cpu")
+    scores = model.similarity(
+        model.encode_query([query.text for query in collection.queries]),
+        model.encode_document([document.contents for document in collection.documents]),
+    ).numpy()
+    ids = np.argsort(-scores, axis=1, kind="stable")
+    query_ids, document_ids = [q.id for q in collection.queries], [d.id for d in collection.documents]
+    expected = to_run(query_ids, document_ids, ids.astype(np.int32), np.take_along_axis(scores, ids, axis=1))
+    found = read_trec(finished / "trec" / "collection" / "peer-tiny-e5.trec")
+    for query, results in found.items():
+        assert dict(results) == pytest.approx(dict(expected[query]), abs=1e-5)
+    report = report_of(finished)
+    assert report is not None
+    (on_set,) = report.results
+    rows = {row.model: row for row in on_set.rows}
+    alone, both = rows["tiny-e5 (dense)"], rows["tiny-e5 (dense) + BM25"]
+    assert alone.measures["nDCG@10"] == pytest.approx(evaluate(found, collection.qrels, ["nDCG@10"])["nDCG@10"])
+    assert [row.model for row in on_set.rows if row.peer] == ["tiny-e5 (dense)", "tiny-e5 (dense) + BM25"]
+    assert alone.p_value_vs_bm25 is not None
+    assert both.p_value_vs_bm25 is not None
+    bm25 = read_trec(finished / "trec" / "collection" / "bm25.trec")
+    summed = weighted_sum(above_last(found), bm25, 1000, float(both.weight or 0))
+    written = read_trec(finished / "trec" / "collection" / "hybrid-peer-tiny-e5.trec")
+    for query, results in summed.items():
+        assert dict(written[query]) == pytest.approx(dict(results), abs=1e-5)
+
+
+def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) -> None:
+    """On the same training queries, by what the peer finds for them."""
+    report = report_of(finished)
+    assert report is not None
+    rows = {row.model: row for row in report.results[0].rows}
+    both, own = rows["tiny-e5 (dense) + BM25"], rows["transfer + BM25"]
+    assert both.weight_queries == own.weight_queries
+    assert both.weight_queries is not None
+    curve = dict(both.weight_curve)
+    assert both.weight == best_weight(tuple(curve.items()))
+    training = load_beir(finished.parents[1] / "collection", "train")
+    found = above_last(read_trec(made_by(finished, "evaluate:peer:tiny-e5") / "collection" / "training.trec"))
+    assert found.keys() == {query.id for query in training.queries}
+    bm25 = Bm25.build((document.contents for document in training.documents), "en")
+    lexical = to_run(
+        [query.id for query in training.queries],
+        [document.id for document in training.documents],
+        *bm25.search([query.text for query in training.queries], 1000),
+    )
+    summed = weighted_sum(found, lexical, 1000, 0.4)
+    assert curve[0.4] == pytest.approx(evaluate(summed, training.qrels, ["nDCG@10"])["nDCG@10"], abs=1e-6)
+    assert ENCODER_WEIGHT in curve
+
+
+def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finished: Path) -> None:
+    report = report_of(finished)
+    assert report is not None
+    (standing,) = standings(report)
+    assert standing.final.model == "transfer"
+    best = max((row for row in report.results[0].rows if row.peer), key=lambda row: float(row.measures["nDCG@10"] or 0))
+    assert standing.peer == best
+    assert f"The best dense peer, {best.label}, has {best.measures['nDCG@10']:.3f}." in verdict(report)
+    for page in ("report.md", "report.html"):
+        assert "tiny-e5 (dense) + BM25" in (finished / page).read_text("utf-8")
+    card = (finished / "model" / "README.md").read_text("utf-8")
+    own = next(row for row in report.results[0].rows if row.model == "transfer")
+    assert f"value: {own.measures['nDCG@10']:.6f}" in card
+    assert not is_encoder(Row("e5 (dense)", {}, peer=True))
+    assert effectiveness_charts(report)
+
+
+def test_another_peer_leaves_what_is_done(finished: Path, embedder: Path, tmp_path: Path) -> None:
+    recipe, store = finished.parents[1] / "tiny.toml", Store(finished.parent / "artifacts")
+
+    def keys(*overrides: str) -> dict[str, str]:
+        return {
+            name: step.dependencies.key
+            for name, step in Plan(load_recipe(recipe, overrides).recipe, store).steps.items()
+        }
+
+    one = keys(f"evaluate.peers=['{embedder}']")
+    two = keys(f"evaluate.peers=['org/other', '{embedder}']")
+    assert two.keys() - one.keys() == {"evaluate:peer:other", "evaluate:hybrid-peer:other"}
+    assert {name for name in one if two[name] != one[name]} == {"report"}
+    assert keys().keys() == one.keys() - {"evaluate:peer:tiny-e5", "evaluate:hybrid-peer:tiny-e5"}
+    alone = keys(f"evaluate.peers=['{embedder}']", "evaluate.bm25=false")
+    assert "evaluate:peer:tiny-e5" in alone
+    assert "evaluate:hybrid-peer:tiny-e5" not in alone
+
+
+def test_peers_of_one_name_are_told_apart(finished: Path) -> None:
+    named = ["one/e5", "two/e5", "three/.-.", "four/a b:c", "x/" + "y" * 90]
+    recipe = load_recipe(finished.parents[1] / "tiny.toml", [f"evaluate.peers={named}"]).recipe
+    assert list(peers_of(recipe)) == ["e5", "e5-2", "embedder", "a-b-c", "y" * 60]
+    assert run_name("evaluate:peer:e5") == "peer-e5"
+    assert run_name("evaluate:hybrid-peer:e5") == "hybrid-peer-e5"
+
+
+def test_a_peer_that_cannot_be_had_or_is_none_is_refused(finished: Path, tmp_path: Path) -> None:
+    recipe = finished.parents[1] / "tiny.toml"
+    with pytest.raises(RecipeError, match=r"evaluate\.peers: .*nowhere does not exist"):
+        run(recipe, [f"evaluate.peers=['{tmp_path}/nowhere']"], runs=tmp_path, threads=1)
+    with pytest.raises(RecipeError, match=r"evaluate\.peers: .* is listed twice: each peer is judged once"):
+        load_recipe(recipe, ["evaluate.peers=['one/e5', 'one/e5']"])
+    sparse = finished.parents[1] / "encoder"
+    with pytest.raises(DataError, match=r"evaluate\.peers = .*encoder is a sparse encoder"):
+        run(recipe, [f"evaluate.peers=['{sparse}']"], runs=finished.parent, threads=1)

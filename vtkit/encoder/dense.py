@@ -1,0 +1,173 @@
+"""Dense embedders: models that have one vector for a text, of sentence-transformers or of transformers."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit import console
+from vtkit.data.hub import fetch
+from vtkit.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vtkit.encoder.encoding import Precision
+    from vtkit.encoder.sides import Side
+
+Pooling = Literal["model", "mean", "cls", "last"]
+"""How hidden states become one vector; ``model``: as the model says, the mean where it says nothing."""
+
+TEXTS_AT_ONCE = 512
+TEXTS_A_BATCH = 16
+"""Texts that are encoded together; they are of similar length, for the library sorts those it gets."""
+
+OTHER_KINDS = {
+    "sparse_encoder": "a sparse encoder, whose vectors have one dimension for each token of its own vocabulary",
+    "cross_encoder": "a cross-encoder, which scores pairs of texts and has no vector for one",
+    "multi_vector_encoder": "a multi-vector encoder, which has one vector for each token of a text",
+}
+"""What sentence-transformers saves beside embedders, by the package of its modules."""
+
+
+def load_dense(name: str, setting: str, pooling: Pooling = "model") -> Any:
+    """The embedder of a folder or a hub id, a ``SentenceTransformer`` in float32 on the processor.
+
+    Code that comes with a model is never run, and nothing is fetched unless downloads are allowed.
+
+    Args:
+        setting: that names it, as messages begin.
+
+    Raises:
+        DataError: there is no such model, it is of another kind, or it cannot be loaded.
+    """
+    from vtkit.encoder.model_folder import library_errors, model_folder
+    from vtkit.runtime import without_notices
+
+    refuse_other_kinds(name, configuration_folder(name, setting), setting)
+    folder, label = model_folder(name, f"{setting} ="), f"{setting} = {name}"
+    with library_errors(f"{label} cannot be loaded"), without_notices():
+        return _load(folder, label, pooling).float().eval()
+
+
+def encode_dense(
+    embedder: Any, texts: Sequence[str], side: Side, precision: Precision = "float32", description: str = "encoding"
+) -> NDArray[np.float32]:
+    """Vectors of queries or documents with the embedder's own prompt for that side, (texts, width).
+
+    Texts are cut where the embedder's own limit is.
+
+    Args:
+        embedder: of :func:`load_dense`.
+        precision: of the matrix products.
+
+    Raises:
+        DataError: the embedder gives something else than one finite vector for a text.
+    """
+    import torch
+
+    encoded = embedder.encode_query if side == "query" else embedder.encode_document
+    half = torch.autocast(embedder.device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
+    found: list[NDArray[np.float32]] = []
+    # Longest first, so that what is encoded together is of similar length.
+    order = sorted(range(len(texts)), key=lambda number: (-len(texts[number]), number))
+    with console.progress(description, total=len(texts)) as bar, half:
+        for begin in range(0, len(texts), TEXTS_AT_ONCE):
+            some = [texts[number] for number in order[begin : begin + TEXTS_AT_ONCE]]
+            vectors = np.asarray(encoded(some, batch_size=TEXTS_A_BATCH, show_progress_bar=False), dtype=np.float32)
+            if vectors.shape[:-1] != (len(some),) or not np.isfinite(vectors).all():
+                raise DataError("it does not give one vector of finite numbers for each text.")
+            found.append(vectors)
+            bar.advance(len(some))
+    if not found:
+        return np.empty((0, 0), dtype=np.float32)
+    made = np.concatenate(found)
+    vectors = np.empty_like(made)
+    vectors[order] = made
+    return vectors
+
+
+def configuration_folder(name: str, setting: str) -> Path:
+    """Where a model's configuration lies: its own folder, or that of its revision in the hub's cache.
+
+    Raises:
+        DataError: there is no such folder.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    if Path(name).is_absolute():
+        raise DataError(f"{setting} = {name}: there is no such folder. Give a hub id or a model's folder.")
+    return fetch(name, ["config.json", "modules.json", "config_sentence_transformers.json"], "model")
+
+
+def read_json(path: Path) -> Any:
+    """What a file of a model holds; None where there is no such file."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as JSON ({error}). Fetch the model again.") from error
+
+
+def refuse_other_kinds(name: str, folder: Path, setting: str) -> None:
+    """Nothing, if the configuration in ``folder`` is that of a dense embedder, or may be.
+
+    Raises:
+        DataError: there is no model, or one of another kind.
+    """
+    names = ("modules.json", "config_sentence_transformers.json", "config.json")
+    modules, settings, config = (read_json(folder / name) for name in names)
+    if modules is None and config is None:
+        raise DataError(
+            f"{setting} = {name}: there is no model, neither modules.json nor config.json. Name an embedder's folder "
+            "or hub id."
+        )
+    types = [str(module.get("type")) for module in modules] if isinstance(modules, list) else []
+    kinds = [kind for kind in OTHER_KINDS if any(kind in module for module in types)]
+    stated = str((settings or {}).get("model_type", ""))
+    kinds += [kind for kind in OTHER_KINDS if stated.lower() == kind.replace("_", "")]
+    architectures = (config or {}).get("architectures") or []
+    if modules is None and any(name.endswith("ForSequenceClassification") for name in architectures):
+        kinds.append("cross_encoder")
+    if kinds:
+        raise DataError(
+            f"{setting} = {name} is {OTHER_KINDS[kinds[0]]}. Name a dense embedder (a SentenceTransformer or a "
+            "transformers model)."
+        )
+
+
+def _load(folder: Path, label: str, pooling: Pooling) -> Any:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS
+
+    mode = {"model": "mean", "mean": "mean", "cls": "cls", "last": "lasttoken"}[pooling]
+    if not (folder / "modules.json").is_file():
+        transformer = Transformer(
+            str(folder),
+            model_kwargs=dict(SAFELY_WEIGHTS),
+            processor_kwargs=dict(SAFELY),
+            config_kwargs=dict(SAFELY),
+        )
+        pooled = PoolingModule(transformer.get_embedding_dimension(), mode)
+        return SentenceTransformer(modules=[transformer, pooled], device="cpu")
+    model = SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs={"use_safetensors": True})
+    if pooling != "model":
+        places = [place for place, module in enumerate(model) if isinstance(module, PoolingModule)]
+        if len(places) != 1:
+            kinds = ", ".join(type(module).__name__ for module in model)
+            raise DataError(
+                f"transfer.sembridge.pooling = {pooling}"
+                f" takes the place of a model's pooling, and {label} has none: it is "
+                f'made of {kinds}. Set transfer.sembridge.pooling = "model".'
+            )
+        model[places[0]] = PoolingModule(model[places[0]].embedding_dimension, mode)
+    return model

@@ -1,0 +1,38 @@
+"""Exact search over dense vectors: every document is scored for every query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+SCORES_AT_ONCE = 16_000_000
+
+Vectors = npt.NDArray[np.float32]
+Similarity = Callable[[Vectors, Vectors], Vectors]
+"""Scores of queries, (queries, width), and documents, (documents, width): (queries, documents), larger is nearer."""
+
+
+def nearest_documents(
+    queries: Vectors, documents: Vectors, depth: int, similarity: Similarity
+) -> tuple[npt.NDArray[np.int32], Vectors]:
+    """The nearest ``depth`` documents of each query, best first, and their scores; of equal ones the first come first.
+
+    Args:
+        queries: (queries, width).
+        documents: (documents, width).
+
+    Returns:
+        Document numbers and scores, both (queries, depth), or as many columns as there are documents.
+    """
+    depth = min(depth, len(documents))
+    ids = np.empty((len(queries), depth), dtype=np.int32)
+    scores = np.empty((len(queries), depth), dtype=np.float32)
+    at_once = max(1, SCORES_AT_ONCE // max(1, len(documents)))
+    for begin in range(0, len(queries), at_once):
+        block = slice(begin, begin + at_once)
+        found = similarity(queries[block], documents)
+        ids[block] = np.argsort(-found, axis=1, kind="stable")[:, :depth]
+        scores[block] = np.take_along_axis(found, ids[block].astype(np.int64), axis=1)
+    return ids, scores
