@@ -157,7 +157,7 @@ def test_what_two_recipes_share_is_embedded_once(plain: str, monkeypatch: pytest
     assert counted.texts[2:] == ["stone"]
     assert np.array_equal(second[0], first[1])
     with monkeypatch.context() as patched:  # with nothing to embed, the model is not even loaded
-        patched.setattr(embedders, "_load", None)
+        patched.setattr(embedders, "load_dense", None)
         assert np.array_equal(embed(["stone", "apple"], load_embedder(plain)), np.stack([second[1], first[0]]))
 
 
