@@ -27,7 +27,14 @@ from vtkit.analysis.composition import (
     settle,
     token_script,
 )
-from vtkit.analysis.inspection import corpus_use, inspect_vocabulary, normalizer_steps
+from vtkit.analysis.inspection import (
+    Casing,
+    Inspection,
+    SpecialToken,
+    corpus_use,
+    inspect_vocabulary,
+    normalizer_steps,
+)
 from vtkit.analysis.reachability import duplicates, unreachable
 from vtkit.cli import app
 from vtkit.console import table_lines
@@ -221,14 +228,14 @@ def test_normalizers_are_said_in_words() -> None:
 
 
 def test_counts_of_a_small_vocabulary_by_hand() -> None:
-    facts = inspect_vocabulary(wordpiece("the", "##ing", "Paris", "한", "42", "...", "[unused0]"), "small", SEMBRIDGE)
-    assert facts["size"] == 12
-    assert facts["casing"] == {"cased": 1, "lower case": 2, "script without case": 1}
-    assert (facts["continuations"]["count"], facts["continuations"]["of"]) == (1, 4)
-    assert facts["characters"]["histogram"] == {"1": 1, "2": 1, "3": 3, "5": 1}
-    assert (facts["digits"], facts["punctuation"], facts["unused"]) == (1, 1, 1)
-    assert facts["composition"]["language"] == {"en": 3, "ko": 1}
-    assert facts["special"]["mask"] == {"token": "[MASK]", "id": 4}
+    found = inspect_vocabulary(wordpiece("the", "##ing", "Paris", "한", "42", "...", "[unused0]"), "small", SEMBRIDGE)
+    assert found.size == 12
+    assert found.casing == Casing(cased=1, lower_case=2, script_without_case=1)
+    assert (found.continuations.count, found.continuations.of) == (1, 4)
+    assert found.characters.histogram == {"1": 1, "2": 1, "3": 3, "5": 1}
+    assert (found.digits, found.punctuation, found.unused) == (1, 1, 1)
+    assert found.composition.language == {"en": 3, "ko": 1}
+    assert found.special["mask"] == SpecialToken("[MASK]", 4)
 
 
 @given(st.lists(st.sampled_from(["the", "##ing", "한", "山", "42", "...", "[unused0]", "к", "ひ", "é"]), unique=True))
@@ -244,11 +251,11 @@ def test_the_tokens_that_a_corpus_uses_are_those_of_tokenizing_its_lines() -> No
     tokenizer = wordpiece("the", "##s", "cat", "dog", "bird")
     texts = ["the cats", "the cat the", "zebra"] * 700
     used = {n for text in texts for n in tokenizer(text, add_special_tokens=False)["input_ids"]}
-    facts = corpus_use([tokenizer], iter(texts))[0]
-    assert facts["used"] == len(used) == 4  # the, cat, ##s, [UNK]
-    assert facts["texts"] == 2100
-    assert facts["occurrences"] == 700 * 7
-    assert facts["nine_tenths"] == 4
+    use = corpus_use([tokenizer], iter(texts))[0]
+    assert use.used == len(used) == 4  # the, cat, ##s, [UNK]
+    assert use.texts == 2100
+    assert use.occurrences == 700 * 7
+    assert use.nine_tenths == 4
 
 
 def test_the_real_vocabularies_are_what_their_names_say(shared: Path) -> None:
@@ -271,8 +278,8 @@ def test_the_real_vocabularies_are_what_their_names_say(shared: Path) -> None:
 
 def test_every_table_accounts_for_every_token() -> None:
     words = ("the", "##ing", "school", "한", "ひ", "42", "...", "Aβ", "[unused0]")
-    facts = inspect_vocabulary(wordpiece(*words), "small", parse_languages("en,de,ko"))
-    made = {table.title: {row[0]: row[1] for row in table.rows} for table in tables({"vocabularies": [facts]})}
+    found = inspect_vocabulary(wordpiece(*words), "small", parse_languages("en,de,ko"))
+    made = {table.title: {row[0]: row[1] for row in table.rows} for table in tables(Inspection([found]))}
     languages = made["Languages"]
     assert {label: cell for label, cell in languages.items() if not label.startswith("  ")} == {
         "Korean": "1 (7.14 %)",
@@ -357,7 +364,7 @@ def test_the_command_writes_json_html_and_png(folders: list[str], tmp_path: Path
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     first, second = (load_tokenizer(folder, require_roles=False) for folder in folders)
-    assert [facts["name"] for facts in report["vocabularies"]] == ["first", "second"]
+    assert [one["name"] for one in report["vocabularies"]] == ["first", "second"]
     assert report["overlap"]["matrix"][0][1]["count"] == len(pair_of(first, second).overlap.overlap_ids)
     assert report["corpus"][0]["used"] == 2
     html = page.read_text(encoding="utf-8")

@@ -127,3 +127,26 @@ def test_what_cannot_be_is_named(folder: Path) -> None:
         vtkit.load_recipe(folder / "my-korean.toml", "transfer.method=mean")
     with pytest.raises(vtkit.DataError, match="no such file"):
         vtkit.corpus_gap("nowhere.txt", ["a text"])
+
+
+def test_settings_of_a_vocabulary_that_cannot_be_are_all_named(folder: Path) -> None:
+    with pytest.raises(vtkit.RecipeError, match=r"size: .*\n.*min_frequency: ") as refused:
+        vtkit.train_tokenizer(["a text"], size=-1, settings={"min_frequency": 0})
+    assert "cannot be trained like this" in str(refused.value)
+    with pytest.raises(vtkit.RecipeError, match="epsilon belongs to"):
+        vtkit.expand_tokenizer(folder / "my-tokenizer", ["a text"], epsilon=0.1)
+    with pytest.raises(vtkit.RecipeError, match="needs input"):
+        vtkit.change_tokenizer_casing(folder / "my-tokenizer", output="map")
+
+
+def test_a_specification_is_built_as_its_settings_say(folder: Path) -> None:
+    specification = folder / "small.toml"
+    specification.write_text(
+        f'[vocabulary]\nkind = "trained"\ncorpus = ["{folder / "corpus.txt"}"]\nsize = 300\n', "utf-8"
+    )
+    built = vtkit.build_tokenizer(specification, {"vocabulary.size": 200})
+    trained = vtkit.train_tokenizer(folder / "corpus.txt", size=200)
+    assert built.tokenizer.get_vocab() == trained.tokenizer.get_vocab()
+    assert built.corpus == trained.corpus
+    assert len(built.tokenizer) <= 200
+    assert built.text == trained.text

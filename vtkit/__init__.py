@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vtkit.analysis.corpus_gap import Gap
+    from vtkit.analysis.inspection import InspectedVocabulary
     from vtkit.analysis.meter import Fragmentation
     from vtkit.api import (
-        SearchResult,
+        build_tokenizer,
         calibrate_encoder,
+        change_casing,
+        change_tokenizer_casing,
         corpus_gap,
         encode,
+        expand_tokenizer,
         fragmentation,
         inspect_vocabulary,
         load_encoder,
@@ -27,54 +31,72 @@ if TYPE_CHECKING:
         run_recipe,
         save_encoder,
         search_run,
+        train_tokenizer,
         transfer_encoder,
     )
     from vtkit.data.corpora import read_corpus
     from vtkit.encoder.asymmetric import dimension_names
     from vtkit.encoder.calibration_result import Calibration
+    from vtkit.encoder.casing import CasingChange
     from vtkit.errors import CollapseError, DataError, MachineError, MissingExtra, RecipeError, VtkitError
     from vtkit.recipe.sections import Recipe
     from vtkit.report.data import ReportData
     from vtkit.runs.folder import RunFolder
     from vtkit.search.bm25 import Bm25
     from vtkit.search.exact import ExactIndex
+    from vtkit.search.results import SearchResult
     from vtkit.transfer.encoder import Transfer
+    from vtkit.vocabulary.casing import CasingCounts, count_casing
+    from vtkit.vocabulary.expanded import Expansion
     from vtkit.vocabulary.overlap import Overlap
     from vtkit.vocabulary.pair import VocabularyPair
+    from vtkit.vocabulary.specification import Built
 
 __version__ = "0.1.0"
 
 _NAMES_OF_MODULE = {
     "analysis.corpus_gap": ("Gap",),
+    "analysis.inspection": ("InspectedVocabulary",),
     "analysis.meter": ("Fragmentation",),
     "api": (
-        *("SearchResult", "calibrate_encoder", "corpus_gap", "encode", "fragmentation", "inspect_vocabulary"),
+        *("build_tokenizer", "calibrate_encoder", "change_casing", "change_tokenizer_casing", "corpus_gap", "encode"),
+        *("expand_tokenizer", "fragmentation", "inspect_vocabulary"),
         *("load_encoder", "load_recipe", "load_tokenizer", "open_run", "overlap", "report_of", "run_recipe"),
-        *("save_encoder", "search_run", "transfer_encoder"),
+        *("save_encoder", "search_run", "train_tokenizer", "transfer_encoder"),
     ),
     "data.corpora": ("read_corpus",),
     "encoder.asymmetric": ("dimension_names",),
     "encoder.calibration_result": ("Calibration",),
+    "encoder.casing": ("CasingChange",),
     "errors": ("CollapseError", "DataError", "MachineError", "MissingExtra", "RecipeError", "VtkitError"),
     "recipe.sections": ("Recipe",),
     "report.data": ("ReportData",),
     "runs.folder": ("RunFolder",),
     "search.bm25": ("Bm25",),
     "search.exact": ("ExactIndex",),
+    "search.results": ("SearchResult",),
     "transfer.encoder": ("Transfer",),
+    "vocabulary.casing": ("CasingCounts", "count_casing"),
+    "vocabulary.expanded": ("Expansion",),
     "vocabulary.overlap": ("Overlap",),
     "vocabulary.pair": ("VocabularyPair",),
+    "vocabulary.specification": ("Built",),
 }
 _MODULES = {name: f"vtkit.{module}" for module, names in _NAMES_OF_MODULE.items() for name in names}
 
 __all__ = [
     "Bm25",
+    "Built",
     "Calibration",
+    "CasingChange",
+    "CasingCounts",
     "CollapseError",
     "DataError",
     "ExactIndex",
+    "Expansion",
     "Fragmentation",
     "Gap",
+    "InspectedVocabulary",
     "MachineError",
     "MissingExtra",
     "Overlap",
@@ -87,10 +109,15 @@ __all__ = [
     "VocabularyPair",
     "VtkitError",
     "__version__",
+    "build_tokenizer",
     "calibrate_encoder",
+    "change_casing",
+    "change_tokenizer_casing",
     "corpus_gap",
+    "count_casing",
     "dimension_names",
     "encode",
+    "expand_tokenizer",
     "fragmentation",
     "inspect_vocabulary",
     "load_encoder",
@@ -103,6 +130,7 @@ __all__ = [
     "run_recipe",
     "save_encoder",
     "search_run",
+    "train_tokenizer",
     "transfer_encoder",
 ]
 

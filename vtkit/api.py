@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from vtkit.data.hub import located
-from vtkit.errors import RecipeError
+from vtkit.errors import RecipeError, WrongSettings
 from vtkit.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -24,14 +23,19 @@ if TYPE_CHECKING:
 
     from vtkit.analysis.composition import Han
     from vtkit.analysis.corpus_gap import Gap
+    from vtkit.analysis.inspection import InspectedVocabulary
     from vtkit.analysis.meter import Fragmentation
     from vtkit.encoder.calibration_result import Calibration
+    from vtkit.encoder.casing import CasingChange
     from vtkit.recipe.load import LoadedRecipe
     from vtkit.recipe.sections import Recipe
     from vtkit.report.data import ReportData
+    from vtkit.search.results import SearchResult
     from vtkit.transfer.encoder import Transfer
+    from vtkit.vocabulary.expanded import Expansion
     from vtkit.vocabulary.overlap import OverlapMode
     from vtkit.vocabulary.pair import VocabularyPair
+    from vtkit.vocabulary.specification import Built
 
 Name = str | Path
 Texts = str | Path | Iterable[str]
@@ -40,6 +44,8 @@ Texts = str | Path | Iterable[str]
 Names = Name | Sequence[Name]
 Settings = Mapping[str, Any] | Sequence[str]
 """Settings of a recipe: ``{"transfer.focus.alpha": 2.5}``, or ``["transfer.focus.alpha=2.5"]`` as behind ``--set``."""
+
+S = TypeVar("S")
 
 LOADED = "loaded"
 """Stands in a recipe for what is there already and is not named."""
@@ -255,8 +261,6 @@ def calibrate_encoder(
         RecipeError: a setting that cannot be.
         DataError: too few texts, or an encoder whose queries take a way of their own.
     """
-    from pydantic import ValidationError
-
     from vtkit.recipe.sections import CalibrateSection
     from vtkit.stages.calibrate_head import calibrate_encoder as calibrate
     from vtkit.stages.texts import draw
@@ -270,12 +274,151 @@ def calibrate_encoder(
         "texts": texts,
         "max_length": max_length,
     }
-    try:
-        section = CalibrateSection(**settings)
-    except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-        raise RecipeError("\n".join(["the encoder cannot be calibrated like this:", *wrong])) from error
+    section = _valid(CalibrateSection, settings, "the encoder cannot be calibrated like this:")
     return calibrate(encoder, draw(_texts(corpus), texts, seed), section)
+
+
+def change_casing(
+    encoder: SparseEncoder,
+    *,
+    output: Literal["mask", "map", "fold"] | None = None,
+    input: Literal["keep", "lowercase"] = "keep",
+    fold: Literal["max", "sum"] = "max",
+) -> CasingChange:
+    """Put a casing policy into ``encoder``, in place and without training (docs/casing.md).
+
+    Args:
+        encoder: is changed.
+        output: of cased dimensions: ``mask``, never active; ``map``, cased-only tokens take their lower-case names and
+            the others are masked; ``fold``, case variants share one dimension in what vtkit encodes.
+        input: what its tokenizer does with upper case.
+        fold: how the weights of variants come together.
+
+    Raises:
+        RecipeError: ``map`` without lower-cased input.
+    """
+    from vtkit.encoder.casing import change_encoder
+
+    _refuse_unreached(output, input)
+    return change_encoder(encoder, output, input, fold)
+
+
+def change_tokenizer_casing(
+    tokenizer: Name | PreTrainedTokenizerFast,
+    *,
+    output: Literal["map"] | None = None,
+    input: Literal["keep", "lowercase"] = "keep",
+) -> tuple[PreTrainedTokenizerFast, CasingChange]:
+    """A copy of a tokenizer with a casing policy, and what it changed; see :func:`change_casing`.
+
+    Raises:
+        RecipeError: ``map`` without lower-cased input.
+    """
+    from vtkit.encoder.casing import CasingChange, change_tokenizer
+
+    _refuse_unreached(output, input)
+    changed = change_tokenizer(_tokenizer(tokenizer), output, input)
+    renamed, unreached = len(changed.renamed), len(changed.unreached)
+    change = CasingChange(input, output, renamed_tokens=renamed, not_reached_by_text=unreached)
+    return changed.tokenizer, change
+
+
+def _refuse_unreached(output: str | None, input: str) -> None:
+    if output == "map" and input != "lowercase":
+        raise RecipeError('output "map" gives tokens lower-case names, and needs input "lowercase" to reach them')
+
+
+def train_tokenizer(
+    corpus: Texts,
+    *,
+    size: int = 30_000,
+    algorithm: Literal["wordpiece", "bpe", "unigram"] = "wordpiece",
+    lowercase: bool = False,
+    settings: Mapping[str, Any] | None = None,
+) -> Built:
+    """A vocabulary learned from a corpus; the same texts in the same order give the same bytes (docs/vocabulary.md).
+
+    Args:
+        corpus: what to learn from.
+        size: tokens, special tokens included.
+        algorithm: WordPiece, BPE or Unigram.
+        lowercase: whether the tokenizer folds its input to lower case.
+        settings: others of [vocabulary] kind = "trained", such as ``{"split": "scripts"}``.
+
+    Raises:
+        RecipeError: settings that cannot be.
+        DataError: a corpus that cannot be read, or from which the vocabulary cannot be learned.
+    """
+    from vtkit.recipe.sections import CasingSection, TrainedVocabulary
+    from vtkit.vocabulary.specification import build
+
+    values = {**(settings or {}), "kind": "trained", "corpus": (LOADED,), "size": size, "algorithm": algorithm}
+    section = _valid(TrainedVocabulary, values, "a vocabulary cannot be trained like this:")
+    return build(section, CasingSection(input="lowercase" if lowercase else "keep"), _texts(corpus))
+
+
+def build_tokenizer(specification: Name, settings: Settings = ()) -> Built:
+    """The tokenizer that a specification, a TOML file, describes, with ``settings`` laid over it (docs/vocabulary.md).
+
+    Raises:
+        RecipeError: everything that is wrong with it, with file, line and setting.
+        DataError: a corpus that cannot be read, or from which the vocabulary cannot be learned.
+    """
+    from vtkit.recipe.load import load_specification
+    from vtkit.recipe.preflight import preflight_specification
+    from vtkit.vocabulary.specification import build
+
+    loaded = load_specification(Path(specification), _overrides(settings))
+    preflight_specification(loaded.specification, path=Path(specification), places=loaded.places)
+    return build(loaded.specification.vocabulary, loaded.specification.casing)
+
+
+def expand_tokenizer(
+    tokenizer: Name | PreTrainedTokenizerFast,
+    corpus: Texts,
+    *,
+    increment: int = 3000,
+    stop: Literal["exhausted", "entropy-gain", "first-gain"] = "exhausted",
+    epsilon: float | None = None,
+    size: int | None = None,
+    counting: Literal["paper", "code"] = "paper",
+    min_frequency: int = 2,
+    lowercase: bool = False,
+) -> Expansion:
+    """A tokenizer with the tokens that a corpus needs most behind its own (AdaLM, docs/expansion.md).
+
+    Args:
+        tokenizer: WordPiece or byte-level BPE, by name or loaded.
+        corpus: text of the domain.
+        increment: tokens by which the wanted size grows from one step to the next.
+        stop: which rule ends the growth.
+        epsilon: threshold of the rule; 0.01 for ``entropy-gain`` and 0.1 for ``first-gain`` by default.
+        size: largest size wanted, the tokenizer's own tokens included.
+        counting: what may be added, as in the paper or in its code.
+        min_frequency: a new token must occur at least this often.
+        lowercase: make the tokenizer lower-case its input first.
+
+    Raises:
+        RecipeError: settings that cannot be.
+        DataError: a corpus or a tokenizer that cannot be read, or a tokenizer that cannot be expanded.
+    """
+    from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
+    from vtkit.vocabulary.expanded import expand_vocabulary
+
+    values = {
+        "kind": "expanded",
+        "tokenizer": str(tokenizer) if isinstance(tokenizer, str | Path) else LOADED,
+        "corpus": (LOADED,),
+        "increment": increment,
+        "stop": stop,
+        "epsilon": epsilon,
+        "size": size,
+        "counting": counting,
+        "min_frequency": min_frequency,
+    }
+    section = _valid(ExpandedVocabulary, values, "a vocabulary cannot be expanded like this:")
+    casing = CasingSection(input="lowercase" if lowercase else "keep")
+    return expand_vocabulary(_tokenizer(tokenizer), _texts(corpus), section, casing)
 
 
 def load_recipe(path: Name, settings: Settings = ()) -> Recipe:
@@ -341,20 +484,6 @@ def report_of(run: Name | RunFolder) -> ReportData | None:
     return report(run.folder if isinstance(run, RunFolder) else Path(run))
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    """A document that was found, and why."""
-
-    rank: int
-    id: str
-    title: str
-    text: str
-    score: float
-
-    tokens: tuple[tuple[str, float], ...]
-    """Tokens and what they add to the score, the largest first; special tokens are left out."""
-
-
 def search_run(
     run: Name | RunFolder,
     queries: Sequence[str],
@@ -382,20 +511,8 @@ def search_run(
 
     folder = run.folder if isinstance(run, RunFolder) else Path(run)
     queries = [queries] if isinstance(queries, str) else list(queries)
-    return [
-        [
-            SearchResult(
-                one["rank"],
-                one["id"],
-                one["title"],
-                one["text"],
-                one["score"],
-                tuple((token, weight) for token, weight in one["tokens"]),
-            )
-            for one in found["results"]
-        ]
-        for found in open_searcher(folder, model=model, collection=collection).search(queries, top)
-    ]
+    searcher = open_searcher(folder, model=model, collection=collection)
+    return [list(found.results) for found in searcher.search(queries, top)]
 
 
 def overlap(
@@ -418,8 +535,8 @@ def inspect_vocabulary(
     name: str | None = None,
     languages: str = "all",
     han: Han = "zh",
-) -> dict[str, Any]:
-    """What a vocabulary is made of, as plain values (docs/inspect.md, what ``vtkit inspect-vocab --json`` prints).
+) -> InspectedVocabulary:
+    """What a vocabulary is made of (docs/inspect.md).
 
     Args:
         tokenizer: by name or loaded.
@@ -496,6 +613,24 @@ def corpus_gap(
     from vtkit.analysis.corpus_gap import measure_gap
 
     return measure_gap(_texts(first), _texts(second), language=language, punctuation=punctuation, top=top, seed=seed)
+
+
+def _valid(kind: type[S], values: Mapping[str, Any], said: str) -> S:
+    """The section with these settings.
+
+    Raises:
+        WrongSettings: everything that is wrong with them, under ``said``.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        wrong = [
+            (".".join(str(part) for part in each["loc"]), str(each["msg"]).removeprefix("Value error, "))
+            for each in error.errors()
+        ]
+        raise WrongSettings(said, wrong) from error
 
 
 def _texts(corpus: Texts) -> Iterable[str]:

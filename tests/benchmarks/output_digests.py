@@ -118,7 +118,8 @@ def _pairs(data: Path, folder: Path) -> dict[str, tuple[Path, dict[str, list[str
         }  # fmt: skip
 
     both, english_words, korean_words, chemistry = (folder / f"{name}.vec" for name in ("both", "en", "ko", "chem"))
-    to_korean = options("korean", translations, korean, both, english_words, korean_words, translations)
+    dictionary = data / "data" / "parallel" / "dict-wiktionary-en-ko.tsv.gz"
+    to_korean = options("korean", translations, korean, both, english_words, korean_words, dictionary)
     within = options("english", copies, english, chemistry, english_words, chemistry, same)
     return {"korean": (vocabularies["korean"], to_korean), "english": (vocabularies["english"], within)}
 

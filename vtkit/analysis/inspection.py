@@ -1,7 +1,7 @@
 """All that can be said of a vocabulary without a model: its tokenizer, its make-up, what is wasted, what it shares.
 
-The result is plain data (what ``vtkit inspect-vocab --json`` prints); every number is a count of tokens unless its
-name says otherwise.
+What ``vtkit inspect-vocab --json`` prints are these classes, field by field; every number is a count of tokens unless
+its name says otherwise.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,59 +26,200 @@ from vtkit.vocabulary.overlap import OverlapMode, find_overlap
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-Facts = dict[str, Any]
+Sort = Literal["language", "undecided", "other", "etc", "scripts"]
+"""How tokens are counted."""
 
 EXAMPLES = 8
 """Tokens shown of a group."""
 
 
+@dataclass(frozen=True)
+class SpecialToken:
+    """A token with a role, such as ``[MASK]``."""
+
+    token: str
+    id: int
+
+
+@dataclass(frozen=True)
+class Languages:
+    """Tokens by language, or by why they are counted for none (docs/inspect.md)."""
+
+    asked_for: list[str]
+    """Codes of the languages that were told apart."""
+
+    language: dict[str, int]
+    undecided: dict[str, int]
+    """By script: tokens that may belong to several of the languages."""
+
+    other: dict[str, int]
+    """By script: tokens that none of the languages is written in."""
+
+    etc: dict[str, int]
+    """By kind: tokens without letters."""
+
+    undecided_because: dict[str, int]
+    estimated_shares: dict[str, dict[str, float]]
+    """For each script with several languages, how its whole words divide among them, settled or not."""
+
+    han_characters: dict[str, int]
+    scripts: dict[str, int]
+
+    def counts(self, sort: Sort) -> dict[str, int]:
+        """One of the tables above, by its name."""
+        found: dict[str, int] = getattr(self, sort)
+        return found
+
+
+@dataclass(frozen=True)
+class Casing:
+    """Tokens with letters by case."""
+
+    cased: int
+    """With an upper-case letter."""
+
+    lower_case: int
+    script_without_case: int
+
+
+@dataclass(frozen=True)
+class Continuations:
+    """Tokens with letters that continue a word."""
+
+    count: int
+    of: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Characters:
+    """Length of the tokens' text without their word-start marks, in characters."""
+
+    mean: float
+    median: int
+    longest: int
+    histogram: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Tokens whose text another token has too once it is normalised."""
+
+    count: int
+    examples: list[list[str]]
+    """Such a token and the one before it."""
+
+
+@dataclass(frozen=True)
+class Unreachable:
+    """Tokens that the tokenizer never makes, not even of their own text."""
+
+    count: int
+    examples: list[str]
+
+
+@dataclass(frozen=True)
+class InspectedVocabulary:
+    """What a vocabulary is made of."""
+
+    name: str
+    size: int
+    algorithm: str
+    normalizer: list[str]
+    """Its steps, in words."""
+
+    special: dict[str, SpecialToken]
+    """By role."""
+
+    other_special: list[str]
+    composition: Languages
+    casing: Casing
+    continuations: Continuations
+    characters: Characters
+    digits: int
+    punctuation: int
+    unused: int
+    duplicates: Duplicates
+    unreachable: Unreachable
+
+
+@dataclass(frozen=True)
+class CorpusUse:
+    """How much of a vocabulary texts need."""
+
+    texts: int
+    occurrences: int
+    """Tokens that the texts are cut into."""
+
+    used: int
+    share: float
+    """Of the vocabulary, that occurs."""
+
+    nine_tenths: int
+    """The most frequent tokens that make up 90 % of the occurrences."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """How many tokens of one vocabulary another knows, and what share of it that is."""
+
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class OverlapMatrix:
+    """Overlap of every vocabulary (row, the source) with every other (column, the target)."""
+
+    mode: OverlapMode
+    matrix: list[list[Shared]]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Several vocabularies, what they share, and how much of each a corpus uses."""
+
+    vocabularies: list[InspectedVocabulary]
+    overlap: OverlapMatrix | None = None
+    corpus: list[CorpusUse] | None = None
+
+
 def inspect_vocabulary(
     tokenizer: PreTrainedTokenizerFast, name: str, languages: Sequence[str], han: Han = "zh"
-) -> Facts:
+) -> InspectedVocabulary:
     """What the vocabulary of ``tokenizer`` is made of.
 
     Args:
         name: what the vocabulary is called in reports.
         languages: codes of the languages to tell apart (:func:`vtkit.analysis.composition.parse_languages`).
         han: what Han characters that Chinese, Japanese and Korean share count as.
-
-    Returns:
-        Plain data: ``size``, ``algorithm``, ``normalizer`` (steps in words), ``special`` (role: token and id),
-        ``composition``, ``casing``, ``continuations``, ``characters``, ``digits``, ``punctuation``, ``unused``,
-        ``duplicates`` and ``unreachable`` (count and examples).
     """
     listed = legible(tokenizer)
     composition = compose(tokenizer, languages, han)
     again, never = duplicates(tokenizer, composition.forms), unreachable(tokenizer, composition.forms)
     etc = composition.counts("etc")
     surfaces = [form.surface for form in composition.forms if form is not None]
-    return {
-        "name": name,
-        "size": len(listed),
-        "algorithm": algorithm(tokenizer),
-        "normalizer": normalizer_steps(tokenizer),
-        "special": {role: {"token": listed[number], "id": number} for role, number in special_roles(tokenizer).items()},
-        "other_special": _other_special(tokenizer),
-        "composition": _composition_facts(composition),
-        "casing": _casing(composition),
-        "continuations": _continuations(composition),
-        "characters": _characters(surfaces),
-        "digits": sum(any(map(str.isdigit, surface)) for surface in surfaces),
-        "punctuation": etc.get("punctuation", 0),
-        "unused": etc.get("unused", 0),
-        "duplicates": {
-            "count": len(again),
-            "examples": [[listed[number], listed[earlier]] for number, earlier in _spread(again)],
-        },
-        "unreachable": {"count": len(never), "examples": [listed[number] for number in _spread(never)]},
-    }
+    return InspectedVocabulary(
+        name=name,
+        size=len(listed),
+        algorithm=algorithm(tokenizer),
+        normalizer=normalizer_steps(tokenizer),
+        special={role: SpecialToken(listed[number], number) for role, number in special_roles(tokenizer).items()},
+        other_special=_other_special(tokenizer),
+        composition=_languages(composition),
+        casing=_casing(composition),
+        continuations=_continuations(composition),
+        characters=_characters(surfaces),
+        digits=sum(any(map(str.isdigit, surface)) for surface in surfaces),
+        punctuation=etc.get("punctuation", 0),
+        unused=etc.get("unused", 0),
+        duplicates=Duplicates(len(again), [[listed[number], listed[earlier]] for number, earlier in _spread(again)]),
+        unreachable=Unreachable(len(never), [listed[number] for number in _spread(never)]),
+    )
 
 
-def corpus_use(tokenizers: Sequence[PreTrainedTokenizerFast], texts: Iterable[str]) -> list[Facts]:
-    """How much of each vocabulary the texts need: tokens that occur, their share, and all occurrences.
-
-    ``nine_tenths`` is the number of most frequent tokens that make up 90 % of the occurrences.
-    """
+def corpus_use(tokenizers: Sequence[PreTrainedTokenizerFast], texts: Iterable[str]) -> list[CorpusUse]:
+    """How much of each vocabulary the texts need."""
     backends = [tokenizer.backend_tokenizer for tokenizer in tokenizers]
     counts = [np.zeros(len(tokens(tokenizer)), dtype=np.int64) for tokenizer in tokenizers]
     read = 0
@@ -86,35 +228,27 @@ def corpus_use(tokenizers: Sequence[PreTrainedTokenizerFast], texts: Iterable[st
         for backend, count in zip(backends, counts, strict=True):
             for encoding in backend.encode_batch_fast(batch, add_special_tokens=False):
                 count += np.bincount(encoding.ids, minlength=len(count))
-    facts = []
+    found = []
     for count in counts:
         occurrences = int(count.sum())
         running = np.cumsum(np.sort(count)[::-1])
-        facts.append(
-            {
-                "texts": read,
-                "occurrences": occurrences,
-                "used": int((count > 0).sum()),
-                "share": float((count > 0).mean()),
-                "nine_tenths": int(np.searchsorted(running, 0.9 * occurrences)) + 1 if occurrences else 0,
-            }
+        found.append(
+            CorpusUse(
+                texts=read,
+                occurrences=occurrences,
+                used=int((count > 0).sum()),
+                share=float((count > 0).mean()),
+                nine_tenths=int(np.searchsorted(running, 0.9 * occurrences)) + 1 if occurrences else 0,
+            )
         )
-    return facts
+    return found
 
 
-def overlap_matrix(
-    tokenizers: Sequence[PreTrainedTokenizerFast], mode: OverlapMode = "exact+symbols"
-) -> list[list[dict[str, float]]]:
-    """Overlap of every vocabulary (row, the source) with every other (column, the target): count, and share of the
-    target, by the overlap rule (docs/overlap.md)."""
+def overlap_matrix(tokenizers: Sequence[PreTrainedTokenizerFast], mode: OverlapMode = "exact+symbols") -> OverlapMatrix:
+    """Overlap of every vocabulary with every other, by the overlap rule (docs/overlap.md)."""
     vocabularies = [Vocabulary(tokenizer) for tokenizer in tokenizers]
-    return [
-        [
-            {"count": len(found.overlap_ids), "share": found.share}
-            for found in (find_overlap(source, target, mode) for target in vocabularies)
-        ]
-        for source in vocabularies
-    ]
+    found = [[find_overlap(source, target, mode) for target in vocabularies] for source in vocabularies]
+    return OverlapMatrix(mode, [[Shared(len(cell.overlap_ids), cell.share) for cell in row] for row in found])
 
 
 def algorithm(tokenizer: PreTrainedTokenizerFast) -> str:
@@ -192,35 +326,39 @@ def _other_special(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     return [token.content for number, token in added if token.special and number not in playing]
 
 
-def _composition_facts(composition: Composition) -> Facts:
-    return {
-        "asked_for": list(composition.languages),
-        **{sort: composition.counts(sort) for sort in ("language", "undecided", "other", "etc")},
-        "undecided_because": composition.reasons,
-        "estimated_shares": {
+def _languages(composition: Composition) -> Languages:
+    return Languages(
+        asked_for=list(composition.languages),
+        language=composition.counts("language"),
+        undecided=composition.counts("undecided"),
+        other=composition.counts("other"),
+        etc=composition.counts("etc"),
+        undecided_because=composition.reasons,
+        estimated_shares={
             script: {code: round(share, 4) for code, share in shares.items() if share >= 0.005}
             for script, shares in composition.estimated.items()
         },
-        "han_characters": composition.han,
-        "scripts": composition.scripts,
-    }
+        han_characters=composition.han,
+        scripts=composition.scripts,
+    )
 
 
-def _casing(composition: Composition) -> dict[str, int]:
-    """Tokens with letters by case: with an upper-case letter; with cased letters, all lower; scripts without case."""
-    counts = {"cased": 0, "lower case": 0, "script without case": 0}
+def _casing(composition: Composition) -> Casing:
+    cased = lower = without = 0
     for surface, _ in _with_letters(composition):
-        has_case = any(letter.lower() != letter.upper() for letter in surface)
-        kind = "cased" if lowered(surface) != surface else "lower case" if has_case else "script without case"
-        counts[kind] += 1
-    return counts
+        if lowered(surface) != surface:
+            cased += 1
+        elif any(letter.lower() != letter.upper() for letter in surface):
+            lower += 1
+        else:
+            without += 1
+    return Casing(cased, lower, without)
 
 
-def _continuations(composition: Composition) -> Facts:
-    """Tokens with letters that continue a word."""
+def _continuations(composition: Composition) -> Continuations:
     starts = [starts_word for _, starts_word in _with_letters(composition)]
     count = len(starts) - sum(starts)
-    return {"count": count, "of": len(starts), "share": count / len(starts) if starts else 0.0}
+    return Continuations(count, len(starts), count / len(starts) if starts else 0.0)
 
 
 def _with_letters(composition: Composition) -> list[tuple[str, bool]]:
@@ -229,19 +367,18 @@ def _with_letters(composition: Composition) -> list[tuple[str, bool]]:
     return [(form.surface, form.starts_word) for label, form in both if label.script and form is not None]
 
 
-def _characters(surfaces: Sequence[str]) -> Facts:
-    """Length of the tokens' text without their word-start marks, in characters."""
+def _characters(surfaces: Sequence[str]) -> Characters:
     lengths = [len(surface) for surface in surfaces if surface]
     if not lengths:
-        return {"mean": 0.0, "median": 0, "longest": 0, "histogram": {}}
-    return {
-        "mean": round(statistics.fmean(lengths), 3),
-        "median": int(statistics.median_low(lengths)),
-        "longest": max(lengths),
-        "histogram": {str(length): count for length, count in sorted(Counter(lengths).items())},
-    }
+        return Characters(0.0, 0, 0, {})
+    return Characters(
+        mean=round(statistics.fmean(lengths), 3),
+        median=int(statistics.median_low(lengths)),
+        longest=max(lengths),
+        histogram={str(length): count for length, count in sorted(Counter(lengths).items())},
+    )
 
 
 def _spread(items: Sequence[Any]) -> list[Any]:
     """At most :data:`EXAMPLES` of ``items``, from all over."""
-    return [items[len(items) * place // EXAMPLES] for place in range(EXAMPLES)] if len(items) > EXAMPLES else [*items]
+    return [items[len(items) * step // EXAMPLES] for step in range(EXAMPLES)] if len(items) > EXAMPLES else [*items]

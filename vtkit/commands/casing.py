@@ -17,7 +17,8 @@ from vtkit.errors import RecipeError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-    from vtkit.vocabulary.casing import CasedMap
+    from vtkit.encoder.casing import Input, Output
+    from vtkit.encoder.folding import Fold
 
 EXAMPLES = 6
 """Tokens shown behind each count."""
@@ -75,9 +76,9 @@ def casing(
         _write(located(name), apply, input, fold, out, as_json)
         return
 
-    from vtkit.vocabulary.existing import load_tokenizer
+    from vtkit import api
 
-    tokenizer = load_tokenizer(located(name), require_roles=False)
+    tokenizer = api.load_tokenizer(located(name))
     _show(name, tokenizer, listed, as_json)
 
 
@@ -138,71 +139,28 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
         console.write("\t".join(console.one_line(cell, TOKEN_WIDTH) for cell in cells))
 
 
-def _write(name: str, apply: Apply | None, input: str, fold: str, out: Path, as_json: bool) -> None:
+def _write(name: str, apply: Output | None, input: Input, fold: Fold, out: Path, as_json: bool) -> None:
     """Write the changed model, or the changed tokenizer where ``name`` is no model."""
-    place = Path(name)
-    is_model = not place.exists() or any((place / file).is_file() for file in ("modules.json", "config.json"))
-    if not is_model and apply in ("mask", "fold"):
+    path = Path(name)
+    is_model = not path.exists() or any((path / file).is_file() for file in ("modules.json", "config.json"))
+    renaming: Literal["map"] | None = "map" if apply == "map" else None
+    if not is_model and apply != renaming:
         raise RecipeError(f"{name} is a tokenizer, and --apply {apply} changes a model's vectors: name a model.")
+    from vtkit import api
+
     with new_folder(out) as work:
-        done = (_change_model if is_model else _change_tokenizer)(name, apply, input, fold, work)
+        if is_model:
+            encoder = api.load_encoder(name)
+            change = api.change_casing(encoder, output=apply, input=input, fold=fold)
+            api.save_encoder(encoder, work)
+        else:
+            tokenizer = api.load_tokenizer(name)
+            tokenizer, change = api.change_tokenizer_casing(tokenizer, output=renaming, input=input)
+            tokenizer.save_pretrained(str(work))
+    done = {label: value for label, value in asdict(change).items() if value is not None}
     if as_json:
         console.write_json({"out": str(out), **done})
         return
     for label, value in done.items():
         console.write(f"{label.replace('_', ' ')}: {value}")
     console.say(f"wrote {out}")
-
-
-def _changed(tokenizer: PreTrainedTokenizerFast, apply: Apply | None, input: Any) -> CasedMap:
-    from vtkit.vocabulary.casing import CasedMap, map_cased
-    from vtkit.vocabulary.existing import with_casing
-
-    lowercased = with_casing(tokenizer, input)
-    changed = map_cased(lowercased) if apply == "map" else CasedMap(lowercased, {}, ())
-    changed.tokenizer.model_max_length = tokenizer.model_max_length
-    return changed
-
-
-def _change_tokenizer(name: str, apply: Apply | None, input: str, fold: str, work: Path) -> dict[str, Any]:
-    from vtkit.vocabulary.existing import load_tokenizer
-
-    changed = _changed(load_tokenizer(name, require_roles=False), apply, input)
-    changed.tokenizer.save_pretrained(str(work))
-    return {"input": input, "renamed_tokens": len(changed.renamed), "not_reached_by_text": len(changed.unreached)}
-
-
-def _change_model(name: str, apply: Apply | None, input: str, fold: Any, work: Path) -> dict[str, Any]:
-    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
-
-    from vtkit.encoder.asymmetric import WholeEncoder
-    from vtkit.encoder.checkpoint import load_encoder, save_encoder
-    from vtkit.encoder.folding import apply_output_casing
-    from vtkit.vocabulary.casing import count_casing
-
-    encoder = load_encoder(name)
-    query_side, output_tokenizer = None, None
-    if isinstance(encoder, WholeEncoder):
-        query_side, output_tokenizer = encoder.query_side, encoder.output_tokenizer
-    if isinstance(encoder, WholeEncoder) and output_tokenizer is not None:
-        # an output vocabulary of its own: the input tokens name no dimension
-        changed = _changed(output_tokenizer, apply, "keep")
-        encoder.output_tokenizer = changed.tokenizer
-        encoder[0].processor = _changed(encoder.tokenizer, None, input).tokenizer
-    else:
-        changed = _changed(encoder.tokenizer, apply, input)
-        encoder[0].processor = changed.tokenizer
-    if query_side is not None:
-        role = "tokenizer" if isinstance(query_side[0], SparseStaticEmbedding) else "processor"
-        setattr(query_side[0], role, changed.tokenizer)
-    done: dict[str, Any] = {"input": input, "output": apply or "as it was"}
-    if apply is not None:
-        masked = apply_output_casing(encoder, apply, fold)
-        if apply == "fold":
-            done |= {"fold": fold, "dimensions_after_folding": count_casing(changed.tokenizer).folded}
-        else:
-            done["masked_dimensions"] = masked
-        if apply == "map":
-            done |= {"renamed_tokens": len(changed.renamed), "not_reached_by_text": len(changed.unreached)}
-    save_encoder(encoder, work)
-    return done

@@ -12,7 +12,7 @@ from vtkit import console
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
 from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
-from vtkit.commands.tokenizer import wrong_options
+from vtkit.commands.tokenizer import option_names
 from vtkit.data.hub import located
 from vtkit.errors import RecipeError, VtkitError
 
@@ -65,31 +65,26 @@ def expand(
 
     A table shows how size, unigram entropy and tokens per word grow with each step, and why it stopped.
     """
-    from pydantic import ValidationError
-
-    from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
-
-    try:
-        section = ExpandedVocabulary.model_validate(
-            {
-                "kind": "expanded", "tokenizer": base, "corpus": tuple(corpora), "increment": increment, "stop": stop,
-                "epsilon": epsilon, "size": size, "counting": counting, "min_frequency": min_frequency,
-            }
-        )  # fmt: skip
-    except ValidationError as error:
-        raise wrong_options(error) from error
     if out is not None and os.path.lexists(out):
         raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
     allow_downloads(download)
 
+    from vtkit.api import expand_tokenizer
     from vtkit.report.expansion import COLUMNS, cells, expansion_page, write_expansion_png
-    from vtkit.vocabulary.existing import load_tokenizer
-    from vtkit.vocabulary.expanded import expand_vocabulary
 
-    casing = CasingSection(input="lowercase" if lowercase else "keep")
-    tokenizer = load_tokenizer(located(base), require_roles=False)
     texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
-    expansion = expand_vocabulary(tokenizer, texts, section, casing)
+    with option_names():
+        expansion = expand_tokenizer(
+            located(base),
+            texts,
+            increment=increment,
+            stop=stop,
+            epsilon=epsilon,
+            size=size,
+            counting=counting,
+            min_frequency=min_frequency,
+            lowercase=lowercase,
+        )
     stats = expansion.stats
     try:
         if out is not None:

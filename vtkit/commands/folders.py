@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vtkit.errors import DataError, RecipeError, VtkitError, machine_errors
@@ -24,7 +24,8 @@ def refuse_existing(out: Path) -> None:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` to write into; it becomes ``out`` when the block ends well, and goes away when not.
+    """A folder beside ``out`` to write into; it becomes ``out`` when the block ends well, and goes away when not, with
+    the folders above it that were made for it.
 
     Raises:
         RecipeError: ``out`` is there already.
@@ -32,6 +33,7 @@ def new_folder(out: Path) -> Iterator[Path]:
     """
     refuse_existing(out)
     work = out.absolute().with_name(f".{out.name}.{os.getpid()}")
+    made = [folder for folder in work.parents if not folder.exists()]
     with machine_errors(out.absolute()):
         try:
             work.mkdir(parents=True)
@@ -44,6 +46,9 @@ def new_folder(out: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(work, ignore_errors=True)
             unfinished.discard(work)
+            for folder in made:  # innermost first; what holds something, ``out`` in the first place, stays
+                with suppress(OSError):
+                    folder.rmdir()
 
 
 def refuse_folder(file: Path | None) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,9 @@ from vtkit.commands.candidates import load, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
 from vtkit.commands.folders import refuse_folder, write_text
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+
+if TYPE_CHECKING:
+    from vtkit.analysis.inspection import Inspection
 
 
 class HanCounts(StrEnum):
@@ -75,7 +79,7 @@ def inspect_vocab(
         return
     console.say(f"reading {', '.join(tokenizers)}")
     from vtkit.analysis.composition import parse_languages
-    from vtkit.analysis.inspection import corpus_use, inspect_vocabulary, overlap_matrix
+    from vtkit.analysis.inspection import Inspection, corpus_use, inspect_vocabulary, overlap_matrix
 
     allow_downloads(download)
     codes = parse_languages(languages)
@@ -83,17 +87,16 @@ def inspect_vocab(
         refuse_folder(file)
     loaded = [load(name) for name in tokenizers]
     names = short_names(tokenizers)
-    report: dict[str, Any] = {
-        "vocabularies": [
-            inspect_vocabulary(tokenizer, name, codes, han.value)
-            for tokenizer, name in zip(console.track(loaded, "vocabularies"), names, strict=True)
-        ]
-    }
-    if len(loaded) > 1:
-        report["overlap"] = {"mode": "exact+symbols", "matrix": overlap_matrix(loaded)}
-    if corpus:
-        texts = chain.from_iterable(texts_of(name, encoding_errors) for name in corpus)
-        report["corpus"] = corpus_use(loaded, texts)
+    vocabularies = [
+        inspect_vocabulary(tokenizer, name, codes, han.value)
+        for tokenizer, name in zip(console.track(loaded, "vocabularies"), names, strict=True)
+    ]
+    texts = chain.from_iterable(texts_of(name, encoding_errors) for name in corpus or [])
+    report = Inspection(
+        vocabularies,
+        overlap_matrix(loaded) if len(loaded) > 1 else None,
+        corpus_use(loaded, texts) if corpus else None,
+    )
     if html is not None:
         from vtkit.report.vocabulary_page import html_page
 
@@ -104,7 +107,7 @@ def inspect_vocab(
 
         write_stacked_bars(charts(report), png)
     if as_json:
-        console.write_json(report)
+        console.write_json({name: value for name, value in asdict(report).items() if value is not None})
         return
     _print_report(report)
 
@@ -123,7 +126,7 @@ def _list_candidates(as_json: bool) -> None:
     console.write("Any other folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id can be named.")
 
 
-def _print_report(report: dict[str, Any]) -> None:
+def _print_report(report: Inspection) -> None:
     from vtkit.report.vocabulary_page import descriptions, tables
 
     for name, lines in descriptions(report):

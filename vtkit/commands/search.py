@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,7 @@ from vtkit.data.queries import QUERY_FORMS, is_blank, read_query_file
 from vtkit.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
+    from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
     from vtkit.search.searcher import Searcher
 
 ModelOption = Annotated[
@@ -89,20 +91,20 @@ def explain(
     _print_explanation(open_searcher(run, model=model, collection=collection).explain(query, document_id), as_json)
 
 
-def shown_tokens(pairs: Sequence[Sequence[Any]]) -> str:
+def shown_tokens(pairs: Weighted) -> str:
     """Tokens with their weights, on one line."""
     return "  ".join(f"{console.one_line(str(token), 40)} {weight:.2f}" for token, weight in pairs)
 
 
 def _prompt(searcher: Searcher, top: int, as_json: bool) -> None:
-    found: dict[str, Any] | None = None
+    found: Found | None = None
     for line in _asked(len(searcher.documents)):
         command, _, argument = line.partition(" ")
         number = int(argument) if argument.isascii() and argument.isdigit() and len(argument) < 10 else 0
         if command == ":top" and number:
             top = number
-        elif command == ":explain" and number and found and number <= len(found["results"]):
-            _print_explanation(searcher.explain(found["query"], found["results"][number - 1]["id"]), as_json)
+        elif command == ":explain" and number and found and number <= len(found.results):
+            _print_explanation(searcher.explain(found.query, found.results[number - 1].id), as_json)
         elif command in (":top", ":explain"):
             console.say(f"{command} is followed by a number{', of a result above' if command == ':explain' else ''}.")
         else:
@@ -129,54 +131,54 @@ def _asked(documents: int) -> Iterator[str]:
     console.write()
 
 
-def _print_found(found: dict[str, Any], as_json: bool) -> None:
+def _print_found(found: Found, as_json: bool) -> None:
     if as_json:
-        console.write_json(found)
+        console.write_json(asdict(found))
         return
     console.write(f"query tokens: {_with_special(found)}")
-    for result in found["results"]:
-        identity, title = console.one_line(result["id"]), console.one_line(result["title"], 60)
-        console.write(f"\n{result['rank']:>3}  {result['score']:.3f}  {identity}  {title}".rstrip())
-        console.write(f"     {console.one_line(result['text'], 160)}")
+    for result in found.results:
+        identity, title = console.one_line(result.id), console.one_line(result.title, 60)
+        console.write(f"\n{result.rank:>3}  {result.score:.3f}  {identity}  {title}".rstrip())
+        console.write(f"     {console.one_line(result.text, 160)}")
         console.write(f"     {_with_special(result)}")
-    if not found["results"]:
+    if not found.results:
         console.write("nothing found: no document shares a term with the query")
 
 
-def _with_special(entry: dict[str, Any]) -> str:
+def _with_special(entry: Found | SearchResult) -> str:
     """The tokens of a query or a result, and what special tokens add in one number."""
-    special = sum(weight for _, weight in entry["special_tokens"])
-    return shown_tokens(entry["tokens"]) + (f"  (special tokens {special:.2f})" if special else "")
+    special = sum(weight for _, weight in entry.special_tokens)
+    return shown_tokens(entry.tokens) + (f"  (special tokens {special:.2f})" if special else "")
 
 
-def _print_batch(found: Iterable[tuple[str, dict[str, Any]]], tag: str, as_json: bool) -> None:
+def _print_batch(found: Iterable[tuple[str, Found]], tag: str, as_json: bool) -> None:
     from vtkit.search.trec import trec_lines
 
     for identity, one in found:
         if as_json:
-            console.write_json({"id": identity, **one}, indent=None)
+            console.write_json({"id": identity, **asdict(one)}, indent=None)
             continue
-        results = [(result["id"], result["score"]) for result in one["results"]]
+        results = [(result.id, result.score) for result in one.results]
         for line in trec_lines({identity: results}, "_".join(tag.split()) or "vtkit"):
             console.write(line, exact=True)
 
 
-def _print_explanation(found: dict[str, Any], as_json: bool) -> None:
+def _print_explanation(found: Explanation, as_json: bool) -> None:
     if as_json:
-        console.write_json(found)
+        console.write_json(asdict(found))
         return
-    console.write(f"{console.one_line(found['id'])}  {console.one_line(found['title'], 60)}".rstrip())
-    console.write(console.one_line(found["text"], 240))
-    place = f"rank {found['rank']}" if found["rank"] is not None else "not found: no shared term"
-    console.write(f"score {found['score']:.4f}, {place}\n")
+    console.write(f"{console.one_line(found.id)}  {console.one_line(found.title, 60)}".rstrip())
+    console.write(console.one_line(found.text, 240))
+    rank = f"rank {found.rank}" if found.rank is not None else "not found: no shared term"
+    console.write(f"score {found.score:.4f}, {rank}\n")
     console.write(f"{'query':>8} {'document':>9} {'product':>8}  token")
-    _print_products(found["tokens"])
-    if found["special_tokens"]:
+    _print_products(found.tokens)
+    if found.special_tokens:
         console.write("special tokens: they stand for no word, but the model weighs them and they count in the score")
-        _print_products(found["special_tokens"])
-    console.write(f"\nquery tokens: {shown_tokens(found['query_tokens'])}")
+        _print_products(found.special_tokens)
+    console.write(f"\nquery tokens: {shown_tokens(found.query_tokens)}")
 
 
-def _print_products(rows: list[list[Any]]) -> None:
+def _print_products(rows: Iterable[SharedToken]) -> None:
     for token, query_weight, document_weight, product in rows:
         console.write(f"{query_weight:8.3f} {document_weight:9.3f} {product:8.3f}  {console.one_line(token, 60)}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,12 +16,9 @@ from vtkit import console
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
 from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
-from vtkit.errors import RecipeError
+from vtkit.errors import RecipeError, WrongSettings
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
-
-    from vtkit.recipe.sections import Specification
     from vtkit.vocabulary.specification import Built
 
 tokenizers = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -52,13 +50,10 @@ def build_specification(
 
     A recipe can name the specification itself as its tokenizer; it is then built by the run that needs it first.
     """
-    from vtkit.recipe.load import load_specification
-    from vtkit.recipe.preflight import preflight_specification
+    from vtkit.api import build_tokenizer
 
     allow_downloads(download)
-    loaded = load_specification(specification, settings or [])
-    preflight_specification(loaded.specification, path=specification, places=loaded.places)
-    _build(loaded.specification, out, None, as_json)
+    _build(lambda: build_tokenizer(specification, settings or []), out, as_json)
 
 
 @tokenizers.command("train")
@@ -98,62 +93,54 @@ def train_tokenizer(
     The same corpora in the same order give the same bytes. What the options mean in full, and more of them, is in
     docs/vocabulary.md; a specification file has them all.
     """
-    from pydantic import ValidationError
-
-    from vtkit.recipe.sections import CasingSection, Specification, TrainedVocabulary
+    from vtkit.api import train_tokenizer as train
 
     allow_downloads(download)
-    try:
-        vocabulary = TrainedVocabulary.model_validate(
-            {
-                "kind": "trained",
-                "corpus": tuple(corpora),
-                "size": size,
-                "algorithm": algorithm,
-                "alphabet": alphabet,
-                "byte_fallback": byte_fallback,
-                "alphabet_limit": alphabet_limit,
-                "min_frequency": min_frequency,
-                "unicode": unicode,
-                "strip_accents": strip_accents,
-                "clean": clean,
-                "cjk_spacing": cjk_spacing,
-                "whitespace": whitespace,
-                "split": split,
-                "split_digits": split_digits,
-                "invalid_utf8": invalid_utf8,
-            }
-        )
-    except ValidationError as error:
-        raise wrong_options(error) from error
-    casing = CasingSection(input="lowercase" if lowercase else "keep")
     texts = (text for corpus in corpora for text in texts_of(corpus, invalid_utf8))
-    _build(Specification(vocabulary=vocabulary, casing=casing), out, texts, as_json)
+    settings = {
+        "alphabet": alphabet,
+        "byte_fallback": byte_fallback,
+        "alphabet_limit": alphabet_limit,
+        "min_frequency": min_frequency,
+        "unicode": unicode,
+        "strip_accents": strip_accents,
+        "clean": clean,
+        "cjk_spacing": cjk_spacing,
+        "whitespace": whitespace,
+        "split": split,
+        "split_digits": split_digits,
+    }
+    with option_names():
+        _build(
+            lambda: train(texts, size=size, algorithm=algorithm, lowercase=lowercase, settings=settings), out, as_json
+        )
 
 
-def wrong_options(error: ValidationError) -> RecipeError:
-    """Everything that is wrong with the options of a command, named as the command line names them."""
-    complaints = []
-    for problem in error.errors():
-        place = "-".join(str(part).replace("_", "-") for part in problem["loc"] if isinstance(part, str))
-        message = str(problem["msg"]).removeprefix("Value error, ")
-        complaints.append(f"--{place}: {message}" if place else message)
-    return RecipeError("\n".join(complaints))
+@contextmanager
+def option_names() -> Iterator[None]:
+    """Settings that the Python API refuses, named as the command line names them."""
+    try:
+        yield
+    except WrongSettings as error:
+        raise RecipeError(
+            "\n".join(f"--{name.replace('_', '-')}: {why}" if name else why for name, why in error.complaints)
+        ) from error
 
 
-def _build(specification: Specification, out: Path, texts: Iterable[str] | None, as_json: bool) -> None:
+def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
     if os.path.lexists(out):
         raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
-    from vtkit.vocabulary.specification import build
+    from vtkit.analysis.inspection import algorithm, normalizer_steps
 
     started = time.monotonic()
     with new_folder(out) as folder:
-        built = build(specification.vocabulary, specification.casing, texts)
+        built = make()
         built.tokenizer.save_pretrained(str(folder))
     stats = {
         "folder": str(out),
         "size": len(built.tokenizer),
-        **_in_words(specification, built.tokenizer),
+        "algorithm": algorithm(built.tokenizer),
+        "text": built.text or ", ".join(normalizer_steps(built.tokenizer)),
         **({"corpus": built.corpus.to_json()} if built.corpus is not None else {}),
         **({"expansion": built.expansion.to_json()} if built.expansion is not None else {}),
         "seconds": round(time.monotonic() - started, 1),
@@ -164,18 +151,6 @@ def _build(specification: Specification, out: Path, texts: Iterable[str] | None,
         return
     _show(stats, built)
     console.say(f'In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')
-
-
-def _in_words(specification: Specification, tokenizer: Any) -> dict[str, str]:
-    from vtkit.analysis.inspection import algorithm, normalizer_steps
-    from vtkit.recipe.sections import TrainedVocabulary
-
-    vocabulary = specification.vocabulary
-    if not isinstance(vocabulary, TrainedVocabulary):
-        return {"algorithm": algorithm(tokenizer), "text": ", ".join(normalizer_steps(tokenizer))}
-    from vtkit.vocabulary.trained import describe
-
-    return {"algorithm": algorithm(tokenizer), "text": describe(vocabulary, specification.casing)}
 
 
 def _show(stats: dict[str, Any], built: Built) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vtkit.analysis.composition import ETC, LANGUAGES
+from vtkit.analysis.inspection import CorpusUse, InspectedVocabulary, Inspection, OverlapMatrix, Sort
 from vtkit.console import one_line
 from vtkit.report import content
 from vtkit.report.content import Paragraph, Section
 from vtkit.report.html import page, section_html
 from vtkit.report.plots import StackedBars, stacked_bars
-
-Facts = dict[str, Any]
 
 SHOWN_LANGUAGES = 12
 """Languages (and scripts) with a row of their own; the rest is one row."""
@@ -27,7 +26,7 @@ TOKEN_WIDTH = 30
 LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 14), (15, None))
 """Lengths in characters, from and to, that are told apart."""
 
-REMAINDERS = {"undecided": "undecided", "other": "other scripts", "etc": "ETC (no letters)"}
+REMAINDERS: dict[Sort, str] = {"undecided": "undecided", "other": "other scripts", "etc": "ETC (no letters)"}
 """What is in no language asked for, in the words of the table. The other scripts are written in none of them."""
 
 
@@ -41,69 +40,70 @@ class Table(NamedTuple):
     caption: str = "Tokens, and their share of the vocabulary"
 
 
-def tables(report: Facts) -> list[Table]:
+def tables(report: Inspection) -> list[Table]:
     """The report of ``vtkit inspect-vocab`` as tables."""
-    vocabularies = report["vocabularies"]
-    columns = [_plain(facts["name"]) for facts in vocabularies]
+    vocabularies = report.vocabularies
+    columns = [_plain(one.name) for one in vocabularies]
     made = [
         Table("Languages", columns, _language_rows(vocabularies), _language_notes(vocabularies)),
         Table("Scripts", columns, _script_rows(vocabularies), []),
         Table("Characters of a token", columns, _length_rows(vocabularies), []),
         Table("Make-up", columns, _make_up_rows(vocabularies), _waste_notes(vocabularies)),
     ]
-    if report.get("overlap"):
-        made.append(_overlap_table(report["overlap"], columns))
-    if report.get("corpus"):
-        made.append(_corpus_table(report["corpus"], columns))
+    if report.overlap:
+        made.append(_overlap_table(report.overlap, columns))
+    if report.corpus:
+        made.append(_corpus_table(report.corpus, columns))
     return made
 
 
-def descriptions(report: Facts) -> list[tuple[str, list[str]]]:
+def descriptions(report: Inspection) -> list[tuple[str, list[str]]]:
     """For each vocabulary its name, and what its tokenizer is, in lines."""
     described = []
-    for facts in report["vocabularies"]:
-        roles = [f"{role} {token_shown(entry['token'])} ({entry['id']})" for role, entry in facts["special"].items()]
-        others = facts["other_special"]
+    for one in report.vocabularies:
+        roles = [f"{role} {token_shown(entry.token)} ({entry.id})" for role, entry in one.special.items()]
+        others = one.other_special
         shown = ", ".join(map(token_shown, others[:5])) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
         lines = [
-            f"{facts['size']:,} tokens, {facts['algorithm']}",
-            f"normalizer: {_plain('; '.join(facts['normalizer'])) or 'none, text is left as it is'}",
+            f"{one.size:,} tokens, {one.algorithm}",
+            f"normalizer: {_plain('; '.join(one.normalizer)) or 'none, text is left as it is'}",
             f"special tokens: {', '.join(roles) or 'none'}{f'; without a role: {shown}' if others else ''}",
         ]
-        described.append((_plain(facts["name"]), lines))
+        described.append((_plain(one.name), lines))
     return described
 
 
-def charts(report: Facts) -> list[StackedBars]:
+def charts(report: Inspection) -> list[StackedBars]:
     """Languages, scripts and lengths of the tokens as stacked bars."""
-    vocabularies = report["vocabularies"]
-    names = {facts["name"]: _plain(facts["name"]) for facts in vocabularies}
+    vocabularies = report.vocabularies
+    names = {one.name: _plain(one.name) for one in vocabularies}
     drawn = []
-    for title, key, label in (
+    sorts: tuple[tuple[str, Sort, Callable[[str], str]], ...] = (
         ("Tokens by language", "language", language_name),
         ("Tokens by script", "scripts", str),
-    ):
+    )
+    for title, key, label in sorts:
         top = _top(vocabularies, key, DRAWN_LANGUAGES)
         remainders = [f"other {'languages' if key == 'language' else 'scripts'}"]
         remainders += ["undecided", "other scripts"] if key == "language" else []
         rows = {}
-        for facts in vocabularies:
-            counts = facts["composition"][key]
+        for one in vocabularies:
+            counts = one.composition.counts(key)
             values = [counts.get(name, 0) for name in top] + [sum(counts.values()) - sum(counts.get(n, 0) for n in top)]
             if key == "language":
-                values += [sum(facts["composition"][sort].values()) for sort in ("undecided", "other")]
-            values.append(sum(facts["composition"]["etc"].values()))
-            rows[names[facts["name"]]] = [value / facts["size"] for value in values]
+                values += [sum(one.composition.counts(sort).values()) for sort in ("undecided", "other")]
+            values.append(sum(one.composition.etc.values()))
+            rows[names[one.name]] = [value / one.size for value in values]
         drawn.append(_without_empty(title, rows, [*map(label, top)], [*remainders, "ETC"]))
     lengths = {}
-    for facts in vocabularies:
-        counts = [_of_length(facts, low, high) for low, high in LENGTHS]
-        lengths[names[facts["name"]]] = [count / max(sum(counts), 1) for count in counts]
-    by_length = _without_empty("Tokens by length in characters", lengths, [*map(_length_words, LENGTHS)], [])
-    return [*drawn, replace(by_length, ordered=True)]
+    for one in vocabularies:
+        by_length = [_of_length(one, low, high) for low, high in LENGTHS]
+        lengths[names[one.name]] = [count / max(sum(by_length), 1) for count in by_length]
+    last = _without_empty("Tokens by length in characters", lengths, [*map(_length_words, LENGTHS)], [])
+    return [*drawn, replace(last, ordered=True)]
 
 
-def html_page(report: Facts) -> str:
+def html_page(report: Inspection) -> str:
     """The report as one self-contained HTML page."""
     described = [
         Section(f"vocabulary-{number}", name, tuple(Paragraph((line,)) for line in lines))
@@ -149,14 +149,14 @@ def count_and_share(count: int, of: int) -> str:
     return f"{count:,} ({100 * count / of:.2f} %)" if count else "–"
 
 
-def _language_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
+def _language_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
     top = _top(vocabularies, "language", SHOWN_LANGUAGES)
     rows = [_row(language_name(code), vocabularies, _count_of("language", code)) for code in top]
-    rest = {code for facts in vocabularies for code in facts["composition"]["language"]} - set(top)
+    rest = {code for one in vocabularies for code in one.composition.language} - set(top)
     if rest:
         rows.append(_row(f"{len(rest)} other languages", vocabularies, _sum_of("language", rest)))
     for sort, words in REMAINDERS.items():
-        names = {name for facts in vocabularies for name in facts["composition"][sort]}
+        names = {name for one in vocabularies for name in one.composition.counts(sort)}
         if not names:
             continue
         rows.append(_row(words, vocabularies, _sum_of(sort, names)))
@@ -168,17 +168,17 @@ def _language_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
     return rows
 
 
-def _language_notes(vocabularies: Sequence[Facts]) -> list[str]:
+def _language_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
     notes = []
-    for facts in vocabularies:
-        name, composition = _plain(facts["name"]), facts["composition"]
-        reasons = [f"{why} {count:,}" for why, count in composition["undecided_because"].items()]
+    for one in vocabularies:
+        name, composition = _plain(one.name), one.composition
+        reasons = [f"{why} {count:,}" for why, count in composition.undecided_because.items()]
         if reasons:
             notes.append(f"{name}, undecided because a token: {', '.join(reasons)}.")
-        for script, shares in composition["estimated_shares"].items():
+        for script, shares in composition.estimated_shares.items():
             shown = ", ".join(f"{language_name(code)} {100 * share:.1f} %" for code, share in [*shares.items()][:4])
             notes.append(f"{name}, estimated make-up of all whole {script} words, settled or not: {shown}.")
-        han = composition["han_characters"]
+        han = composition.han_characters
         if han:
             notes.append(
                 f"{name}, Han tokens by national character sets: Chinese only {han['zh']:,}, Japanese only "
@@ -187,30 +187,30 @@ def _language_notes(vocabularies: Sequence[Facts]) -> list[str]:
     return notes
 
 
-def _script_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
+def _script_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
     top = _top(vocabularies, "scripts", SHOWN_LANGUAGES)
     rows = [_row(_script_words(script), vocabularies, _count_of("scripts", script)) for script in top]
-    rest = {script for facts in vocabularies for script in facts["composition"]["scripts"]} - set(top)
+    rest = {script for one in vocabularies for script in one.composition.scripts} - set(top)
     if rest:
         rows.append(_row(f"{len(rest)} other scripts", vocabularies, _sum_of("scripts", rest)))
-    rows.append(_row("no letters", vocabularies, lambda facts: sum(facts["composition"]["etc"].values())))
+    rows.append(_row("no letters", vocabularies, lambda one: sum(one.composition.etc.values())))
     return rows
 
 
-def _length_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
+def _length_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
     rows = [
-        [length, *(f"{facts['characters'][length]:,.4g}" for facts in vocabularies)]
+        [length, *(f"{getattr(one.characters, length):,.4g}" for one in vocabularies)]
         for length in ("mean", "median", "longest")
     ]
     for low, high in LENGTHS:
         label = _length_words((low, high))
-        rows.append(_row(label, vocabularies, lambda facts, low=low, high=high: _of_length(facts, low, high)))  # type: ignore[misc]
+        rows.append(_row(label, vocabularies, lambda one, low=low, high=high: _of_length(one, low, high)))  # type: ignore[misc]
     return rows
 
 
-def _of_length(facts: Facts, low: int, high: int | None) -> int:
+def _of_length(one: InspectedVocabulary, low: int, high: int | None) -> int:
     """Tokens of ``low`` to ``high`` characters."""
-    histogram = facts["characters"]["histogram"]
+    histogram = one.characters.histogram
     return sum(count for length, count in histogram.items() if low <= int(length) <= (high or int(length)))
 
 
@@ -219,23 +219,23 @@ def _length_words(bounds: tuple[int, int | None]) -> str:
     return f"{low}" if low == high else f"{low}–{high}" if high else f"{low} or more"
 
 
-def _make_up_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
+def _make_up_rows(vocabularies: Sequence[InspectedVocabulary]) -> list[list[str]]:
     rows = [
-        _row(words, vocabularies, lambda facts, key=key: facts["casing"][key])  # type: ignore[misc]
+        _row(words, vocabularies, lambda one, key=key: getattr(one.casing, key))  # type: ignore[misc]
         for key, words in (
             ("cased", "with an upper-case letter"),
-            ("lower case", "lower case only"),
-            ("script without case", "letters without case"),
+            ("lower_case", "lower case only"),
+            ("script_without_case", "letters without case"),
         )
     ]
     rows.append(
         [
             "continues a word (of those with letters)",
-            *(count_and_share(f["continuations"]["count"], max(f["continuations"]["of"], 1)) for f in vocabularies),
+            *(count_and_share(one.continuations.count, max(one.continuations.of, 1)) for one in vocabularies),
         ]
     )
     rows += [
-        _row(words, vocabularies, lambda facts, key=key: facts[key])  # type: ignore[misc]
+        _row(words, vocabularies, lambda one, key=key: getattr(one, key))  # type: ignore[misc]
         for key, words in (
             ("digits", "with a digit"),
             ("punctuation", "punctuation only"),
@@ -243,65 +243,67 @@ def _make_up_rows(vocabularies: Sequence[Facts]) -> list[list[str]]:
         )
     ]
     rows += [
-        _row(words, vocabularies, lambda facts, key=key: facts[key]["count"])  # type: ignore[misc]
+        _row(words, vocabularies, lambda one, key=key: getattr(one, key).count)  # type: ignore[misc]
         for key, words in (("duplicates", "duplicates after normalisation"), ("unreachable", "never made by itself"))
     ]
     return rows
 
 
-def _waste_notes(vocabularies: Sequence[Facts]) -> list[str]:
+def _waste_notes(vocabularies: Sequence[InspectedVocabulary]) -> list[str]:
     notes = []
-    for facts in vocabularies:
-        name = _plain(facts["name"])
-        if facts["duplicates"]["count"]:
-            pairs = ", ".join(" = ".join(map(token_shown, pair)) for pair in facts["duplicates"]["examples"])
+    for one in vocabularies:
+        name = _plain(one.name)
+        if one.duplicates.count:
+            pairs = ", ".join(" = ".join(map(token_shown, pair)) for pair in one.duplicates.examples)
             notes.append(f"{name}, duplicates: {pairs}.")
-        if facts["unreachable"]["count"]:
-            shown = "  ".join(map(token_shown, facts["unreachable"]["examples"]))
+        if one.unreachable.count:
+            shown = "  ".join(map(token_shown, one.unreachable.examples))
             notes.append(f"{name}, never made: {shown}")
     return notes
 
 
-def _overlap_table(overlap: Facts, columns: list[str]) -> Table:
+def _overlap_table(overlap: OverlapMatrix, columns: list[str]) -> Table:
     rows = [
-        [f"from {source}", *(f"{cell['count']:,} ({100 * cell['share']:.2f} %)" for cell in row)]
-        for source, row in zip(columns, overlap["matrix"], strict=True)
+        [f"from {source}", *(f"{cell.count:,} ({100 * cell.share:.2f} %)" for cell in row)]
+        for source, row in zip(columns, overlap.matrix, strict=True)
     ]
     note = (
-        f"Tokens of the vocabulary on top that the one at the left knows, by the rule “{overlap['mode']}” "
+        f"Tokens of the vocabulary on top that the one at the left knows, by the rule “{overlap.mode}” "
         "(docs/overlap.md), and their share of the vocabulary on top. Fillers are never known."
     )
     return Table("Overlap", columns, rows, [note], "Tokens of the vocabulary on top that the one at the left knows")
 
 
-def _corpus_table(corpus: Sequence[Facts], columns: list[str]) -> Table:
+def _corpus_table(corpus: Sequence[CorpusUse], columns: list[str]) -> Table:
     rows = [
-        ["tokens that occur", *(f"{facts['used']:,} ({100 * facts['share']:.2f} %)" for facts in corpus)],
-        ["tokens that make up 90 % of the text", *(f"{facts['nine_tenths']:,}" for facts in corpus)],
-        ["tokens the text is cut into", *(f"{facts['occurrences']:,}" for facts in corpus)],
+        ["tokens that occur", *(f"{use.used:,} ({100 * use.share:.2f} %)" for use in corpus)],
+        ["tokens that make up 90 % of the text", *(f"{use.nine_tenths:,}" for use in corpus)],
+        ["tokens the text is cut into", *(f"{use.occurrences:,}" for use in corpus)],
     ]
-    return Table("Use in the corpus", columns, rows, [f"{corpus[0]['texts']:,} texts were read."], "Tokens")
+    return Table("Use in the corpus", columns, rows, [f"{corpus[0].texts:,} texts were read."], "Tokens")
 
 
-def _row(label: str, vocabularies: Iterable[Facts], count: Callable[[Facts], int]) -> list[str]:
-    return [label, *(count_and_share(count(facts), facts["size"]) for facts in vocabularies)]
+def _row(
+    label: str, vocabularies: Iterable[InspectedVocabulary], count: Callable[[InspectedVocabulary], int]
+) -> list[str]:
+    return [label, *(count_and_share(count(one), one.size) for one in vocabularies)]
 
 
-def _count_of(key: str, name: str) -> Callable[[Facts], int]:
-    return lambda facts: int(facts["composition"][key].get(name, 0))
+def _count_of(key: Sort, name: str) -> Callable[[InspectedVocabulary], int]:
+    return lambda one: int(one.composition.counts(key).get(name, 0))
 
 
-def _sum_of(key: str, names: Iterable[str]) -> Callable[[Facts], int]:
+def _sum_of(key: Sort, names: Iterable[str]) -> Callable[[InspectedVocabulary], int]:
     wanted = set(names)
-    return lambda facts: sum(count for name, count in facts["composition"][key].items() if name in wanted)
+    return lambda one: sum(count for name, count in one.composition.counts(key).items() if name in wanted)
 
 
-def _top(vocabularies: Sequence[Facts], key: str, most: int) -> list[str]:
+def _top(vocabularies: Sequence[InspectedVocabulary], key: Sort, most: int) -> list[str]:
     """Names under ``key``, the largest share that any vocabulary has of one first."""
     shares: dict[str, float] = {}
-    for facts in vocabularies:
-        for name, count in facts["composition"][key].items():
-            shares[name] = max(shares.get(name, 0.0), count / facts["size"])
+    for one in vocabularies:
+        for name, count in one.composition.counts(key).items():
+            shares[name] = max(shares.get(name, 0.0), count / one.size)
     return sorted(shares, key=lambda name: (-shares[name], name))[:most]
 
 

@@ -26,6 +26,7 @@ from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.sections import Engine
 from vtkit.runtime import fastest_device
 from vtkit.search.engine import POSTINGS, Index, open_index
+from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
 from vtkit.vocabulary.existing import roles_by_id
 from vtkit.vocabulary.forms import FILLER, legible, tokens
 
@@ -67,7 +68,7 @@ class Documents:
         Raises:
             DataError: its line is damaged.
         """
-        start, stop = (int(place) for place in self.starts[number : number + 2])
+        start, stop = (int(byte) for byte in self.starts[number : number + 2])
         with self.path.open("rb") as file:
             file.seek(start)
             return self._read(number, file.read(stop - start))
@@ -138,13 +139,10 @@ class Searcher:
         special |= {number for number, token in enumerate(tokens(tokenizer)) if FILLER.fullmatch(token)}
         return cls(encoder, opened, documents, legible(tokenizer), frozenset(special), query_length)
 
-    def search(self, queries: Sequence[str], depth: int) -> Iterator[dict[str, Any]]:
+    def search(self, queries: Sequence[str], depth: int) -> Iterator[Found]:
         """The best ``depth`` documents for each query and, for each, the tokens whose products sum to its score.
 
-        Returns:
-            For each query ``query``, ``tokens`` and ``special_tokens`` (token, weight) of its vector, and ``results``:
-            rank, id, title, text, score, ``tokens`` and ``special_tokens`` (token, contribution), largest first, at
-            most :data:`TOKENS_SHOWN`. Nothing is found for a blank query.
+        Of tokens at most :data:`TOKENS_SHOWN` are listed. Nothing is found for a blank query.
         """
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
@@ -153,22 +151,14 @@ class Searcher:
             for row, query in enumerate(batch):
                 vector = vectors[row]
                 found = [int(number) for number in ids[row] if number >= 0]
-                yield {
-                    "query": query,
-                    **self._named(vector.indices, vector.data),
-                    "results": [
-                        self._result(rank, number, float(scores[row, rank - 1]), vector)
-                        for rank, number in enumerate(found, start=1)
-                    ],
-                }
+                results = tuple(
+                    self._result(rank, number, float(scores[row, rank - 1]), vector)
+                    for rank, number in enumerate(found, start=1)
+                )
+                yield Found(query, *self._named(vector.indices, vector.data), results)
 
-    def explain(self, query: str, document_id: str) -> dict[str, Any]:
+    def explain(self, query: str, document_id: str) -> Explanation:
         """Why one document scores what it does for ``query``.
-
-        Returns:
-            ``query``, the document (``id``, ``title``, ``text``), ``score``, ``rank`` among all documents (None where
-            no term is shared), ``tokens`` and ``special_tokens``: (token, query weight, document weight, product),
-            largest product first, and ``query_tokens`` (token, weight).
 
         Raises:
             VtkitError: the index has no such document.
@@ -177,24 +167,25 @@ class Searcher:
         document = self.documents[number]
         vector = self._encode([query])
         shared = self.index.explain(vector, number)
-        shares: dict[bool, list[list[Any]]] = {False: [], True: []}
-        for place in np.argsort(-shared.products, kind="stable"):
-            term = int(shared.dimensions[place])
+        tokens: dict[bool, list[SharedToken]] = {False: [], True: []}
+        for position in np.argsort(-shared.products, kind="stable"):
+            term = int(shared.dimensions[position])
             of_both = (shared.query_weights, shared.document_weights, shared.products)
-            shares[term in self.special].append([self.names[term], *(float(values[place]) for values in of_both)])
+            named = SharedToken(self.names[term], *(float(values[position]) for values in of_both))
+            tokens[term in self.special].append(named)
         ids, _ = self.index.search(vector, max(self.index.info.documents, 1))
         ranks = np.flatnonzero(ids[0] == number)
-        return {
-            "query": query,
-            "id": document["_id"],
-            "title": document["title"],
-            "text": document["text"],
-            "score": float(shared.products.sum()),
-            "rank": int(ranks[0]) + 1 if len(ranks) else None,
-            "tokens": shares[False],
-            "special_tokens": shares[True],
-            "query_tokens": self._named(vector.indices, vector.data)["tokens"],
-        }
+        return Explanation(
+            query=query,
+            id=document["_id"],
+            title=document["title"],
+            text=document["text"],
+            score=float(shared.products.sum()),
+            rank=int(ranks[0]) + 1 if len(ranks) else None,
+            tokens=tuple(tokens[False]),
+            special_tokens=tuple(tokens[True]),
+            query_tokens=self._named(vector.indices, vector.data)[0],
+        )
 
     def _encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
         """(queries, vocabulary); a blank query has no weights, although a model gives some to its special tokens."""
@@ -211,28 +202,21 @@ class Searcher:
         vectors.eliminate_zeros()
         return vectors
 
-    def _result(self, rank: int, number: int, score: float, vector: sparse.csr_matrix) -> dict[str, Any]:
+    def _result(self, rank: int, number: int, score: float, vector: sparse.csr_matrix) -> SearchResult:
         document = self.documents[number]
         shared = self.index.explain(vector, number)
-        return {
-            "rank": rank,
-            "id": document["_id"],
-            "title": document["title"],
-            "text": document["text"],
-            "score": score,
-            **self._named(shared.dimensions, shared.products),
-        }
+        named = self._named(shared.dimensions, shared.products)
+        return SearchResult(rank, document["_id"], document["title"], document["text"], score, *named)
 
-    def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> dict[str, list[list[Any]]]:
-        named: dict[bool, list[list[Any]]] = {False: [], True: []}
-        for place in np.argsort(-values, kind="stable"):
-            term = int(terms[place])
-            named[term in self.special].append([self.names[term], round(float(values[place]), 4)])
-        return {"tokens": named[False][:TOKENS_SHOWN], "special_tokens": named[True][:TOKENS_SHOWN]}
+    def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted]:
+        """The tokens with their values, and the special ones with theirs."""
+        named: dict[bool, list[tuple[str, float]]] = {False: [], True: []}
+        for position in np.argsort(-values, kind="stable"):
+            term = int(terms[position])
+            named[term in self.special].append((self.names[term], round(float(values[position]), 4)))
+        return tuple(named[False][:TOKENS_SHOWN]), tuple(named[True][:TOKENS_SHOWN])
 
 
-def explain_results(
-    model: str, index: Path, engine: Engine, query: str, *, depth: int, query_length: int
-) -> dict[str, Any]:
+def explain_results(model: str, index: Path, engine: Engine, query: str, *, depth: int, query_length: int) -> Found:
     """:meth:`Searcher.search` for one query, by names."""
     return next(Searcher.load(model, index, engine, query_length).search([query], depth))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
@@ -198,7 +199,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | 
         depth=EXAMPLE_RESULTS,
         query_length=recipe.index.query_length,
     )
-    return Example.from_json(found)
+    return Example.from_json(asdict(found))
 
 
 REPORT = Stage(

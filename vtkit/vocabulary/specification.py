@@ -20,6 +20,9 @@ class Built:
 
     tokenizer: PreTrainedTokenizerFast
 
+    text: str | None = None
+    """What a trained one does to text, in words."""
+
     corpus: CorpusCounts | None = None
     """What a trained one was trained on."""
 
@@ -40,13 +43,13 @@ def build(
     """
     match vocabulary:
         case TrainedVocabulary():
-            from vtkit.vocabulary.trained import train
+            from vtkit.vocabulary.trained import describe, train
 
             if texts is None:
                 texts = read_corpora(vocabulary.corpus, vocabulary.invalid_utf8)
             training = train(texts, vocabulary, casing)
             counts = CorpusCounts(training.texts, training.characters, training.words, training.distinct_words)
-            return Built(training.tokenizer, corpus=counts)
+            return Built(training.tokenizer, describe(vocabulary, casing), counts)
         case ExpandedVocabulary():
             from vtkit.vocabulary.existing import load_tokenizer
             from vtkit.vocabulary.expanded import expand_vocabulary

@@ -1,0 +1,78 @@
+"""A casing policy put into a finished encoder or tokenizer, without training (docs/casing.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.folding import Fold, apply_output_casing
+from vtkit.vocabulary.casing import CasedMap, count_casing, map_cased
+from vtkit.vocabulary.existing import with_casing
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+Input = Literal["keep", "lowercase"]
+Output = Literal["mask", "map", "fold"]
+
+
+@dataclass(frozen=True)
+class CasingChange:
+    """What a casing policy changed; None where there was nothing of the kind to change."""
+
+    input: Input
+    output: Output | None = None
+    fold: Fold | None = None
+    dimensions_after_folding: int | None = None
+    masked_dimensions: int | None = None
+
+    renamed_tokens: int | None = None
+    """Cased-only tokens that took their lower-case names."""
+
+    not_reached_by_text: int | None = None
+    """Of these, those that the tokenizer makes of no text."""
+
+
+def change_tokenizer(tokenizer: PreTrainedTokenizerFast, output: Output | None, input: Input) -> CasedMap:
+    """A copy of ``tokenizer`` with its input casing; for ``map``, with the lower-case names of cased-only tokens."""
+    lowercased = with_casing(tokenizer, input)
+    changed = map_cased(lowercased) if output == "map" else CasedMap(lowercased, {}, ())
+    changed.tokenizer.model_max_length = tokenizer.model_max_length
+    return changed
+
+
+def change_encoder(encoder: SparseEncoder, output: Output | None, input: Input, fold: Fold = "max") -> CasingChange:
+    """Put the policy into ``encoder``, in place: its tokenizers, and its decoder bias for ``mask`` and ``map``."""
+    query_side, output_tokenizer = None, None
+    if isinstance(encoder, WholeEncoder):
+        query_side, output_tokenizer = encoder.query_side, encoder.output_tokenizer
+    if isinstance(encoder, WholeEncoder) and output_tokenizer is not None:
+        # an output vocabulary of its own: the input tokens name no dimension
+        changed = change_tokenizer(output_tokenizer, output, "keep")
+        encoder.output_tokenizer = changed.tokenizer
+        encoder[0].processor = change_tokenizer(encoder.tokenizer, None, input).tokenizer
+    else:
+        changed = change_tokenizer(encoder.tokenizer, output, input)
+        encoder[0].processor = changed.tokenizer
+    if query_side is not None:
+        role = "tokenizer" if isinstance(query_side[0], SparseStaticEmbedding) else "processor"
+        setattr(query_side[0], role, changed.tokenizer)
+    if output is None:
+        return CasingChange(input)
+    masked = apply_output_casing(encoder, output, fold)
+    if output == "fold":
+        folded = count_casing(changed.tokenizer).folded
+        return CasingChange(input, output, fold=fold, dimensions_after_folding=folded)
+    if output == "mask":
+        return CasingChange(input, output, masked_dimensions=masked)
+    return CasingChange(
+        input,
+        output,
+        masked_dimensions=masked,
+        renamed_tokens=len(changed.renamed),
+        not_reached_by_text=len(changed.unreached),
+    )
