@@ -22,8 +22,7 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.sections import FinetuneSection
-from vtkit.training import finetune as finetuning
-from vtkit.training import negatives
+from vtkit.training import negatives, sparse_trainer
 from vtkit.training.finetune import finetune
 from vtkit.training.pairs import Example, training_batches
 
@@ -205,7 +204,7 @@ def test_an_interrupted_run_ends_in_the_weights_and_the_curves_of_an_undisturbed
 ) -> None:
     wanted, wanted_curve = trained(tmp_path / "undisturbed", hard_negatives=1)
     for step in (17, 22):
-        monkeypatch.setattr(finetuning, "Progress", interrupted_at(step))
+        monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(step))
         with pytest.raises(KeyboardInterrupt):
             trained(tmp_path / "again", hard_negatives=1)
         leave_half_a_checkpoint(tmp_path / "again" / "checkpoints", step)
@@ -219,7 +218,7 @@ def test_a_run_interrupted_after_its_last_step_is_not_trained_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted, wanted_curve = trained(tmp_path)
-    monkeypatch.setattr(finetuning, "Progress", interrupted_at(24))  # no step is made
+    monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(24))  # no step is made
     found, found_curve = trained(tmp_path)
     assert found_curve == wanted_curve
     assert same(weights(found), weights(wanted))
@@ -266,7 +265,7 @@ def test_a_collapsed_run_is_stopped_by_its_gate(tmp_path: Path) -> None:
 def test_queries_and_documents_are_cut_at_lengths_of_their_own(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
     rows = [{"query": "river " * 60, "document": "stone " * 60, "negative_1": "river"}] * 2
-    batch = finetuning._Collator(ours, query_length=5, document_length=1000)(rows)
+    batch = sparse_trainer.Collator(ours, {"query": 5, "document": 1000, "negative_1": 1000})(rows)
     assert {name: tuple(tensor.shape) for name, tensor in batch.items() if name.endswith("input_ids")} == {
         "query_input_ids": (2, 5),
         "document_input_ids": (2, 48),

@@ -16,7 +16,7 @@ from vtkit.encoder.encoding import encode
 from vtkit.errors import CollapseError
 from vtkit.recipe.sections import FinetuneSection
 from vtkit.training.finetune import objective_terms
-from vtkit.training.gates import PATIENCE, CollapseGate
+from vtkit.training.gates import PATIENCE, CollapseGate, LossGate
 from vtkit.training.losses import info_nce
 from vtkit.training.objective import Objective
 from vtkit.training.regularizers import flops, quadratic_ramp
@@ -74,7 +74,8 @@ def test_the_ramp_is_quadratic_and_stays_at_full_strength() -> None:
 def objective_of(model: object, step: int = 3) -> Objective:
     section = FinetuneSection(data="unused", query_flops=0.5, document_flops=0.25, scale=0.1)
     terms = objective_terms(section, ramp_steps=6)
-    return Objective(model, terms, step=lambda: step, gate=CollapseGate(120, ramp_ends=6))  # type: ignore[arg-type]
+    gates = {"gate": CollapseGate(120, ramp_ends=6), "explosion": LossGate("fine-tuning", "")}
+    return Objective(model, terms, step=lambda: step, **gates)  # type: ignore[arg-type]
 
 
 def test_the_whole_loss_is_that_of_the_vectors_sentence_transformers_gives(tmp_path: Path) -> None:

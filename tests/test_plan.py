@@ -28,6 +28,7 @@ tokenizer = "tokenizer"
 method = "sembridge"
 sembridge.embedder = "embedder"
 [adapt]
+objective = "mlm"
 corpus = ["corpus.txt", "more.txt"]
 steps = 10
 [calibrate]
@@ -43,6 +44,7 @@ STEPS = [
     "transfer",
     "check:transfer",
     "adapt",
+    "check:adapt",
     "calibrate",
     "check:calibrate",
     "finetune",
@@ -171,6 +173,20 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
     ]  # fmt: skip
 
 
+def test_adaptation_of_the_vectors_reads_the_source_and_the_parallel_text(folder: Path) -> None:
+    changes = "transfer.bias.method=mixture"
+    assert "source.model" not in plan(folder).steps["adapt"].dependencies.settings
+    for objective in ("auto", "crop", '["align", "crop"]', "distill"):
+        asked = f"adapt.objective={objective}"
+        settings = plan(folder, asked).steps["adapt"].dependencies.settings
+        assert "source.model" in settings
+        assert (
+            settings["transfer.bias.method"]
+            != plan(folder, asked, changes).steps["adapt"].dependencies.settings["transfer.bias.method"]
+        )
+        assert ("recipe.language" in settings) == (objective == "distill")
+
+
 def test_the_language_matters_to_fine_tuning_only_where_it_draws_hard_negatives(folder: Path) -> None:
     negatives = "finetune.hard_negatives=1"
     assert changed(folder, negatives, "recipe.language=ja", before=(negatives,)) == [
@@ -219,21 +235,23 @@ def test_which_models_are_judged_changes_no_models_own_numbers(folder: Path) -> 
     assert after["report"] != before["report"]
 
 
-CHECKS = ["check:vocabulary", "check:transfer", "check:calibrate"]
+CHECKS = ["check:vocabulary", "check:transfer", "check:adapt", "check:calibrate"]
 
 
 @pytest.mark.parametrize(
     ("override", "checks"),
     [
-        ("gates.texts=16", CHECKS),
+        ("gates.texts=16", ["check:vocabulary", "check:transfer", "check:calibrate"]),
         ("gates.max_length=64", CHECKS),
-        ("gates.ties=warn", CHECKS[1:]),
-        ("gates.dimensions=off", CHECKS[1:]),
-        ("gates.activation=warn", CHECKS[1:]),
+        ("gates.ties=warn", ["check:transfer", "check:calibrate"]),
+        ("gates.dimensions=off", ["check:transfer", "check:calibrate"]),
+        ("gates.activation=warn", ["check:transfer", "check:calibrate"]),
         ("gates.overlap=warn", CHECKS[:1]),
         ("gates.unicode=warn", CHECKS[:2]),
         ("gates.identity=warn", CHECKS[1:2]),
         ("gates.neighbours=off", CHECKS[1:2]),
+        ("gates.retrieval=warn", ["check:adapt"]),
+        ("gates.pairs=50", ["check:adapt"]),
     ],
 )
 def test_a_changed_gate_runs_its_checks_again_and_nothing_else(override: str, checks: list[str], folder: Path) -> None:
@@ -413,7 +431,7 @@ def test_forcing_a_stage_makes_that_one_again(folder: Path) -> None:
         ("vocabulary", "check:vocabulary"),  # a check belongs to its stage
         ("check:vocabulary", "check:vocabulary"),
         ("transfer", "check:transfer"),
-        ("adapt", "adapt"),
+        ("adapt", "check:adapt"),
         ("calibrate", "check:calibrate"),
         ("check", "check:calibrate"),
         ("finetune", "finetune"),
@@ -450,6 +468,7 @@ layers = 1
 kind = "trained"
 corpus = ["corpus.txt"]
 [adapt]
+objective = "mlm"
 corpus = ["corpus.txt"]
 [finetune]
 data = "pairs"
@@ -466,7 +485,8 @@ def chained(folder: Path) -> Path:
     return folder
 
 
-THEIRS = ["english/vocabulary", "english/transfer", "english/adapt", "english/finetune"]
+THEIRS = ["english/vocabulary", "english/transfer", "english/adapt", "english/check:adapt", "english/finetune"]
+NEEDED = [name for name in THEIRS if ":" not in name]
 
 
 def test_the_steps_of_a_source_recipe_come_first_and_are_not_judged_there(chained: Path) -> None:
@@ -496,14 +516,14 @@ def test_a_change_in_the_source_recipe_reaches_the_recipe(chained: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("last", "theirs"), [("vocabulary", THEIRS), ("transfer", THEIRS), ("adapt", THEIRS), ("report", THEIRS)]
+    ("last", "theirs"), [("vocabulary", NEEDED), ("transfer", NEEDED), ("adapt", NEEDED), ("report", THEIRS)]
 )
 def test_until_a_stage_the_source_recipe_runs_as_far_as_it_is_needed(
     last: str, theirs: list[str], chained: Path
 ) -> None:
     decided = [decision.step.name for decision in plan(chained).decide({}, until=last)]
     assert [name for name in decided if name.startswith("english/")] == theirs
-    ends = {"vocabulary": "check:vocabulary", "transfer": "check:transfer"}.get(last, last)
+    ends = {name: f"check:{name}" for name in ("vocabulary", "transfer", "adapt")}.get(last, last)
     ours = STEPS[: STEPS.index(ends) + 1]
     assert [name for name in decided if not name.startswith("english/")] == ours
 

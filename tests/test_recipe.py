@@ -384,7 +384,7 @@ def test_none_drops_sections_and_settings(tmp_path: Path) -> None:
     recipe = load_recipe(path, ["finetune=none", "adapt.steps=none", "calibrate=none"]).recipe
     assert recipe.finetune is None
     assert recipe.adapt is not None
-    assert recipe.adapt.steps == 1000
+    assert recipe.adapt.steps == 400
     assert "recipe.name: is missing" in refused(path, "recipe.name=none")
     assert load_recipe(path, ['recipe.about="none"']).recipe.recipe.about == "none"
 

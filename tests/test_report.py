@@ -721,7 +721,7 @@ def test_charts_are_drawn_for_each_set_and_each_curve() -> None:
         "results": ["nDCG@10 by stage, news-ko", "nDCG@10 by stage, encyclopaedia-ko"],
         "vocabulary": ["Tokens by language"],
         "training": [
-            "Loss, MLM adaptation",
+            "Loss, adaptation",
             "Loss, fine-tuning",
             "Active dimensions, fine-tuning",
             "FLOPS penalty, fine-tuning",

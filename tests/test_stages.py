@@ -81,9 +81,10 @@ def test_whatever_a_stage_can_read_is_in_its_key(stage: Stage[Any]) -> None:
         return
     keyed, files = stage.settings(RECIPE), stage.files(RECIPE, digest)
     assert isinstance(RECIPE.transfer, TransferSection)
-    used = RECIPE.transfer.settings_read
+    assert RECIPE.adapt is not None
+    used = RECIPE.transfer.settings_read | RECIPE.adapt.settings_read
     for setting in settings(RECIPE):
-        without_effect = setting.startswith("transfer.") and setting not in used
+        without_effect = setting.startswith(("transfer.", "adapt.")) and setting not in used
         without_effect |= setting.endswith(CHANGES_NO_OUTPUT) or setting == "source.recipe"
         if can_read(stage, setting) and setting != "recipe.seed" and not without_effect:
             assert setting in keyed or setting in stage.corpora, setting
@@ -188,14 +189,14 @@ def test_training_queries_choose_the_weight_unless_the_recipe_trains_or_judges_o
 
 def test_names_order_and_labels_come_from_the_records() -> None:
     assert NAMES == (
-        "vocabulary", "check", "check:vocabulary", "transfer", "check:transfer", "adapt", "calibrate",
+        "vocabulary", "check", "check:vocabulary", "transfer", "check:transfer", "adapt", "check:adapt", "calibrate",
         "check:calibrate", "finetune", "index", "evaluate", "evaluate:bm25", "evaluate:bm25-words",
         "evaluate:hybrid", "evaluate:peer", "evaluate:hybrid-peer", "analyse", "report",
     )  # fmt: skip
     assert list(MODEL_LABELS) == ["source", *(stage.name for stage in STAGES if stage.label)]
-    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[10:16])
+    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[11:17])
     assert STAGES[last_until("transfer")].name == "check:transfer"
-    assert STAGES[last_until("adapt")].name == "adapt"
+    assert STAGES[last_until("adapt")].name == "check:adapt"
 
 
 def test_a_stage_with_a_further_setting_keeps_its_own() -> None:

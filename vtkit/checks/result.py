@@ -17,9 +17,9 @@ from vtkit.errors import CollapseError
 from vtkit.recipe.sections import GatesSection
 from vtkit.results import Result
 
-Gate = Literal["overlap", "identity", "neighbours", "activation", "dimensions", "ties", "unicode"]
+Gate = Literal["overlap", "identity", "neighbours", "activation", "dimensions", "ties", "unicode", "retrieval"]
 Finding = Literal["pass", "warn", "fail"]
-Stage = Literal["transfer", "calibrate"]
+Stage = Literal["transfer", "adapt", "calibrate"]
 Seen = tuple[Finding, str, str, dict[str, Any]]
 """What a gate found, the figures in words, what to change (empty for ``pass``), and the figures."""
 

@@ -190,11 +190,10 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
 
 def required_things(recipe: Recipe) -> Iterator[Named]:
     """What the recipe needs from outside: all it names, except in settings that its methods do not use."""
-    transfer = recipe.transfer
-    read = transfer.settings_read if transfer is not None else set()
-    return (
-        thing for thing in named_things(recipe) if not thing.setting.startswith("transfer.") or thing.setting in read
-    )
+    for thing in named_things(recipe):
+        used = getattr(getattr(recipe, thing.setting.partition(".")[0]), "settings_read", None)
+        if used is None or thing.setting in used:
+            yield thing
 
 
 @dataclass(frozen=True)

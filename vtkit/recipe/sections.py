@@ -24,6 +24,7 @@ from vtkit.recipe.types import (
     Names,
     NonNegativeFloat,
     Occurrences,
+    PairsName,
     PositiveFloat,
     PositiveInt,
     RecipeName,
@@ -310,44 +311,116 @@ class CasingSection(Section):
         return self
 
 
+Objective = Literal["crop", "align", "distill"]
+"""Objectives of adaptation that train the sparse vectors themselves."""
+
+
+class CropSection(Section):
+    """[adapt.crop]: two spans of one document are a query and what it should find. Lengths are words, or pairs of
+    characters in scripts that write none."""
+
+    query_words: PositiveInt = 16
+    """Longest query; at most half of the document."""
+
+    shortest: PositiveInt = 5
+    """Shortest query."""
+
+    document_words: PositiveInt = 80
+    """Longest document span."""
+
+
+class AlignSection(Section):
+    """[adapt.align]: the encoder reads one side of parallel text and is brought to the scores that the source encoder,
+    which stays as it is, has between the sentences of the other."""
+
+    files: tuple[PairsName, ...] = ()
+    """Tab-separated sentence pairs, source language first. Default: ``transfer.parallel.files``; without any, texts of
+    the corpus, which then both read (for domains)."""
+
+    temperature: PositiveFloat = 4.0
+    """By which scores are divided inside the softmax of the score distributions."""
+
+    squared: NonNegativeFloat = 0.01
+    """Weight of the mean squared difference of scores beside the divergence of their distributions."""
+
+    mapped: NonNegativeFloat = 0.0
+    """Weight of the squared difference to the source encoder's vectors, mapped to the target vocabulary by the weights
+    that the transfer made its rows with."""
+
+
+class DistillSection(Section):
+    """[adapt.distill]: a teacher's scores of queries and documents of the corpus."""
+
+    teacher: ModelName | None = None
+    """Hub id or folder of a dense or sparse sentence-transformers model or a cross-encoder. Default: BM25."""
+
+    queries: Literal["crops", "openings"] = "crops"
+    """``crops``: spans of documents, as in [adapt.crop]. ``openings``: their titles or first sentences, which the
+    documents are then without."""
+
+    query_corpus: tuple[CorpusName, ...] = ()
+    """Queries without judgements, such as those of a search log, instead of ``queries``."""
+
+    candidates: Annotated[int, Field(ge=1, le=1000)] = 2
+    """Documents a query: its own and further ones sampled from the best of BM25; all of them for ``query_corpus``."""
+
+    temperature: PositiveFloat = 0.25
+    """By which the teacher's scores are divided inside its softmax, in standard deviations of its scores of a query."""
+
+    contrastive: NonNegativeFloat = 0.5
+    """Weight of InfoNCE with the query's own document beside the divergence; ``query_corpus`` has no such document."""
+
+
 class AdaptSection(Section):
-    """[adapt]: masked-language-model training in the new vocabulary."""
+    """[adapt]: training in the new vocabulary without judgements."""
+
+    objective: Literal["auto", "mlm", "sap"] | Objective | Annotated[tuple[Objective, ...], Field(min_length=1)] = (
+        "auto"
+    )
+    """What is learned. ``crop``: to find a document by a span of it. ``align``: the source encoder's scores of
+    sentences, on parallel text. ``distill``: a teacher's scores. A list of these trains on all of them at each step.
+    ``mlm``: to predict masked tokens; for masked language models, as it takes the retrieval out of encoders that have
+    learned it. ``sap``: a teacher's vectors over the same output vocabulary (squared error on the dimensions where
+    either is positive; MILCO). ``auto``: by what the source is and which text is given (docs/adaptation.md)."""
 
     corpus: tuple[CorpusName, ...] = ()
     """Text of the language or domain searched in. Default: the fine-tuning documents, else the evaluation documents."""
 
-    train: Literal["embeddings", "all"] = "embeddings"
+    train: Literal["embeddings", "all"] | None = None
     """``embeddings``: the transformer is frozen and only embeddings, decoder and its bias learn (the
-    vocabulary-transfer paper). ``all``: everything learns (AdaLM; a scratch source)."""
+    vocabulary-transfer paper). ``all``: everything learns (AdaLM; a scratch source). Default: ``embeddings`` for
+    ``mlm`` and ``sap``, ``all`` for the others."""
 
-    labels: Literal["tokens", "emlm"] | None = None
-    """What a masked position is to be predicted as. ``tokens``: the token that stood there. ``emlm``: the token of the
-    output vocabulary that overlaps the masked span first, for an encoder whose output vocabulary is not its input
-    vocabulary (``transfer.scope`` "head-only"; ESPLADE). Default: ``emlm`` there and ``tokens`` elsewhere."""
-
-    objective: Literal["mlm", "sap"] = "mlm"
-    """``mlm``: cross-entropy of masked tokens. ``sap``: the text's vector is brought to that of a frozen teacher with
-    the same output vocabulary (squared error on the dimensions where either is positive; MILCO)."""
-
-    teacher: ModelName | None = None
-    """``sap``: hub id or folder of a sparse encoder over the target's output vocabulary."""
-
-    steps: Steps = 1000
+    steps: Steps = 400
     """Optimiser steps."""
 
-    batch_size: PositiveInt = 32
-    """Texts a step."""
+    batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
+    """Texts, pairs or queries a step, of each objective."""
 
     max_length: PositiveInt = 128
     """Tokens a text is cut at."""
 
+    flops: NonNegativeFloat = 1e-3
+    """``crop``, ``align``, ``distill``: λ of the FLOPS penalties on queries and documents once the ramp is over."""
+
+    ramp: Annotated[float, Field(gt=0, le=1)] = 0.33
+    """Share of the steps over which the penalties rise quadratically."""
+
+    labels: Literal["tokens", "emlm"] | None = None
+    """``mlm``: what a masked position is to be predicted as. ``tokens``: the token that stood there. ``emlm``: the
+    token of the output vocabulary that overlaps the masked span first, for an encoder whose output vocabulary is not
+    its input vocabulary (``transfer.scope`` "head-only"; ESPLADE). Default: ``emlm`` there, ``tokens`` elsewhere."""
+
+    teacher: ModelName | None = None
+    """``sap``: hub id or folder of a sparse encoder over the target's output vocabulary."""
+
     mask_rate: Share = 0.3
-    """Expected share of the tokens of each text that is masked."""
+    """``mlm``: expected share of the tokens of each text that is masked."""
 
     new_token_weight: PositiveFloat = 2.0
-    """How many times likelier a new token is masked than one shared with the source (λ of the paper)."""
+    """``mlm``: how many times likelier a new token is masked than one shared with the source (λ of the paper)."""
 
-    learning_rate: LearningRate = 3e-4
+    learning_rate: LearningRate = 1e-4
     """Peak of the cosine schedule."""
 
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
@@ -359,12 +432,49 @@ class AdaptSection(Section):
     checkpoint_every: Steps = 200
     """Steps between checkpoints; a killed run goes on from the last."""
 
+    crop: CropSection = CropSection()
+    align: AlignSection = AlignSection()
+    distill: DistillSection = DistillSection()
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The objectives that it names; ``auto`` is one of these."""
+        return self.objective if isinstance(self.objective, tuple) else (self.objective,)
+
+    @property
+    def settings_read(self) -> set[str]:
+        """Dotted paths of the settings that its objectives read; the others have no effect."""
+        own = set(type(self).model_fields) - {"crop", "align", "distill"}
+        masked = {"labels", "mask_rate", "new_token_weight"}
+        sparse = {"flops", "ramp"}
+        objectives = set(self.objectives)
+        tables: set[str] = set()
+        if "auto" in objectives:
+            objectives |= {"mlm", "crop", "align"}
+        if not objectives & {"mlm"}:
+            own -= masked
+        if not objectives & {"sap"}:
+            own -= {"teacher"}
+        if not objectives & {"crop", "align", "distill"}:
+            own -= sparse
+        for name, kind in (("crop", CropSection), ("align", AlignSection), ("distill", DistillSection)):
+            crops = name == "crop" and "distill" in objectives and not self.distill.query_corpus
+            if name in objectives or crops:
+                tables |= {f"{name}.{setting}" for setting in kind.model_fields}
+        return {f"adapt.{name}" for name in own | tables}
+
     @model_validator(mode="after")
     def _objective_has_its_teacher(self) -> AdaptSection:
         if (self.objective == "sap") != (self.teacher is not None):
             raise ValueError('objective "sap" and the setting teacher belong together: give both or neither')
-        if self.objective == "sap" and self.labels is not None:
-            raise ValueError('labels are for the objective "mlm": "sap" masks nothing')
+        if self.objective not in ("auto", "mlm") and self.labels is not None:
+            raise ValueError('labels are for the objective "mlm": the others mask nothing')
+        if len(set(self.objectives)) < len(self.objectives):
+            raise ValueError("an objective is listed twice")
+        if {"crop", "distill"} <= set(self.objectives):
+            raise ValueError('"distill" learns from spans too (distill.contrastive): leave "crop" out of the list')
+        if self.crop.shortest > self.crop.query_words:
+            raise ValueError("crop.shortest is more than crop.query_words")
         return self
 
 
@@ -408,8 +518,8 @@ class CalibrateSection(Section):
 
 
 class GatesSection(Section):
-    """[gates]: figures looked at after transfer and calibration (docs/gates.md). Where they cannot work, ``fail``
-    stops the run and ``warn`` goes on; ``off`` does not look."""
+    """[gates]: figures looked at after transfer, adaptation and calibration (docs/gates.md). Where they cannot work,
+    ``fail`` stops the run and ``warn`` goes on; ``off`` does not look."""
 
     overlap: GateLevel = "fail"
     """Share of the target vocabulary that overlaps, against what pairs of vocabularies in these scripts have."""
@@ -432,8 +542,14 @@ class GatesSection(Section):
     unicode: GateLevel = "fail"
     """[UNK] share of the target corpus, the scripts behind it, and what the normalizer loses."""
 
+    retrieval: GateLevel = "fail"
+    """Whether the adapted encoder finds texts by spans of them as well as the encoder it was trained from."""
+
     texts: Annotated[int, Field(ge=8, le=1_000_000)] = 64
     """Probe texts."""
+
+    pairs: Annotated[int, Field(ge=20, le=1_000_000)] = 300
+    """Probe pairs of the gate ``retrieval``."""
 
     max_length: PositiveInt = 128
     """Tokens a probe text is cut at."""

@@ -445,7 +445,7 @@ def _neighbours(report: ReportData) -> Section | None:
 
 
 CURVES = {
-    ("adapt", "loss"): ("MLM adaptation", "loss", score),
+    ("adapt", "loss"): ("adaptation", "loss", score),
     ("finetune", "loss"): ("fine-tuning", "loss", score),
     ("finetune", "contrastive"): ("fine-tuning", "contrastive part of the loss", score),
     ("finetune", "query_dimensions"): ("fine-tuning", "active dimensions a query", amount),
@@ -455,7 +455,7 @@ CURVES = {
 }
 """Stage, quantity and form of the curves that have other words than their names."""
 
-_TRAININGS = {"adapt": "MLM adaptation", "finetune": "fine-tuning"}
+_TRAININGS = {"adapt": "adaptation", "finetune": "fine-tuning"}
 
 
 def curve(report: ReportData, stage: str, name: str) -> tuple[list[float], list[float]]:

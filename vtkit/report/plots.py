@@ -179,7 +179,7 @@ def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart
 def training_charts(report: ReportData) -> list[Chart]:
     """Loss of both trainings, active dimensions and FLOPS penalty while fine-tuning."""
     wanted: list[tuple[str, str, str, list[tuple[str, str]]]] = [
-        ("adapt-loss", "Loss, MLM adaptation", "adapt", [("loss", "loss")]),
+        ("adapt-loss", "Loss, adaptation", "adapt", [("loss", "loss")]),
         ("finetune-loss", "Loss, fine-tuning", "finetune", [("loss", "loss"), ("contrastive", "its contrastive part")]),
         (
             "finetune-dimensions",

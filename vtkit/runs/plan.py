@@ -10,10 +10,11 @@ from typing import Any
 from vtkit.artifacts import Dependencies, Store, read_manifest
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Recipe
-from vtkit.stages.adapt_mlm import ADAPT
+from vtkit.stages.adapt_encoder import ADAPT
 from vtkit.stages.analyse_vocabularies import ANALYSE
 from vtkit.stages.build_vocabulary import VOCABULARY
 from vtkit.stages.calibrate_head import CALIBRATE
+from vtkit.stages.check_adaptation import CHECK_ADAPTATION
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
 from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
@@ -111,7 +112,14 @@ class Plan:
             self._add(CHECK_TRANSFER, recipe, {**inputs, "transfer": moved}, prefix=prefix)
         if recipe.adapt is not None:
             new_tokens = {"transfer": moved} if recipe.transfer is not None else {}
-            last = self._add(ADAPT, recipe, {"model": last} | new_tokens, prefix=prefix)
+            adapt, given = ADAPT, {"model": last} | new_tokens
+            if not set(recipe.adapt.objectives) <= {"mlm", "sap"}:
+                adapt, given = ADAPT.reading("source", "transfer"), given | source
+            if "distill" in recipe.adapt.objectives:
+                adapt = adapt.reading("recipe.language")
+            adapted = self._add(adapt, recipe, given, prefix=prefix)
+            self._add(CHECK_ADAPTATION, recipe, {"model": last, "adapt": adapted} | source, prefix=prefix)
+            last = adapted
         if recipe.calibrate is not None:
             last = self._add(CALIBRATE, recipe, {"model": last}, prefix=prefix)
             self._add(CHECK_CALIBRATION, recipe, {"calibrate": last}, prefix=prefix)

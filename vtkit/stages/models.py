@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtkit.stages.adapt_mlm import ADAPT
+from vtkit.stages.adapt_encoder import ADAPT
 from vtkit.stages.calibrate_head import CALIBRATE
 from vtkit.stages.finetune_encoder import FINETUNE
 from vtkit.stages.transfer_embeddings import TRANSFER

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from vtkit.errors import RecipeError
-from vtkit.stages.adapt_mlm import ADAPT
+from vtkit.stages.adapt_encoder import ADAPT
 from vtkit.stages.analyse_vocabularies import ANALYSE
 from vtkit.stages.build_vocabulary import VOCABULARY
 from vtkit.stages.calibrate_head import CALIBRATE
+from vtkit.stages.check_adaptation import CHECK_ADAPTATION
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
 from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
@@ -26,6 +27,7 @@ STAGES: tuple[Stage[Any], ...] = (
     TRANSFER,
     CHECK_TRANSFER,
     ADAPT,
+    CHECK_ADAPTATION,
     CALIBRATE,
     CHECK_CALIBRATION,
     FINETUNE,

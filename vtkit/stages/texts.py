@@ -22,30 +22,30 @@ PROBED_TEXTS = 10_000
 def adaptation_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     """adapt.corpus, else the fine-tuning documents, else the evaluation documents."""
     if recipe.adapt is not None and recipe.adapt.corpus:
-        return _opened(recipe, recipe.adapt.corpus)
+        return opened(recipe, recipe.adapt.corpus)
     if recipe.finetune is not None:
-        return _opened(recipe, (recipe.finetune.data,))
-    return _opened(recipe, recipe.evaluate.sets if recipe.evaluate is not None else ())
+        return opened(recipe, (recipe.finetune.data,))
+    return opened(recipe, recipe.evaluate.sets if recipe.evaluate is not None else ())
 
 
 def calibration_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     """Probe texts: calibrate.corpus, else what adaptation reads."""
     if recipe.calibrate is not None and recipe.calibrate.corpus:
-        return _opened(recipe, recipe.calibrate.corpus)
+        return opened(recipe, recipe.calibrate.corpus)
     return adaptation_corpus(recipe)
 
 
 def bias_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     """Texts for the target prior: transfer.bias.corpus, else what adaptation reads."""
     if recipe.transfer is not None and recipe.transfer.bias.corpus:
-        return _opened(recipe, recipe.transfer.bias.corpus)
+        return opened(recipe, recipe.transfer.bias.corpus)
     return adaptation_corpus(recipe)
 
 
 def focus_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     """Texts for the vectors of ``focus``: transfer.focus.corpus, else those of the target prior."""
     if recipe.transfer is not None and (own := recipe.transfer.settings_of(FocusTransfer).corpus):
-        return _opened(recipe, own)
+        return opened(recipe, own)
     return bias_corpus(recipe)
 
 
@@ -133,8 +133,8 @@ def probe_texts(corpora: Iterable[Corpus], count: int, seed: int) -> list[str]:
     return draw(islice(read_texts(corpora), PROBED_TEXTS), count, seed)
 
 
-def _opened(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
-    """``names`` with the judgements under which the collections among them are opened."""
+def opened(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
+    """Named texts, with the judgements under which the collections among them are opened."""
 
     def split(name: str) -> str | None:
         if name.startswith("datasets:") or (is_local(name) and own_layout(name) is None):

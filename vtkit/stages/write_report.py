@@ -18,7 +18,7 @@ from vtkit.recipe.sections import is_local, named_things
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Example, Need, Overlap, ReportData, Row, SetResults
 from vtkit.results import Result
-from vtkit.stages.adapt_mlm import AdaptResult
+from vtkit.stages.adapt_encoder import AdaptResult
 from vtkit.stages.evaluate_peers import peers_of
 from vtkit.stages.evaluate_runs import EvaluatedSet, EvaluateResult
 from vtkit.stages.finetune_encoder import FinetuneResult

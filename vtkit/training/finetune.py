@@ -1,29 +1,19 @@
-"""Fine-tuning of the sparse vectors, through sentence-transformers' ``SparseEncoderTrainer`` and the streaming head."""
+"""Fine-tuning: contrastive training of the sparse vectors on judged pairs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import torch
-from datasets import Dataset
-from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
-from sentence_transformers.base.sampler import DefaultBatchSampler
-from torch.utils.data import SequentialSampler
+from sentence_transformers import SparseEncoder
 
-from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.encoder.sides import prompt_of
-from vtkit.encoder.sparse_head import streaming
-from vtkit.encoder.truncation import shortened
 from vtkit.recipe.sections import FinetuneSection
-from vtkit.training.gates import CollapseGate
+from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import info_nce
 from vtkit.training.objective import Objective, Term
 from vtkit.training.pairs import training_batches
 from vtkit.training.regularizers import flops, quadratic_ramp
-from vtkit.training.resuming import Progress, curve, train, trainer_settings
+from vtkit.training.sparse_trainer import Schedule, train_vectors
 
 
 def finetune(
@@ -62,35 +52,31 @@ def finetune(
     for number in range(section.hard_negatives):
         columns[f"negative_{number + 1}"] = [data.documents[row.negatives[number]].contents for row in rows]
 
-    arguments = SparseEncoderTrainingArguments(
-        **trainer_settings(folder, steps=steps, seed=seed, checkpoint_every=section.checkpoint_every),
-        per_device_train_batch_size=section.batch_size,
-        learning_rate=section.learning_rate,
-        weight_decay=section.weight_decay,
-        lr_scheduler_type="linear",
-        warmup_steps=round(section.warmup * steps),
-        batch_sampler=_in_sequence,
-    )
-    torch.manual_seed(seed)
-    with console.progress("fine-tuning", total=steps) as bar, streaming(encoder):
-        ramp_steps = max(1, round(section.ramp * steps))
-        objective = Objective(
+    ramp_steps = max(1, round(section.ramp * steps))
+    return train_vectors(
+        encoder,
+        columns,
+        {column: section.query_length if column == "query" else section.document_length for column in columns},
+        lambda step: Objective(
             encoder,
             objective_terms(section, ramp_steps),
-            step=lambda: trainer.state.global_step,
+            step=step,
             gate=CollapseGate(encoder[0].auto_model.config.vocab_size, ramp_ends=ramp_steps),
-        )
-        trainer = _Trainer(
-            model=encoder,
-            args=arguments,
-            train_dataset=Dataset.from_dict(columns),
-            loss=objective,
-            callbacks=[Progress(bar)],
-        )
-        trainer.data_collator = _Collator(encoder, section.query_length, section.document_length)
-        history = train(trainer, folder)
-    encoder.eval()
-    return curve(history, *objective.curves)
+            explosion=LossGate("fine-tuning", "Lower finetune.learning_rate or finetune.scale."),
+        ),
+        Schedule(
+            steps,
+            section.batch_size,
+            section.learning_rate,
+            section.warmup,
+            "linear",
+            section.weight_decay,
+            section.checkpoint_every,
+            seed,
+        ),
+        folder,
+        "fine-tuning",
+    )
 
 
 def objective_terms(section: FinetuneSection, ramp_steps: int) -> tuple[Term, ...]:
@@ -109,49 +95,3 @@ def objective_terms(section: FinetuneSection, ramp_steps: int) -> tuple[Term, ..
         Term("query_flops", lambda batch: flops(batch.queries), query_ramp),
         Term("document_flops", lambda batch: flops(batch.documents), document_ramp),
     )
-
-
-def _in_sequence(dataset: Dataset, **settings: Any) -> DefaultBatchSampler:
-    return DefaultBatchSampler(SequentialSampler(dataset), **settings)
-
-
-class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
-    """The library's trainer; its log carries the active dimensions beside the loss, and no model card is drafted."""
-
-    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """None: the library's model card shows examples of the training texts, and vtkit writes a card of its own."""
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        if "loss" in logs:
-            logs = {**logs, **self.loss.take_active_dimensions()}
-        super().log(logs, start_time)
-
-
-@dataclass
-class _Collator:
-    """Tokenised columns: queries and documents have prompts, and are cut at lengths, of their own."""
-
-    encoder: SparseEncoder
-    query_length: int
-    document_length: int
-    valid_label_columns: tuple[str, ...] = ()
-
-    def __call__(self, rows: list[dict[str, str]]) -> dict[str, Any]:
-        tokenizer = self.encoder.tokenizer
-        longest = self.encoder.max_seq_length
-        batch: dict[str, Any] = {}
-        for column in rows[0]:
-            length = self.query_length if column == "query" else self.document_length
-            prompt = prompt_of(self.encoder, "query" if column == "query" else "document")
-            length = min(length, longest or length)
-            features = tokenizer(
-                shortened(tokenizer, [prompt + row[column] for row in rows], length),
-                truncation=True,
-                max_length=length,
-                padding=True,
-                padding_side="right",  # the loss cuts groups of shorter texts at their longest
-                return_tensors="pt",
-                return_token_type_ids=False,
-            )
-            batch.update({f"{column}_{name}": tensor for name, tensor in features.items()})
-        return batch

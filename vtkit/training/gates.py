@@ -77,6 +77,13 @@ class CollapseGate:
     vocabulary: int
     ramp_ends: int
     """Step at which the penalties are at full strength: until then dense vectors are no collapse."""
+
+    training: str = "fine-tuning"
+    """What is trained, for messages, and the settings that these name."""
+
+    learning: str = "finetune.learning_rate or finetune.scale"
+    penalty: str = "finetune.{side}_flops"
+    ramp: str = "finetune.ramp"
     _seen: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, step: int, queries: Tensor, documents: Tensor, scores: Tensor, loss: Tensor) -> None:
@@ -93,30 +100,29 @@ class CollapseGate:
             CollapseError: NaN or infinity at once; dead, dense or constant vectors after ``PATIENCE`` batches.
         """
         if not bool(torch.isfinite(loss)):
-            raise CollapseError(
-                f"fine-tuning step {step}: the loss is {loss.item()}. Lower finetune.learning_rate or finetune.scale."
-            )
+            raise CollapseError(f"{self.training} step {step}: the loss is {loss.item()}. Lower {self.learning}.")
         for side, vectors in (("query", queries), ("document", documents)):
             active = float((vectors.detach() > 0).sum(dim=1).float().mean())
+            penalty = self.penalty.format(side=side)
             self._count(
                 f"dead {side}",
                 active < DEAD_DIMENSIONS,
-                f"fine-tuning step {step}: {side} vectors are dead ({active:.1f} active dimensions on average over "
-                f"{PATIENCE} batches). Lower finetune.{side}_flops, lengthen finetune.ramp, or raise "
+                f"{self.training} step {step}: {side} vectors are dead ({active:.1f} active dimensions on average over "
+                f"{PATIENCE} batches). Lower {penalty}, lengthen {self.ramp}, or raise "
                 "calibrate.target_activation.",
             )
             self._count(
                 f"dense {side}",
                 step > self.ramp_ends and active > DENSE_SHARE * self.vocabulary,
-                f"fine-tuning step {step}: {side} vectors are dense ({active:.0f} of {self.vocabulary} dimensions "
-                f"active after the ramp). Raise finetune.{side}_flops or lower calibrate.target_activation.",
+                f"{self.training} step {step}: {side} vectors are dense ({active:.0f} of {self.vocabulary} dimensions "
+                f"active after the ramp). Raise {penalty} or lower calibrate.target_activation.",
             )
         spread = float((scores.detach().amax(dim=1) - scores.detach().amin(dim=1)).abs().max())
         self._count(
             "constant scores",
             spread < 1e-6,
-            f"fine-tuning step {step}: every document of the batch gets the same score. Lower "
-            "finetune.learning_rate and the penalties, or raise calibrate.target_activation.",
+            f"{self.training} step {step}: every document of the batch gets the same score. Lower "
+            f"{self.learning} and the penalties, or raise calibrate.target_activation.",
         )
 
     def _count(self, name: str, seen: bool, message: str) -> None:

@@ -22,3 +22,60 @@ def info_nce(queries: Tensor, documents: Tensor, scale: float = 1.0) -> Tensor:
     """
     scores = scale * (queries @ documents.t())
     return nn.functional.cross_entropy(scores, torch.arange(len(queries), device=scores.device))
+
+
+def symmetric_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """mean_i KL(p_i ‖ q_i) + KL(q_i ‖ p_i), p and q the softmax of the rows of ``teacher`` and ``student``, each
+    divided by ``temperature``: Jeffreys' divergence of two rankings of the same documents.
+
+    Args:
+        student: scores, (queries, documents).
+        teacher: the same; no gradient.
+        temperature: above 0.
+
+    Returns:
+        Scalar, in nats.
+    """
+    log_q = nn.functional.log_softmax(student / temperature, dim=1)
+    log_p = nn.functional.log_softmax(teacher / temperature, dim=1)
+    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1).mean()
+
+
+def listwise_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """mean_i KL(p_i ‖ q_i), q_i the softmax of the student's scores and p_i that of the teacher's in standard
+    deviations of its scores of the query, divided by ``temperature``: which numbers a teacher uses makes no difference.
+
+    Args:
+        student: scores, (queries, documents).
+        teacher: the same, NaN where it was not asked: these documents have no part in either softmax. A query whose
+            scores are all equal teaches nothing and counts 0.
+        temperature: above 0, in standard deviations.
+
+    Returns:
+        Scalar, in nats.
+    """
+    asked = ~teacher.isnan()
+    count = asked.sum(dim=1, keepdim=True).clamp(min=1)
+    filled = torch.where(asked, teacher, 0.0)
+    centred = torch.where(asked, filled - filled.sum(dim=1, keepdim=True) / count, 0.0)
+    deviation = (centred.square().sum(dim=1, keepdim=True) / count).sqrt()
+    tells = (deviation > 1e-6 * filled.abs().amax(dim=1, keepdim=True)).squeeze(1)
+    scaled = (centred / deviation.clamp(min=1e-12) / temperature).masked_fill(~asked, -torch.inf)
+    log_p = nn.functional.log_softmax(scaled, dim=1)
+    log_q = nn.functional.log_softmax(student.masked_fill(~asked, -torch.inf), dim=1)
+    divergence = torch.where(asked, log_p.exp() * (log_p - log_q), 0.0).sum(dim=1)
+    return torch.where(tells, divergence, 0.0).mean()
+
+
+def mapped_difference(student: Tensor, teacher: Tensor) -> Tensor:
+    """mean_i 1/|A_i| Σ_{j in A_i} (s_ij - t_ij)², A_i the dimensions where either is positive.
+
+    MILCO's sparse alignment on vectors: ``teacher`` is the source encoder's, brought to the target vocabulary.
+
+    Args:
+        student: term weights, (texts, vocabulary).
+        teacher: the same, no gradient.
+    """
+    either = (student > 0) | (teacher > 0)
+    squares = torch.where(either, (student - teacher).square(), 0.0)
+    return (squares.sum(dim=1) / either.sum(dim=1).clamp(min=1)).mean()

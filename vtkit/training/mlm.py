@@ -75,7 +75,7 @@ def adapt(
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
     output = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
     labels = section.labels or ("tokens" if output is None else "emlm")
-    if section.objective == "mlm" and (labels == "emlm") != (output is not None):
+    if section.objective != "sap" and (labels == "emlm") != (output is not None):
         raise DataError(
             'adapt.labels "emlm" is for an encoder with an output vocabulary of its own (transfer.scope "head-only"), '
             f'and "tokens" for all others; this encoder has {"no" if output is None else "an"} own output vocabulary.'
@@ -113,7 +113,7 @@ def adapt(
         batches.wanted = _output_labels(
             output, [texts[n] for n in long_enough], [read["offset_mapping"][n] for n in long_enough]
         )
-    if section.objective == "mlm":
+    if section.objective != "sap":
         _refuse_masked_texts(token_ids if batches.wanted is None else batches.wanted, weights, batches.special_ids)
     learning = {id(head.embeddings.weight), id(head.decoder.weight), id(head.decoder.bias)}
     if output is not None:  # what is read stays as it was
@@ -137,7 +137,7 @@ def adapt(
         trainer.gate = LossGate(
             "adaptation",
             "Lower adapt.learning_rate.",
-            math.log(max(int((weights > 0).sum()), 2)) if section.objective == "mlm" else None,
+            math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None,
         )
         trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
         history = train(trainer, folder)

@@ -1,7 +1,7 @@
-"""What fine-tuning minimises: a sum of named losses and penalties, computed on the term weights of one batch.
+"""What training minimises: a sum of named losses and penalties, computed on the term weights of one batch.
 
 A loss or a penalty is a function of a :class:`Batch`; its name is the name of its curve. What a run minimises is put
-together in :mod:`vtkit.training.finetune`.
+together in :mod:`vtkit.training.finetune` and :mod:`vtkit.training.adapt`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ class Batch:
     documents: Tensor
     """(n + m, vocabulary): the i-th is relevant to the i-th query, the m last are hard negatives of some query."""
 
+    sentences: Tensor | None = None
+    """(n, vocabulary): target sides of sentence pairs. Where a run has nothing else they are queries and documents."""
+
+    step: int = 0
+    """Optimiser step."""
+
 
 @dataclass(frozen=True)
 class Term:
@@ -47,22 +53,31 @@ class Term:
 class Objective(nn.Module):
     """The sum of ``terms``, as a loss module for ``SparseEncoderTrainer``, which logs each of them.
 
-    Columns of the training data: query, document, and any number of hard negatives.
+    Columns of the training data: query, document, and any number of hard negatives; sentences first.
 
     Args:
         model: the encoder; its forward gives term weights.
         terms: what is summed; the first is the loss that is watched for explosions.
         step: tells the current optimiser step (the trainer's own counter, so that it is in the checkpoint).
         gate: sees every batch and stops a collapsed run.
+        explosion: sees the first term of every batch.
+        sentences: whether the first column holds sentences.
     """
 
     def __init__(
-        self, model: SparseEncoder, terms: Sequence[Term], *, step: Callable[[], int], gate: CollapseGate
+        self,
+        model: SparseEncoder,
+        terms: Sequence[Term],
+        *,
+        step: Callable[[], int],
+        gate: CollapseGate,
+        explosion: LossGate,
+        sentences: bool = False,
     ) -> None:
         super().__init__()
         self.model, self.terms = model, tuple(terms)
-        self.step, self.gate = step, gate
-        self.explosion = LossGate("fine-tuning", "Lower finetune.learning_rate or finetune.scale.")
+        self.step, self.gate, self.explosion = step, gate, explosion
+        self.sentences = sentences
         self._active: list[tuple[float, float]] = []
 
     @property
@@ -71,9 +86,9 @@ class Objective(nn.Module):
         return ("loss", *(term.name for term in self.terms), "query_dimensions", "document_dimensions")
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> dict[str, Tensor]:
-        queries, *columns = [self._term_weights(column) for column in features]
-        batch = Batch(queries, torch.cat(columns))
+        columns = [self._term_weights(column) for column in features]
         step = self.step()
+        batch = self._batch(columns, step)
         parts = {term.name: term.weight(step) * term.value(batch) for term in self.terms}
         with torch.no_grad():
             total = torch.stack(list(parts.values())).sum()
@@ -81,6 +96,13 @@ class Objective(nn.Module):
             self.gate(step, batch.queries, batch.documents, batch.queries @ batch.documents.t(), total)
             self._active.append((_mean_active(batch.queries), _mean_active(batch.documents)))
         return parts
+
+    def _batch(self, columns: list[Tensor], step: int) -> Batch:
+        sentences = columns.pop(0) if self.sentences else None
+        if sentences is not None and not columns:
+            return Batch(sentences, sentences, sentences, step)
+        query, *documents = columns
+        return Batch(query, torch.cat(documents), sentences, step)
 
     def _term_weights(self, features: dict[str, Tensor]) -> Tensor:
         """The column's term weights, computed in groups of similar length: padding a whole batch to its longest

@@ -1,0 +1,303 @@
+"""Adaptation of the vectors: its losses, its texts, that it learns, repeats and survives interruptions."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+from sentence_transformers import SparseEncoder
+from tiny import encoder, interrupted_at, same, texts, weights
+
+from vtkit.errors import CollapseError, DataError
+from vtkit.recipe.sections import AdaptSection, CropSection
+from vtkit.training import adapt as adaptation
+from vtkit.training import sparse_trainer
+from vtkit.training.adapt import Alignment, adapt_vectors
+from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
+from vtkit.training.losses import listwise_divergence, mapped_difference, symmetric_divergence
+from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, kept_scores
+
+TEXTS = texts(80, seed=11, words=(6, 30))
+
+
+def section(objective: Any = "crop", **changes: Any) -> AdaptSection:
+    wanted = {"steps": 6, "batch_size": 6, "max_length": 24, "learning_rate": 2e-3, "checkpoint_every": 2}
+    return AdaptSection(objective=objective, **{**wanted, **changes})
+
+
+def trained(
+    folder: Path, objective: Any = "crop", seed: int = 5, more: dict[str, Any] | None = None, **changes: Any
+) -> tuple[SparseEncoder, dict[str, list[float]]]:
+    ours, wanted = encoder(folder), section(objective, **changes)
+    curves = adapt_vectors(ours, wanted.objectives, TEXTS, wanted, "en", seed, folder / "checkpoints", **(more or {}))
+    return ours, curves
+
+
+# losses
+
+
+def test_symmetric_divergence_by_hand() -> None:
+    """Two documents, teacher certain 3 : 1, student undecided: (p - q)(log p - log q) summed."""
+    teacher, student = torch.tensor([[math.log(3.0), 0.0]]), torch.tensor([[0.0, 0.0]])
+    by_hand = (0.75 - 0.5) * math.log(0.75 / 0.5) + (0.25 - 0.5) * math.log(0.25 / 0.5)
+    assert symmetric_divergence(student, teacher, 1.0).item() == pytest.approx(by_hand)
+    assert symmetric_divergence(2 * student, 2 * teacher, 2.0).item() == pytest.approx(by_hand)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 5), st.integers(2, 6), st.floats(0.1, 10), st.integers(0, 100))
+def test_symmetric_divergence_is_both_directions_of_torch(rows: int, columns: int, tau: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    student, teacher = torch.randn(rows, columns), torch.randn(rows, columns)
+    log_q, log_p = (torch.log_softmax(scores / tau, dim=1) for scores in (student, teacher))
+    kl = torch.nn.functional.kl_div
+    expected = kl(log_q, log_p, log_target=True, reduction="batchmean") + kl(
+        log_p, log_q, log_target=True, reduction="batchmean"
+    )
+    assert symmetric_divergence(student, teacher, tau).item() == pytest.approx(expected.item(), abs=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 5), st.integers(2, 6), st.floats(0.2, 3), st.floats(0.1, 50), st.floats(-9, 9), st.integers(0, 99)
+)
+def test_listwise_divergence_minds_neither_scale_nor_offset_of_the_teacher(
+    rows: int, columns: int, tau: float, scale: float, offset: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    student, teacher = torch.randn(rows, columns).double(), torch.randn(rows, columns).double()
+    once = listwise_divergence(student, teacher, tau)
+    assert listwise_divergence(student, scale * teacher + offset, tau).item() == pytest.approx(once.item(), rel=1e-4)
+    deviation = teacher.std(dim=1, correction=0, keepdim=True)
+    expected = torch.nn.functional.kl_div(
+        torch.log_softmax(student, dim=1),
+        torch.softmax(teacher / deviation / tau, dim=1),
+        reduction="batchmean",
+    )
+    assert once.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_listwise_divergence_passes_over_what_the_teacher_was_not_asked() -> None:
+    student = torch.tensor([[1.0, 2.0, 9.0], [0.0, 1.0, 2.0]], requires_grad=True)
+    teacher = torch.tensor([[2.0, 1.0, torch.nan], [4.0, 4.0, 4.0]])
+    loss = listwise_divergence(student, teacher, 0.5)
+    alone = listwise_divergence(student[:1, :2], teacher[:1, :2], 0.5)
+    assert loss.item() == pytest.approx(alone.item() / 2)  # the second teaches nothing
+    loss.backward()
+    assert student.grad is not None
+    assert bool(torch.isfinite(student.grad).all())
+    assert student.grad[0, 2] == 0
+    assert bool((student.grad[1] == 0).all())
+
+
+def test_mapped_difference_by_hand() -> None:
+    student, teacher = (
+        torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]]),
+        torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]),
+    )
+    assert mapped_difference(student, teacher).item() == pytest.approx(((1 + 4) / 2 + 4 / 1) / 2)
+
+
+# texts
+
+
+WORDS = st.lists(st.text("abcdefg", min_size=1, max_size=8), min_size=4, max_size=60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(WORDS, st.integers(1, 20), st.integers(1, 20), st.integers(1, 90), st.integers(0, 99))
+def test_crops_are_spans_of_their_text(words: list[str], a: int, b: int, document: int, seed: int) -> None:
+    wanted = CropSection(query_words=max(a, b), shortest=min(a, b), document_words=document)
+    query, span = crop_pair(" ".join(words), wanted, np.random.default_rng(seed))
+    assert f" {query} " in f" {' '.join(words)} "
+    assert f" {span} " in f" {' '.join(words)} "
+    assert 1 <= len(query.split()) <= min(max(a, b), len(words) // 2)
+    assert len(span.split()) == min(document, len(words))
+
+
+def test_a_script_without_spaces_is_cut_by_characters() -> None:
+    text = "水素は原子番号一の元素であり、宇宙で最も豊富に存在する。"
+    assert "".join(units(text)) == text
+    assert {len(unit) for unit in units(text)} == {2}
+    query, document = crop_pair(text, CropSection(), np.random.default_rng(0))
+    assert query in text
+    assert document == text
+    assert 2 * 5 <= len(query) <= len(text) // 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A title\nThe text. It goes on.", ("A title", "The text. It goes on.")),
+        ("First one. Second one.", ("First one.", "Second one.")),
+        ("no end of a sentence", ("no end", "of a sentence")),
+        ("水素は元素。酸素もそう。", ("水素は元素。", "酸素もそう。")),
+    ],
+)
+def test_openings(text: str, expected: tuple[str, str]) -> None:
+    assert opening_pair(text, 16) == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 40), st.integers(1, 20), st.integers(1, 12), st.integers(0, 99))
+def test_no_text_is_twice_in_a_batch_and_all_come_before_any_comes_often(
+    items: int, steps: int, size: int, seed: int
+) -> None:
+    rows = batches_of(items, steps, size, seed)
+    assert rows.shape == (steps, min(size, items))
+    assert all(len(set(row)) == len(row) for row in rows.tolist())
+    counts = np.bincount(rows.ravel(), minlength=items)
+    assert counts.max() - counts.min() <= -(-steps // (items // rows.shape[1]))
+
+
+def test_texts_that_leave_nothing_to_tell_apart_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"adapt\.corpus: 1 of its 3 texts are different and have 4 words or more"):
+        usable_texts(["one two three four"] * 2 + ["two words"], "adapt.corpus")
+    wanted = section()
+    with pytest.raises(DataError, match=r"adapt\.corpus: 0 of its 2 texts"):
+        adapt_vectors(encoder(tmp_path), ("crop",), ["a", "b"], wanted, "en", 1, tmp_path / "checkpoints")
+
+
+# training
+
+
+def alignment(folder: Path, mapped: bool = False) -> Alignment:
+    source = encoder(folder / "source")
+    rows = source[0].auto_model.config.vocab_size
+    mapping = csr_matrix(np.eye(rows, dtype=np.float32)) if mapped else None
+    return Alignment(source, [(text, text) for text in TEXTS[:40]], mapping)
+
+
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "crop": ("crop", {}),
+    "align": ("align", {}),
+    "mapped": ("align", {"align": {"mapped": 0.5}}),
+    "align and crop": (("align", "crop"), {}),
+    "distill": ("distill", {}),
+    "openings": ("distill", {"distill": {"queries": "openings", "candidates": 1}}),
+    "align and distill": (("align", "distill"), {"distill": {"candidates": 3}}),
+}
+
+
+def given_to(case: str, folder: Path) -> dict[str, Any]:
+    return {"alignment": alignment(folder, case == "mapped")} if "align" in case or case == "mapped" else {}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_interrupted_run_ends_in_the_weights_and_the_curves_of_an_undisturbed_one(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objective, changes = CASES[case]
+    more = given_to(case, tmp_path)
+    wanted, curves = trained(tmp_path / "whole", objective, more=more, **changes)
+    assert not wanted.training
+    monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(3))
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "killed", objective, more=more, **changes)
+    monkeypatch.undo()
+    found, again = trained(tmp_path / "killed", objective, more=more, **changes)
+    assert again == curves
+    assert same(weights(found), weights(wanted))
+    assert all(math.isfinite(value) for values in curves.values() for value in values)
+
+
+def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
+    one, other = (weights(trained(tmp_path / str(seed), steps=3, seed=seed)[0]) for seed in (5, 6))
+    assert not same(one, other)
+
+
+def test_crops_teach_texts_to_find_themselves(tmp_path: Path) -> None:
+    _, curves = trained(tmp_path, steps=40, learning_rate=5e-3, flops=1e-4)
+    assert curves["contrastive"][-1] < 0.8 * curves["contrastive"][0]
+    assert {"query_flops", "document_flops", "query_dimensions"} <= curves.keys()
+
+
+def test_alignment_of_an_encoder_with_itself_starts_at_nothing_and_a_changed_one_comes_back(tmp_path: Path) -> None:
+    pairs = [(text, text) for text in TEXTS[:40]]
+    ours, source = encoder(tmp_path / "a"), encoder(tmp_path / "b")
+    wanted = section("align", steps=1, flops=0.0)
+    kept = adapt_vectors(ours, ("align",), TEXTS, wanted, "en", 5, tmp_path / "one", alignment=Alignment(source, pairs))
+    assert kept["alignment"][0] < 0.2  # dropout and bf16 alone
+    with torch.no_grad():
+        ours[0].auto_model.get_output_embeddings().bias.add_(0.5 * torch.randn(120, generator=torch.manual_seed(1)))
+    wanted = section("align", steps=40, learning_rate=5e-3, flops=0.0)
+    curves = adapt_vectors(
+        ours, ("align",), TEXTS, wanted, "en", 5, tmp_path / "two", alignment=Alignment(source, pairs)
+    )
+    assert curves["alignment"][-1] < 0.7 * curves["alignment"][0]
+
+
+def test_with_a_frozen_transformer_only_rows_and_bias_change(tmp_path: Path) -> None:
+    before = weights(encoder(tmp_path / "before"))
+    ours, _ = trained(tmp_path / "ours", train="embeddings")
+    changed = {name for name, value in weights(ours).items() if not torch.equal(value, before[name])}
+    assert changed
+    assert all("embeddings.word" in name or "decoder" in name or "bias" in name for name in changed)
+
+
+def test_dead_vectors_stop_the_run_and_the_message_names_the_settings(tmp_path: Path) -> None:
+    with pytest.raises(CollapseError, match=r"adaptation step \d+: .* vectors are dead .*Lower adapt\.flops"):
+        trained(tmp_path, steps=200, flops=1e5, ramp=0.01, learning_rate=0.05)
+
+
+# teachers
+
+
+def test_bm25_scores_are_those_of_its_search() -> None:
+    from vtkit.search.bm25 import Bm25
+
+    bm25 = Bm25.build(TEXTS, "en")
+    queries = [TEXTS[3][:20], "nothing of it"]
+    (scores,) = Bm25Teacher(bm25).scores([Asked(queries, [TEXTS[n] for n in (3, 5, 7)], [3, 5, 7], 1)])
+    ids, values = bm25.search(queries, 80)
+    known = [dict(zip(i, v, strict=True)) for i, v in zip(ids.tolist(), values.tolist(), strict=True)]
+    assert scores.tolist() == [[row.get(n, 0.0) for n in (3, 5, 7)] for row in known]
+    assert scores[0].argmax() == 0
+
+
+class _Counting:
+    def __init__(self, value: float = 1.0) -> None:
+        self.asked, self.value = 0, value
+
+    def scores(self, steps: Any) -> list[np.ndarray]:
+        self.asked += len(steps)
+        return [np.full((2, 2), self.value, dtype=np.float32) for _ in steps]
+
+
+def test_scores_are_kept_and_half_written_ones_made_again(tmp_path: Path) -> None:
+    steps = [Asked(["a", "b"], ["c", "d"], [0, 1], 1)] * 45
+    teacher = _Counting()
+    kept_scores(teacher, steps, tmp_path)
+    assert teacher.asked == 45
+    files = sorted((tmp_path / SCORES_FOLDER).iterdir())
+    files[1].write_bytes(files[1].read_bytes()[:50])
+    again = kept_scores(teacher, steps, tmp_path)
+    assert teacher.asked == 65
+    assert again.shape == (45, 2, 2)
+
+
+def test_scores_that_are_no_numbers_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="the teacher gives 40 of 40 queries infinite scores or none"):
+        kept_scores(_Counting(math.inf), [Asked(["a", "b"], ["c", "d"], [0, 1], 1)] * 45, tmp_path)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 8), st.integers(1, 5), st.booleans(), st.integers(0, 99))
+def test_candidates_begin_with_the_own_document_and_hold_none_twice(
+    count: int, wanted: int, given_queries: bool, seed: int
+) -> None:
+    from vtkit.search.bm25 import Bm25
+
+    asked = [TEXTS[number] for number in range(count)]
+    own = None if given_queries else list(range(count))
+    found = adaptation._candidates(Bm25.build(TEXTS, "en"), asked, own, wanted, len(TEXTS), seed)
+    assert found.shape == (count, wanted)
+    assert (found[:, 0] == np.arange(count)).all()  # BM25 finds a text by itself first
+    assert all(len(set(row)) == wanted for row in found.tolist())

@@ -1,0 +1,99 @@
+"""Whether training without judgements has kept an encoder's retrieval: probe pairs out of the corpus itself.
+
+A probe pair is a span of a text and the text without it, so that finding one by the other takes more than repeating its
+words. No judgement is needed, and none of a collection's queries is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sentence_transformers import SparseEncoder
+
+from vtkit.checks.result import Seen
+from vtkit.encoder.encoding import Precision
+from vtkit.encoder.sides import encode_side
+from vtkit.measures.significance import paired_randomization
+from vtkit.runtime import bf16_is_fast
+from vtkit.training.crops import SHORTEST_TEXT, units
+
+QUERY_WORDS = 16
+"""Longest span; at most half of the text."""
+
+FEWEST_PAIRS = 20
+"""With fewer pairs nothing is said: a difference could not be told from chance."""
+
+CHANCE = 0.05
+"""p below which a difference counts."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The i-th query is a span of the i-th document, which is without it."""
+
+    queries: list[str]
+    documents: list[str]
+
+
+def probe_of(texts: Sequence[str], pairs: int, seed: int) -> Probe:
+    """Up to ``pairs`` probe pairs, each from another text of at least twice four words."""
+    queries, documents = [], []
+    for number, text in enumerate(dict.fromkeys(texts)):
+        words = units(text)
+        if len(words) < 2 * SHORTEST_TEXT:
+            continue
+        draw = np.random.default_rng([seed, 6, number])
+        between = " " if words == text.split() else ""
+        longest = min(QUERY_WORDS, len(words) // 2)
+        length = int(draw.integers(SHORTEST_TEXT, longest, endpoint=True))
+        start = int(draw.integers(len(words) - length, endpoint=True))
+        queries.append(between.join(words[start : start + length]))
+        documents.append(between.join([*words[:start], *words[start + length :]]))
+        if len(queries) == pairs:
+            break
+    return Probe(queries, documents)
+
+
+def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> np.ndarray:
+    """Of each query's own document among all documents of the probe, (pairs,); documents with the same score stand
+    before it by half."""
+    precision: Precision = "bf16" if bf16_is_fast() else "float32"
+    documents = encode_side(
+        encoder, probe.documents, "document", max_length, precision=precision, description="encoding probe texts"
+    )
+    queries = encode_side(
+        encoder, probe.queries, "query", max_length, precision=precision, description="encoding probe queries"
+    )
+    scores = (queries @ documents.T).toarray()
+    own = scores.diagonal()[:, None]
+    ranks = 1 + (scores > own).sum(axis=1) + ((scores == own).sum(axis=1) - 1) / 2
+    return np.asarray(1 / ranks)
+
+
+def retrieval_gate(before: np.ndarray, after: np.ndarray) -> Seen:
+    """Whether the encoder finds its own documents as well as before.
+
+    Args:
+        before: reciprocal ranks before the training, as :func:`reciprocal_ranks` gives them.
+        after: the same after it.
+    """
+    means = float(before.mean()), float(after.mean())
+    p = paired_randomization(_by_number(after), _by_number(before))
+    figures = {"before": means[0], "after": means[1], "p": p, "pairs": len(before)}
+    seen = (
+        f"spans of {len(before)} texts find the text they were cut out of with a mean reciprocal rank of "
+        f"{means[1]:.3f}, {means[0]:.3f} before (p = {p:.3f})"
+    )
+    if means[1] >= means[0]:
+        return "pass", seen, "", figures
+    advice = (
+        'Adaptation has cost retrieval: take another adapt.objective ("auto" chooses one that trains retrieval), lower '
+        "adapt.learning_rate, or remove [adapt]."
+    )
+    return "fail" if p < CHANCE else "warn", seen, advice, figures
+
+
+def _by_number(values: np.ndarray) -> Mapping[str, float]:
+    return {str(number): float(value) for number, value in enumerate(values)}

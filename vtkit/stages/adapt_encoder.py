@@ -1,0 +1,187 @@
+"""Stage ``adapt``: training in the new vocabulary without judgements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit import console
+from vtkit.artifacts import CHECKPOINTS
+from vtkit.recipe.load import load_recipe
+from vtkit.recipe.sections import Recipe
+from vtkit.recipe.transfer import ParallelTransfer
+from vtkit.results import Result
+from vtkit.stages.stage import Corpus, Stage, View
+from vtkit.stages.texts import adaptation_corpus, draw, opened, read_texts
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+    from vtkit.training.adapt import Alignment
+
+
+@dataclass(frozen=True)
+class AdaptResult(Result):
+    """What adaptation was trained on, and how it went."""
+
+    objectives: tuple[str, ...]
+    reason: str
+    """Why these, where the recipe left it open; else empty."""
+
+    texts: int
+    pairs: int
+    curve: Mapping[str, Sequence[float]]
+    """``steps``, and the values of each curve at these."""
+
+
+def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptResult:
+    """Fill ``out/model`` with the adapted encoder.
+
+    Reads ``inputs["model"]/model``; for which tokens are new, and how vectors of the source are mapped,
+    ``inputs["transfer"]/provenance.parquet`` (a scratch source has none); for ``align`` the source encoder,
+    ``inputs["source"]/model`` where that is another recipe's.
+    """
+    from vtkit.encoder.asymmetric import refuse_query_side
+    from vtkit.encoder.checkpoint import load_encoder, save_encoder
+
+    section = recipe.adapt
+    assert section is not None
+    encoder = load_encoder(str(inputs["model"] / "model"))
+    refuse_query_side(encoder, "adapt")
+    objectives, reason = chosen_objectives(recipe)
+    if reason:
+        console.say(f"  objective {' and '.join(objectives)}: {reason}")
+    if objectives in (("mlm",), ("sap",)):
+        texts, pairs, curve = _predict(recipe, inputs, out, encoder, objectives[0])
+    else:
+        texts, pairs, curve = _train_vectors(recipe, inputs, out, encoder, objectives)
+    save_encoder(encoder, out / "model")
+    return AdaptResult(objectives, reason, texts, pairs, curve)
+
+
+def chosen_objectives(recipe: View) -> tuple[tuple[str, ...], str]:
+    """The objectives of the recipe; those that ``auto`` stands for, and why."""
+    section = recipe.adapt
+    assert section is not None
+    if section.objective != "auto":
+        return section.objectives, ""
+    if starts_untrained(recipe):
+        return ("mlm",), "the source is a masked language model, which has not learned to retrieve yet"
+    if _pair_files(recipe):
+        return ("align", "crop"), "there is parallel text, and a corpus"
+    return ("crop",), "there is a corpus, and no parallel text"
+
+
+def starts_untrained(recipe: View) -> bool:
+    """Whether the encoder has never been trained to retrieve: its source is new, or a plain masked language model, and
+    no recipe between has fine-tuned it."""
+    from vtkit.encoder.model_folder import model_folder
+
+    source: Recipe = recipe
+    while source.source.recipe is not None:
+        source = load_recipe(Path(source.source.recipe)).recipe
+        if source.finetune is not None:
+            return False
+    model = source.source.model
+    return model is None or not (model_folder(model) / "modules.json").is_file()
+
+
+def _pair_files(recipe: View) -> tuple[str, ...]:
+    """Files of sentence pairs: adapt.align.files, else those that the transfer learns from."""
+    assert recipe.adapt is not None
+    own = recipe.adapt.align.files
+    transfer = recipe.transfer
+    if own or transfer is None or "transfer.parallel.files" not in transfer.settings_read:
+        return own
+    return transfer.settings_of(ParallelTransfer).files
+
+
+def _predict(
+    recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objective: str
+) -> tuple[int, int, Mapping[str, Sequence[float]]]:
+    """Masked-language-model training, or that towards a teacher's vectors."""
+    import numpy as np
+
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.training.mlm import adapt
+    from vtkit.transfer.provenance import PROVENANCE, read_new_ids
+
+    section, seed = recipe.adapt, recipe.recipe.seed
+    assert section is not None
+    section = section.model_copy(update={"objective": objective})
+    texts = draw(read_texts(recipe.corpora("adapt.corpus")), section.steps * section.batch_size, seed)
+    new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
+    teacher = None if section.teacher is None else load_encoder(section.teacher)
+    return len(texts), 0, adapt(encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher)
+
+
+def _train_vectors(
+    recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objectives: Sequence[str]
+) -> tuple[int, int, Mapping[str, Sequence[float]]]:
+    """Training of the sparse vectors themselves."""
+    from vtkit.training.adapt import adapt_vectors
+    from vtkit.training.teachers import load_teacher
+
+    section, seed = recipe.adapt, recipe.recipe.seed
+    assert section is not None
+    most = section.steps * section.batch_size
+    texts = draw(read_texts(recipe.corpora("adapt.corpus")), most, seed)
+    alignment = _alignment(recipe, inputs, texts) if "align" in objectives else None
+    teacher, queries = None, list[str]()
+    if "distill" in objectives:
+        if section.distill.teacher is not None:
+            teacher = load_teacher(section.distill.teacher, section.max_length, "adapt.distill.teacher")
+        queries = draw(read_texts(recipe.corpora("adapt.distill.query_corpus")), most, seed)
+    curve = adapt_vectors(
+        encoder,
+        objectives,
+        texts,
+        section,
+        recipe.recipe.language if "distill" in objectives else "",
+        seed,
+        out / CHECKPOINTS,
+        alignment=alignment,
+        teacher=teacher,
+        queries=queries,
+    )
+    return len(texts), 0 if alignment is None else len(alignment.pairs), curve
+
+
+def _alignment(recipe: View, inputs: Mapping[str, Path], texts: Sequence[str]) -> Alignment:
+    """The source encoder and the sentence pairs; where there are no files, each text twice."""
+    from vtkit.data.parallel import read_pairs
+    from vtkit.encoder.families import mlm_head
+    from vtkit.stages.transfer_embeddings import source_encoder
+    from vtkit.training.adapt import Alignment
+    from vtkit.training.crops import SHORTEST_TEXT
+    from vtkit.transfer.provenance import PROVENANCE, read_mixture
+
+    section = recipe.adapt
+    assert section is not None
+    source = source_encoder(recipe, inputs)
+    found = list(dict.fromkeys(pair for file in _pair_files(recipe) for pair in read_pairs(file)))
+    sentences = [pair for pair in found if len(pair[0].split()) >= SHORTEST_TEXT]
+    pairs = sentences if len(sentences) > 1 else found  # entries of dictionaries share no words with one another
+    mapping = None
+    if section.align.mapped:
+        rows = mlm_head(source[0].auto_model).decoder.out_features
+        mapping = read_mixture(inputs["transfer"] / PROVENANCE, rows, None).weights
+    return Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)], mapping)
+
+
+def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:
+    """adapt.distill.query_corpus."""
+    return opened(recipe, recipe.adapt.distill.query_corpus) if recipe.adapt is not None else ()
+
+
+ADAPT = Stage(
+    "adapt",
+    version=3,
+    reads=("adapt",),
+    corpora={"adapt.corpus": adaptation_corpus, "adapt.distill.query_corpus": _given_queries},
+    function=adapt_encoder,
+    label="after adaptation",
+)
+"""Where ``adapt.objective`` may train the vectors, the plan adds what that reads: source, transfer, the language."""

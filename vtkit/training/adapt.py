@@ -1,0 +1,289 @@
+"""Adaptation of the sparse vectors without judgements: spans of documents, parallel text, a teacher's scores.
+
+Each objective has texts of its own and a term of its own, and one step takes a batch of each. All texts are chosen
+before training starts (:mod:`vtkit.training.resuming` says why).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from sentence_transformers import SparseEncoder
+from torch import Tensor
+
+from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.encoding import encode
+from vtkit.encoder.families import mlm_head
+from vtkit.recipe.sections import AdaptSection
+from vtkit.search.bm25 import Bm25
+from vtkit.training.crops import batches_of, crop_pair, opening_pair, usable_texts
+from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, symmetric_divergence
+from vtkit.training.objective import Batch, Objective, Term
+from vtkit.training.regularizers import flops, quadratic_ramp
+from vtkit.training.sparse_trainer import Schedule, train_vectors
+from vtkit.training.teachers import Asked, Bm25Teacher, SparseTeacher, Teacher, kept_scores
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+QUERY_LENGTH = 64
+"""Tokens a query is cut at."""
+
+CANDIDATES_FROM = 30
+"""Further candidates of a query are sampled from so many of BM25's best documents."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """What the objective ``align`` is given."""
+
+    source: SparseEncoder
+    """The encoder whose scores are learned; not changed."""
+
+    pairs: Sequence[tuple[str, str]]
+    """Source and target side of sentence pairs."""
+
+    mapping: csr_matrix | None = None
+    """Weights of source tokens in target tokens, (target vocabulary, source vocabulary), where vectors are mapped."""
+
+
+def adapt_vectors(
+    encoder: SparseEncoder,
+    objectives: Sequence[str],
+    texts: Sequence[str],
+    section: AdaptSection,
+    language: str,
+    seed: int,
+    folder: Path,
+    *,
+    alignment: Alignment | None = None,
+    teacher: Teacher | None = None,
+    queries: Sequence[str] = (),
+) -> dict[str, list[float]]:
+    """Train ``encoder`` in place.
+
+    Args:
+        encoder: changed in place.
+        objectives: ``crop``, ``align``, ``distill``; one of ``crop`` and ``distill``.
+        texts: the corpus.
+        section: settings.
+        language: of the corpus, for the BM25 of ``distill``.
+        seed: of the order, the spans and the dropout.
+        folder: where checkpoints and the teacher's scores are kept and looked for.
+        alignment: for ``align``.
+        teacher: for ``distill``; None for BM25.
+        queries: for ``distill``, queries of its own.
+
+    Returns:
+        The curves: ``steps``, ``loss``, each term as added, and mean active dimensions.
+
+    Raises:
+        DataError: too few texts, or useless scores of the teacher.
+        CollapseError: a collapse gate stopped the run.
+    """
+    pools: list[Sequence[object]] = []
+    if "align" in objectives:
+        assert alignment is not None
+        pools.append(alignment.pairs)
+    if "crop" in objectives or "distill" in objectives:
+        texts = usable_texts(texts, "adapt.corpus")
+        pools.append(queries or texts)
+    size = min(section.batch_size, *map(len, pools)) if pools else section.batch_size
+    columns: dict[str, list[str]] = {}
+    terms: list[Term] = []
+    for name in ("align", "crop", "distill"):  # sentences are the first column
+        if name in objectives:
+            match name:
+                case "align":
+                    assert alignment is not None
+                    made = _align(alignment, section, size, seed, folder)
+                case "crop":
+                    made = _crop(texts, section, size, seed)
+                case _:
+                    made = _distill(texts, section, size, seed, folder, language, teacher, queries)
+            columns |= made[0]
+            terms += made[1]
+
+    model = encoder[0].auto_model
+    if section.train == "embeddings":
+        head = mlm_head(model)
+        learning = {id(head.embeddings.weight), id(head.decoder.weight), id(head.decoder.bias)}
+        if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
+            learning.remove(id(head.embeddings.weight))  # what is read stays as it was
+        for parameter in model.parameters():
+            parameter.requires_grad_(id(parameter) in learning)
+    steps, length = section.steps, section.max_length
+    ramp_steps = max(1, round(section.ramp * steps))
+    ramp = quadratic_ramp(section.flops, ramp_steps)
+    if "query" in columns:
+        terms.append(Term("query_flops", lambda batch: flops(batch.queries), ramp))
+    terms.append(Term("document_flops", lambda batch: flops(_documents(batch)), ramp))
+    curves = train_vectors(
+        encoder,
+        columns,
+        {column: length if column != "query" else min(QUERY_LENGTH, length) for column in columns},
+        lambda step: Objective(
+            encoder,
+            terms,
+            step=step,
+            gate=CollapseGate(
+                model.config.vocab_size, ramp_steps, "adaptation", "adapt.learning_rate", "adapt.flops", "adapt.ramp"
+            ),
+            explosion=LossGate("adaptation", "Lower adapt.learning_rate."),
+            sentences="sentence" in columns,
+        ),
+        Schedule(
+            steps, size, section.learning_rate, section.warmup, "cosine", section.weight_decay,
+            section.checkpoint_every, seed,
+        ),
+        folder,
+        "adapting",
+    )  # fmt: skip
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    return curves
+
+
+Made = tuple[dict[str, list[str]], list[Term]]
+"""Columns of an objective, steps times batch size texts each, and its terms."""
+
+
+def _crop(texts: Sequence[str], section: AdaptSection, size: int, seed: int) -> Made:
+    order = batches_of(len(texts), section.steps, size, seed).reshape(-1)
+    pairs = [
+        crop_pair(texts[text], section.crop, np.random.default_rng([seed, 4, row])) for row, text in enumerate(order)
+    ]
+    columns = {"query": [query for query, _ in pairs], "document": [document for _, document in pairs]}
+    return columns, [Term("contrastive", lambda batch: info_nce(batch.queries, batch.documents))]
+
+
+def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, folder: Path) -> Made:
+    batches = batches_of(len(alignment.pairs), section.steps, size, seed)
+    read = [[alignment.pairs[pair][0] for pair in batch] for batch in batches]
+    asked = [Asked(sources, sources, list(batch), 1) for sources, batch in zip(read, batches.tolist(), strict=True)]
+    teacher = SparseTeacher(alignment.source, section.max_length)
+    scores = torch.from_numpy(kept_scores(teacher, asked, folder))
+    settings = section.align
+
+    def divergence(batch: Batch) -> Tensor:
+        assert batch.sentences is not None
+        taught = scores[batch.step].to(batch.sentences.device)
+        return symmetric_divergence(batch.sentences @ batch.sentences.t(), taught, settings.temperature)
+
+    def squared(batch: Batch) -> Tensor:
+        assert batch.sentences is not None
+        taught = scores[batch.step].to(batch.sentences.device)
+        return (batch.sentences @ batch.sentences.t() - taught).square().mean()
+
+    def mapped(batch: Batch) -> Tensor:
+        assert batch.sentences is not None
+        rows = batches[batch.step]
+        taught = torch.from_numpy((vectors[rows] @ mapping).toarray()).to(batch.sentences)
+        return mapped_difference(batch.sentences, taught)
+
+    terms = [Term("alignment", divergence)]
+    if settings.squared:
+        terms.append(Term("score_difference", squared, lambda step: settings.squared))
+    if settings.mapped:
+        assert alignment.mapping is not None
+        mapping = alignment.mapping.T.tocsr()
+        vectors = encode(alignment.source, [source for source, _ in alignment.pairs], section.max_length)
+        terms.append(Term("mapped_difference", mapped, lambda step: settings.mapped))
+    return {"sentence": [alignment.pairs[pair][1] for pair in batches.reshape(-1)]}, terms
+
+
+def _distill(
+    texts: Sequence[str],
+    section: AdaptSection,
+    size: int,
+    seed: int,
+    folder: Path,
+    language: str,
+    teacher: Teacher | None,
+    queries: Sequence[str],
+) -> Made:
+    settings = section.distill
+    bm25 = Bm25.build(texts, language) if teacher is None or queries or settings.candidates > 1 else None
+    batches = batches_of(len(queries or texts), section.steps, size, seed)
+    rows = batches.reshape(-1).tolist()
+    documents = list(texts)
+    if queries:
+        asked, own = [queries[row] for row in rows], None
+    else:
+        own = rows
+        made = [
+            crop_pair(texts[text], section.crop, np.random.default_rng([seed, 4, row]))
+            if settings.queries == "crops"
+            else opening_pair(texts[text], section.crop.query_words)
+            for row, text in enumerate(rows)
+        ]
+        asked = [query for query, _ in made]
+        if settings.queries == "openings":
+            documents = [opening_pair(text, section.crop.query_words)[1] for text in texts]
+    candidates = _candidates(bm25, asked, own, settings.candidates, len(texts), seed)
+    columns = {"query": asked, "document": [documents[number] for number in candidates[:, 0]]}
+    for extra in range(1, settings.candidates):
+        columns[f"negative_{extra}"] = [documents[number] for number in candidates[:, extra]]
+    steps = [
+        Asked(
+            asked[start : start + size],
+            [columns[column][row] for column in columns if column != "query" for row in range(start, start + size)],
+            candidates[start : start + size].T.reshape(-1).tolist(),
+            settings.candidates,
+        )
+        for start in range(0, len(asked), size)
+    ]
+    scores = torch.from_numpy(kept_scores(teacher or Bm25Teacher(_built(bm25)), steps, folder))
+
+    def distillation(batch: Batch) -> Tensor:
+        taught = scores[batch.step].to(batch.queries.device)
+        return listwise_divergence(batch.queries @ batch.documents.t(), taught, settings.temperature)
+
+    terms = [Term("distillation", distillation)]
+    if settings.contrastive and own is not None:
+        terms.append(
+            Term(
+                "contrastive",
+                lambda batch: info_nce(batch.queries, batch.documents),
+                lambda step: settings.contrastive,
+            )
+        )
+    return columns, terms
+
+
+def _candidates(
+    bm25: Bm25 | None, queries: Sequence[str], own: Sequence[int] | None, wanted: int, documents: int, seed: int
+) -> np.ndarray:
+    """Documents of each query, (queries, wanted): its own first, where it has one, and others sampled from BM25's best,
+    or from all where BM25 finds too few."""
+    chosen = np.empty((len(queries), wanted), dtype=np.int64)
+    found = None if bm25 is None else bm25.search(queries, CANDIDATES_FROM)[0]
+    for row in range(len(queries)):
+        draw = np.random.default_rng([seed, 5, row])
+        first = [] if own is None else [own[row]]
+        near = [] if found is None else [int(i) for i in found[row] if i >= 0 and int(i) not in first]
+        if own is None and near:
+            first, near = near[:1], near[1:]
+        others = draw.permutation(near)[: wanted - len(first)].tolist()
+        while len(first) + len(others) < wanted:
+            others.append(int(draw.integers(documents)))
+        chosen[row] = [*first, *others]
+    return chosen
+
+
+def _built(bm25: Bm25 | None) -> Bm25:
+    assert bm25 is not None
+    return bm25
+
+
+def _documents(batch: Batch) -> Tensor:
+    """All texts of the batch that a collection could hold."""
+    if batch.sentences is None or batch.sentences is batch.documents:
+        return batch.documents
+    return torch.cat([batch.documents, batch.sentences])

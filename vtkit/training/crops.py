@@ -1,0 +1,86 @@
+"""Queries made of documents: two random spans of one text, or its opening and what follows.
+
+Random cropping as in Contriever (Izacard et al. 2022, arXiv:2112.09118): both spans are sampled by themselves, so that
+they share some words or none. Lengths are counted in words; where a script writes no spaces, in pairs of characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import count
+
+import numpy as np
+
+from vtkit.errors import DataError
+from vtkit.recipe.sections import CropSection
+
+SHORTEST_TEXT = 4
+"""Texts of fewer words leave nothing to make a query of."""
+
+LONGEST_WORD = 15
+"""Mean characters a word above which a text is taken for one without spaces between words."""
+
+_SENTENCE_END = re.compile(r"[.!?。！？؟।]['\"”’»」』)]*\s+|[。！？।]|\n+")
+
+
+def units(text: str) -> list[str]:
+    """The words of ``text``; pairs of its characters where its script writes no spaces."""
+    words = text.split()
+    if sum(map(len, words)) <= LONGEST_WORD * len(words):
+        return words
+    joined = " ".join(words)
+    return [joined[start : start + 2] for start in range(0, len(joined), 2)]
+
+
+def crop_pair(text: str, section: CropSection, draw: np.random.Generator) -> tuple[str, str]:
+    """A query of ``section.shortest`` to ``section.query_words`` words (at most half of the text), and a span of up to
+    ``section.document_words``."""
+    words = units(text)
+    between = " " if words == text.split() else ""
+    longest = max(1, min(section.query_words, len(words) // 2))
+    query = draw.integers(min(section.shortest, longest), longest, endpoint=True)
+    document = min(section.document_words, len(words))
+    at, start = draw.integers(len(words) - query, endpoint=True), draw.integers(len(words) - document, endpoint=True)
+    return between.join(words[at : at + query]), between.join(words[start : start + document])
+
+
+def opening_pair(text: str, most: int) -> tuple[str, str]:
+    """The first sentence (a title is one too) of at most ``most`` words, and the rest; a half, where there is one
+    sentence only."""
+    end = _SENTENCE_END.search(text)
+    first, rest = (text[: end.end()], text[end.end() :]) if end is not None else ("", "")
+    if not first.strip() or not rest.strip():
+        words = units(text)
+        between = " " if words == text.split() else ""
+        first, rest = between.join(words[: len(words) // 2]), between.join(words[len(words) // 2 :])
+    words = units(first)
+    return (" " if words == first.split() else "").join(words[:most]), rest.strip()
+
+
+def usable_texts(texts: Sequence[str], what: str) -> list[str]:
+    """Those of ``texts`` that a query can be made of.
+
+    Raises:
+        DataError: fewer than two are: a text has nothing to be told apart from.
+    """
+    found = list(dict.fromkeys(text for text in texts if len(units(text)) >= SHORTEST_TEXT))
+    if len(found) < 2:
+        raise DataError(
+            f"{what}: {len(found)} of its {len(texts)} texts are different and have {SHORTEST_TEXT} words or more, and "
+            "each needs others to be told apart from. Name a larger corpus."
+        )
+    return found
+
+
+def batches_of(items: int, steps: int, batch_size: int, seed: int) -> np.ndarray:
+    """The items of each step, (steps, batch): shuffled passes, none twice in a batch; what is left of a pass waits for
+    none. The batch is smaller where there are fewer items."""
+    size = min(batch_size, items)
+    rows: list[np.ndarray] = []
+    for epoch in count():
+        order = np.random.default_rng([seed, epoch]).permutation(items)
+        rows += list(order[: len(order) // size * size].reshape(-1, size))
+        if len(rows) >= steps:
+            return np.stack(rows[:steps])
+    raise AssertionError

@@ -1,0 +1,137 @@
+"""Training of the sparse vectors, through sentence-transformers' ``SparseEncoderTrainer`` and the streaming head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from datasets import Dataset
+from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from torch.utils.data import SequentialSampler
+
+from vtkit import console
+from vtkit.encoder.sides import prompt_of
+from vtkit.encoder.sparse_head import streaming
+from vtkit.encoder.truncation import shortened
+from vtkit.training.objective import Objective
+from vtkit.training.resuming import Progress, curve, train, trainer_settings
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a run goes on, whatever it minimises."""
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    """Peak: it rises over the first ``warmup`` of the steps."""
+
+    warmup: float
+    decay: Literal["linear", "cosine"]
+    weight_decay: float
+    checkpoint_every: int
+    seed: int
+    """Of the dropout; the order of the texts is theirs who made the columns."""
+
+
+def train_vectors(
+    encoder: SparseEncoder,
+    columns: Mapping[str, list[str]],
+    lengths: Mapping[str, int],
+    objective: Callable[[Callable[[], int]], Objective],
+    schedule: Schedule,
+    folder: Path,
+    description: str,
+) -> dict[str, list[float]]:
+    """Train ``encoder`` in place on texts in the order they are given.
+
+    Args:
+        encoder: changed in place; parameters that need no gradient stay as they are.
+        columns: texts, steps times batch size in each column, as :class:`Objective` takes them.
+        lengths: column -> tokens its texts are cut at.
+        objective: makes what is minimised out of a function that tells the current step.
+        schedule: of the run.
+        folder: where checkpoints are kept and looked for.
+        description: words for the progress display.
+
+    Returns:
+        The curves: ``steps`` and those of :attr:`Objective.curves`.
+
+    Raises:
+        CollapseError: a collapse gate stopped the run.
+    """
+    arguments = SparseEncoderTrainingArguments(
+        **trainer_settings(
+            folder, steps=schedule.steps, seed=schedule.seed, checkpoint_every=schedule.checkpoint_every
+        ),
+        per_device_train_batch_size=schedule.batch_size,
+        learning_rate=schedule.learning_rate,
+        weight_decay=schedule.weight_decay,
+        lr_scheduler_type=schedule.decay,
+        warmup_steps=round(schedule.warmup * schedule.steps),
+        batch_sampler=_in_sequence,
+    )
+    torch.manual_seed(schedule.seed)
+    with console.progress(description, total=schedule.steps) as bar, streaming(encoder):
+        loss = objective(lambda: trainer.state.global_step)
+        trainer = _Trainer(
+            model=encoder,
+            args=arguments,
+            train_dataset=Dataset.from_dict(dict(columns)),
+            loss=loss,
+            callbacks=[Progress(bar)],
+        )
+        trainer.data_collator = Collator(encoder, lengths)
+        history = train(trainer, folder)
+    encoder.eval()
+    return curve(history, *loss.curves)
+
+
+def _in_sequence(dataset: Dataset, **settings: Any) -> DefaultBatchSampler:
+    return DefaultBatchSampler(SequentialSampler(dataset), **settings)
+
+
+class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
+    """The library's trainer; its log carries the active dimensions beside the loss, and no model card is drafted."""
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """None: the library's model card shows examples of the training texts, and vtkit writes a card of its own."""
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" in logs:
+            logs = {**logs, **self.loss.take_active_dimensions()}
+        super().log(logs, start_time)
+
+
+@dataclass
+class Collator:
+    """Tokenised columns: queries and documents have prompts, and are cut at lengths, of their own."""
+
+    encoder: SparseEncoder
+    lengths: Mapping[str, int]
+    """Column -> tokens its texts are cut at."""
+
+    valid_label_columns: Sequence[str] = ()
+
+    def __call__(self, rows: list[dict[str, str]]) -> dict[str, Any]:
+        tokenizer = self.encoder.tokenizer
+        longest = self.encoder.max_seq_length
+        batch: dict[str, Any] = {}
+        for column in rows[0]:
+            prompt = prompt_of(self.encoder, "query" if column == "query" else "document")
+            length = min(self.lengths[column], longest or self.lengths[column])
+            features = tokenizer(
+                shortened(tokenizer, [prompt + row[column] for row in rows], length),
+                truncation=True,
+                max_length=length,
+                padding=True,
+                padding_side="right",  # the loss cuts groups of shorter texts at their longest
+                return_tensors="pt",
+                return_token_type_ids=False,
+            )
+            batch.update({f"{column}_{name}": tensor for name, tensor in features.items()})
+        return batch

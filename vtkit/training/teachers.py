@@ -1,0 +1,205 @@
+"""Teachers: models whose scores of queries and documents an encoder is trained on, and the file that keeps the scores.
+
+A teacher says how well each document of a step answers each query of it, as an array (queries, documents); NaN where it
+was not asked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.modules import SpladePooling
+
+from vtkit import console
+from vtkit.encoder.encoding import Precision
+from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder, read_json
+from vtkit.encoder.sides import encode_side
+from vtkit.errors import DataError
+from vtkit.runtime import bf16_is_fast, fastest_device, quiet_libraries
+from vtkit.search.bm25 import Bm25
+
+SCORES_FOLDER = "teacher-scores"
+
+STEPS_AT_ONCE = 20
+"""Steps whose scores are one file: what a killed run loses at most."""
+
+BM25_DEPTH = 1000
+"""Documents beyond so many of a query count 0 with BM25."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The texts of one step."""
+
+    queries: list[str]
+    documents: list[str]
+    numbers: list[int]
+    """Of the documents, in the corpus."""
+
+    candidates: int
+    """Of the documents, so many belong to each query: i, n + i, 2n + i, … to the i-th of n."""
+
+
+class Teacher(Protocol):
+    """What gives scores."""
+
+    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
+        """Float32 (queries, documents) of each step."""
+
+
+@dataclass(frozen=True)
+class SparseTeacher:
+    """A sparse encoder: dot products of its vectors."""
+
+    encoder: SparseEncoder
+    max_length: int
+
+    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
+        """Float32 (queries, documents) of each step."""
+        precision: Precision = "bf16" if bf16_is_fast() else "float32"
+        queries = [text for step in steps for text in step.queries]
+        documents = [text for step in steps for text in step.documents]
+        same = queries == documents
+        read = encode_side(self.encoder, documents, "document", self.max_length, precision=precision)
+        asked = read if same else encode_side(self.encoder, queries, "query", self.max_length, precision=precision)
+        return [(asked[q] @ read[d].T).toarray().astype(np.float32) for q, d in _slices(steps)]
+
+
+@dataclass(frozen=True)
+class DenseTeacher:
+    """A dense sentence-transformers model: its own similarity of its own embeddings, with its own prompts."""
+
+    model: Any
+
+    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
+        """Float32 (queries, documents) of each step."""
+        settings = {"batch_size": 32, "show_progress_bar": False, "convert_to_tensor": True}
+        queries = self.model.encode_query([text for step in steps for text in step.queries], **settings)
+        documents = self.model.encode_document([text for step in steps for text in step.documents], **settings)
+        return [self.model.similarity(queries[q], documents[d]).float().cpu().numpy() for q, d in _slices(steps)]
+
+
+@dataclass(frozen=True)
+class CrossEncoderTeacher:
+    """A cross-encoder, which is asked for each query's own candidates only."""
+
+    model: Any
+
+    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
+        """Float32 (queries, documents) of each step, NaN for the candidates of others."""
+        pairs, places = [], []
+        found = [np.full((len(step.queries), len(step.documents)), np.nan, dtype=np.float32) for step in steps]
+        for number, step in enumerate(steps):
+            for query, text in enumerate(step.queries):
+                for candidate in range(query, len(step.documents), len(step.queries)):
+                    pairs.append((text, step.documents[candidate]))
+                    places.append((number, query, candidate))
+        values = self.model.predict(pairs, batch_size=32, show_progress_bar=False, convert_to_numpy=True)
+        for (number, query, candidate), value in zip(places, values, strict=True):
+            found[number][query, candidate] = value
+        return found
+
+
+@dataclass(frozen=True)
+class Bm25Teacher:
+    """BM25 over the corpus."""
+
+    bm25: Bm25
+
+    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
+        """Float32 (queries, documents) of each step."""
+        ids, values = self.bm25.search([text for step in steps for text in step.queries], BM25_DEPTH)
+        found, row = [], 0
+        for step in steps:
+            matrix = np.zeros((len(step.queries), len(step.documents)), dtype=np.float32)
+            for query in range(len(step.queries)):
+                known = dict(zip(ids[row].tolist(), values[row].tolist(), strict=True))
+                matrix[query] = [known.get(number, 0.0) for number in step.numbers]
+                row += 1
+            found.append(matrix)
+        return found
+
+
+def load_teacher(name: str, max_length: int, label: str) -> Teacher:
+    """The teacher in a folder or of the hub: a cross-encoder, a sparse encoder or a dense model.
+
+    Raises:
+        DataError: nothing is there, it is damaged, or would run code of its own.
+    """
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+    from vtkit.encoder.checkpoint import load_encoder
+
+    folder = model_folder(name, label)
+    modules = read_json(folder / "modules.json", label) if (folder / "modules.json").is_file() else []
+    config = read_json(folder / "config.json", label) if (folder / "config.json").is_file() else {}
+    kinds = {str(module.get("type", "")).rsplit(".", 1)[-1] for module in modules}
+    architectures = " ".join(config.get("architectures") or [])
+    if SpladePooling.__name__ in kinds or (not modules and "MaskedLM" in architectures):
+        return SparseTeacher(load_encoder(name, fastest_device()), max_length)
+    local = {"device": fastest_device(), **SAFELY}
+    with quiet_libraries(), library_errors(f"the {label} {name} cannot be loaded"):
+        if "ForSequenceClassification" in architectures and not modules:
+            return CrossEncoderTeacher(CrossEncoder(str(folder), max_length=max_length, **local))
+        model = SentenceTransformer(str(folder), **local)
+        model.max_seq_length = min(model.max_seq_length or max_length, max_length)
+        return DenseTeacher(model)
+
+
+def kept_scores(teacher: Teacher, steps: Sequence[Asked], folder: Path) -> np.ndarray:
+    """The scores of all steps, (steps, queries, documents) float32, kept in files below ``folder``: a killed run goes
+    on with those that are there.
+
+    Raises:
+        DataError: a score is infinite, or a query has no score at all.
+    """
+    scores = folder / SCORES_FOLDER
+    scores.mkdir(parents=True, exist_ok=True)
+    parts = []
+    with console.progress("teacher's scores", total=len(steps)) as bar:
+        for start in range(0, len(steps), STEPS_AT_ONCE):
+            part, file = steps[start : start + STEPS_AT_ONCE], scores / f"{start:08d}.npy"
+            found = _read(file, part)
+            if found is None:
+                found = np.stack(teacher.scores(part))
+                _refuse_useless(found, start)
+                aside = file.with_suffix(f".{os.getpid()}")
+                with aside.open("wb") as out:
+                    np.save(out, found)
+                aside.replace(file)
+            parts.append(found)
+            bar.advance(len(part))
+    return np.concatenate(parts)
+
+
+def _read(file: Path, steps: Sequence[Asked]) -> np.ndarray | None:
+    """What was kept; None where there is nothing, or something else."""
+    try:
+        found: np.ndarray = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    wanted = (len(steps), len(steps[0].queries), len(steps[0].documents))
+    return found if found.shape == wanted and found.dtype == np.float32 else None
+
+
+def _refuse_useless(scores: np.ndarray, start: int) -> None:
+    wrong = np.isinf(scores).any(axis=2) | np.isnan(scores).all(axis=2)
+    if wrong.any():
+        step, query = (int(number) for number in np.argwhere(wrong)[0])
+        raise DataError(
+            f"the teacher gives {int(wrong.sum())} of {wrong.size} queries infinite scores or none (the first is query "
+            f"{query + 1} of step {start + step}). Name another teacher."
+        )
+
+
+def _slices(steps: Sequence[Asked]) -> Iterator[tuple[slice, slice]]:
+    query = document = 0
+    for step in steps:
+        yield slice(query, query + len(step.queries)), slice(document, document + len(step.documents))
+        query, document = query + len(step.queries), document + len(step.documents)
