@@ -12,9 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
-from sentence_transformers import SparseEncoder
-from tiny import encoder, interrupted_at, same, texts, weights
+from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from tiny import encoder, interrupted_at, model, same, texts, tokenizer, weights
+from transformers import BertConfig, BertForSequenceClassification
 
+from vtkit.encoder.checkpoint import save_encoder
 from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.sections import AdaptSection, CropSection
 from vtkit.training import adapt as adaptation
@@ -22,7 +25,7 @@ from vtkit.training import sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
 from vtkit.training.losses import listwise_divergence, mapped_difference, symmetric_divergence
-from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, kept_scores
+from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, kept_scores, load_teacher
 
 TEXTS = texts(80, seed=11, words=(6, 30))
 
@@ -260,6 +263,54 @@ def test_bm25_scores_are_those_of_its_search() -> None:
     known = [dict(zip(i, v, strict=True)) for i, v in zip(ids.tolist(), values.tolist(), strict=True)]
     assert scores.tolist() == [[row.get(n, 0.0) for n in (3, 5, 7)] for row in known]
     assert scores[0].argmax() == 0
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One tiny model of each kind that can teach."""
+    root = tmp_path_factory.mktemp("teachers")
+    found = {kind: root / kind for kind in ("plain", "sparse", "dense", "cross")}
+    model().base_model.save_pretrained(found["plain"])
+    save_encoder(encoder(root / "made"), found["sparse"])
+    for name in ("plain", "cross"):
+        tokenizer().save_pretrained(str(found[name]))
+    modules = [Transformer(str(root / "plain")), Pooling(32, "mean"), Normalize()]
+    SentenceTransformer(modules=modules, prompts={"query": "apple "}, device="cpu").save(str(found["dense"]))
+    settings = BertConfig.from_pretrained(found["plain"], num_labels=1)
+    torch.manual_seed(0)
+    BertForSequenceClassification(settings).save_pretrained(found["cross"])
+    return found
+
+
+def test_teachers_give_the_scores_of_their_own_library(folders: dict[str, Path]) -> None:
+    steps = [Asked(TEXTS[:3], TEXTS[10:16], [*range(10, 16)], 2), Asked(TEXTS[3:6], TEXTS[16:22], [*range(16, 22)], 2)]
+    sparse = SparseEncoder(str(folders["sparse"]), device="cpu")
+    dense = SentenceTransformer(str(folders["dense"]), device="cpu")
+    cross = CrossEncoder(str(folders["cross"]), device="cpu", max_length=48)
+    for kind, library in (("sparse", sparse), ("dense", dense)):
+        found = load_teacher(str(folders[kind]), 48, "adapt.distill.teacher").scores(steps)
+        for step, scores in zip(steps, found, strict=True):
+            expected = library.similarity(library.encode_query(step.queries), library.encode_document(step.documents))
+            assert scores.dtype == np.float32
+            assert np.allclose(scores, expected.to_dense().float().numpy(), rtol=0.05, atol=0.05)  # bf16
+    for step, scores in zip(steps, load_teacher(str(folders["cross"]), 48, "t").scores(steps), strict=True):
+        for query, row in enumerate(scores):
+            own = [query, query + 3]
+            assert np.isnan(np.delete(row, own)).all()
+            expected = cross.predict([(step.queries[query], step.documents[place]) for place in own])
+            assert row[own] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_folder_that_is_no_teacher_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"adapt\.distill\.teacher = .*neither config\.json nor modules\.json"):
+        load_teacher(str(tmp_path), 48, "adapt.distill.teacher")
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense", "cross"])
+def test_teachers_of_every_kind_can_be_learned_from(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    teacher = load_teacher(str(folders[kind]), 48, "adapt.distill.teacher")
+    _, curves = trained(tmp_path, "distill", more={"teacher": teacher}, steps=3)
+    assert curves["distillation"][0] > 0
 
 
 class _Counting:

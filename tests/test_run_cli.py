@@ -70,6 +70,7 @@ size = 2600
 method = "parallel"
 parallel.files = ["{DATA}/parallel-en-ko.tsv"]
 [adapt]
+objective = ["align", "crop"]
 corpus = ["{DATA}/elements-ko"]
 steps = 20
 batch_size = 8

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from sentence_transformers import SparseEncoder
-from sentence_transformers.sparse_encoder.modules import SpladePooling
+from sentence_transformers import CrossEncoder, SparseEncoder
 
 from vtkit import console
+from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.dense import encode_dense, load_dense, read_json
 from vtkit.encoder.encoding import Precision
-from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder, read_json
+from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
 from vtkit.runtime import bf16_is_fast, fastest_device, quiet_libraries
@@ -73,16 +74,20 @@ class SparseTeacher:
 
 @dataclass(frozen=True)
 class DenseTeacher:
-    """A dense sentence-transformers model: its own similarity of its own embeddings, with its own prompts."""
+    """A dense embedder: its own similarity of its own vectors, with its own prompts."""
 
-    model: Any
+    embedder: Any
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""
-        settings = {"batch_size": 32, "show_progress_bar": False, "convert_to_tensor": True}
-        queries = self.model.encode_query([text for step in steps for text in step.queries], **settings)
-        documents = self.model.encode_document([text for step in steps for text in step.documents], **settings)
-        return [self.model.similarity(queries[q], documents[d]).float().cpu().numpy() for q, d in _slices(steps)]
+        precision: Precision = "bf16" if bf16_is_fast() else "float32"
+        queries = encode_dense(self.embedder, [text for step in steps for text in step.queries], "query", precision)
+        documents = encode_dense(
+            self.embedder, [text for step in steps for text in step.documents], "document", precision
+        )
+        return [
+            np.asarray(self.embedder.similarity(queries[q], documents[d]), dtype=np.float32) for q, d in _slices(steps)
+        ]
 
 
 @dataclass(frozen=True)
@@ -126,30 +131,30 @@ class Bm25Teacher:
         return found
 
 
-def load_teacher(name: str, max_length: int, label: str) -> Teacher:
-    """The teacher in a folder or of the hub: a cross-encoder, a sparse encoder or a dense model.
+def load_teacher(name: str, max_length: int, setting: str) -> Teacher:
+    """The teacher in a folder or of the hub: a cross-encoder, a sparse encoder or a dense embedder.
+
+    Args:
+        max_length: tokens that a sparse teacher's and a cross-encoder's texts are cut at; embedders have limits of
+            their own.
+        setting: that names it, for messages.
 
     Raises:
         DataError: nothing is there, it is damaged, or would run code of its own.
     """
-    from sentence_transformers import CrossEncoder, SentenceTransformer
-
-    from vtkit.encoder.checkpoint import load_encoder
-
-    folder = model_folder(name, label)
-    modules = read_json(folder / "modules.json", label) if (folder / "modules.json").is_file() else []
-    config = read_json(folder / "config.json", label) if (folder / "config.json").is_file() else {}
-    kinds = {str(module.get("type", "")).rsplit(".", 1)[-1] for module in modules}
-    architectures = " ".join(config.get("architectures") or [])
-    if SpladePooling.__name__ in kinds or (not modules and "MaskedLM" in architectures):
+    folder = model_folder(name, f"{setting} =")
+    config, modules = (read_json(folder / file) for file in ("config.json", "modules.json"))
+    kinds = " ".join(str(module.get("type")) for module in modules or [] if isinstance(module, dict))
+    heads = " ".join((config or {}).get("architectures") or [])
+    if "sparse_encoder" in kinds or (modules is None and "MaskedLM" in heads):
         return SparseTeacher(load_encoder(name, fastest_device()), max_length)
-    local = {"device": fastest_device(), **SAFELY}
-    with quiet_libraries(), library_errors(f"the {label} {name} cannot be loaded"):
-        if "ForSequenceClassification" in architectures and not modules:
-            return CrossEncoderTeacher(CrossEncoder(str(folder), max_length=max_length, **local))
-        model = SentenceTransformer(str(folder), **local)
-        model.max_seq_length = min(model.max_seq_length or max_length, max_length)
-        return DenseTeacher(model)
+    if "cross_encoder" in kinds or (modules is None and "ForSequenceClassification" in heads):
+        with quiet_libraries(), library_errors(f"{setting} = {name} cannot be loaded as a cross-encoder"):
+            safe = {"model_kwargs": {"use_safetensors": True}, **SAFELY}
+            return CrossEncoderTeacher(
+                CrossEncoder(str(folder), max_length=max_length, device=fastest_device(), **safe)
+            )
+    return DenseTeacher(load_dense(name, setting).to(fastest_device()))
 
 
 def kept_scores(teacher: Teacher, steps: Sequence[Asked], folder: Path) -> np.ndarray:

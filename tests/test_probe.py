@@ -1,0 +1,143 @@
+"""The gate after adaptation: probe pairs, their ranks, and what stops a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import WORDS, encoder, texts
+
+from vtkit.checks.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks, retrieval_gate
+from vtkit.encoder.checkpoint import save_encoder
+from vtkit.encoder.sides import encode_side
+from vtkit.errors import CollapseError
+from vtkit.recipe.sections import Recipe
+from vtkit.stages.adapt_encoder import chosen_objectives
+from vtkit.stages.check_adaptation import CHECK_ADAPTATION
+from vtkit.stages.order import STAGES
+
+TEXTS = texts(60, seed=11, words=(8, 30))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=40), max_size=12), st.integers(0, 99))
+def test_a_probe_pair_is_a_text_in_two_parts(words: list[list[str]], seed: int) -> None:
+    corpus = [" ".join(text) for text in words]
+    probe = probe_of(corpus, 5, seed)
+    long_enough = [text for text in dict.fromkeys(corpus) if len(text.split()) >= 8]
+    assert len(probe.queries) == len(probe.documents) == min(5, len(long_enough))
+    for query, rest, text in zip(probe.queries, probe.documents, long_enough, strict=False):
+        assert sorted(query.split() + rest.split()) == sorted(text.split())
+        assert f" {query} " in f" {text} "
+        assert 4 <= len(query.split()) <= min(16, len(text.split()) // 2)
+
+
+def test_one_probe_pair_by_eye() -> None:
+    probe = probe_of(["the cat sat down on the old mat"], 1, seed=0)
+    (query,), (rest,) = probe.queries, probe.documents
+    assert (
+        rest.split()[: (at := ["the", "cat", "sat", "down", "on", "the", "old", "mat"].index(query.split()[1]) - 1)]
+        + query.split()
+        + rest.split()[at:]
+    ) == ["the", "cat", "sat", "down", "on", "the", "old", "mat"]
+
+
+def test_ranks_are_those_of_the_scores(tmp_path: Path) -> None:
+    ours, probe = encoder(tmp_path), probe_of(TEXTS, 30, 1)
+    found = reciprocal_ranks(ours, probe, 24)
+    scores = encode_side(ours, probe.queries, "query", 24) @ encode_side(ours, probe.documents, "document", 24).T
+    for number, row in enumerate(scores.toarray()):
+        best_first = np.sort(row)[::-1]
+        places = 1 + np.flatnonzero(np.isclose(best_first, row[number], rtol=2e-2))  # bf16 where the processor has it
+        assert places.min() - 0.5 <= 1 / found[number] <= places.max() + 0.5
+
+
+def test_what_is_lost_beyond_chance_fails() -> None:
+    before = np.tile([1.0, 0.5, 0.5, 0.25], 50)
+    assert retrieval_gate(before, before)[0] == "pass"
+    assert retrieval_gate(before, np.minimum(1.0, before * 2))[0] == "pass"
+    finding, seen, advice, figures = retrieval_gate(before, before / 2)
+    assert finding == "fail"
+    assert "mean reciprocal rank of 0.281, 0.562 before (p = 0.000)" in seen
+    assert "adapt.objective" in advice
+    assert figures == {"before": 0.5625, "after": 0.28125, "p": pytest.approx(1e-4, rel=0.1), "pairs": 200}
+    swapped = before.copy()
+    swapped[:3] = 0.4, 0.4, 0.6
+    assert retrieval_gate(before, swapped)[0] == "warn"  # it may be chance
+
+
+def recipe(folder: Path, **changes: object) -> Recipe:
+    return Recipe.model_validate(
+        {
+            "recipe": {"name": "probe", "language": "en"},
+            "source": {"model": str(folder / "source")},
+            "vocabulary": {"kind": "existing", "tokenizer": str(folder / "source")},
+            "transfer": {"method": "mean"},
+            "adapt": {"corpus": (str(folder / "corpus.txt"),)},
+            **changes,
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two models: one that tells texts of different words apart, and the same without its decoder's rows."""
+    (tmp_path / "corpus.txt").write_text("\n".join(" ".join([word] * 10) for word in WORDS[:40]), "utf-8")
+    good, bad = encoder(tmp_path / "a"), encoder(tmp_path / "b")
+    with torch.no_grad():
+        bad[0].auto_model.get_output_embeddings().weight.zero_()
+        bad[0].auto_model.get_output_embeddings().bias.fill_(1.0)
+    for model, name in ((good, "before"), (bad, "after")):
+        save_encoder(model, tmp_path / name / "model")
+    save_encoder(good, tmp_path / "source")
+    return tmp_path
+
+
+def test_a_run_that_lost_its_retrieval_is_stopped_with_both_figures(folder: Path) -> None:
+    view = CHECK_ADAPTATION.view(recipe(folder))
+    inputs = {"model": folder / "before", "adapt": folder / "after"}
+    with pytest.raises(CollapseError, match=r"gate retrieval after adapt: spans of 40 texts .* before \(p = 0\.0.*"):
+        CHECK_ADAPTATION.function(view, inputs, folder / "out")
+    (found,) = CHECK_ADAPTATION.function(
+        CHECK_ADAPTATION.view(recipe(folder, gates={"retrieval": "warn"})), inputs, folder / "out"
+    ).gates
+    assert (found.gate, found.stage, found.finding, found.level) == ("retrieval", "adapt", "fail", "warn")
+    swapped = {"model": folder / "after", "adapt": folder / "before"}
+    assert CHECK_ADAPTATION.function(view, swapped, folder / "out").gates[0].finding == "pass"
+
+
+def test_encoders_that_never_learned_to_retrieve_and_tiny_corpora_are_not_looked_at(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    inputs = {"model": folder / "before", "adapt": folder / "after"}
+    (folder / "source" / "modules.json").rename(folder / "modules.json")
+    assert CHECK_ADAPTATION.function(CHECK_ADAPTATION.view(recipe(folder)), inputs, folder / "out").gates == ()
+    (folder / "modules.json").rename(folder / "source" / "modules.json")
+    (folder / "corpus.txt").write_text("\n".join(TEXTS[: FEWEST_PAIRS - 1]), "utf-8")
+    assert CHECK_ADAPTATION.function(CHECK_ADAPTATION.view(recipe(folder)), inputs, folder / "out").gates == ()
+    assert "gate retrieval after adapt: not looked at" in capfd.readouterr().err
+
+
+def test_auto_chooses_by_the_source_and_the_data(folder: Path) -> None:
+    (adapt,) = [stage for stage in STAGES if stage.name == "adapt"]
+    adapt = adapt.reading("source", "transfer")
+
+    def chosen(**changes: object) -> tuple[str, ...]:
+        objectives, reason = chosen_objectives(adapt.view(recipe(folder, **changes)))
+        assert reason
+        return objectives
+
+    parallel = {"method": "parallel", "parallel": {"files": ("/pairs.tsv",)}}
+    assert chosen() == ("crop",)
+    assert chosen(transfer=parallel) == ("align", "crop")
+    assert chosen(transfer={**parallel, "method": "mean"}) == ("crop",)  # files that the method does not read
+    own = {"corpus": (str(folder / "corpus.txt"),), "align": {"files": ("/pairs.tsv",)}}
+    assert chosen(adapt=own) == ("align", "crop")
+    (folder / "source" / "modules.json").unlink()
+    assert chosen(transfer=parallel) == ("mlm",)
+    objectives, reason = chosen_objectives(adapt.view(recipe(folder, adapt={**own, "objective": "crop"})))
+    assert (objectives, reason) == (("crop",), "")
