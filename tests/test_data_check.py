@@ -111,6 +111,18 @@ def test_what_is_wrong_is_named_before_anything_runs(folder: Path, name: str, da
     assert not list((folder / "runs" / "artifacts").glob("vocabulary-*"))
 
 
+def test_a_damaged_model_that_a_later_stage_opens_is_named_before_anything_runs(folder: Path) -> None:
+    put(folder / "prior" / "config.json", '{"model_type": "bert"}')
+    put(folder / "prior" / "pytorch_model.bin", b"a pickle")
+    recipe = folder / "small.toml"
+    overrides = (f"transfer.bias.model={folder / 'prior'}",)
+    with pytest.raises(DataError, match=r"names models that cannot be used:\n.*transfer\.bias\.model: .*pickles"):
+        run(recipe, overrides, runs=folder / "runs")
+    with pytest.raises(DataError, match=r"transfer\.bias\.model: .*pickles"):
+        check_recipe(recipe, list(overrides), data=True)
+    assert not list((folder / "runs" / "artifacts").glob("vocabulary*"))
+
+
 def test_byte_order_marks_and_windows_line_ends_do_no_harm(folder: Path) -> None:
     for name in (CORPUS, QUERIES, TEST, "pairs.tsv", "text.txt"):
         path = folder / name

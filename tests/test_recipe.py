@@ -670,7 +670,7 @@ def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, 
     write(tmp_path, "pairs.tsv", "a\tb")
     write(hub_cache, "models--org--tokenizer/snapshots/1/tokenizer.json", "{}")
     assert refused_before_the_run(write(tmp_path, "small.toml", text)) == [
-        "small.toml names what cannot be had here:",
+        "small.toml needs things that are not available here:",
         "line 4 source.model: org/model is neither a folder nor in the Hugging Face cache.",
         "--set source.model=FOLDER",
         "line 10 transfer.parallel.files: gone.tsv does not exist.",

@@ -110,7 +110,7 @@ def test_what_cannot_be_had_is_reported_with_bad_measures(vtkit: Run, recipe: Pa
     result = vtkit("recipe", "check", "small.toml", "--set", 'evaluate.measures=["nDCGG@10"]')
     assert result.returncode == 2
     assert [line.strip() for line in result.stderr.splitlines()[:3]] == [
-        "error: small.toml names what cannot be had here:",
+        "error: small.toml needs things that are not available here:",
         f"line 8  vocabulary.tokenizer: {recipe.parent}/vocab.txt does not exist.",
         "--set vocabulary.tokenizer=FOLDER",
     ]

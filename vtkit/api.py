@@ -571,7 +571,7 @@ def fragmentation(
         top: entries in the lists of words and of unknown characters.
 
     Raises:
-        DataError: there is no text, or a tokenizer cannot be had.
+        DataError: there is no text, or a tokenizer is not available.
     """
     from vtkit.analysis.fragmentation import language_groups, measure_fragmentation
     from vtkit.analysis.words import script_of_text

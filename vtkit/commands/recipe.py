@@ -26,13 +26,13 @@ def check_recipe(
     settings: SetOption = None,
     download: DownloadOption = False,
     data: Annotated[
-        bool, typer.Option("--data", help="Read the collections, corpora, parallel text and word vectors too.")
+        bool, typer.Option("--data", help="Read the collections, corpora, parallel text, word vectors and models too.")
     ] = False,
 ) -> None:
     """Find what keeps a recipe from being run.
 
-    Every mistake in its settings is listed, with its line; then every file, model and collection it names that
-    cannot be had here. The exit code is 2 if there is any. With --data the files are read as well, as vtkit run does
+    Every mistake in its settings is listed, with its line; then every file, model and collection it needs that is
+    not available here. The exit code is 2 if there is any. With --data the files are read as well, as vtkit run does
     before its first stage, and what is wrong with any of them is listed, with exit code 1.
     """
     from vtkit.measures.effectiveness import validate_measures
@@ -55,7 +55,9 @@ def check_recipe(
         raise RecipeError("\n".join(complaints))
     if data:
         from vtkit.recipe.data_check import check_data
+        from vtkit.runs.models import check_models
 
+        check_models(loaded.recipe, path=recipe, places=loaded.places)
         check_data(loaded.recipe, path=recipe, places=loaded.places)
     console.write(f"{recipe} is fine")
 

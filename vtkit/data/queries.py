@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
-from vtkit.data.retrieval import Problems, Query, add_query, check_id, read_queries
+from vtkit.data.retrieval import Problems, Query, read_queries, read_query_columns
 from vtkit.data.text import read_lines
 
 QUERY_FORMS = ".jsonl with _id and text, .tsv of id and text, or a query a line; each plain, .gz or .zst"
@@ -31,25 +31,10 @@ def read_query_file(name: str) -> list[Query]:
     if form == [".jsonl"]:
         queries = read_queries(path, problems)
     elif form == [".tsv"]:
-        queries = _columns(path, problems)
+        queries = read_query_columns(path, problems)
     else:
         queries = _lines(sys.stdin if name == "-" else read_lines(path))
     problems.stop_if_any()
-    return queries
-
-
-def _columns(path: Path, problems: Problems) -> list[Query]:
-    queries: list[Query] = []
-    lines: dict[str, int] = {}
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        identity, tab, text = line.partition("\t")
-        complaint = check_id(identity) if tab else "has no tab between id and text"
-        if complaint:
-            problems.add(path, f"line {number}: {complaint}")
-        else:
-            add_query(queries, lines, path, number, identity, text, problems)
     return queries
 
 

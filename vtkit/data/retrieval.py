@@ -225,6 +225,23 @@ def add_judgement(
         problems.add(path, f"line {number}: {query!r} and {document!r} were judged {qrels[query][document]} before")
 
 
+def read_query_columns(path: Path, problems: Problems) -> list[Query]:
+    """Queries of a file with two columns, query id and text, with a tab between; blank lines are passed over."""
+    queries: list[Query] = []
+    lines: dict[str, int] = {}
+    with problems.reading(path):
+        for number, line in enumerate(texts.read_lines(path), 1):
+            if not line.strip():
+                continue
+            identity, tab, text = line.partition("\t")
+            complaint = check_id(identity) if tab else "has one column, not query id, tab, text"
+            if complaint:
+                problems.add(path, f"line {number}: {complaint}")
+            else:
+                add_query(queries, lines, path, number, identity, text.strip(), problems)
+    return queries
+
+
 def checked_collection(
     name: str,
     documents: list[Document],

@@ -48,8 +48,8 @@ def read_column(spec: str) -> Iterator[str]:
             downloads are allowed.
 
     Raises:
-        DataError: the dataset cannot be had or read, has no such configuration, split or column, or the column does
-            not hold text.
+        DataError: the dataset is not available or cannot be read, has no such configuration, split or column, or the
+            column does not hold text.
     """
     wanted = parse_column(spec)
     rows = iter(_rows(wanted, spec))

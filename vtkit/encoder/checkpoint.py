@@ -22,23 +22,26 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 
-def load_encoder(name: str, device: str = "cpu") -> SparseEncoder:
+def load_encoder(name: str, device: str = "cpu", label: str = "source model") -> SparseEncoder:
     """A sparse encoder from a folder (a relative one too) or a hub id, in float32, ready to encode.
 
     A SparseEncoder folder keeps its pooling, activation and settings; a bare masked language model gets max pooling
     with log(1 + ReLU). A router with one way for queries and one for documents becomes a :class:`WholeEncoder`.
 
+    Args:
+        label: what the model is for, as messages begin, with its name behind.
+
     Raises:
         DataError: nothing is there, it is damaged, would run code of its own or open a pickle, the model has no
             masked-language-model head, or it has modules that vtkit does not move.
     """
-    folder = model_folder(name)
+    folder, called = model_folder(name, label), f"{label} {name}"
     with quiet_libraries():
         if not _has_modules(folder):
-            encoder = SparseEncoder(modules=[_transformer(name, folder), SpladePooling("max")], device=device)
+            encoder = SparseEncoder(modules=[_transformer(called, folder), SpladePooling("max")], device=device)
         else:
             for module in _transformer_folders(folder):
-                _trained_model(name, folder / module)
+                _trained_model(called, folder / module)
             with library_errors(f"{name} cannot be loaded as a sparse encoder"):
                 encoder = SparseEncoder(
                     str(folder),
@@ -156,7 +159,7 @@ def _trained_model(name: str, folder: Path) -> PreTrainedModel:
     """
     _check_vocabulary_size(name, folder)
     for settings in ({}, {"legacy": False}):
-        with library_errors(f"source model {name} cannot be loaded as a masked language model"):
+        with library_errors(f"{name} cannot be loaded as a masked language model"):
             model, info = AutoModelForMaskedLM.from_pretrained(
                 str(folder),
                 output_loading_info=True,
@@ -176,7 +179,7 @@ def _trained_model(name: str, folder: Path) -> PreTrainedModel:
 def _check_vocabulary_size(name: str, folder: Path) -> None:
     """Refuse a ``vocab_size`` that no weight has, before the library makes room for so many rows."""
     path = folder / "config.json"
-    size = read_json(path, f"source model {name}").get("vocab_size") if path.is_file() else None
+    size = read_json(path, f"{name}").get("vocab_size") if path.is_file() else None
     if size is None:  # the library's default for the architecture, or a message of its own
         return
     shapes = tensor_shapes(folder)
@@ -185,7 +188,7 @@ def _check_vocabulary_size(name: str, folder: Path) -> None:
         return
     key = max(tables, key=lambda name: tables[name])
     raise DataError(
-        f"source model {name}: its files do not belong together. {path} says vocab_size {size}, and its weights have "
+        f"{name}: its files do not belong together. {path} says vocab_size {size}, and its weights have "
         f"{tables[key]} rows ({key}). Fetch the model again, or put the configuration back that its weights were saved "
         "with."
     )
@@ -201,7 +204,7 @@ def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[s
         by_vocabulary = vocabulary in tuple(wanted) and vocabulary not in tuple(found)
         said = f"vocab_size {vocabulary}" if by_vocabulary else f"the shape {tuple(wanted)}"
         raise DataError(
-            f"source model {name}: its files do not belong together. {folder / 'config.json'} says {said}, and its "
+            f"{name}: its files do not belong together. {folder / 'config.json'} says {said}, and its "
             f"weights hold {key} of the shape {tuple(found)}{more}. Fetch the model again, or put the configuration "
             "back that its weights were saved with."
         )
@@ -210,19 +213,19 @@ def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[s
     shown = _listed(body or missing)
     if body:
         raise DataError(
-            f"source model {name}: the weights in {folder} lack {len(body)} of the tensors of a "
+            f"{name}: the weights in {folder} lack {len(body)} of the tensors of a "
             f"{type(model).__name__} with this config.json: {shown}. They are incomplete, or another model's. Fetch "
             "the model again."
         )
     if missing:
         raise DataError(
-            f"source model {name} has no trained masked-language-model head: its weights lack {shown}. "
+            f"{name} has no trained masked-language-model head: its weights lack {shown}. "
             "A dense embedder has none; name a sparse encoder or a masked language model."
         )
     bad = [key for key, parameter in model.named_parameters() if not bool(torch.isfinite(parameter).all())]
     if bad:
         raise DataError(
-            f"source model {name}: weights in {folder} are not finite numbers (NaN or infinite): {_listed(bad)}. The "
+            f"{name}: weights in {folder} are not finite numbers (NaN or infinite): {_listed(bad)}. The "
             "file is damaged, or the model's training diverged. Fetch it again, or name another."
         )
 
@@ -257,7 +260,7 @@ def _module(folder: Path) -> Transformer:
 def _transformer(name: str, folder: Path) -> Transformer:
     """The library's module around a bare masked language model."""
     model = _trained_model(name, folder)
-    with library_errors(f"source model {name} cannot be loaded with its tokenizer"):
+    with library_errors(f"{name} cannot be loaded with its tokenizer"):
         transformer = _module(folder)
     transformer.model = model.eval()
     return transformer

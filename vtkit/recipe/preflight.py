@@ -61,7 +61,7 @@ def preflight(
         loaded: settings whose things are in memory already.
 
     Raises:
-        RecipeError: everything that cannot be had, each with the ``--set`` that names a local one instead;
+        RecipeError: everything that is not available, each with the ``--set`` that names a local one instead;
             :class:`NotFetched` where all of it is on the hub.
     """
     lines, on_hub = _report(recipe, places or {}, _hub_reason(), (os.path.realpath(path),), loaded)
@@ -70,14 +70,14 @@ def preflight(
     if any(on_hub) and not hub.downloads_allowed():
         lines.append("What is on the Hugging Face hub can be fetched there: add --download.")
     kind = NotFetched if all(on_hub) else RecipeError
-    raise kind("\n".join([f"{plain(str(path))} names what cannot be had here:", *lines]))
+    raise kind("\n".join([f"{plain(str(path))} needs things that are not available here:", *lines]))
 
 
 def preflight_specification(specification: Specification, *, path: Path, places: Mapping[str, str]) -> None:
     """Nothing, if everything that ``specification`` names can be had; as :func:`preflight` of a recipe.
 
     Raises:
-        RecipeError: everything that cannot be had.
+        RecipeError: everything that is not available.
     """
     required, hub_reason = list(named_things(specification)), _hub_reason()
     missing = [found for thing in required for found in _missing(thing, None, hub_reason)]
@@ -86,7 +86,7 @@ def preflight_specification(specification: Specification, *, path: Path, places:
     lines = _lines(missing, required, places)
     if any(found.on_hub for found in missing) and not hub.downloads_allowed():
         lines.append("What is on the Hugging Face hub can be fetched there: add --download.")
-    raise RecipeError("\n".join([f"{plain(str(path))} names what cannot be had here:", *lines]))
+    raise RecipeError("\n".join([f"{plain(str(path))} needs things that are not available here:", *lines]))
 
 
 def _report(
@@ -136,7 +136,7 @@ def _source_report(source: str, hub_reason: _HubReason, chain: tuple[str, ...]) 
 
 
 def _missing(thing: Named, recipe: Recipe | None, hub_reason: _HubReason) -> Iterator[_Missing]:
-    """Why ``thing`` cannot be had, if it cannot."""
+    """Why ``thing`` is not available, if it is not."""
     split = _split_of(thing, recipe) if recipe is not None else None
     local = local_path(thing.value)
     if local is not None:
@@ -231,6 +231,8 @@ def _local_fault(thing: Named, path: Path) -> str | None:
             return f"{path} is a folder, not a recipe."
         case "model" if not path.is_dir():
             return f"{path} is a file, not the folder of a model."
+        case "model" if thing.setting == "transfer.semantic.target_embeddings" and any(path.glob("*.safetensors")):
+            return None  # a static table has no configuration
         case "model" if not any((path / name).exists() for name in _MODEL_FILES):
             return f"{path} holds no model: it has neither {' nor '.join(_MODEL_FILES)}."
         case "tokenizer" if path.is_dir() and not any(any(path.glob(name)) for name in _TOKENIZER_FILES):

@@ -3,7 +3,7 @@
 A recipe is one TOML file; each class here is one of its tables, but for those of [transfer], which have a file of
 their own. Unknown keys are errors and values never change once loaded. A setting that names something outside the
 recipe carries a :class:`Names` mark, by which the loader resolves relative paths, the runner digests contents, and the
-pre-flight check finds what cannot be had. This module imports neither torch nor transformers.
+pre-flight check finds what is not available. This module imports neither torch nor transformers.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from vtkit.recipe.sections import STORE, Recipe
 from vtkit.recipe.write import resolved_toml
 from vtkit.runs.disk import Estimate, estimate, free_bytes, refuse_full_disk
 from vtkit.runs.folder import finished_steps, publish_results, record
+from vtkit.runs.models import check_models
 from vtkit.runs.plan import Decision, Plan
 from vtkit.runtime import limit_threads, reuse_memory
 from vtkit.stages.order import refuse_unknown
@@ -96,6 +97,7 @@ def run(
         _show(decisions)
         refuse_full_disk(*_show_disk(decisions, runs), runs)
         if any(decision.runs for decision in decisions):
+            check_models(recipe, path=Path(loaded.shown), places=loaded.places)
             _check_data(loaded, store)
         write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe, used_where_left_open(recipe)))
         write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))

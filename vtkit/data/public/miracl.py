@@ -20,13 +20,11 @@ from vtkit.data.corpora import shards_in
 from vtkit.data.public.record import PublicCollection
 from vtkit.data.retrieval import (
     Problems,
-    Query,
     RetrievalSet,
-    add_query,
-    check_id,
     checked_collection,
     read_documents,
     read_judgements,
+    read_query_columns,
     splits_in,
     splits_there,
 )
@@ -67,7 +65,7 @@ def _read_miracl(language: str, split: str, root: Path | None) -> RetrievalSet:
     return checked_collection(
         f"miracl-{language}",
         read_documents(shards, problems, id_field="docid"),
-        _read_topics(topics, problems),
+        read_query_columns(topics, problems),
         read_judgements(judgements, problems),
         problems,
         corpus=shards[0].parent,
@@ -80,26 +78,6 @@ def _layout(folder: Path) -> dict[str, list[str]]:
     """The languages whose topics and judgements lie in ``folder``, sorted, each with its splits."""
     stems = {match[1]: path for path in folder.iterdir() if (match := _FOLDER.fullmatch(path.name)) and path.is_dir()}
     return {name: splits_in(path / "qrels", f"qrels.{path.name}-") for name, path in sorted(stems.items())}
-
-
-def _read_topics(path: Path, problems: Problems) -> list[Query]:
-    queries: list[Query] = []
-    with problems.reading(path):
-        _read_lines_of_topics(path, queries, problems)
-    return queries
-
-
-def _read_lines_of_topics(path: Path, queries: list[Query], problems: Problems) -> None:
-    lines: dict[str, int] = {}
-    for number, line in enumerate(texts.read_lines(path), 1):
-        if not line.strip():
-            continue
-        identity, tab, text = line.partition("\t")
-        complaint = check_id(identity) if tab else "has one column, not query id, tab, text"
-        if complaint:
-            problems.add(path, f"line {number}: {complaint}")
-            continue
-        add_query(queries, lines, path, number, identity, text.strip(), problems)
 
 
 def _shards(root: Path, language: str) -> list[Path]:

@@ -136,7 +136,7 @@ def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.families import mlm_head
 
-    owner = load_encoder(name)
+    owner = load_encoder(name, label="transfer.bias.model =")
     known = Vocabulary(owner.tokenizer)
     bias = mlm_head(owner[0].auto_model).decoder.bias
     if bias is None:
