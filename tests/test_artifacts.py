@@ -416,7 +416,7 @@ def test_a_second_process_says_who_holds_the_output_waits_and_uses_its_work(stor
 def test_a_killed_process_holds_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     process = hold(tmp_path / "x.lock")
     process.kill()
-    process.wait()
+    process.communicate()
     with held(tmp_path / "x.lock", "adapt"):
         assert capfd.readouterr().err == ""
 

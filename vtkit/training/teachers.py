@@ -150,10 +150,10 @@ def load_teacher(name: str, max_length: int, setting: str) -> Teacher:
         return SparseTeacher(load_encoder(name, fastest_device()), max_length)
     if "cross_encoder" in kinds or (modules is None and "ForSequenceClassification" in heads):
         with quiet_libraries(), library_errors(f"{setting} = {name} cannot be loaded as a cross-encoder"):
-            safe = {"model_kwargs": {"use_safetensors": True}, **SAFELY}
-            return CrossEncoderTeacher(
-                CrossEncoder(str(folder), max_length=max_length, device=fastest_device(), **safe)
-            )
+            length, device = max_length, fastest_device()
+            weights = {"use_safetensors": True}
+            model = CrossEncoder(str(folder), max_length=length, device=device, **SAFELY, model_kwargs=weights)
+        return CrossEncoderTeacher(model)
     return DenseTeacher(load_dense(name, setting).to(fastest_device()))
 
 
