@@ -41,9 +41,9 @@ def run(
 ) -> None:
     """Run a recipe: vocabulary, transfer, adapt, calibrate, finetune, index, evaluate, report.
 
-    Checks after vocabulary, transfer and calibration stop a run that cannot work. What is done already is skipped,
-    what was interrupted goes on, and each stage says why it runs. The results are in RUNS/NAME: model, index, TREC
-    runs, report.html.
+    Checks after vocabulary, transfer, adaptation and calibration stop a run that cannot work. What is done already
+    is skipped, what was interrupted goes on, and each stage says why it runs. The results are in RUNS/NAME: model,
+    index, TREC runs, report.html.
     """
     from vtkit.runs.run import run as run_recipe
 

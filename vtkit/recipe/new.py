@@ -79,23 +79,24 @@ input = "keep"  # or "lowercase\"""")
     parts.append(
         f"""\
 [adapt]
-# Masked-language-model training of the new embeddings.
+# Training without judgements: spans of these texts, and the source's scores on parallel text where there is any.
 corpus = {corpora}
-steps = 1000"""
+steps = 400"""
         if corpus
         else _commented("""\
 [adapt]
-# Masked-language-model training of the new embeddings: needs text of the language or domain.
+# Training without judgements: needs text of the language or domain.
 corpus = ["corpus.txt"]
-steps = 1000""")
+steps = 400""")
     )
-    if corpus or train:
-        parts.append("""\
+    parts.append(
+        _commented("""\
 [calibrate]
-# The decoder bias is shifted until this share of each text's vocabulary dimensions is positive. The papers train
-# for 100,000 steps and start from a third of all logits; a short run starts from less.
+# Where vectors stay too dense or too sparse: the decoder bias is shifted until this share of each text's vocabulary
+# dimensions is positive.
 target_activation = 0.01
 definition = "pooled\"""")
+    )
     parts.append(
         f"""\
 [finetune]
