@@ -356,7 +356,9 @@ def test_queries_of_a_file_are_checked_all_at_once(finished: Path) -> None:
     (finished / "bad.tsv").write_text("a\tone\nno tab\na\ttwo\nb\t \nc d\tthree\n", "utf-8")
     (finished / "none.txt").write_text("\n \n", "utf-8")
     message = vtkit(finished, "search", "runs/korean", "--batch", "bad.tsv", check=1).stderr
-    assert all(part in message for part in ("4 problems", "has one column", "occurs twice", "has no text", "white space"))
+    assert all(
+        part in message for part in ("4 problems", "has one column", "occurs twice", "has no text", "white space")
+    )
     assert "has no query" in vtkit(finished, "search", "runs/korean", "--batch", "none.txt", check=1).stderr
     assert "or a file" in vtkit(finished, "search", "runs/korean", "철", "--batch", "none.txt", check=2).stderr
 
