@@ -33,8 +33,8 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 BIAS = -2.0
 
 
-def build(vocabulary: int) -> SparseEncoder:
-    """A 6-layer, 384-wide encoder over a made-up vocabulary, dropout off so that both paths see one function."""
+def build(vocabulary: int, dropout: float = 0.0) -> SparseEncoder:
+    """A 6-layer, 384-wide encoder over a made-up vocabulary; without dropout both paths see one function."""
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=vocabulary,
@@ -42,8 +42,8 @@ def build(vocabulary: int) -> SparseEncoder:
         num_hidden_layers=6,
         num_attention_heads=6,
         intermediate_size=1536,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
         initializer_range=0.03,
     )
     model = BertForMaskedLM(config)

@@ -8,7 +8,9 @@ hardware, a product in bf16 finds those that can be, and only they are computed 
 
 sentence-transformers keeps the decoder inside its ``Transformer`` module and the pooling in
 ``SpladePooling``. :func:`streaming` puts the two together for the length of a ``with`` block (training,
-encoding) and leaves the encoder as it found it, so that what is saved is always the library's own modules.
+encoding), with a faster
+dropout (:mod:`vtkit.encoder.dropout`), and leaves the encoder as it found it, so that what is saved is always the
+library's own modules.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from sentence_transformers.sparse_encoder.modules import SpladePooling
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from vtkit.encoder.dropout import fast_dropout
 from vtkit.encoder.families import mlm_head
 from vtkit.runtime import bf16_is_fast
 
@@ -304,8 +307,8 @@ def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseE
     """
     decoder = mlm_head(encoder[0].auto_model).decoder
     pooling = encoder[1]
-    embeddings = encoder[0].auto_model.get_input_embeddings()
-    with without_decoder(decoder), row_gradients(embeddings, decoder):
+    model = encoder[0].auto_model
+    with without_decoder(decoder), row_gradients(model.get_input_embeddings(), decoder), fast_dropout(model):
         encoder[1] = StreamingSpladePooling.over(pooling, decoder, half=half)
         try:
             yield encoder

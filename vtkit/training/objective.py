@@ -6,7 +6,7 @@ together in :mod:`vtkit.training.finetune` and :mod:`vtkit.training.adapt`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,10 @@ from torch import Tensor, nn
 from vtkit.training.gates import CollapseGate, LossGate
 
 TEXTS_A_GROUP = 8
-"""Texts that go through the encoder together; small groups of similar length waste little on padding."""
+"""Texts that go through the encoder together, at least; small groups of similar length waste little on padding."""
+
+TOKENS_A_GROUP = 1024
+"""Short texts come in larger groups, up to so many tokens: every group reads and casts all weights once more."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class Objective(nn.Module):
         lengths = features["attention_mask"].sum(dim=1)
         order = torch.argsort(lengths, stable=True)
         groups = []
-        for rows in torch.split(order, TEXTS_A_GROUP):
+        for rows in _groups(order, lengths):
             longest = int(lengths[rows[-1]])
             group = {name: tensor[rows, :longest] for name, tensor in features.items()}
             groups.append(self.model(group)["sentence_embedding"].float())
@@ -126,6 +129,18 @@ class Objective(nn.Module):
             "query_dimensions": round(sum(queries) / len(seen), 2),
             "document_dimensions": round(sum(documents) / len(seen), 2),
         }
+
+
+def _groups(order: Tensor, lengths: Tensor) -> Iterator[Tensor]:
+    """``order``, by rising length, in groups of ``TEXTS_A_GROUP`` texts, or of more with ``TOKENS_A_GROUP`` tokens."""
+    start = 0
+    for stop in range(1, len(order) + 1):
+        if stop < len(order):
+            texts = stop + 1 - start
+            if texts <= TEXTS_A_GROUP or texts * int(lengths[order[stop]]) <= TOKENS_A_GROUP:
+                continue
+        yield order[start:stop]
+        start = stop
 
 
 def _mean_active(vectors: Tensor) -> float:
