@@ -224,12 +224,14 @@ def test_crops_teach_texts_to_find_themselves(tmp_path: Path) -> None:
 
 def test_alignment_of_an_encoder_with_itself_starts_at_nothing_and_a_changed_one_comes_back(tmp_path: Path) -> None:
     pairs = [(text, text) for text in TEXTS[:40]]
-    ours, source = encoder(tmp_path / "a"), encoder(tmp_path / "b")
+    ours, source = encoder(tmp_path / "a", dropout=0.0), encoder(tmp_path / "b", dropout=0.0)
     wanted = section("align", steps=1, flops=0.0)
     kept = adapt_vectors(ours, ("align",), TEXTS, wanted, "en", 5, tmp_path / "one", alignment=Alignment(source, pairs))
-    assert kept["alignment"][0] < 0.2  # dropout and bf16 alone
+    assert kept["alignment"][0] < 0.01  # bf16 alone
     with torch.no_grad():
-        ours[0].auto_model.get_output_embeddings().bias.add_(0.5 * torch.randn(120, generator=torch.manual_seed(1)))
+        ours[0].auto_model.get_output_embeddings().bias.add_(
+            torch.randn(120, generator=torch.Generator().manual_seed(1))
+        )
     wanted = section("align", steps=40, learning_rate=5e-3, flops=0.0)
     curves = adapt_vectors(
         ours, ("align",), TEXTS, wanted, "en", 5, tmp_path / "two", alignment=Alignment(source, pairs)

@@ -85,15 +85,25 @@ def test_attention_and_its_gradients_are_those_of_the_definition(masked: bool) -
         torch.testing.assert_close(mine.grad, its.grad)
 
 
-def test_in_bf16_attention_is_the_exact_one_up_to_rounding() -> None:
+def test_in_bf16_attention_and_its_gradients_are_the_exact_ones_up_to_rounding() -> None:
     tensors, mask = problem(torch.bfloat16, length=16)
+    own = [tensor.clone().requires_grad_() for tensor in tensors]
     torch.manual_seed(5)
-    found, _ = attention(nn.Module(), *tensors, mask, dropout=0.1)
+    found, _ = attention(nn.Module(), *own, mask, dropout=0.1)
     torch.manual_seed(5)
     kept = (kept_bits(torch.empty(2, 3, 16, 16), 0.1) != 0).double()
-    wanted = definition(*[tensor.double() for tensor in tensors], mask, kept, 0.5, 0.1).transpose(1, 2)
+    exact = [tensor.double().requires_grad_() for tensor in tensors]
+    wanted = definition(*exact, mask, kept, 0.5, 0.1).transpose(1, 2)
     assert found.dtype == torch.bfloat16
-    assert (found.double() - wanted).abs().max() < 4 * 2**-8 * wanted.abs().max()
+    factors = torch.randn(found.shape, generator=torch.Generator().manual_seed(2)).bfloat16()
+    (found * factors).sum().backward()
+    (wanted * factors.double()).sum().backward()
+    pairs = [(found, wanted), *((mine.grad, its.grad) for mine, its in zip(own, exact, strict=True))]
+    for mine, its in pairs:
+        assert mine is not None
+        assert its is not None
+        assert (mine.double() - its).abs().max() < 4 * 2**-8 * its.abs().max()
+        assert (mine.double() - its).norm() < 2 * 2**-8 * its.norm()
 
 
 @pytest.mark.parametrize("architecture", ["bert", "distilbert", "roberta", "modernbert"])
