@@ -8,9 +8,8 @@ hardware, a product in bf16 finds those that can be, and only they are computed 
 
 sentence-transformers keeps the decoder inside its ``Transformer`` module and the pooling in
 ``SpladePooling``. :func:`streaming` puts the two together for the length of a ``with`` block (training,
-encoding), with a faster
-dropout (:mod:`vtkit.encoder.dropout`), and leaves the encoder as it found it, so that what is saved is always the
-library's own modules.
+encoding), with a faster dropout (:mod:`vtkit.encoder.dropout`), and leaves the encoder as it found it, so that what is
+saved is always the library's own modules.
 """
 
 from __future__ import annotations
