@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from vtkit.training import sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
 from vtkit.training.losses import listwise_divergence, mapped_difference, symmetric_divergence
-from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, kept_scores, load_teacher
+from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, DenseTeacher, Ensemble, kept_scores, load_teacher
 
 TEXTS = texts(80, seed=11, words=(6, 30))
 
@@ -290,7 +291,7 @@ def test_teachers_give_the_scores_of_their_own_library(folders: dict[str, Path])
     dense = SentenceTransformer(str(folders["dense"]), device="cpu")
     cross = CrossEncoder(str(folders["cross"]), device="cpu", max_length=48)
     for kind, library in (("sparse", sparse), ("dense", dense)):
-        found = load_teacher(str(folders[kind]), 48, "adapt.distill.teacher").scores(steps)
+        found = load_teacher(str(folders[kind]), 48, "adapt.distill.teachers").scores(steps)
         for step, scores in zip(steps, found, strict=True):
             expected = library.similarity(library.encode_query(step.queries), library.encode_document(step.documents))
             assert scores.dtype == np.float32
@@ -304,15 +305,46 @@ def test_teachers_give_the_scores_of_their_own_library(folders: dict[str, Path])
 
 
 def test_a_folder_that_is_no_teacher_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"adapt\.distill\.teacher = .*neither config\.json nor modules\.json"):
-        load_teacher(str(tmp_path), 48, "adapt.distill.teacher")
+    with pytest.raises(DataError, match=r"adapt\.distill\.teachers = .*neither config\.json nor modules\.json"):
+        load_teacher(str(tmp_path), 48, "adapt.distill.teachers")
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense", "cross"])
 def test_teachers_of_every_kind_can_be_learned_from(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
-    teacher = load_teacher(str(folders[kind]), 48, "adapt.distill.teacher")
-    _, curves = trained(tmp_path, "distill", more={"teacher": teacher}, steps=3)
+    teacher = load_teacher(str(folders[kind]), 48, "adapt.distill.teachers")
+    wanted = {"bm25": False, "teachers": [kind]}
+    _, curves = trained(tmp_path, "distill", more={"teachers": [teacher]}, distill=wanted, steps=3)
     assert curves["distillation"][0] > 0
+
+
+def test_of_several_teachers_the_mean_in_standard_deviations_counts() -> None:
+    one = np.array([[1.0, 2.0, 3.0, np.nan], [5.0, 5.0, 5.0, 5.0]], dtype=np.float32)  # the second tells nothing
+    two = np.array([[300.0, 100.0, 200.0, 400.0], [0.0, 0.0, 0.0, 4.0]], dtype=np.float32)
+    (scores,) = Ensemble([_Fixed(one), _Fixed(two)]).scores([Asked(["a", "b"], ["c", "d", "e", "f"], [0, 1, 2, 3], 2)])
+    r = 1.5**0.5  # 1, 2, 3 have the mean 2 and the deviation sqrt(2/3)
+    s = 1.25**0.5 * 100
+    assert scores[0, :3] == pytest.approx([(-r + 50 / s) / 2, -150 / s / 2, (r - 50 / s) / 2], abs=1e-6)
+    assert np.isnan(scores[0, 3])
+    t = 3**0.5  # 0, 0, 0, 4: mean 1, deviation sqrt(3)
+    assert scores[1] == pytest.approx([-1 / t / 2, -1 / t / 2, -1 / t / 2, 3 / t / 2], abs=1e-6)
+    assert scores.dtype == np.float32
+
+
+def test_an_embedder_reads_a_document_once(folders: dict[str, Path]) -> None:
+    teacher = load_teacher(str(folders["dense"]), 48, "t")
+    steps = [Asked(TEXTS[:2], TEXTS[10:12], [10, 11], 1), Asked(TEXTS[2:4], [TEXTS[11], TEXTS[10]], [11, 10], 1)]
+    first, second = teacher.scores(steps), [teacher.scores([step])[0] for step in steps]
+    assert all(np.allclose(a, b, atol=0.02) for a, b in zip(first, second, strict=True))
+    assert isinstance(teacher, DenseTeacher)
+    assert sorted(teacher.known) == sorted(TEXTS[10:12])
+
+
+@dataclass
+class _Fixed:
+    values: np.ndarray
+
+    def scores(self, steps: Any) -> list[np.ndarray]:
+        return [self.values for _ in steps]
 
 
 class _Counting:

@@ -146,7 +146,7 @@ def test_a_document_of_50_mb_is_encoded_as_its_beginning(tmp_path: Path) -> None
     encoder = tiny.encoder(tmp_path)
     words = " ".join(tiny.texts(2000, seed=3)) + " "
     document = words * (50_000_000 // len(words))
-    started = time.monotonic()
+    started = time.process_time()
     vectors = encode(encoder, [document, words[: GROWTH * 1000]], 32)
-    assert time.monotonic() - started < 10, "tokenized whole, it takes a minute and more"
+    assert time.process_time() - started < 10, "tokenized whole, it takes a minute and more"
     assert np.array_equal(vectors[0].toarray(), vectors[1].toarray())

@@ -351,8 +351,12 @@ class AlignSection(Section):
 class DistillSection(Section):
     """[adapt.distill]: a teacher's scores of queries and documents of the corpus."""
 
-    teacher: ModelName | None = None
-    """Hub id or folder of a dense or sparse sentence-transformers model or a cross-encoder. Default: BM25."""
+    teachers: tuple[ModelName, ...] = ()
+    """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
+    mean of their scores counts, each in standard deviations of its scores of the query."""
+
+    bm25: bool = True
+    """BM25 over the corpus is a teacher too, the only one if ``teachers`` is empty."""
 
     queries: Literal["crops", "openings"] = "crops"
     """``crops``: spans of documents, as in [adapt.crop]. ``openings``: their titles or first sentences, which the
@@ -473,6 +477,8 @@ class AdaptSection(Section):
             raise ValueError("an objective is listed twice")
         if {"crop", "distill"} <= set(self.objectives):
             raise ValueError('"distill" learns from spans too (distill.contrastive): leave "crop" out of the list')
+        if not self.distill.teachers and not self.distill.bm25:
+            raise ValueError("distill.bm25 = false leaves no teacher: name one in distill.teachers")
         if self.crop.shortest > self.crop.query_words:
             raise ValueError("crop.shortest is more than crop.query_words")
         return self

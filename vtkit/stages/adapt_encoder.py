@@ -122,17 +122,17 @@ def _train_vectors(
 ) -> tuple[int, int, Mapping[str, Sequence[float]]]:
     """Training of the sparse vectors themselves."""
     from vtkit.training.adapt import adapt_vectors
-    from vtkit.training.teachers import load_teacher
+    from vtkit.training.teachers import Teacher, load_teacher
 
     section, seed = recipe.adapt, recipe.recipe.seed
     assert section is not None
     most = section.steps * section.batch_size
     texts = draw(read_texts(recipe.corpora("adapt.corpus")), most, seed)
     alignment = _alignment(recipe, inputs, texts) if "align" in objectives else None
-    teacher, queries = None, list[str]()
+    teachers, queries = list[Teacher](), list[str]()
     if "distill" in objectives:
-        if section.distill.teacher is not None:
-            teacher = load_teacher(section.distill.teacher, section.max_length, "adapt.distill.teacher")
+        names = section.distill.teachers
+        teachers = [load_teacher(name, section.max_length, "adapt.distill.teachers") for name in names]
         queries = draw(read_texts(recipe.corpora("adapt.distill.query_corpus")), most, seed)
     curve = adapt_vectors(
         encoder,
@@ -143,7 +143,7 @@ def _train_vectors(
         seed,
         out / CHECKPOINTS,
         alignment=alignment,
-        teacher=teacher,
+        teachers=teachers,
         queries=queries,
     )
     return len(texts), 0 if alignment is None else len(alignment.pairs), curve

@@ -27,7 +27,7 @@ from vtkit.training.losses import info_nce, listwise_divergence, mapped_differen
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.regularizers import flops, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
-from vtkit.training.teachers import Asked, Bm25Teacher, SparseTeacher, Teacher, kept_scores
+from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, SparseTeacher, Teacher, kept_scores
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -63,7 +63,7 @@ def adapt_vectors(
     folder: Path,
     *,
     alignment: Alignment | None = None,
-    teacher: Teacher | None = None,
+    teachers: Sequence[Teacher] = (),
     queries: Sequence[str] = (),
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place.
@@ -77,7 +77,7 @@ def adapt_vectors(
         seed: of the order, the spans and the dropout.
         folder: where checkpoints and the teacher's scores are kept and looked for.
         alignment: for ``align``.
-        teacher: for ``distill``; None for BM25.
+        teachers: for ``distill``, beside or without BM25 (``section.distill.bm25``).
         queries: for ``distill``, queries of its own.
 
     Returns:
@@ -106,7 +106,7 @@ def adapt_vectors(
                 case "crop":
                     made = _crop(texts, section, size, seed)
                 case _:
-                    made = _distill(texts, section, size, seed, folder, language, teacher, queries)
+                    made = _distill(texts, section, size, seed, folder, language, teachers, queries)
             columns |= made[0]
             terms += made[1]
 
@@ -205,11 +205,11 @@ def _distill(
     seed: int,
     folder: Path,
     language: str,
-    teacher: Teacher | None,
+    teachers: Sequence[Teacher],
     queries: Sequence[str],
 ) -> Made:
     settings = section.distill
-    bm25 = Bm25.build(texts, language) if teacher is None or queries or settings.candidates > 1 else None
+    bm25 = Bm25.build(texts, language) if settings.bm25 or queries or settings.candidates > 1 else None
     batches = batches_of(len(queries or texts), section.steps, size, seed)
     rows = batches.reshape(-1).tolist()
     documents = list(texts)
@@ -239,7 +239,8 @@ def _distill(
         )
         for start in range(0, len(asked), size)
     ]
-    scores = torch.from_numpy(kept_scores(teacher or Bm25Teacher(_built(bm25)), steps, folder))
+    asked_of = [*teachers, *([Bm25Teacher(bm25)] if settings.bm25 and bm25 is not None else [])]
+    scores = torch.from_numpy(kept_scores(asked_of[0] if len(asked_of) == 1 else Ensemble(asked_of), steps, folder))
 
     def distillation(batch: Batch) -> Tensor:
         taught = scores[batch.step].to(batch.queries.device)
@@ -275,11 +276,6 @@ def _candidates(
             others.append(int(draw.integers(documents)))
         chosen[row] = [*first, *others]
     return chosen
-
-
-def _built(bm25: Bm25 | None) -> Bm25:
-    assert bm25 is not None
-    return bm25
 
 
 def _documents(batch: Batch) -> Tensor:

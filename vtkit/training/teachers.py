@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -78,13 +78,16 @@ class DenseTeacher:
 
     embedder: Any
 
+    known: dict[str, np.ndarray] = field(default_factory=dict)
+    """Vectors of the documents it has read: every one comes again and again, as a candidate of many queries."""
+
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""
         precision: Precision = "bf16" if bf16_is_fast() else "float32"
         queries = encode_dense(self.embedder, [text for step in steps for text in step.queries], "query", precision)
-        documents = encode_dense(
-            self.embedder, [text for step in steps for text in step.documents], "document", precision
-        )
+        new = list(dict.fromkeys(text for step in steps for text in step.documents if text not in self.known))
+        self.known.update(zip(new, encode_dense(self.embedder, new, "document", precision), strict=True))
+        documents = np.stack([self.known[text] for step in steps for text in step.documents])
         return [
             np.asarray(self.embedder.similarity(queries[q], documents[d]), dtype=np.float32) for q, d in _slices(steps)
         ]
@@ -129,6 +132,34 @@ class Bm25Teacher:
                 row += 1
             found.append(matrix)
         return found
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Several teachers: the mean of their scores, each in standard deviations of its scores of the query."""
+
+    teachers: Sequence[Teacher]
+
+    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
+        """Float32 (queries, documents) of each step, NaN where one of them was not asked."""
+        found = [[standardized(scores) for scores in teacher.scores(steps)] for teacher in self.teachers]
+        return [np.mean(step, axis=0, dtype=np.float32) for step in zip(*found, strict=True)]
+
+
+def standardized(scores: np.ndarray) -> np.ndarray:
+    """(s_ij - mean_j s_ij) / deviation_j s_ij over the documents j that were asked about; 0 where all are equal.
+
+    Args:
+        scores: (queries, documents), NaN where a teacher was not asked.
+    """
+    asked = ~np.isnan(scores)
+    count = np.maximum(asked.sum(axis=1, keepdims=True), 1)
+    centred = np.where(asked, scores, 0.0)
+    largest = np.abs(centred).max(axis=1, keepdims=True)
+    centred = np.where(asked, centred - centred.sum(axis=1, keepdims=True) / count, 0.0)
+    deviation = np.sqrt(np.square(centred).sum(axis=1, keepdims=True) / count)
+    tells = deviation > 1e-6 * largest
+    return np.where(asked, np.where(tells, centred / np.where(tells, deviation, 1.0), 0.0), np.nan).astype(np.float32)
 
 
 def load_teacher(name: str, max_length: int, setting: str) -> Teacher:
