@@ -143,7 +143,7 @@ class Ensemble:
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step, NaN where one of them was not asked."""
         found = [[standardized(scores) for scores in teacher.scores(steps)] for teacher in self.teachers]
-        return [np.mean(step, axis=0, dtype=np.float32) for step in zip(*found, strict=True)]
+        return [np.stack(step).mean(axis=0, dtype=np.float32) for step in zip(*found, strict=True)]
 
 
 def standardized(scores: np.ndarray) -> np.ndarray:
