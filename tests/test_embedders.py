@@ -293,7 +293,7 @@ def test_models_of_another_kind_are_refused(plain: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is a cross-encoder"):
         load_embedder(str(cross))
     (cross / "config_sentence_transformers.json").write_text("{")
-    with pytest.raises(DataError, match="cannot be read as JSON"):
+    with pytest.raises(DataError, match="is damaged: it is no valid JSON"):
         load_embedder(str(cross))
 
 

@@ -12,6 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Literal
+
+Precision = Literal["float32", "bf16"]
+"""Of matrix products."""
 
 
 def fastest_device() -> str:
@@ -33,6 +37,11 @@ def bf16_is_fast() -> bool:
     except OSError:
         return False
     return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def fastest_precision() -> Precision:
+    """bf16 where it is fast."""
+    return "bf16" if bf16_is_fast() else "float32"
 
 
 def limit_threads(threads: int | None) -> None:

@@ -13,11 +13,10 @@ import numpy as np
 from sentence_transformers import SparseEncoder
 
 from vtkit.checks.result import Seen
-from vtkit.encoder.encoding import Precision
 from vtkit.encoder.sides import encode_side
 from vtkit.measures.significance import paired_randomization
-from vtkit.runtime import bf16_is_fast
-from vtkit.training.crops import SHORTEST_TEXT, units
+from vtkit.runtime import fastest_precision
+from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
 
 QUERY_WORDS = 16
 """Longest span; at most half of the text."""
@@ -45,12 +44,9 @@ def probe_of(texts: Sequence[str], pairs: int, seed: int) -> Probe:
         if len(words) < 2 * SHORTEST_TEXT:
             continue
         draw = np.random.default_rng([seed, 6, number])
-        between = " " if words == text.split() else ""
-        longest = min(QUERY_WORDS, len(words) // 2)
-        length = int(draw.integers(SHORTEST_TEXT, longest, endpoint=True))
-        start = int(draw.integers(len(words) - length, endpoint=True))
-        queries.append(between.join(words[start : start + length]))
-        documents.append(between.join([*words[:start], *words[start + length :]]))
+        span = query_span(words, SHORTEST_TEXT, QUERY_WORDS, draw)
+        queries.append(joined(words[span], text))
+        documents.append(joined([*words[: span.start], *words[span.stop :]], text))
         if len(queries) == pairs:
             break
     return Probe(queries, documents)
@@ -59,7 +55,7 @@ def probe_of(texts: Sequence[str], pairs: int, seed: int) -> Probe:
 def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> np.ndarray:
     """Of each query's own document among all documents of the probe, (pairs,); documents with the same score stand
     before it by half."""
-    precision: Precision = "bf16" if bf16_is_fast() else "float32"
+    precision = fastest_precision()
     documents = encode_side(
         encoder, probe.documents, "document", max_length, precision=precision, description="encoding probe texts"
     )

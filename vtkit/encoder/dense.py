@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,13 +11,14 @@ from numpy.typing import NDArray
 
 from vtkit import console
 from vtkit.data.hub import fetch
+from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, library_errors, model_folder, read_json
 from vtkit.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vtkit.encoder.encoding import Precision
     from vtkit.encoder.sides import Side
+    from vtkit.runtime import Precision
 
 Pooling = Literal["model", "mean", "cls", "last"]
 """How hidden states become one vector; ``model``: as the model says, the mean where it says nothing."""
@@ -46,7 +46,6 @@ def load_dense(name: str, setting: str, pooling: Pooling = "model") -> Any:
     Raises:
         DataError: there is no such model, it is of another kind, or it cannot be loaded.
     """
-    from vtkit.encoder.model_folder import library_errors, model_folder
     from vtkit.runtime import without_notices
 
     refuse_other_kinds(name, configuration_folder(name, setting), setting)
@@ -105,16 +104,6 @@ def configuration_folder(name: str, setting: str) -> Path:
     return fetch(name, ["config.json", "modules.json", "config_sentence_transformers.json"], "model")
 
 
-def read_json(path: Path) -> Any:
-    """What a file of a model holds; None where there is no such file."""
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as JSON ({error}). Fetch the model again.") from error
-
-
 def refuse_other_kinds(name: str, folder: Path, setting: str) -> None:
     """Nothing, if the configuration in ``folder`` is that of a dense embedder, or may be.
 
@@ -122,7 +111,7 @@ def refuse_other_kinds(name: str, folder: Path, setting: str) -> None:
         DataError: there is no model, or one of another kind.
     """
     names = ("modules.json", "config_sentence_transformers.json", "config.json")
-    modules, settings, config = (read_json(folder / name) for name in names)
+    modules, settings, config = (read_json(folder / file, f"{setting} = {name}") for file in names)
     if modules is None and config is None:
         raise DataError(
             f"{setting} = {name}: there is no model, neither modules.json nor config.json. Name an embedder's folder "
@@ -146,8 +135,6 @@ def _load(folder: Path, label: str, pooling: Pooling) -> Any:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
     from sentence_transformers.sentence_transformer.modules import Transformer
-
-    from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS
 
     mode = {"model": "mean", "mean": "mean", "cls": "cls", "last": "lasttoken"}[pooling]
     if not (folder / "modules.json").is_file():

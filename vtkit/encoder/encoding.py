@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Literal
 
 import numpy as np
 import torch
@@ -15,8 +14,7 @@ from vtkit import console
 from vtkit.encoder.folding import fold_map_of, fold_weights, folding
 from vtkit.encoder.sparse_head import streaming
 from vtkit.encoder.truncation import first_tokens
-
-Precision = Literal["float32", "bf16"]
+from vtkit.runtime import Precision
 
 TOKENS_A_BATCH = 2048
 """Padded tokens encoded at once: enough to fill two cores, little enough to stay near the cache."""

@@ -116,13 +116,17 @@ def library_errors(what: str) -> Iterator[None]:
 
 
 def read_json(path: Path, label: str) -> Any:
-    """What a JSON file of a model holds.
+    """What a JSON file of a model holds; None where there is no such file.
 
     Raises:
-        DataError: it is not valid JSON.
+        DataError: it cannot be read, or is not valid JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(f"{label}: {path} cannot be read ({error.strerror}).") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{label}: {path} is damaged: it is no valid JSON ({error}). {_fetch_again()}") from error
 

@@ -12,10 +12,11 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
 from vtkit.encoder.asymmetric import WholeEncoder
-from vtkit.encoder.encoding import Precision, encode
+from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import fold_map_of, fold_vectors, folding
 from vtkit.encoder.truncation import first_tokens
+from vtkit.runtime import Precision
 
 Side = Literal["query", "document"]
 

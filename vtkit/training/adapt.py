@@ -25,7 +25,7 @@ from vtkit.training.crops import batches_of, crop_pair, opening_pair, usable_tex
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, symmetric_divergence
 from vtkit.training.objective import Batch, Objective, Term
-from vtkit.training.regularizers import flops, quadratic_ramp
+from vtkit.training.regularizers import flops_terms
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, SparseTeacher, Teacher, kept_scores
 
@@ -120,10 +120,7 @@ def adapt_vectors(
             parameter.requires_grad_(id(parameter) in learning)
     steps, length = section.steps, section.max_length
     ramp_steps = max(1, round(section.ramp * steps))
-    ramp = quadratic_ramp(section.flops, ramp_steps)
-    if "query" in columns:
-        terms.append(Term("query_flops", lambda batch: flops(batch.queries), ramp))
-    terms.append(Term("document_flops", lambda batch: flops(_documents(batch)), ramp))
+    terms += flops_terms(section.flops if "query" in columns else None, section.flops, ramp_steps)
     curves = train_vectors(
         encoder,
         columns,
@@ -171,21 +168,19 @@ def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, fo
     scores = torch.from_numpy(kept_scores(teacher, asked, folder))
     settings = section.align
 
+    def taught(batch: Batch) -> Tensor:
+        return scores[batch.step].to(batch.sentence_scores.device)
+
     def divergence(batch: Batch) -> Tensor:
-        assert batch.sentences is not None
-        taught = scores[batch.step].to(batch.sentences.device)
-        return symmetric_divergence(batch.sentences @ batch.sentences.t(), taught, settings.temperature)
+        return symmetric_divergence(batch.sentence_scores, taught(batch), settings.temperature)
 
     def squared(batch: Batch) -> Tensor:
-        assert batch.sentences is not None
-        taught = scores[batch.step].to(batch.sentences.device)
-        return (batch.sentences @ batch.sentences.t() - taught).square().mean()
+        return (batch.sentence_scores - taught(batch)).square().mean()
 
     def mapped(batch: Batch) -> Tensor:
         assert batch.sentences is not None
-        rows = batches[batch.step]
-        taught = torch.from_numpy((vectors[rows] @ mapping).toarray()).to(batch.sentences)
-        return mapped_difference(batch.sentences, taught)
+        wanted = torch.from_numpy((vectors[batches[batch.step]] @ mapping).toarray())
+        return mapped_difference(batch.sentences, wanted.to(batch.sentences))
 
     terms = [Term("alignment", divergence)]
     if settings.squared:
@@ -276,10 +271,3 @@ def _candidates(
             others.append(int(draw.integers(documents)))
         chosen[row] = [*first, *others]
     return chosen
-
-
-def _documents(batch: Batch) -> Tensor:
-    """All texts of the batch that a collection could hold."""
-    if batch.sentences is None or batch.sentences is batch.documents:
-        return batch.documents
-    return torch.cat([batch.documents, batch.sentences])

@@ -27,22 +27,37 @@ _SENTENCE_END = re.compile(r"[.!?。！？؟।]['\"”’»」』)]*\s+|[。！
 def units(text: str) -> list[str]:
     """The words of ``text``; pairs of its characters where its script writes no spaces."""
     words = text.split()
-    if sum(map(len, words)) <= LONGEST_WORD * len(words):
+    if _spaced(words):
         return words
-    joined = " ".join(words)
-    return [joined[start : start + 2] for start in range(0, len(joined), 2)]
+    line = " ".join(words)
+    return [line[start : start + 2] for start in range(0, len(line), 2)]
+
+
+def joined(part: Sequence[str], text: str) -> str:
+    """Some of the units of ``text`` as text again."""
+    return (" " if _spaced(text.split()) else "").join(part)
+
+
+def _spaced(words: Sequence[str]) -> bool:
+    return sum(map(len, words)) <= LONGEST_WORD * len(words)
+
+
+def query_span(words: Sequence[str], shortest: int, longest: int, draw: np.random.Generator) -> slice:
+    """Where a random span of ``shortest`` to ``longest`` of a text's units stands; it is half of them at most."""
+    longest = max(1, min(longest, len(words) // 2))
+    length = int(draw.integers(min(shortest, longest), longest, endpoint=True))
+    start = int(draw.integers(len(words) - length, endpoint=True))
+    return slice(start, start + length)
 
 
 def crop_pair(text: str, section: CropSection, draw: np.random.Generator) -> tuple[str, str]:
     """A query of ``section.shortest`` to ``section.query_words`` words (at most half of the text), and a span of up to
     ``section.document_words``."""
     words = units(text)
-    between = " " if words == text.split() else ""
-    longest = max(1, min(section.query_words, len(words) // 2))
-    query = draw.integers(min(section.shortest, longest), longest, endpoint=True)
+    query = query_span(words, section.shortest, section.query_words, draw)
     document = min(section.document_words, len(words))
-    at, start = draw.integers(len(words) - query, endpoint=True), draw.integers(len(words) - document, endpoint=True)
-    return between.join(words[at : at + query]), between.join(words[start : start + document])
+    start = int(draw.integers(len(words) - document, endpoint=True))
+    return joined(words[query], text), joined(words[start : start + document], text)
 
 
 def opening_pair(text: str, most: int) -> tuple[str, str]:
@@ -52,10 +67,8 @@ def opening_pair(text: str, most: int) -> tuple[str, str]:
     first, rest = (text[: end.end()], text[end.end() :]) if end is not None else ("", "")
     if not first.strip() or not rest.strip():
         words = units(text)
-        between = " " if words == text.split() else ""
-        first, rest = between.join(words[: len(words) // 2]), between.join(words[len(words) // 2 :])
-    words = units(first)
-    return (" " if words == first.split() else "").join(words[:most]), rest.strip()
+        first, rest = (joined(half, text) for half in (words[: len(words) // 2], words[len(words) // 2 :]))
+    return joined(units(first)[:most], first), rest.strip()
 
 
 def usable_texts(texts: Sequence[str], what: str) -> list[str]:

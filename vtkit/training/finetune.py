@@ -12,7 +12,7 @@ from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import info_nce
 from vtkit.training.objective import Objective, Term
 from vtkit.training.pairs import training_batches
-from vtkit.training.regularizers import flops, quadratic_ramp
+from vtkit.training.regularizers import flops_terms
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 
 
@@ -80,18 +80,13 @@ def finetune(
 
 
 def objective_terms(section: FinetuneSection, ramp_steps: int) -> tuple[Term, ...]:
-    """InfoNCE plus λ_q FLOPS(queries) + λ_d FLOPS(documents), both penalties under a quadratic ramp.
-
-    The document term is the penalty over all documents of the batch, positives and negatives together.
+    """InfoNCE plus the FLOPS penalties of :func:`vtkit.training.regularizers.flops_terms`.
 
     Args:
         section: settings.
         ramp_steps: step at which the penalties have their full strength.
     """
-    query_ramp = quadratic_ramp(section.query_flops, ramp_steps)
-    document_ramp = quadratic_ramp(section.document_flops, ramp_steps)
     return (
         Term("contrastive", lambda batch: info_nce(batch.queries, batch.documents, section.scale)),
-        Term("query_flops", lambda batch: flops(batch.queries), query_ramp),
-        Term("document_flops", lambda batch: flops(batch.documents), document_ramp),
+        *flops_terms(section.query_flops, section.document_flops, ramp_steps),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from sentence_transformers import SparseEncoder
@@ -37,6 +38,12 @@ class Batch:
 
     step: int = 0
     """Optimiser step."""
+
+    @cached_property
+    def sentence_scores(self) -> Tensor:
+        """Of each sentence with each other and itself, (n, n)."""
+        assert self.sentences is not None
+        return self.sentences @ self.sentences.t()
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,11 @@ from sentence_transformers import CrossEncoder, SparseEncoder
 
 from vtkit import console
 from vtkit.encoder.checkpoint import load_encoder
-from vtkit.encoder.dense import encode_dense, load_dense, read_json
-from vtkit.encoder.encoding import Precision
-from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder
+from vtkit.encoder.dense import encode_dense, load_dense
+from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder, read_json
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
-from vtkit.runtime import bf16_is_fast, fastest_device, quiet_libraries
+from vtkit.runtime import fastest_device, fastest_precision, quiet_libraries
 from vtkit.search.bm25 import Bm25
 
 SCORES_FOLDER = "teacher-scores"
@@ -63,7 +62,7 @@ class SparseTeacher:
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""
-        precision: Precision = "bf16" if bf16_is_fast() else "float32"
+        precision = fastest_precision()
         queries = [text for step in steps for text in step.queries]
         documents = [text for step in steps for text in step.documents]
         same = queries == documents
@@ -83,7 +82,7 @@ class DenseTeacher:
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""
-        precision: Precision = "bf16" if bf16_is_fast() else "float32"
+        precision = fastest_precision()
         queries = encode_dense(self.embedder, [text for step in steps for text in step.queries], "query", precision)
         new = list(dict.fromkeys(text for step in steps for text in step.documents if text not in self.known))
         self.known.update(zip(new, encode_dense(self.embedder, new, "document", precision), strict=True))
@@ -174,7 +173,7 @@ def load_teacher(name: str, max_length: int, setting: str) -> Teacher:
         DataError: nothing is there, it is damaged, or would run code of its own.
     """
     folder = model_folder(name, f"{setting} =")
-    config, modules = (read_json(folder / file) for file in ("config.json", "modules.json"))
+    config, modules = (read_json(folder / file, f"{setting} = {name}") for file in ("config.json", "modules.json"))
     kinds = " ".join(str(module.get("type")) for module in modules or [] if isinstance(module, dict))
     heads = " ".join((config or {}).get("architectures") or [])
     if "sparse_encoder" in kinds or (modules is None and "MaskedLM" in heads):

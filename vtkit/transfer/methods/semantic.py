@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vtkit import console
 from vtkit.data.hub import fetch
-from vtkit.encoder.dense import read_json
+from vtkit.encoder.model_folder import read_json
 from vtkit.errors import DataError
 from vtkit.transfer.entmax import entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
@@ -121,8 +121,10 @@ def load_table(name: str) -> Table:
         if folder.is_absolute():
             raise DataError(f"transfer.semantic.target_embeddings = {name}: there is no such folder.")
         folder = fetch(name, ["*.json", "*.safetensors", *TOKENIZER_FILES], "model")
-    folder = _first_module(folder)
-    vectors = _static(name, folder) if _model_type(folder) in (None, "model2vec") else _input_embeddings(name, folder)
+    label = f"transfer.semantic.target_embeddings = {name}"
+    folder = _first_module(folder, label)
+    static = _model_type(folder, label) in (None, "model2vec")
+    vectors = _static(name, folder) if static else _input_embeddings(name, folder)
     vocabulary = Vocabulary(load_tokenizer(str(folder), require_roles=False))
     size = len(vocabulary)
     if vectors.ndim != 2 or len(vectors) < size:
@@ -134,16 +136,16 @@ def load_table(name: str) -> Table:
     return Table(vocabulary, vectors)
 
 
-def _first_module(folder: Path) -> Path:
+def _first_module(folder: Path, label: str) -> Path:
     """Where a sentence-transformers model has its first module; the folder itself of other models."""
-    modules = read_json(folder / "modules.json")
+    modules = read_json(folder / "modules.json", label)
     if isinstance(modules, list) and modules and isinstance(modules[0], dict):
         return folder / str(modules[0].get("path", ""))
     return folder
 
 
-def _model_type(folder: Path) -> str | None:
-    config = read_json(folder / "config.json")
+def _model_type(folder: Path, label: str) -> str | None:
+    config = read_json(folder / "config.json", label)
     return config.get("model_type") if isinstance(config, dict) else None
 
 
