@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.retrieval import load_beir
+from vtkit.data.trec import to_run
 from vtkit.measures.effectiveness import evaluate
 from vtkit.search.analysers import STEMMERS, Analysis, analyser
 from vtkit.search.bm25 import Bm25
-from vtkit.search.trec import to_run
 
 
 def lucene(query: list[str], documents: list[list[str]], k1: float, b: float) -> list[float]:

@@ -103,7 +103,7 @@ def test_damaged_miracl_files_are_reported_with_their_lines(tmp_path: Path) -> N
     with pytest.raises(DataError) as error:
         load_retrieval(tmp_path, "dev")
     for part in (
-        "docs-2.jsonl.gz: 1 problem",
+        "docs-2.jsonl.gz: line ",
         "line 1: id '5#1' occurs twice (first on line 2 of docs-0.jsonl.gz)",
         "line 1: has one column",
         "line 3: id '10' occurs twice (first on line 2)",
@@ -200,13 +200,13 @@ def test_damaged_webfaq_files_are_reported_together_with_their_lines(tmp_path: P
         WEBFAQ.load("kor", root=tmp_path)
     grades = ("0.5", "nan", "inf", "True")
     for part in (
-        "queries-test.jsonl: 1 problem\n  line 1: query 'q1' has no text",
+        "queries-test.jsonl: line 1: query 'q1' has no text",
         "qrels-test.jsonl: 5 problems\n  line 2: 'q1' and 'a1' were judged 1 before",
         *(f"line {3 + place}: the grade {grade} is not a whole number" for place, grade in enumerate(grades)),
     ):
         assert part in str(error.value)
     (tmp_path / "kor" / "qrels-test.jsonl").write_bytes(b'{"query-id": "q1"\xff')
-    with pytest.raises(DataError, match=r"(?s)has no text.*qrels-test.jsonl: 1 problem\n  line 1 is not UTF-8"):
+    with pytest.raises(DataError, match=r"(?s)has no text.*qrels-test.jsonl: line 1 is not UTF-8"):
         WEBFAQ.load("kor", root=tmp_path)
 
 
@@ -224,7 +224,7 @@ def test_a_query_in_two_files_of_webfaq_is_told(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     put(readme, readme.read_text().replace("kor/queries-test.jsonl", "kor/queries-t*.jsonl"))
     put(tmp_path / "kor" / "queries-train.jsonl", '{"_id": "q1", "text": "?"}\n')
-    with pytest.raises(DataError, match=r"queries-train.jsonl: 1 problem\n  query 'q1' is in queries-test.jsonl too"):
+    with pytest.raises(DataError, match=r"queries-train.jsonl: query 'q1' is in queries-test.jsonl too"):
         WEBFAQ.load("kor", root=tmp_path)
 
 

@@ -143,15 +143,16 @@ def test_all_problems_of_all_files_are_told_at_once(folder: Path) -> None:
     put(folder / CORPUS, b"\xff\n")
     put(folder / QUERIES, "no json\n" * 9)
     put(folder / TEST, "q1\td1\t1\nq1\td1\tx\n")
-    put(folder / "pairs.tsv", "one\n")
+    put(folder / "pairs.tsv", "one\ntwo\tzwei\tdos\n")
     put(folder / "text.txt", "")
     message = complaint(folder)
     for said in (
-        "corpus.jsonl: 1 problem",
+        "corpus.jsonl: line 1 is not UTF-8",
         "queries.jsonl: 9 problems",
         "... and 4 more",
-        "test.tsv: 1 problem",
-        "line 11  transfer.parallel.files: ",
+        "test.tsv: line 2: the grade",
+        "line 11  transfer.parallel.files: pairs.tsv: 2 problems",
+        "line 2 has 3 columns",
         "line 7  vocabulary.corpus: ",
         "line 13  finetune.data: ",
         "line 15  evaluate.sets: ",

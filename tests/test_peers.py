@@ -15,6 +15,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 
 from vtkit.artifacts import Store
 from vtkit.data.retrieval import Query, load_beir
+from vtkit.data.trec import read_trec, to_run
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.errors import DataError, RecipeError
 from vtkit.measures.effectiveness import evaluate
@@ -28,7 +29,6 @@ from vtkit.runs.run import run
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.hybrid import ENCODER_WEIGHT, above_last, best_weight, weighted_sum
-from vtkit.search.trec import read_trec, to_run
 from vtkit.stages.evaluate_peers import peers_of
 
 

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from vtkit.data.retrieval import load_beir
+from vtkit.data.trec import read_trec, to_run
 from vtkit.measures.effectiveness import evaluate
 from vtkit.recipe.load import load_recipe
 from vtkit.search.bm25 import Bm25
 from vtkit.search.hybrid import ENCODER_WEIGHT, WEIGHTS, best_weight, weighted_sum
-from vtkit.search.trec import read_trec, to_run
 from vtkit.stages.evaluate_runs import EVALUATE_HYBRID
 
 DATA = Path(__file__).resolve().parents[1] / "recipes" / "quickstart_data"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vtkit.data.trec import Run, read_trec, to_run, write_trec
 from vtkit.errors import DataError
 from vtkit.search.hybrid import ENCODER_WEIGHT, WEIGHTS, best_weight, deviation, weight_curve, weighted_sum
-from vtkit.search.trec import Run, read_trec, to_run, write_trec
 
 names = st.text("abcäö한0#-\u00a0", min_size=1, max_size=5)
 scores = st.floats(0, 1000, width=32)

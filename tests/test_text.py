@@ -205,6 +205,33 @@ def test_pairs_have_two_columns_and_nothing_else(tmp_path: Path) -> None:
             list(read_pairs(write(tmp_path / "bad.tsv", content)))
 
 
+def test_all_bad_lines_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+    def said(name: str, content: bytes) -> list[str]:
+        texts = read_corpus(write(tmp_path / name, content))
+        assert next(texts) == "first"
+        with pytest.raises(DataError) as error:
+            next(texts)  # nothing more is given
+        return str(error.value).replace(f"{tmp_path}/", "").splitlines()
+
+    lines = b"a\tfirst\nb\n\nc\td\te\n\tf\n" + b"one\n" * 10
+    assert said("p.tsv", lines) == [
+        "p.tsv: 13 problems",
+        "  line 2 has only one column",
+        "  line 4 has 3 columns",
+        "  line 5 has an empty first column",
+        "  line 6 has only one column",
+        "  line 7 has only one column",
+        "  ... and 8 more",
+        "Parallel text has two columns a line, source language, tab, target language; further columns must be removed.",
+    ]
+    found = said("t.txt", b"first\nb\0\nc\0\0\nd\xff\n")
+    assert found[0] == "t.txt: 2 problems"
+    assert found[1].startswith("  line 2 holds NUL bytes, the first of 2 such lines")
+    assert found[2].startswith("  line 4 is not UTF-8: byte 0xff at position 2 of the line")
+    found = said("c.jsonl", b'{"text": "first"}\n{}\n{"text": "second"}\nno\n\xff\n')
+    assert [line.split(" ", 4)[:4] for line in found[1:]] == [["", "", "line", number] for number in "245"]
+
+
 def test_the_digest_of_a_file_is_sha256_of_its_content(tmp_path: Path) -> None:
     path = write(tmp_path / "t.txt", "abc")
     assert digest(path) == hashlib.sha256(b"abc").hexdigest()

@@ -159,6 +159,19 @@ def test_damaged_files_are_refused_with_the_place(tmp_path: Path, content: bytes
         read_all(path)
 
 
+def test_all_bad_lines_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors_module, "WORDS_AT_ONCE", 2)
+    path = tmp_path / "vectors"
+    path.write_text("9 2\na 1 2\nb 3 4\nc 1\nd nan 1\ne one 2\nf 1 2 3\ng 5 6\nh 1 1e99\n")
+    blocks = read_vectors(path)
+    assert next(blocks)[0] == ["a", "b"]
+    with pytest.raises(DataError) as error:
+        next(blocks)  # nothing more is given
+    assert str(error.value).splitlines()[0] == f"{path}: 6 problems"
+    for part in ("line 4 has 1 numbers", "'d' holds", "line 6: 'one'", "line 7 has 3 numbers", "... and 1 more"):
+        assert part in str(error.value)
+
+
 def test_a_compressed_file_that_was_cut_is_refused(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     words = {f"w{n}": draw.normal(size=30).tolist() for n in range(4000)}

@@ -268,7 +268,8 @@ def _as_json(one: Fragmentation) -> dict[str, Any]:
 
 def _queries(corpus: str, queries: str | None, invalid: Invalid) -> Iterator[str] | None:
     """The texts of the queries that are asked for, or that a BEIR folder has."""
-    from vtkit.data.retrieval import Problems, read_queries
+    from vtkit.data.problems import Problems
+    from vtkit.data.retrieval import read_queries
 
     name = corpus if queries is None else queries
     file = find_file(Path(name), "queries.jsonl") if name != "-" else None

@@ -152,7 +152,7 @@ def _with_special(entry: Found | SearchResult) -> str:
 
 
 def _print_batch(found: Iterable[tuple[str, Found]], tag: str, as_json: bool) -> None:
-    from vtkit.search.trec import trec_lines
+    from vtkit.data.trec import trec_lines
 
     for identity, one in found:
         if as_json:

@@ -8,13 +8,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.corpora import read_corpora, read_corpus
 from vtkit.data.parallel import read_pairs
-from vtkit.data.retrieval import Problems
-from vtkit.data.text import read_jsonl
 from vtkit.data.vectors import read_vectors
 from vtkit.errors import DataError
 
@@ -34,18 +31,8 @@ def collection_problems(name: str, split: str) -> Iterator[str]:
 
 
 def corpus_problems(spec: str) -> Iterator[str]:
-    """What is wrong with a corpus: with all lines of a jsonl file, else the first thing that stops a reader."""
-    path = Path(spec)
-    problems = Problems()
+    """What is wrong with a corpus; of its lines, in one message."""
     try:
-        if path.is_file() and ".jsonl" in path.suffixes[-2:]:
-            with problems.reading(path):
-                for number, entry in read_jsonl(path):
-                    if isinstance(entry, str):
-                        problems.add(path, f"line {number} {entry}")
-                    elif not isinstance(entry.get("text"), str) or not isinstance(entry.get("title") or "", str):
-                        problems.add(path, f'line {number} needs a string "text" (and a string "title", if any)')
-        problems.stop_if_any()
         for _ in islice(read_corpus(spec), ROWS_OF_A_DATASET if spec.startswith("datasets:") else None):
             pass
     except DataError as error:
@@ -53,7 +40,7 @@ def corpus_problems(spec: str) -> Iterator[str]:
 
 
 def pairs_problems(path: str) -> Iterator[str]:
-    """What is wrong with a file of parallel text: the first thing that stops its reader."""
+    """What is wrong with a file of parallel text; of its lines, in one message."""
     try:
         for _ in read_pairs(path):
             pass
@@ -62,7 +49,7 @@ def pairs_problems(path: str) -> Iterator[str]:
 
 
 def vectors_problems(path: str) -> Iterator[str]:
-    """What is wrong with the beginning of a file of word vectors."""
+    """What is wrong with a file of word vectors, if something is in its beginning."""
     try:
         for _ in islice(read_vectors(path), BLOCKS_OF_VECTORS):
             pass

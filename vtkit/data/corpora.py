@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vtkit.data.parallel import read_pairs
+from vtkit.data.problems import Problems
 from vtkit.data.streaming import read_column
 from vtkit.data.text import Invalid, contents, find_file, read_jsonl, read_pieces
 from vtkit.errors import DataError
@@ -32,7 +33,8 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
         invalid: what becomes of bytes that are not UTF-8.
 
     Raises:
-        DataError: nothing is there, the form is unknown, a line is damaged or binary, or there is no text at all.
+        DataError: nothing is there, the form is unknown, lines are damaged or binary (the first few are named), or
+            there is no text at all.
     """
     path = Path(spec)
     if str(spec).startswith("datasets:"):
@@ -72,14 +74,13 @@ def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
                 f"{path}: holds neither corpus.jsonl nor corpus.jsonl.gz. A corpus is {CORPUS_FORMS}. For a folder of "
                 f"parquet, json, csv, arrow or text files write datasets:{path}."
             )
-        for shard in shards:
-            yield from _jsonl_texts(shard, invalid)
+        yield from _jsonl_texts(shards, invalid)
         return
     match _form(path):
         case ".txt":
             yield from read_pieces(path, invalid)
         case ".jsonl":
-            yield from _jsonl_texts(path, invalid)
+            yield from _jsonl_texts([path], invalid)
         case ".tsv":
             for _, target in read_pairs(path):
                 yield target
@@ -87,14 +88,20 @@ def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
             raise DataError(f"{path}: unknown form of corpus. A corpus is {CORPUS_FORMS}.")
 
 
-def _jsonl_texts(path: Path, invalid: Invalid) -> Iterator[str]:
-    for number, entry in read_jsonl(path, invalid):
-        if isinstance(entry, str):
-            raise DataError(f"{path}: line {number} {entry}.")
-        title, text = entry.get("title") or "", entry.get("text")
-        if not isinstance(title, str) or not isinstance(text, str):
-            raise DataError(f'{path}: line {number} needs a string "text" (and a string "title", if any).')
-        yield contents(title, text)
+def _jsonl_texts(paths: Iterable[Path], invalid: Invalid) -> Iterator[str]:
+    problems = Problems()
+    for path in paths:
+        with problems.reading(path):
+            for number, entry in read_jsonl(path, invalid):
+                if isinstance(entry, str):
+                    problems.add(path, f"line {number} {entry}")
+                    continue
+                title, text = entry.get("title") or "", entry.get("text")
+                if not isinstance(title, str) or not isinstance(text, str):
+                    problems.add(path, f'line {number} needs a string "text" (and a string "title", if any)')
+                elif not problems.found:
+                    yield contents(title, text)
+    problems.stop_if_any()
 
 
 def _form(path: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from vtkit.data.problems import Problems
 from vtkit.data.text import read_lines
 from vtkit.errors import DataError
 
@@ -13,19 +14,24 @@ def read_pairs(path: str | Path) -> Iterator[tuple[str, str]]:
     """Source and target text of each line, without white space around them; blank lines are skipped.
 
     Raises:
-        DataError: a line has not exactly two columns or one of them is empty (the first such line is named),
+        DataError: lines do not have exactly two columns, or one of them is empty (the first few such lines are named),
             or the file holds no pair at all.
     """
-    number = 0
-    any_pair = False
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        columns = [column.strip() for column in line.split("\t")]
-        if len(columns) != 2 or not all(columns):
-            raise DataError(f"{path}: line {number} {_complaint(columns)}. {_WANTED}")
-        any_pair = True
-        yield columns[0], columns[1]
+    path = Path(path)
+    problems = Problems()
+    any_pair = any_bad = False
+    with problems.reading(path):
+        for number, line in enumerate(read_lines(path), 1):
+            if not line.strip():
+                continue
+            columns = [column.strip() for column in line.split("\t")]
+            if len(columns) != 2 or not all(columns):
+                problems.add(path, f"line {number} {_complaint(columns)}")
+                any_bad = True
+            elif not any_bad:
+                any_pair = True
+                yield columns[0], columns[1]
+    problems.stop_if_any(_WANTED if any_bad else "")
     if not any_pair:
         raise DataError(f"{path}: holds no pairs. {_WANTED}")
 

@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
-from vtkit.data.retrieval import Problems, Query, read_queries, read_query_columns
+from vtkit.data.problems import Problems
+from vtkit.data.retrieval import Query, read_queries, read_query_columns
 from vtkit.data.text import read_lines
 
 QUERY_FORMS = ".jsonl with _id and text, .tsv of id and text, or a query a line; each plain, .gz or .zst"

@@ -1,24 +1,22 @@
 """Judged collections: documents, queries and relevance judgements, read from folders in the layout of BEIR.
 
-Everything wrong with a collection is reported together, because each correction of a large file costs its
-owner a run.
+Everything wrong with a collection is reported together.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vtkit.data import text as texts
+from vtkit.data.problems import Problems
 from vtkit.errors import DataError
 
 LAYOUT = "A BEIR folder holds corpus.jsonl, queries.jsonl (each may be .gz) and qrels/SPLIT.tsv."
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,38 +106,6 @@ def splits_there(folder: Path, prefix: str = "") -> str:
     """:func:`splits_in`, for a message."""
     names = splits_in(folder, prefix)
     return f"splits there: {', '.join(names)}" if names else "there are no judgements at all"
-
-
-@dataclass
-class Problems:
-    """Everything wrong with the files of a collection, gathered so that it can be said at once."""
-
-    found: dict[Path, list[str]] = field(default_factory=dict)
-
-    def add(self, path: Path, complaint: str) -> None:
-        """Remember that ``complaint`` holds of ``path``."""
-        self.found.setdefault(path, []).append(complaint)
-
-    @contextmanager
-    def reading(self, path: Path) -> Iterator[None]:
-        """A file that cannot be read to its end is one problem more, beside those of the other files."""
-        try:
-            yield
-        except DataError as error:
-            self.add(path, str(error).removeprefix(f"{path}: "))
-
-    def stop_if_any(self) -> None:
-        """Raise one DataError with the first few problems of each file and their count."""
-        if not self.found:
-            return
-        blocks = []
-        for path, complaints in self.found.items():
-            count = f"{len(complaints)} problems" if len(complaints) > 1 else "1 problem"
-            lines = [f"{path}: {count}", *(f"  {complaint}" for complaint in complaints[:_SHOWN])]
-            if len(complaints) > _SHOWN:
-                lines.append(f"  ... and {len(complaints) - _SHOWN} more")
-            blocks.append("\n".join(lines))
-        raise DataError("\n".join(blocks))
 
 
 def read_documents(paths: Iterable[Path], problems: Problems, id_field: str = "_id") -> list[Document]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar, cast
 
 from vtkit import console
+from vtkit.data.problems import Problems
 from vtkit.errors import DataError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def read_pieces(path: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
         DataError: as :func:`read_lines`; a line is binary, or has nowhere to be cut.
     """
     path = Path(path)
-    return _decoded(path, _without_nul(path, _byte_lines(path, LONGEST_TEXT, cut=True)), invalid)
+    return _decoded(path, _byte_lines(path, LONGEST_TEXT, cut=True), invalid, text_only=True)
 
 
 def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[int, dict[str, Any] | str]]:
@@ -215,41 +216,52 @@ def _border(raw: bytes) -> int:
     return 0
 
 
-def _without_nul(path: Path, lines: Iterable[_Line]) -> Iterator[_Line]:
-    for line in lines:
-        if b"\0" in line.raw:
-            raise DataError(
-                f"{path}: line {line.number} holds NUL bytes, so this is no UTF-8 text but a binary file, or text in "
-                "UTF-16 (convert it with: iconv -f UTF-16 -t UTF-8)."
-            )
-        yield line
+def _decoded(path: Path, lines: Iterable[_Line], invalid: Invalid, *, text_only: bool = False) -> Iterator[str]:
+    """The text of ``lines``; after the first bad byte a strict reader goes on only to count the others.
 
-
-def _decoded(path: Path, lines: Iterable[_Line], invalid: Invalid) -> Iterator[str]:
-    """The text of ``lines``; after the first bad byte a strict reader goes on only to count the others."""
+    Args:
+        path: of the file, for messages.
+        lines: its lines.
+        invalid: what becomes of bytes that are not UTF-8.
+        text_only: whether NUL bytes are refused, which no text has.
+    """
     bad, first = 0, ""
-    for line in lines:
-        raw = line.raw
-        try:
-            text = raw.decode()
-        except UnicodeDecodeError as error:
-            if not bad:
-                first = (
-                    f"byte 0x{raw[error.start]:02x} at position {line.column + error.start + 1} of the line (byte "
-                    f"{line.offset + error.start + 1} of the text)"
-                )
-                first = f"line {line.number} is not UTF-8: {first}"
-            text = raw.decode("utf-8", "replace")
-            bad += text.count("\ufffd") - raw.count("\ufffd".encode())
-        if not bad or invalid == "replace":
-            yield text.removesuffix("\n").removesuffix("\r")
+    binary: list[int] = []
+    problems = Problems()
+    with problems.reading(path):
+        for line in lines:
+            raw = line.raw
+            if text_only and b"\0" in raw and line.number not in binary[-1:]:
+                binary.append(line.number)
+            try:
+                text = raw.decode()
+            except UnicodeDecodeError as error:
+                if not bad:
+                    byte, column, place = raw[error.start], line.column + error.start + 1, line.offset + error.start + 1
+                    first = f"line {line.number} is not UTF-8: byte 0x{byte:02x} at position {column} of the line"
+                    first += f" (byte {place} of the text)"
+                text = raw.decode("utf-8", "replace")
+                bad += text.count("\ufffd") - raw.count("\ufffd".encode())
+            if not binary and (not bad or invalid == "replace"):
+                yield text.removesuffix("\n").removesuffix("\r")
+    if binary:
+        problems.add(
+            path,
+            f"line {binary[0]} holds NUL bytes{_first_of(len(binary), 'line')}, so this is no UTF-8 text but a binary "
+            "file, or text in UTF-16 (convert it with: iconv -f UTF-16 -t UTF-8)",
+        )
     if bad and invalid == "replace":
         console.warn(f"{path}: {first}. {_times(bad)} replaced by U+FFFD.")
     elif bad:
-        raise DataError(
-            f"{path}: {first}, the first of {bad} such places. Convert the file to UTF-8, for example with: "
-            "iconv -f ENCODING -t UTF-8"
+        problems.add(
+            path,
+            f"{first}{_first_of(bad, 'place')}. Convert the file to UTF-8 (with: iconv -f ENCODING -t UTF-8)",
         )
+    problems.stop_if_any()
+
+
+def _first_of(count: int, what: str) -> str:
+    return f", the first of {count:,} such {what}s" if count > 1 else ""
 
 
 def _times(bad: int) -> str:

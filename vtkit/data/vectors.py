@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit import console
+from vtkit.data.problems import Problems
 from vtkit.data.text import open_text, read_lines
 from vtkit.errors import DataError
 
@@ -89,28 +90,31 @@ def read_vectors(path: str | Path) -> Iterator[tuple[list[str], NDArray[np.float
     without text and vectors without any number but zero are left out.
 
     Raises:
-        DataError: the file is missing, damaged, not UTF-8, a number is missing, no number or not finite, or there are
-            fewer or more words than the first line says.
+        DataError: the file is missing, damaged, not UTF-8, numbers are missing, none or not finite (the first few such
+            lines are named), or there are fewer or more words than the first line says.
     """
     file = open_vectors(path)
     seen: set[int] = set()  # of the words, which would take several times as much memory
     repeated = 0
-    for words, vectors in _binary(file) if file.binary else _text(file):
-        keep = []
-        for number, word in enumerate(words):
-            key = hash(word)
-            if key in seen:
-                repeated += 1
-            elif word.strip():
-                keep.append(number)
-            seen.add(key)
-        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-        if len(bad):
-            word = console.one_line(words[bad[0]], 40)
-            raise DataError(f"{file.path}: the vector of {word!r} holds a value that is not a finite number (NaN).")
-        kept = np.array(keep, dtype=np.int64)
-        kept = kept[vectors[kept].any(axis=1)]
-        yield [words[number] for number in kept], vectors[kept]
+    problems = Problems()
+    with problems.reading(file.path):
+        for words, vectors in _binary(file) if file.binary else _text(file, problems):
+            keep = []
+            for number, word in enumerate(words):
+                key = hash(word)
+                if key in seen:
+                    repeated += 1
+                elif word.strip():
+                    keep.append(number)
+                seen.add(key)
+            for bad in np.flatnonzero(~np.isfinite(vectors).all(axis=1)):
+                word = console.one_line(words[bad], 40)
+                problems.add(file.path, f"the vector of {word!r} holds a value that is not a finite number (NaN)")
+            if not problems.found:
+                kept = np.array(keep, dtype=np.int64)
+                kept = kept[vectors[kept].any(axis=1)]
+                yield [words[number] for number in kept], vectors[kept]
+    problems.stop_if_any()
     if repeated:
         console.warn(f"{file.path}: {repeated:,} words occur more than once; the first vector of each counts.")
 
@@ -125,7 +129,8 @@ def vectors_of(path: str | Path, wanted: Collection[str]) -> dict[str, NDArray[n
     return found
 
 
-def _text(file: VectorFile) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+def _text(file: VectorFile, problems: Problems) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+    """The words of a text file; lines that are none go into ``problems``."""
     lines = read_lines(file.path)
     first = 1
     if file.words is not None:
@@ -138,21 +143,22 @@ def _text(file: VectorFile) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
         fields = line.rstrip(" ").rsplit(" ", file.width)
         if not line.strip():
             continue
+        total += 1
         # A word may have spaces in it (GloVe has some), but not end in a number.
         if len(fields) != file.width + 1 or (" " in fields[0] and _is_number(fields[0].rpartition(" ")[2])):
             count = len(line.split()) - 1
-            raise DataError(
-                f"{file.path}: line {number} has {count} numbers, but the first line says {file.width} for each word. "
-                "The file is damaged, or several were put together without taking out their first lines."
+            problems.add(
+                file.path, f"line {number} has {count} numbers, but the first line says {file.width} for each word"
             )
+            continue
         try:
             with np.errstate(over="ignore"):
                 block[len(words)] = [float(field) for field in fields[1:]]
         except ValueError:
             wrong = next(field for field in fields[1:] if not _is_number(field))
-            raise DataError(f"{file.path}: line {number}: {console.one_line(wrong, 40)!r} is not a number.") from None
+            problems.add(file.path, f"line {number}: {console.one_line(wrong, 40)!r} is not a number")
+            continue
         words.append(fields[0])
-        total += 1
         if len(words) == WORDS_AT_ONCE:
             yield words, block
             words = []

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from vtkit.data.trec import Run
 from vtkit.errors import RecipeError
-from vtkit.search.trec import Run
 
 DEEPEST = 10_000
 """Results a query that a recipe may ask for at the most."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from vtkit.search.trec import Run
+from vtkit.data.trec import Run
 
 ENCODER_WEIGHT = 0.2
 """Share of the encoder in the sum where nothing is known: the constant that is best over the training queries of six

@@ -25,7 +25,7 @@ from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import peer_training_queries
 
 if TYPE_CHECKING:
-    from vtkit.search.trec import Run
+    from vtkit.data.trec import Run
 
 TRAINING_RUN = "training.trec"
 """What the peer finds for the training queries that choose the weight of its sum with BM25."""
@@ -65,9 +65,9 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
     Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; and ``out/SET/training.trec``, its results for training
     queries, where there are any.
     """
+    from vtkit.data.trec import write_trec
     from vtkit.encoder.dense import load_dense
     from vtkit.runtime import fastest_device
-    from vtkit.search.trec import write_trec
 
     assert recipe.evaluate is not None
     (model,) = recipe.evaluate.peers
@@ -95,8 +95,8 @@ def evaluate_hybrid_peer(recipe: View, inputs: Mapping[str, Path], out: Path) ->
     The weight is chosen as for the recipe's own model; also on a set that the recipe fine-tunes on, for the peer is not
     trained on these queries.
     """
+    from vtkit.data.trec import read_trec
     from vtkit.search.hybrid import above_last
-    from vtkit.search.trec import read_trec
 
     def training_run(folder: str, training: RetrievalSet) -> Run:
         return above_last(read_trec(inputs["model"] / folder / TRAINING_RUN))

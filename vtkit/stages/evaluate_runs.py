@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
 
+    from vtkit.data.trec import Run
     from vtkit.search.analysers import Analysis
     from vtkit.search.bm25 import Bm25
     from vtkit.search.engine import Index
-    from vtkit.search.trec import Run
 
 WEIGHT_QUERIES = 300
 """So many training queries of a set choose the weight of the sum with BM25, sampled with the seed ..."""
@@ -153,8 +153,8 @@ def sum_with_bm25(
         training_run: set folder and training queries -> what the model finds for these.
         prepared: what is done to the model's run before it is summed.
     """
+    from vtkit.data.trec import read_trec
     from vtkit.search.hybrid import ENCODER_WEIGHT, best_weight, weighted_sum
-    from vtkit.search.trec import read_trec
 
     assert recipe.evaluate is not None
     seed = recipe.recipe.seed
@@ -239,7 +239,7 @@ def _search_bm25(recipe: View, collection: RetrievalSet, analysis: Analysis) -> 
 
 def to_sets_run(collection: RetrievalSet, ids: np.ndarray, scores: np.ndarray) -> Run:
     """The run of a search over ``collection``."""
-    from vtkit.search.trec import to_run
+    from vtkit.data.trec import to_run
 
     return to_run(
         [query.id for query in collection.queries], [document.id for document in collection.documents], ids, scores
@@ -255,8 +255,8 @@ def judged_sets(recipe: View) -> dict[str, RetrievalSet]:
 
 def judge(recipe: View, collection: RetrievalSet, run: Run, folder: Path, tag: str) -> EvaluatedSet:
     """The measures of ``run``; writes it, and what each query reached, into ``folder``."""
+    from vtkit.data.trec import write_trec
     from vtkit.measures.effectiveness import evaluate, per_query
-    from vtkit.search.trec import write_trec
 
     assert recipe.evaluate is not None
     folder.mkdir(parents=True)

@@ -17,9 +17,9 @@ from pathlib import Path
 from vtkit.data import hub
 from vtkit.data import text as texts
 from vtkit.data.corpora import shards_in
+from vtkit.data.problems import Problems
 from vtkit.data.public.record import PublicCollection
 from vtkit.data.retrieval import (
-    Problems,
     RetrievalSet,
     checked_collection,
     read_documents,

@@ -12,9 +12,9 @@ from typing import Any
 
 from vtkit.data import hub
 from vtkit.data import text as texts
+from vtkit.data.problems import Problems
 from vtkit.data.public.record import PublicCollection
 from vtkit.data.retrieval import (
-    Problems,
     Query,
     RetrievalSet,
     add_judgement,
