@@ -250,8 +250,8 @@ CHECKS = ["check:vocabulary", "check:transfer", "check:adapt", "check:calibrate"
         ("gates.unicode=warn", CHECKS[:2]),
         ("gates.identity=warn", CHECKS[1:2]),
         ("gates.neighbours=off", CHECKS[1:2]),
-        ("gates.retrieval=warn", ["check:adapt"]),
-        ("gates.pairs=50", ["check:adapt"]),
+        ("gates.retrieval=warn", ["check:transfer", "check:adapt"]),
+        ("gates.pairs=50", ["check:transfer", "check:adapt"]),
     ],
 )
 def test_a_changed_gate_runs_its_checks_again_and_nothing_else(override: str, checks: list[str], folder: Path) -> None:

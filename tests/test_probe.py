@@ -9,13 +9,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import WORDS, encoder, texts
+from tiny import ROLES, WORDS, encoder, texts, tokenizer
 
-from vtkit.checks.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks, retrieval_gate
+from vtkit.checks.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks, retrieval_gate, source_gate
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import CollapseError
 from vtkit.recipe.sections import Recipe
+from vtkit.recipe.write import resolved_toml
+from vtkit.runs.run import run
 from vtkit.stages.adapt_encoder import chosen_objectives
 from vtkit.stages.check_adaptation import CHECK_ADAPTATION
 from vtkit.stages.order import STAGES
@@ -70,6 +72,19 @@ def test_what_is_lost_beyond_chance_fails() -> None:
     assert retrieval_gate(before, swapped)[0] == "warn"  # it may be chance
 
 
+def test_a_source_that_finds_more_is_a_warning_with_both_figures() -> None:
+    source = np.tile([1.0, 0.5, 0.5, 0.25], 50)
+    finding, seen, advice, figures = source_gate(source, source / 2)
+    assert finding == "warn"
+    assert "mean reciprocal rank of 0.281, 0.562 with the source as it is (p = 0.000)" in seen
+    assert "evaluate.models" in advice
+    assert figures == {"source": 0.5625, "moved": 0.28125, "p": pytest.approx(1e-4, rel=0.1), "pairs": 200}
+    assert source_gate(source / 2, source)[0] == "pass"
+    by_chance = source.copy()
+    by_chance[:3] = 0.4, 0.4, 0.6
+    assert source_gate(source, by_chance)[::2] == ("pass", "")
+
+
 def recipe(folder: Path, **changes: object) -> Recipe:
     return Recipe.model_validate(
         {
@@ -120,6 +135,28 @@ def test_encoders_that_never_learned_to_retrieve_and_tiny_corpora_are_not_looked
     (folder / "corpus.txt").write_text("\n".join(TEXTS[: FEWEST_PAIRS - 1]), "utf-8")
     assert CHECK_ADAPTATION.function(CHECK_ADAPTATION.view(recipe(folder)), inputs, folder / "out").gates == ()
     assert "gate retrieval after adapt: not looked at" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("level", ["fail", "off"])
+def test_a_transfer_that_finds_less_than_its_source_is_said(
+    level: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The target cuts every word into two tokens that the source has not, so that all rows are one mean."""
+    halves = dict.fromkeys(part for word in WORDS for part in (word[:2], f"##{word[2:]}"))
+    tokenizer((*ROLES.values(), "a", *halves)).save_pretrained(str(folder / "target"))
+    gates = dict.fromkeys(("overlap", "unicode", "ties", "dimensions", "activation", "neighbours"), "warn")
+    asked = recipe(
+        folder,
+        vocabulary={"kind": "existing", "tokenizer": str(folder / "target")},
+        transfer={"method": "mean", "bias": {"method": "mixture", "corpus": (str(folder / "corpus.txt"),)}},
+        adapt=None,
+        gates=gates | {"retrieval": level},
+    )
+    (folder / "probe.toml").write_text(resolved_toml(asked), "utf-8")
+    run(folder / "probe.toml", runs=folder / "runs", until="transfer", threads=1)
+    assert ("warning: gate retrieval after transfer: warn; spans of 40 texts" in capfd.readouterr().err) == (
+        level == "fail"
+    )
 
 
 def test_auto_chooses_by_the_source_and_the_data(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whether training without judgements has kept an encoder's retrieval: probe pairs out of the corpus itself.
+"""Whether a transfer, or training without judgements, has kept an encoder's retrieval: probe pairs out of the corpus.
 
 A probe pair is a span of a text and the text without it, so that finding one by the other takes more than repeating its
 words. No judgement is needed, and none of a collection's queries is read.
@@ -89,6 +89,31 @@ def retrieval_gate(before: np.ndarray, after: np.ndarray) -> Seen:
         "adapt.learning_rate, or remove [adapt]."
     )
     return "fail" if p < CHANCE else "warn", seen, advice, figures
+
+
+def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
+    """Whether the source as it is finds more than the encoder that was moved; never a failure, because training after
+    the transfer can change it.
+
+    Args:
+        source: reciprocal ranks of the source on its own vocabulary, as :func:`reciprocal_ranks` gives them.
+        moved: those of the moved encoder.
+    """
+    means = float(source.mean()), float(moved.mean())
+    p = paired_randomization(_by_number(moved), _by_number(source))
+    figures = {"source": means[0], "moved": means[1], "p": p, "pairs": len(source)}
+    seen = (
+        f"spans of {len(source)} texts find the text they were cut out of with a mean reciprocal rank of "
+        f"{means[1]:.3f}, {means[0]:.3f} with the source as it is (p = {p:.3f})"
+    )
+    if means[1] >= means[0] or p >= CHANCE:
+        return "pass", seen, "", figures
+    advice = (
+        "Without further training the source as it is finds more than any row that the transfer made: train after it "
+        "([adapt], [finetune]) and judge the source beside it (evaluate.models), or keep the source's vocabulary "
+        "(vocabulary.tokenizer) and train that."
+    )
+    return "warn", seen, advice, figures
 
 
 def _by_number(values: np.ndarray) -> Mapping[str, float]:

@@ -549,7 +549,8 @@ class GatesSection(Section):
     """[UNK] share of the target corpus, the scripts behind it, and what the normalizer loses."""
 
     retrieval: GateLevel = "fail"
-    """Whether the adapted encoder finds texts by spans of them as well as the encoder it was trained from."""
+    """Whether the adapted encoder finds texts by spans of them as well as the encoder it was trained from. After the
+    transfer: whether the source as it is finds more, which is a warning at most."""
 
     texts: Annotated[int, Field(ge=8, le=1_000_000)] = 64
     """Probe texts."""

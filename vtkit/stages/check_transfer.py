@@ -1,20 +1,29 @@
-"""Check ``check:transfer``: whether the moved encoder can work, before anything is trained."""
+"""Check ``check:transfer``: whether the moved encoder can work, and finds what the source finds, before anything is
+trained."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from vtkit import console
 from vtkit.artifacts import result_of
-from vtkit.checks.result import Checked, show_results, stop_at_failures
+from vtkit.checks.result import Checked, CheckResult, results, show_results, stop_at_failures
+from vtkit.runtime import fastest_device
+from vtkit.stages.adapt_encoder import starts_untrained
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import bias_corpus, probe_texts
 from vtkit.stages.transfer_embeddings import source_encoder, target_tokenizer
 from vtkit.transfer.result import TransferResult
 
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
 
 def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
-    """The gates identity, neighbours, activation, dimensions and ties, and unicode after a head-only transfer.
+    """The gates identity, neighbours, activation, dimensions, ties and retrieval, and unicode after a head-only
+    transfer.
 
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
@@ -42,16 +51,36 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
         Moved(source, pair.overlap, mixture, section.bias.method),
         more_follows=recipe.adapt is not None or recipe.calibrate is not None,
     )
+    found += _against_source(recipe, source, moved)
     show_results(found)
     stop_at_failures(found)
     return Checked(tuple(found))
 
 
+def _against_source(recipe: View, source: SparseEncoder, moved: SparseEncoder) -> list[CheckResult]:
+    """The gate retrieval; nothing where the source never learned to retrieve, or the corpus is too small to say."""
+    from vtkit.checks.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks, source_gate
+
+    section = recipe.gates
+    if section.retrieval == "off" or starts_untrained(recipe):
+        return []
+    texts = probe_texts(recipe.corpora("transfer.bias.corpus"), section.pairs, recipe.recipe.seed)
+    probe = probe_of(texts, section.pairs, recipe.recipe.seed)
+    if len(probe.queries) < FEWEST_PAIRS:
+        console.say(
+            f"gate retrieval after transfer: not looked at; the corpus gives only {len(probe.queries)} probe pairs"
+        )
+        return []
+    device = fastest_device()
+    ranks = [reciprocal_ranks(encoder.to(device), probe, section.max_length) for encoder in (source, moved)]
+    return results(section, "transfer", [("retrieval", source_gate(*ranks))])
+
+
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=3,
+    version=4,
     reads=(
-        "source.model",
+        "source",
         "casing.output",
         "transfer.overlap",
         "transfer.bias.method",
@@ -59,6 +88,8 @@ CHECK_TRANSFER = Stage(
         "calibrate?",
         *(f"gates.{name}" for name in ("identity", "neighbours", "unicode", "activation", "dimensions", "ties")),
         "gates.texts",
+        "gates.retrieval",
+        "gates.pairs",
         "gates.max_length",
     ),
     corpora={"transfer.bias.corpus": bias_corpus},
