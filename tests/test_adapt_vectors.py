@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from vtkit.training import adapt as adaptation
 from vtkit.training import sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
-from vtkit.training.losses import listwise_divergence, mapped_difference, symmetric_divergence
+from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, symmetric_divergence
 from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, DenseTeacher, Ensemble, kept_scores, load_teacher
 
 TEXTS = texts(80, seed=11, words=(6, 30))
@@ -253,6 +254,13 @@ def test_dead_vectors_stop_the_run_and_the_message_names_the_settings(tmp_path: 
         trained(tmp_path, steps=200, flops=1e5, ramp=0.01, learning_rate=0.05)
 
 
+def test_cut_texts_are_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trained(tmp_path / "all", steps=1, max_length=4)
+    assert "every document looked at is longer than the 4 tokens" in capsys.readouterr().err
+    trained(tmp_path / "some", steps=1, max_length=16)
+    assert re.search(r"\d+% of the texts in document are cut at 16 tokens", capsys.readouterr().err)
+
+
 # teachers
 
 
@@ -337,6 +345,18 @@ def test_an_embedder_reads_a_document_once(folders: dict[str, Path]) -> None:
     assert all(np.allclose(a, b, atol=0.02) for a, b in zip(first, second, strict=True))
     assert isinstance(teacher, DenseTeacher)
     assert sorted(teacher.known) == sorted(TEXTS[10:12])
+
+
+def test_a_querys_own_document_is_no_negative_of_it() -> None:
+    """Two queries; the third document is the first one again, found for the second query."""
+    step = Asked(["a", "b"], ["x", "y", "x", "z"], [7, 8, 7, 9], 2)
+    repeated = adaptation._repeated(step)
+    assert repeated.tolist() == [[False, False, True, False], [False, False, False, False]]
+    queries = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    documents = torch.tensor([[3.0, 1.0], [0.0, 2.0], [3.0, 1.0], [1.0, 0.0]])
+    first = math.log(math.exp(3) + math.exp(0) + math.exp(1)) - 3
+    second = math.log(math.exp(1) + math.exp(2) + math.exp(1) + math.exp(0)) - 2
+    assert info_nce(queries, documents, repeated=repeated).item() == pytest.approx((first + second) / 2)
 
 
 @dataclass

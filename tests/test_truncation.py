@@ -15,7 +15,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, tr
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.encoding import encode
-from vtkit.encoder.truncation import GROWTH, first_tokens, shortened, shortened_to
+from vtkit.encoder.truncation import GROWTH, first_tokens, share_cut, shortened, shortened_to
 from vtkit.vocabulary.existing import load_tokenizer, wrap
 
 REAL = ("bert-base-uncased", "gpt2", "ModernBERT-base", "kobigbird", "focus-ar-xlmr-unigram-30k", "unilm3-cased-spm")
@@ -140,6 +140,15 @@ def test_a_tokenizer_that_keeps_the_end_of_a_text_gets_all_of_it() -> None:
     tokenizer.truncation_side = "left"
     text = "the river and the mountain " * 10_000
     assert shortened(tokenizer, [text], 16) == [text]
+
+
+def test_the_share_of_texts_that_are_cut_counts_special_tokens(tmp_path: Path) -> None:
+    tokenizer = tiny.encoder(tmp_path).tokenizer
+    longer = "the river and the mountain"
+    tokens = len(tokenizer(longer)["input_ids"])
+    assert share_cut(tokenizer, [longer, "the", longer, "the"], tokens - 1) == 0.5
+    assert share_cut(tokenizer, [longer, "the"], tokens) == 0
+    assert share_cut(tokenizer, [], 4) == 0
 
 
 def test_a_document_of_50_mb_is_encoded_as_its_beginning(tmp_path: Path) -> None:

@@ -46,6 +46,12 @@ def first_tokens(
     return found
 
 
+def share_cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> float:
+    """Share of ``texts`` with more than ``max_length`` tokens, special tokens among them; 0 where there is no text."""
+    found = first_tokens(tokenizer, texts, max_length + 1)["input_ids"]
+    return sum(len(tokens) > max_length for tokens in found) / max(1, len(found))
+
+
 def shortened(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[str]:
     """``texts``, the long ones cut where that changes none of the first ``max_length`` tokens.
 

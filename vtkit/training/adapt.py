@@ -204,7 +204,6 @@ def _distill(
     queries: Sequence[str],
 ) -> Made:
     settings = section.distill
-    bm25 = Bm25.build(texts, language) if settings.bm25 or queries or settings.candidates > 1 else None
     batches = batches_of(len(queries or texts), section.steps, size, seed)
     rows = batches.reshape(-1).tolist()
     documents = list(texts)
@@ -221,6 +220,7 @@ def _distill(
         asked = [query for query, _ in made]
         if settings.queries == "openings":
             documents = [opening_pair(text, section.crop.query_words)[1] for text in texts]
+    bm25 = Bm25.build(documents, language) if settings.bm25 or queries or settings.candidates > 1 else None
     candidates = _candidates(bm25, asked, own, settings.candidates, len(texts), seed)
     columns = {"query": asked, "document": [documents[number] for number in candidates[:, 0]]}
     for extra in range(1, settings.candidates):
@@ -241,16 +241,20 @@ def _distill(
         taught = scores[batch.step].to(batch.queries.device)
         return listwise_divergence(batch.queries @ batch.documents.t(), taught, settings.temperature)
 
+    def contrastive(batch: Batch) -> Tensor:
+        return info_nce(batch.queries, batch.documents, repeated=_repeated(steps[batch.step]).to(batch.queries.device))
+
     terms = [Term("distillation", distillation)]
     if settings.contrastive and own is not None:
-        terms.append(
-            Term(
-                "contrastive",
-                lambda batch: info_nce(batch.queries, batch.documents),
-                lambda step: settings.contrastive,
-            )
-        )
+        terms.append(Term("contrastive", contrastive, lambda step: settings.contrastive))
     return columns, terms
+
+
+def _repeated(step: Asked) -> Tensor:
+    """Where a query's own document stands among the documents once more, as a candidate of another query."""
+    numbers = torch.tensor(step.numbers)
+    repeated = numbers[: len(step.queries), None] == numbers
+    return repeated.fill_diagonal_(False)
 
 
 def _candidates(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 
-def info_nce(queries: Tensor, documents: Tensor, scale: float = 1.0) -> Tensor:
+def info_nce(queries: Tensor, documents: Tensor, scale: float = 1.0, repeated: Tensor | None = None) -> Tensor:
     """InfoNCE with in-batch negatives: mean_i -log softmax_j(scale · q_i · d_j)[i].
 
     van den Oord et al. (2018, arXiv:1807.03748). Scores are dot products of term weights.
@@ -16,11 +16,15 @@ def info_nce(queries: Tensor, documents: Tensor, scale: float = 1.0) -> Tensor:
         documents: (n + m, vocabulary): the i-th is relevant to the i-th query, all others are its
             negatives; the m last are hard negatives of some query.
         scale: inverse temperature.
+        repeated: (n, n + m), True where a document is the query's relevant one once more, and no negative: it has no
+            part in the softmax.
 
     Returns:
         Scalar, in nats.
     """
     scores = scale * (queries @ documents.t())
+    if repeated is not None:
+        scores = scores.masked_fill(repeated, -torch.inf)
     return nn.functional.cross_entropy(scores, torch.arange(len(queries), device=scores.device))
 
 

@@ -16,9 +16,12 @@ from torch.utils.data import SequentialSampler
 from vtkit import console
 from vtkit.encoder.sides import prompt_of
 from vtkit.encoder.sparse_head import streaming
-from vtkit.encoder.truncation import shortened
+from vtkit.encoder.truncation import share_cut, shortened
 from vtkit.training.objective import Objective
 from vtkit.training.resuming import Progress, curve, train, trainer_settings
+
+TEXTS_LOOKED_AT = 500
+"""Texts of each column whose lengths are measured before training."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ def train_vectors(
         warmup_steps=round(schedule.warmup * schedule.steps),
         batch_sampler=_in_sequence,
     )
+    _say_what_is_cut(encoder, columns, lengths)
     torch.manual_seed(schedule.seed)
     with console.progress(description, total=schedule.steps) as bar, streaming(encoder):
         loss = objective(lambda: trainer.state.global_step)
@@ -89,6 +93,21 @@ def train_vectors(
         history = train(trainer, folder)
     encoder.eval()
     return curve(history, *loss.curves)
+
+
+def _say_what_is_cut(encoder: SparseEncoder, columns: Mapping[str, list[str]], lengths: Mapping[str, int]) -> None:
+    """The share of each column's first texts that are longer than what is read of them."""
+    for column, texts in columns.items():
+        if column.startswith("negative"):
+            continue  # documents like the others
+        share = share_cut(encoder.tokenizer, texts[:TEXTS_LOOKED_AT], lengths[column])
+        if share == 1:
+            console.warn(
+                f"every {column} looked at is longer than the {lengths[column]} tokens that are read of it: training "
+                "never sees how one ends. Raise the length in the recipe if that matters."
+            )
+        elif share > 0:
+            console.say(f"  {share:.0%} of the texts in {column} are cut at {lengths[column]} tokens")
 
 
 def _in_sequence(dataset: Dataset, **settings: Any) -> DefaultBatchSampler:
