@@ -133,8 +133,16 @@ def test_the_screen_misses_no_positive_term(
     hidden, mask, weight, bias = (tensor.float() for tensor in problem(shape, seed, offset))
     hidden = hidden * scale
     exact = (hidden.double() @ weight.double().t() + bias.double()).masked_fill(mask.unsqueeze(2) == 0, -torch.inf)
-    possible = Screen.of(weight).possible(hidden, mask, bias)
+    possible = Screen.of(weight, bias).possible(hidden, mask)
     assert not ((exact.amax(dim=1) > 0) & ~possible).any()
+
+
+def test_where_hidden_states_are_no_numbers_the_screen_hides_nothing() -> None:
+    hidden, mask, weight, bias = (tensor.float() for tensor in problem((2, 4, 8, 100), 1, -50.0))
+    hidden[1, 2, 3] = torch.nan
+    mask[:] = 1
+    found = term_weights(hidden, mask, weight, bias, screen=Screen.of(weight, bias))
+    assert found[1].isnan().all()
 
 
 def test_the_bound_is_needed_and_tight_to_a_small_factor() -> None:
@@ -142,11 +150,14 @@ def test_the_bound_is_needed_and_tight_to_a_small_factor() -> None:
     hidden = torch.full((1, 1, 64), 1 + 2.0**-8)
     weight = torch.full((1, 64), 1 + 2.0**-8)
     exact, rounded = 64 * (1 + 2.0**-8) ** 2, 64.0
-    screen = Screen.of(weight)
     between = torch.tensor([-(exact + rounded) / 2])
+
+    def possible(bias: Tensor) -> bool:
+        return bool(Screen.of(weight, bias).possible(hidden, torch.ones(1, 1)).item())
+
     assert (hidden.bfloat16().float() @ weight.bfloat16().t().float() + between).item() < 0 < exact + between.item()
-    assert screen.possible(hidden, torch.ones(1, 1), between).item()
-    assert not screen.possible(hidden, torch.ones(1, 1), torch.tensor([-exact * (1 + 4 * 2.0**-8)])).item()
+    assert possible(between)
+    assert not possible(torch.tensor([-exact * (1 + 4 * 2.0**-8)]))
 
 
 @pytest.mark.parametrize("offset", [-9.0, -3.0, 0.0])
@@ -155,7 +166,7 @@ def test_screened_values_and_gradients_are_those_of_the_definition(offset: float
     arguments = problem((4, 9, 8, 300), 3, offset)
     arguments[1][2] = 0  # a text of padding only
     arguments[1][3, :4] = 0  # padding on the left
-    screen = Screen.of(arguments[2])
+    screen = Screen.of(arguments[2], arguments[3])
 
     def screened(*given: Tensor) -> Tensor:
         return term_weights(*given, "max", activation, screen)
@@ -214,15 +225,15 @@ def test_a_step_of_the_optimizer_is_seen_by_the_screen(tmp_path: Path, monkeypat
     monkeypatch.setattr(sparse_head, "bf16_is_fast", lambda: True)
     model = encoder(tmp_path)
     with streaming(model):
-        before = model[1].screen()
-        assert model[1].screen() is before
         decoder = model[1].decoder
-        optimizer = torch.optim.AdamW([decoder.weight], lr=0.5)
-        decoder.weight.sum().backward()
-        optimizer.step()
-        after = model[1].screen()
-        assert torch.equal(after.half, decoder.weight.detach().bfloat16())
-        assert not torch.equal(after.half, before.half)
+        for parameter in (decoder.weight, decoder.bias):
+            before = model[1].screen(decoder.bias)
+            assert model[1].screen(decoder.bias) is before
+            parameter.grad = torch.ones_like(parameter)
+            torch.optim.AdamW([parameter], lr=0.5).step()
+            after = model[1].screen(decoder.bias)
+            assert torch.equal(after.rows, Screen.of(decoder.weight, decoder.bias).rows)
+            assert not torch.equal(after.rows, before.rows)
 
 
 def test_streaming_leaves_the_encoder_as_it_found_it(tmp_path: Path) -> None:

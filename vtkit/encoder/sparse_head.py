@@ -33,7 +33,7 @@ from vtkit.runtime import bf16_is_fast
 BLOCK_BYTES = 32 * 2**20
 """Logits of one vocabulary block are kept below this: small enough to stay near the processor's cache."""
 
-SCREEN_BLOCK_BYTES = 4 * 2**20
+SCREEN_BLOCK_BYTES = 2**20
 """The same for bf16 logits that are screened: their product is fast, so they must be in the cache when it is done."""
 
 BF16_ROUNDOFF = 2.0**-8
@@ -51,51 +51,84 @@ warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta"
 
 @dataclass(frozen=True)
 class Screen:
-    """The decoder's weight in bf16, to find the terms that can be positive before they are computed exactly.
+    """The decoder in bf16, to find the terms that can be positive before they are computed exactly.
 
     A bf16 number has eight significant bits, so rounding moves it by a share of at most u = 2⁻⁸. With both factors
-    rounded, products summed in float32 and the sum rounded again, the screened logit s̃ of a position h and a term w
-    is off by at most
+    rounded and products summed in float32, the screened logit s̃ of a position h and a term w with bias b is off by at
+    most
 
-        |s̃ - h·w| ≤ u/(1 - u) |s̃| + ((2u + u²)(1 + γ) + γ) ‖h‖ ‖w‖,    γ = width · 2⁻²⁴ / (1 - width · 2⁻²⁴)
+        |s̃ - (h·w + b)| ≤ (2u + u²) ‖h‖ ‖w‖ + γ ((1 + u)² ‖h‖ ‖w‖ + |b|),    γ = columns · 2⁻²⁴ / (1 - columns · 2⁻²⁴)
 
     (the rounding errors of the products, Σ|hᵢ||wᵢ| ≤ ‖h‖‖w‖, and those of the sum; Higham, Accuracy and Stability of
-    Numerical Algorithms, section 3.1). A term whose largest screened logit plus that bound and its bias is not above
-    zero is not positive anywhere: none is missed.
+    Numerical Algorithms, section 3.1). The product itself adds this bound: the rows have further columns for the bias,
+    in two parts, and for the factor of ‖h‖, which stand beside 1, 1 and ‖h‖ in the hidden states, all rounded up. So
+    what comes out is never below the logit, and when it is rounded to bf16 its sign stays: a term that is negative at
+    all positions is not positive anywhere, and none is missed. The sign is in the first bit of a number, so maxima are
+    taken over the bits as integers, which is ten times faster than over bf16.
     """
 
-    half: Tensor
-    """(vocabulary, width), bf16."""
-
-    lengths: Tensor
-    """‖w‖ of each row in float32, (vocabulary,)."""
+    rows: Tensor
+    """Decoder rows and what is added, (vocabulary, columns), bf16."""
 
     @classmethod
-    def of(cls, weight: Tensor) -> Screen:
-        """The screen of decoder rows ``weight``, (vocabulary, width)."""
-        weight = weight.detach()
-        return cls(weight.bfloat16(), torch.linalg.vector_norm(weight.float(), dim=1))
+    def of(cls, weight: Tensor, bias: Tensor) -> Screen:
+        """The screen of decoder rows ``weight``, (vocabulary, width), and ``bias``, (vocabulary,)."""
+        weight, bias = weight.detach(), bias.detach().float()
+        vocabulary, width = weight.shape
+        columns = _columns(width)
+        gamma = _gamma(columns)
+        rows = torch.zeros(vocabulary, columns, dtype=torch.bfloat16, device=weight.device)
+        rows[:, :width] = weight
+        raised = bias + bias.abs() * (4 * gamma)
+        rows[:, width] = raised
+        rows[:, width + 1] = _rounded_up(raised - rows[:, width].float())
+        factor = (2 * BF16_ROUNDOFF + BF16_ROUNDOFF**2 + gamma * (1 + BF16_ROUNDOFF) ** 2) / (1 - gamma)
+        rows[:, width + 2] = _rounded_up(torch.linalg.vector_norm(weight.float(), dim=1) * (factor * (1 + 2 * gamma)))
+        return cls(rows)
 
-    def possible(self, hidden: Tensor, mask: Tensor, bias: Tensor) -> Tensor:
-        """Which terms can be positive in which text, (batch, vocabulary) bool; arguments as of :func:`term_weights`."""
+    def possible(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """Which terms can be positive in which text, (batch, vocabulary) bool; arguments as of :func:`term_weights`.
+
+        Where hidden states are no numbers, nothing can be told, and every term is possible.
+        """
         batch, length, width = hidden.shape
-        vocabulary = len(self.half)
+        vocabulary, columns = self.rows.shape
         real = mask.bool()
         # A copy of a text's first token in the place of its padding changes no maximum, and costs no pass over logits.
-        filled = torch.where(real.unsqueeze(2), hidden, hidden[torch.arange(batch), real.long().argmax(dim=1)][:, None])
-        half = filled.bfloat16().reshape(batch * length, width)
-        highest = torch.empty(batch, vocabulary, dtype=torch.bfloat16, device=hidden.device)
-        block = max(64, SCREEN_BLOCK_BYTES // (2 * batch * length))
+        firsts = hidden[torch.arange(batch, device=hidden.device), real.long().argmax(dim=1)]
+        filled = torch.where(real.unsqueeze(2), hidden, firsts[:, None]).reshape(batch * length, width)
+        states = torch.zeros(batch * length, columns, dtype=torch.bfloat16, device=hidden.device)
+        states[:, :width] = filled
+        states[:, width : width + 2] = 1
+        states[:, width + 2] = _rounded_up(
+            torch.linalg.vector_norm(filled.float(), dim=1) * (1 + 2 * _gamma(columns))
+        )
+        if not bool(states[:, width + 2].isfinite().all()):
+            return real.any(dim=1, keepdim=True).expand(batch, vocabulary)
+        highest = torch.empty(batch, vocabulary, dtype=torch.int16, device=hidden.device)
+        block = max(64, SCREEN_BLOCK_BYTES // (2 * batch * length) // 64 * 64)
+        buffer = torch.empty(batch * length * min(block, vocabulary), dtype=torch.bfloat16, device=hidden.device)
         for start in range(0, vocabulary, block):
-            logits = torch.mm(half, self.half[start : start + block].t())
-            torch.amax(logits.view(batch, length, -1), dim=1, out=highest[:, start : start + block])
-        longest = torch.linalg.vector_norm(filled.float(), dim=2).amax(dim=1)
-        gamma = width * 2.0**-24 / (1 - width * 2.0**-24)
-        product_error = (2 * BF16_ROUNDOFF + BF16_ROUNDOFF**2) * (1 + gamma) + gamma
-        screened = highest.float()
-        bound = screened.abs().mul_(BF16_ROUNDOFF / (1 - BF16_ROUNDOFF))
-        bound.addcmul_(longest[:, None].expand_as(bound), self.lengths[None, :].expand_as(bound), value=product_error)
-        return (screened.add_(bound).add_(bias) > 0) & real.any(dim=1, keepdim=True)
+            stop = min(start + block, vocabulary)
+            logits = buffer[: batch * length * (stop - start)].view(batch * length, stop - start)
+            torch.mm(states, self.rows[start:stop].t(), out=logits)
+            torch.amax(logits.view(torch.int16).view(batch, length, -1), dim=1, out=highest[:, start:stop])
+        return (highest >= 0) & real.any(dim=1, keepdim=True)
+
+
+def _columns(width: int) -> int:
+    """Those of a :class:`Screen` over decoder rows of ``width``: three more, up to a multiple that is fast."""
+    return -(-(width + 3) // 8) * 8
+
+
+def _gamma(terms: int) -> float:
+    """γ of a sum of ``terms`` products in float32."""
+    return terms * 2.0**-24 / (1 - terms * 2.0**-24)
+
+
+def _rounded_up(values: Tensor) -> Tensor:
+    """bf16 numbers not below ``values`` and hardly above them."""
+    return (values + values.abs() * (2 * BF16_ROUNDOFF)).bfloat16()
 
 
 class _PositiveMaxima(torch.autograd.Function):
@@ -107,8 +140,8 @@ class _PositiveMaxima(torch.autograd.Function):
     ) -> Tensor:
         wants_gradient = any(ctx.needs_input_grad)
         ctx.sparse = sparse
-        possible = None if screen is None else screen.possible(hidden, mask, bias)
-        if possible is None or float(possible.float().mean()) > DENSE_SHARE:
+        possible = None if screen is None else screen.possible(hidden, mask)
+        if possible is None or int(possible.count_nonzero()) > DENSE_SHARE * possible.numel():
             highest, reached_at = _maxima(hidden, mask, weight, bias, wants_gradient)
         else:
             highest, reached_at = _maxima_of(possible, hidden, mask, weight, bias, wants_gradient)
@@ -218,7 +251,7 @@ def term_weights(
         bias: decoder bias, (vocabulary,).
         pooling: "max" or "sum".
         activation: "relu" or "log1p_relu".
-        screen: of ``weight``; where it is given, only the terms that it finds possible are computed in the weight's
+        screen: of ``weight`` and ``bias``; where it is given, only the terms that it finds possible are computed in the weight's
             own precision ("max" only). The result is the same.
         sparse: as of :func:`torch.nn.functional.embedding`: the gradient by ``weight`` may be a sparse tensor of the
             rows that have one ("max" only).
@@ -256,8 +289,8 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
     half: Tensor | None
     """The decoder's weight in bf16, where the projection runs in it (no gradients)."""
 
-    _screen: tuple[int, Screen] | None = None
-    """Made once for each version of the decoder's weight: an optimiser step changes it."""
+    _screen: tuple[tuple[int, int], Screen] | None = None
+    """Made once for each version of the decoder: an optimiser step changes it."""
 
     @classmethod
     def over(cls, pooling: SpladePooling, decoder: nn.Linear, *, half: bool = False) -> StreamingSpladePooling:
@@ -267,13 +300,14 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
         new.half = decoder.weight.detach().bfloat16() if half else None
         return new
 
-    def screen(self) -> Screen | None:
-        """The screen of the decoder's weight as it is now; None where bf16 products are not fast or not wanted."""
+    def screen(self, bias: Tensor) -> Screen | None:
+        """The screen of the decoder as it is now; None where bf16 products are not fast or not wanted."""
         weight = self.decoder.weight
         if self.half is not None or self.pooling_strategy != "max" or weight.is_cuda or not bf16_is_fast():
             return None
-        if self._screen is None or self._screen[0] != weight._version:
-            self._screen = weight._version, Screen.of(weight)
+        version = weight._version, bias._version
+        if self._screen is None or self._screen[0] != version:
+            self._screen = version, Screen.of(weight, bias)
         return self._screen[1]
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -290,7 +324,7 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
                 bias,
                 self.pooling_strategy,
                 self.activation_function,
-                self.screen(),
+                self.screen(bias),
                 sparse=True,
             )
         return features
