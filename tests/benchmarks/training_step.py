@@ -67,7 +67,9 @@ def widened(encoder: Any, vocabulary: int) -> Any:
     model.resize_token_embeddings(vocabulary, mean_resizing=False)
     decoder = model.get_output_embeddings()
     with torch.no_grad():
-        for parameter in {id(p): p for p in (model.get_input_embeddings().weight, decoder.weight, decoder.bias)}.values():
+        for parameter in {
+            id(p): p for p in (model.get_input_embeddings().weight, decoder.weight, decoder.bias)
+        }.values():
             parameter[before:] = parameter[1000 : 1000 + vocabulary - before]
     return encoder
 

@@ -100,9 +100,7 @@ class Screen:
         states = torch.zeros(batch * length, columns, dtype=torch.bfloat16, device=hidden.device)
         states[:, :width] = filled
         states[:, width : width + 2] = 1
-        states[:, width + 2] = _rounded_up(
-            torch.linalg.vector_norm(filled.float(), dim=1) * (1 + 2 * _gamma(columns))
-        )
+        states[:, width + 2] = _rounded_up(torch.linalg.vector_norm(filled.float(), dim=1) * (1 + 2 * _gamma(columns)))
         if not bool(states[:, width + 2].isfinite().all()):
             return real.any(dim=1, keepdim=True).expand(batch, vocabulary)
         highest = torch.empty(batch, vocabulary, dtype=torch.int16, device=hidden.device)
