@@ -7,8 +7,8 @@ time stands beside it. Model, texts, loss, optimiser and mixed precision (bf16 w
 differs is how they are computed:
 
     vtkit       as vtkit trains
-    before      the same of an older commit, from a temporary worktree (``--before``): groups of 8 texts, head in float32
-                with positions over all terms, dense gradients, torch's dropout, memory given back to the system
+    before      the same of an older commit, from a temporary worktree (``--before``): groups of 8 texts, head in
+                float32 with positions over all terms, dense gradients, torch's dropout, memory given back to the system
     library     SparseEncoder.forward (MLM transformer, SPLADE pooling) and SpladeLoss of sentence-transformers, bf16
     library32   the same in float32, the library's default
 

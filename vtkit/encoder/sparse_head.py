@@ -249,8 +249,8 @@ def term_weights(
         bias: decoder bias, (vocabulary,).
         pooling: "max" or "sum".
         activation: "relu" or "log1p_relu".
-        screen: of ``weight`` and ``bias``; where it is given, only the terms that it finds possible are computed in the weight's
-            own precision ("max" only). The result is the same.
+        screen: of ``weight`` and ``bias``; where it is given, only the terms that it finds possible are computed in the
+            weight's own precision ("max" only). The result is the same.
         sparse: as of :func:`torch.nn.functional.embedding`: the gradient by ``weight`` may be a sparse tensor of the
             rows that have one ("max" only).
 
