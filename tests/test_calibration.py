@@ -9,30 +9,38 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 from tiny import ARCHITECTURES, LETTERS, TOKENS, encoder, model, texts, tokenizer
 from typer.testing import CliRunner
 
+from vtkit.api import calibrate_encoder
 from vtkit.cli import app
 from vtkit.encoder import calibration
 from vtkit.encoder.calibration import (
+    HIGHEST_RATE,
     ActivationRates,
+    TokenTargets,
     activation_rates,
     calibrate,
     probe_figures,
     rescale_head,
     score_spread,
+    token_rates,
 )
-from vtkit.encoder.calibration_result import ROWS
+from vtkit.encoder.calibration_result import ROWS, Calibration
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import fold_vectors, folding
+from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import mask_dimensions, masked_dimensions
 from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.sections import CalibrateSection
+from vtkit.stages.texts import draw
 from vtkit.vocabulary.casing import fold_map
 
 TEXTS = [*texts(60, seed=3), ""]
@@ -265,6 +273,91 @@ def test_a_calibrated_model_is_saved_and_loaded_bit_for_bit(architecture: str, t
     assert (encode(loaded, TEXTS, 48) != encode(ours, TEXTS, 48)).nnz == 0
 
 
+def aims(strength: float = 1.0, bound: float = 1e6) -> TokenTargets:
+    """Document frequencies from 1 to 119 in 500 documents; the first ten tokens occur nowhere."""
+    return TokenTargets(np.where(np.arange(120) < 10, 0, np.arange(120)), 500, strength, bound)
+
+
+@given(
+    st.lists(st.integers(0, 1000), min_size=1, max_size=50).filter(any), st.floats(0.001, 40.0), st.integers(1000, 9999)
+)
+def test_rates_by_document_frequency_add_up_to_the_dimensions_wanted(
+    frequencies: list[int], wanted: float, documents: int
+) -> None:
+    given_to = np.array(frequencies)
+    found = token_rates(TokenTargets(given_to, documents, 1.0, 1.0), wanted)
+    assert not found[given_to == 0].any()
+    assert found.sum() == pytest.approx(min(wanted, HIGHEST_RATE * (given_to > 0).sum()), rel=1e-6)
+    ordered = found[np.argsort(given_to, kind="stable")]
+    assert (np.diff(ordered) >= 0).all()  # what stands in more documents is active in more
+    free = (found > 0) & (found < HIGHEST_RATE)
+    shares = ((given_to + 0.5) / (documents + 1)) ** 0.5
+    np.testing.assert_allclose(found[free] / shares[free], (found[free] / shares[free])[:1].repeat(free.sum()))
+
+
+@pytest.mark.parametrize("block", [1, 2**23])
+def test_at_full_strength_each_token_is_active_in_its_share_of_the_texts(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "LOGITS_A_BLOCK", block)
+    ours = encoder(tmp_path)
+    masked = [30, 31]
+    mask_dimensions(ours[0].auto_model, masked)
+    before = bias(ours).detach().clone()
+    unmasked = aims()
+    unmasked.frequencies[masked] = 0
+    rates = token_rates(unmasked, activation_rates(ours, TEXTS[0::2], 48).pooled * 120)
+    found = calibrate(ours, TEXTS, None, "token", 48, tokens=aims())
+    active = np.mean([(text.amax(dim=0) > 0).numpy() for text in logits(ours, TEXTS[0::2])], axis=0)
+    moved = np.setdiff1d(np.arange(10, 120), masked)
+    assert np.abs(active - rates)[moved].max() <= 1.01 / len(TEXTS[0::2])
+    kept = [*range(10), *masked]
+    assert torch.equal(bias(ours)[kept], before[kept])  # what the corpus does not hold, and what is masked
+    assert found.tokens is not None
+    assert (found.tokens.tokens, found.tokens.unseen, found.tokens.bounded) == (108, 10, 0)
+    assert found.tokens.mean == pytest.approx(float((bias(ours).detach() - before).abs()[moved].mean()), rel=1e-4)
+
+
+def test_strength_and_bound_scale_and_limit_the_shifts_of_tokens(tmp_path: Path) -> None:
+    whole, half, bounded = (encoder(tmp_path / name) for name in "abc")
+    before = bias(whole).detach().clone()
+    for ours, targets in ((whole, aims()), (half, aims(0.5)), (bounded, aims(1.0, 0.05))):
+        result = calibrate(ours, TEXTS, None, "token", 48, tokens=targets).tokens
+    full = before - bias(whole).detach()
+    torch.testing.assert_close(before - bias(half), full / 2)
+    torch.testing.assert_close(before - bias(bounded), full.clamp(-0.05, 0.05), atol=1e-6, rtol=0)
+    assert result is not None
+    assert result.bounded == int((full.abs() > 0.05).sum()) > 10
+
+
+def test_a_target_beside_them_is_reached_all_the_same(tmp_path: Path) -> None:
+    found = calibrate(encoder(tmp_path), TEXTS, 0.1, "pooled", 48, tokens=aims(0.5))
+    assert found.after.pooled == pytest.approx(0.1, abs=5e-3)
+    assert found.done().startswith("110 tokens moved towards their document frequencies (by ")
+
+
+def test_quantiles_of_tokens_are_numpys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "LOGITS_A_BLOCK", 1)
+    ours = encoder(tmp_path)
+    shares = torch.linspace(0, 1, 120)
+    found = calibration._Logits(ours, TEXTS, 48).token_quantiles(shares).numpy()
+    pooled = np.array([text.amax(dim=0).numpy() for text in logits(ours, TEXTS)])
+    wanted = [np.quantile(pooled[:, j], float(shares[j]), method="hazen") for j in range(120)]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_documents_are_counted_in_the_whole_corpus_while_probe_texts_are_sampled(tmp_path: Path) -> None:
+    ours, again = encoder(tmp_path / "a"), encoder(tmp_path / "b")
+    corpus = texts(300, seed=8)
+    found = calibrate_encoder(ours, iter(corpus), tokens="document-frequency", texts=40, max_length=48)
+    assert found.target is None
+    probes = draw(corpus, 40, 42)
+    counted_in = document_frequencies(ours.tokenizer, corpus, 120)
+    calibrate(again, probes, None, "token", 48, tokens=TokenTargets(*counted_in, 0.5, 1.0))
+    assert torch.equal(bias(ours), bias(again))
+    assert Calibration.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
 def test_spread_and_ties_by_hand() -> None:
     queries = sparse.csr_matrix([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
     documents = sparse.csr_matrix([[9.0, 1.0], [1.0, 9.0], [3.0, 1.0], [5.0, 0.0]])
@@ -304,6 +397,7 @@ def test_the_target_is_the_default_only_where_nothing_else_is_asked_for() -> Non
     assert CalibrateSection(shift=5.0).target_activation is None
     assert CalibrateSection(head_scale=8.0).target_activation is None
     assert CalibrateSection(fold="max").target_activation is None
+    assert CalibrateSection(tokens="document-frequency").target_activation is None
     assert CalibrateSection(shift=5.0, target_activation=0.3).target_activation == 0.3
     with pytest.raises(ValidationError, match="head_scale"):
         CalibrateSection(head_scale=0.0)
@@ -314,10 +408,13 @@ def test_the_command_prints_the_table_and_writes_the_model(tmp_path: Path) -> No
     (tmp_path / "texts.txt").write_text("\n".join(texts(40, seed=2)), encoding="utf-8")
     common = ["calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "texts.txt"), "--target", "0.1"]
     runner = CliRunner()
-    shown = runner.invoke(app, [*common, "--definition", "pooled", "--head-scale", "8", "--fold", "max"])
+    shown = runner.invoke(
+        app, [*common, "--definition", "pooled", "--head-scale", "8", "--fold", "max", "--tokens", "document-frequency"]
+    )
     assert shown.exit_code == 0, shown.exception
     first, _, head, *rows = shown.stdout.splitlines()
-    assert first.startswith("logits divided by 8, bias lowered by ")
+    assert first.startswith("logits divided by 8, ")
+    assert "tokens moved towards their document frequencies" in first
     assert head.split() == ["before", "after"]
     assert [row.split("  ")[0] for row in rows] == [name for name, _, _ in ROWS]
     written = runner.invoke(app, [*common, "--out", str(tmp_path / "new"), "--json"])
@@ -335,6 +432,8 @@ def test_the_command_prints_the_table_and_writes_the_model(tmp_path: Path) -> No
     [
         (["--target", "1.5"], "--target is a share between 0 and 1, not 1.5"),
         (["--head-scale", "-2"], "--head-scale must be above 0, not -2"),
+        (["--token-strength", "2"], "--token-strength is a share above 0 and up to 1, not 2"),
+        (["--token-bound", "0"], "--token-bound must be above 0, not 0"),
         ([], "has 3 probe texts and needs at least 8"),
     ],
 )

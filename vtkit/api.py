@@ -238,6 +238,9 @@ def calibrate_encoder(
     definition: Literal["token", "pooled"] = "token",
     shift: float | None = None,
     head_scale: float | None = None,
+    tokens: Literal["document-frequency"] | None = None,
+    token_strength: float = 0.5,
+    token_bound: float = 1.0,
     fold: Literal["max", "sum"] | None = None,
     texts: int = 512,
     max_length: int = 128,
@@ -252,6 +255,9 @@ def calibrate_encoder(
         definition: what counts: (position, token) logits, or dimensions after max-pooling.
         shift: lower the decoder bias by this much.
         head_scale: divide all logits by this, first of all.
+        tokens: shift each token's bias by its document frequency in ``corpus``.
+        token_strength: how far each token goes, up to 1.
+        token_bound: largest shift of a token.
         fold: let case variants share one dimension.
         texts: probe texts sampled.
         max_length: tokens a probe text is cut at.
@@ -263,19 +269,21 @@ def calibrate_encoder(
     """
     from vtkit.recipe.sections import CalibrateSection
     from vtkit.stages.calibrate_head import calibrate_encoder as calibrate
-    from vtkit.stages.texts import draw
 
     settings: dict[str, Any] = {
         "target_activation": target_activation,
         "definition": definition,
         "shift": shift,
         "head_scale": head_scale,
+        "tokens": tokens,
+        "token_strength": token_strength,
+        "token_bound": token_bound,
         "fold": fold,
         "texts": texts,
         "max_length": max_length,
     }
     section = _valid(CalibrateSection, settings, "the encoder cannot be calibrated like this:")
-    return calibrate(encoder, draw(_texts(corpus), texts, seed), section)
+    return calibrate(encoder, _texts(corpus), section, seed)
 
 
 def change_casing(

@@ -43,6 +43,18 @@ def calibrate(
         float | None,
         typer.Option("--head-scale", metavar="K", help="Divide all logits by this, first of all.", show_default=False),
     ] = None,
+    tokens: Annotated[
+        Literal["document-frequency"] | None,
+        typer.Option(
+            "--tokens", help="Shift each token's bias by its document frequency in the corpus.", show_default=False
+        ),
+    ] = None,
+    token_strength: Annotated[
+        float, typer.Option("--token-strength", metavar="SHARE", help="How far each token goes; 1 is all the way.")
+    ] = 0.5,
+    token_bound: Annotated[
+        float, typer.Option("--token-bound", metavar="LOGITS", help="Largest shift of a token.")
+    ] = 1.0,
     fold: Annotated[
         Literal["max", "sum"] | None,
         typer.Option("--fold", help="Let case and word-start variants share one dimension.", show_default=False),
@@ -62,13 +74,17 @@ def calibrate(
 ) -> None:  # fmt: skip
     """Calibrate a sparse encoder: set the share of positive activations, and show what it changes.
 
-    What is given is done in this order: --head-scale, --shift, --target, --fold. Half of the probe texts solve for the
-    target, the other half fill the table.
+    What is given is done in this order: --head-scale, --shift, --tokens, --target, --fold. Half of
+    the probe texts solve for the shifts, the other half fill the table.
     """
     if target is not None and not 0 < target < 1:
         raise RecipeError(f"--target is a share between 0 and 1, not {target:g}.")
     if head_scale is not None and not head_scale > 0:
         raise RecipeError(f"--head-scale must be above 0, not {head_scale:g}.")
+    if not 0 < token_strength <= 1:
+        raise RecipeError(f"--token-strength is a share above 0 and up to 1, not {token_strength:g}.")
+    if not token_bound > 0:
+        raise RecipeError(f"--token-bound must be above 0, not {token_bound:g}.")
     allow_downloads(download)
 
     from vtkit.api import calibrate_encoder, load_encoder, save_encoder
@@ -83,6 +99,9 @@ def calibrate(
             definition=definition,
             shift=shift,
             head_scale=head_scale,
+            tokens=tokens,
+            token_strength=token_strength,
+            token_bound=token_bound,
             fold=fold,
             texts=texts,
             max_length=max_length,

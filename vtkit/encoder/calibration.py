@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
@@ -25,6 +27,7 @@ from vtkit.encoder.calibration_result import (
     Calibration,
     Definition,
     ProbeMetrics,
+    TokenShifts,
 )
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
@@ -37,8 +40,37 @@ from vtkit.errors import CollapseError, DataError
 BINS = 8192
 LOGITS_A_BLOCK = 8 * 2**20
 
+FREQUENCY_POWER = 0.5
+"""How activation rates grow with document frequencies: with their square root, because a learned encoder activates
+tokens in texts that do not hold them, and rare tokens relatively more often."""
+
+HIGHEST_RATE = 0.999
+
 SAME_SCORE = 1e-6
 """Relative difference up to which two scores count as one."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenTargets:
+    """Activation rates by document frequency.
+
+    A token that stands in N_j of N documents should be active in a share r_j of them:
+
+        r_j = min(s · ((N_j + ½) / (N + 1)) ^ FREQUENCY_POWER, HIGHEST_RATE),   s such that Σ_j r_j = dimensions wanted
+        b_j <- b_j - clip(strength · q_j, ±bound),   q_j the (1 - r_j) quantile of the texts' pooled logits of j
+
+    The dimensions wanted are those of a pooled target, else those that a text has now. At strength 1, within the bound,
+    each token is active in just its share of the texts; at ½ it goes half the way. Tokens with N_j = 0 and masked
+    dimensions are left alone.
+    """
+
+    frequencies: NDArray[np.integer]
+    """Documents that hold each token, (vocabulary,)."""
+
+    documents: int
+    strength: float
+    bound: float
+    """Largest shift of a token, in logits."""
 
 
 def activation_rates(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> ActivationRates:
@@ -55,16 +87,18 @@ def calibrate(
     *,
     head_scale: float | None = None,
     shift: float = 0.0,
+    tokens: TokenTargets | None = None,
     fold: Fold | None = None,
 ) -> Calibration:
     """Rescale, shift and fold ``encoder``'s logits in place, in this order, and measure before and after.
 
     1. ``head_scale`` k: x <- x / k (:func:`rescale_head`).
     2. ``shift`` c: b <- b - c. The same as log(1 + ReLU(x - c)) in place of log(1 + ReLU(x)).
-    3. ``target``: a further shift after which that share of the activations is positive. Every logit moves by the same
+    3. ``tokens``: a shift of each token's own, by its document frequency (:class:`TokenTargets`).
+    4. ``target``: a further shift after which that share of the activations is positive. Every logit moves by the same
        amount, so the share above zero after b <- b - c is the share above c before: c is the (1 - target) quantile of
        the logits (of the pooled logits for ``definition="pooled"``). It makes up for step 2 wholly.
-    4. ``fold``: the vectors that vtkit makes are folded (:mod:`vtkit.encoder.folding`). The share asked for in step 3
+    5. ``fold``: the vectors that vtkit makes are folded (:mod:`vtkit.encoder.folding`). The share asked for in step 4
        is that of the unfolded logits.
 
     Masked dimensions stay masked; they count among the activations, as ones that are not positive.
@@ -78,7 +112,8 @@ def calibrate(
         max_length: tokens a text is cut at.
 
     Raises:
-        CollapseError: the logits are not finite, or held-out texts miss the target by more than half of it.
+        CollapseError: the logits are not finite, or held-out texts miss the target by more than half of it. Without a
+            target, ``tokens`` aims at the pooled share that there was before.
         DataError: the head cannot be rescaled.
     """
     halves = texts[0::2], texts[1::2]
@@ -89,23 +124,24 @@ def calibrate(
         rescale_head(encoder, head_scale)
         solving, checking = (_Logits(encoder, half, max_length) for half in halves)
     _lower_bias(encoder, shift)
+    moved = None
+    if tokens is not None:
+        moved = _shift_tokens(
+            encoder, solving, tokens, target if target is not None and definition == "pooled" else None
+        )
     if target is not None:
         found = solving.quantile(1.0 - target, definition)
         _lower_bias(encoder, found)
         shift += found
     after, held_out = solving.rates(), checking.rates()
     if target is not None:
-        reached = getattr(held_out, definition)
-        if abs(reached - target) > 0.5 * target:
-            raise CollapseError(
-                f"calibration to a {definition} activation rate of {target:.1%} reached {reached:.1%} on held-out "
-                "probe texts: the probe texts differ too much among themselves. Give more (calibrate.texts) or others "
-                "(calibrate.corpus)."
-            )
+        _refuse_missed(held_out, target, definition)
+    elif tokens is not None:
+        _refuse_missed(held_out, after.pooled, "pooled")
     if fold is not None:
         set_folding(encoder, fold)
     figures["after"] = probe_figures(encoder, halves[1], max_length, held_out.token)
-    return Calibration(shift, target, definition, before, after, held_out, head_scale, fold, figures)
+    return Calibration(shift, target, definition, before, after, held_out, head_scale, fold, figures, moved)
 
 
 def rescale_head(encoder: SparseEncoder, divisor: float) -> None:
@@ -187,6 +223,57 @@ def score_spread(queries: sparse.csr_matrix, documents: sparse.csr_matrix) -> tu
     return float(spread.mean()), float(tied[:, :RANKS].mean())
 
 
+def token_rates(targets: TokenTargets, wanted: float) -> NDArray[np.float64]:
+    """The activation rate r_j wanted of each token (:class:`TokenTargets`), 0 where the corpus does not hold it.
+
+    Args:
+        wanted: active dimensions of a text, the sum of all rates; where it is more than the tokens that occur can
+            have, all of them get :data:`HIGHEST_RATE`.
+    """
+    held = targets.frequencies > 0
+    shares = np.where(held, ((targets.frequencies + 0.5) / (targets.documents + 1)) ** FREQUENCY_POWER, 0.0)
+    low, high = 0.0, wanted / max(shares[held].min(initial=1.0), 1e-12)
+    for _ in range(100):
+        scale = (low + high) / 2
+        if np.minimum(scale * shares, HIGHEST_RATE).sum() < wanted:
+            low = scale
+        else:
+            high = scale
+    rates: NDArray[np.float64] = np.minimum(high * shares, HIGHEST_RATE)
+    return rates
+
+
+def _shift_tokens(encoder: SparseEncoder, solving: _Logits, targets: TokenTargets, pooled: float | None) -> TokenShifts:
+    """Lower every token's own bias in place."""
+    bias = mlm_head(encoder[0].auto_model).decoder.bias
+    wanted = (solving.rates().pooled if pooled is None else pooled) * len(bias)
+    usable = bias > MASKED_BIAS / 2
+    held = replace(targets, frequencies=np.where(usable.cpu().numpy(), targets.frequencies, 0))
+    rates = torch.from_numpy(token_rates(held, wanted)).to(bias.device, torch.float32)
+    found = rates > 0
+    full = targets.strength * solving.token_quantiles(1.0 - rates)
+    shifts = torch.where(found, full.clamp(-targets.bound, targets.bound), torch.zeros_like(full))
+    with torch.no_grad():
+        bias.sub_(shifts)
+    count = int(found.sum())
+    return TokenShifts(
+        tokens=count,
+        unseen=int((usable & ~found).sum()),
+        mean=float(shifts.abs().sum() / max(count, 1)),
+        bounded=int((found & (full.abs() > targets.bound)).sum()),
+    )
+
+
+def _refuse_missed(held_out: ActivationRates, target: float, definition: Definition) -> None:
+    reached = getattr(held_out, definition)
+    if abs(reached - target) > 0.5 * target:
+        raise CollapseError(
+            f"calibration to a {definition} activation rate of {target:.1%} reached {reached:.1%} on held-out "
+            "probe texts: the probe texts differ too much among themselves. Give more (calibrate.texts) or others "
+            "(calibrate.corpus)."
+        )
+
+
 def _lower_bias(encoder: SparseEncoder, shift: float) -> None:
     """Lower the bias: b <- b - shift."""
     with torch.no_grad():
@@ -252,6 +339,24 @@ class _Logits:
         below = (total - counts.sum() + counts.cumsum(0)) / total
         position = min(int(torch.searchsorted(below, share)), BINS - 1)
         return lowest + (position + 1) * (highest - lowest) / BINS
+
+    def token_quantiles(self, shares: Tensor) -> Tensor:
+        """The value that ``shares[j]`` of the texts' pooled logits of token j lie below, (vocabulary,).
+
+        Between two texts it is interpolated, the k-th lowest of n standing for (k - ½) / n; never beyond the highest.
+        Only one block of the vocabulary is held at a time.
+        """
+        found, start = [], 0
+        for logits in self._blocks():
+            ordered = self._pool(logits).sort(dim=0).values
+            block = shares[start : start + ordered.shape[1]]
+            start += ordered.shape[1]
+            place = (block * len(ordered) - 0.5).clamp(0, len(ordered) - 1)
+            below = place.floor().long()
+            above = (below + 1).clamp(max=len(ordered) - 1)
+            low, high = (ordered.gather(0, rank[None])[0] for rank in (below, above))
+            found.append(torch.lerp(low, high, place - below))
+        return torch.cat(found)
 
     def _blocks(self) -> Iterator[Tensor]:
         """The logits of all tokens, (tokens, block) for one block of the vocabulary after the other."""

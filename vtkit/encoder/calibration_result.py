@@ -64,6 +64,23 @@ ROWS = (
 
 
 @dataclass(frozen=True)
+class TokenShifts(Result):
+    """What a calibration by token did."""
+
+    tokens: int
+    """Tokens whose bias was moved: those that occur in the corpus and are not masked."""
+
+    unseen: int
+    """Tokens left alone because the corpus does not hold them."""
+
+    mean: float
+    """Absolute shift, mean over the tokens moved."""
+
+    bounded: int
+    """Tokens that would have been moved farther than the bound."""
+
+
+@dataclass(frozen=True)
 class Calibration(Result):
     """What a calibration did, and what it changed."""
 
@@ -86,6 +103,9 @@ class Calibration(Result):
     probe: Mapping[str, ProbeMetrics]
     """``before`` and ``after``, on the texts held out."""
 
+    tokens: TokenShifts | None = None
+    """Shifts of single tokens; None where none were asked for."""
+
     def table(self) -> list[tuple[str, str, str]]:
         """The rows of the before/after table: name, before, after."""
         before, after = self.probe["before"], self.probe["after"]
@@ -97,6 +117,11 @@ class Calibration(Result):
     def done(self) -> str:
         """What was done, in the order in which it was, in words."""
         steps = [f"logits divided by {self.head_scale:g}"] if self.head_scale is not None else []
+        if self.tokens is not None:
+            steps.append(
+                f"{self.tokens.tokens} tokens moved towards their document frequencies (by {self.tokens.mean:.3f} on "
+                f"average, {self.tokens.bounded} at the bound, {self.tokens.unseen} that do not occur left alone)"
+            )
         if self.target is not None or self.shift:
             steps.append(f"bias {'lowered' if self.shift >= 0 else 'raised'} by {abs(self.shift):.4f}")
         if self.target is not None:

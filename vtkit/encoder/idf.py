@@ -7,7 +7,7 @@ is weighting the queries, as long as nothing is pruned or quantised.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,6 +20,26 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Weighting = Literal["none", "cai-paper", "cai-code", "geng"]
+
+
+class DocumentCounter:
+    """Document frequencies of texts on their way to somebody else; :func:`document_frequencies` says what counts."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, size: int, folded_to: NDArray[np.int64] | None = None
+    ) -> None:
+        self.frequencies: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
+        self.documents = 0
+        self._tokenizer, self._folded_to = tokenizer, folded_to
+
+    def counting(self, texts: Iterable[str]) -> Iterator[str]:
+        """``texts``, counted as they pass."""
+        for batch in batches(texts):
+            self.documents += len(batch)
+            for encoding in self._tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+                held = np.array(list(set(encoding.ids)), dtype=np.int64)
+                self.frequencies[held if self._folded_to is None else np.unique(self._folded_to[held])] += 1
+            yield from batch
 
 
 def document_frequencies(
@@ -36,13 +56,10 @@ def document_frequencies(
     Args:
         folded_to: where each dimension goes when vectors are folded (``fold_map_of`` of ``folding.py``), (size,).
     """
-    frequencies, count = np.zeros(size, dtype=np.int64), 0
-    for batch in batches(texts):
-        count += len(batch)
-        for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
-            held = np.array(list(set(encoding.ids)), dtype=np.int64)
-            frequencies[held if folded_to is None else np.unique(folded_to[held])] += 1
-    return frequencies, count
+    counter = DocumentCounter(tokenizer, size, folded_to)
+    for _ in counter.counting(texts):
+        pass
+    return counter.frequencies, counter.documents
 
 
 def idf_weights(frequencies: NDArray[np.integer], documents: int, weighting: Weighting) -> NDArray[np.float32]:

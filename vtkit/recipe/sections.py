@@ -485,12 +485,12 @@ class AdaptSection(Section):
 
 
 class CalibrateSection(Section):
-    """[calibrate]: what is done to the logits without training: rescaled, shifted, and folded, in this order
-    (docs/calibration.md)."""
+    """[calibrate]: what is done to the logits without training: rescaled, shifted, shifted by token, and folded, in
+    this order (docs/calibration.md)."""
 
     target_activation: Share | None = None
     """Share of activations above zero after the shift. The shift is solved for on probe texts. Default: 0.35, unless
-    ``head_scale``, ``shift`` or ``fold`` is given."""
+    ``head_scale``, ``shift``, ``tokens`` or ``fold`` is given."""
 
     definition: Literal["token", "pooled"] = "token"
     """What is counted: (position, token) logits, or vocabulary dimensions after max-pooling."""
@@ -501,6 +501,16 @@ class CalibrateSection(Section):
     shift: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
     """Lower the decoder bias by this much, the paper's c. With a ``target_activation`` it only moves where the search
     begins."""
+
+    tokens: Literal["document-frequency"] | None = None
+    """``document-frequency``: shift each token's bias so that the token is active in texts about as often as the
+    square root of its document frequency in ``corpus`` says; before ``target_activation``."""
+
+    token_strength: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """``tokens``: how far each token goes; 1 is all the way."""
+
+    token_bound: PositiveFloat = 1.0
+    """``tokens``: largest shift of a token, in logits."""
 
     fold: Literal["max", "sum"] | None = None
     """Let tokens equal up to case and word-start mark share one dimension, in what vtkit encodes."""
@@ -517,7 +527,7 @@ class CalibrateSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _target_where_nothing_is_said(cls, values: Any) -> Any:
-        methods = ("target_activation", "head_scale", "shift", "fold")
+        methods = ("target_activation", "head_scale", "shift", "tokens", "fold")
         if isinstance(values, dict) and all(values.get(name) is None for name in methods):
             return {**values, "target_activation": 0.35}
         return values

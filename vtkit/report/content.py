@@ -500,6 +500,11 @@ def _calibration(report: ReportData) -> Section | None:
         return None
     counted = COUNTED[done.definition]
     said = [f"All logits were divided by {score(done.head_scale)}."] if is_number(done.head_scale) else []
+    if done.tokens is not None:
+        said.append(
+            f"The decoder bias of {whole(done.tokens.tokens)} tokens was moved by {score(done.tokens.mean)} on "
+            "average, towards activation rates that follow their document frequencies."
+        )
     if done.target is not None or done.shift or not is_number(done.shift):
         shift = done.shift
         moved = f"{'raised' if shift < 0 else 'lowered'} by {score(abs(shift))}" if is_number(shift) else "shifted"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,25 +26,34 @@ def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calib
 
     section = recipe.calibrate
     assert section is not None
-    texts = draw(read_texts(recipe.corpora("calibrate.corpus")), section.texts, recipe.recipe.seed)
     encoder = load_encoder(str(inputs["model"] / "model"), fastest_device())
-    found = calibrate_encoder(encoder, texts, section)
+    found = calibrate_encoder(encoder, read_texts(recipe.corpora("calibrate.corpus")), section, recipe.recipe.seed)
     console.say(f"calibration: {found.done()}")
     console.show_table("probe texts held out", ["", "before", "after"], found.table())
     save_encoder(encoder, out / "model")
     return found
 
 
-def calibrate_encoder(encoder: SparseEncoder, texts: list[str], section: CalibrateSection) -> Calibration:
-    """Calibrate ``encoder`` in place on the probe texts ``texts``.
+def calibrate_encoder(
+    encoder: SparseEncoder, corpus: Iterable[str], section: CalibrateSection, seed: int
+) -> Calibration:
+    """Calibrate ``encoder`` in place on probe texts sampled from ``corpus``, which is read once.
 
     Raises:
         DataError: too few texts, or an encoder whose queries take a way of their own.
     """
-    from vtkit.encoder.asymmetric import refuse_query_side
-    from vtkit.encoder.calibration import calibrate
+    from vtkit.encoder.asymmetric import output_tokenizer, refuse_query_side
+    from vtkit.encoder.calibration import TokenTargets, calibrate
+    from vtkit.encoder.families import mlm_head
+    from vtkit.encoder.idf import DocumentCounter
 
     refuse_query_side(encoder, "calibrate", static_too=False)
+    counter = None
+    if section.tokens is not None:
+        size = mlm_head(encoder[0].auto_model).decoder.out_features
+        counter = DocumentCounter(output_tokenizer(encoder), size)
+        corpus = counter.counting(corpus)
+    texts = draw(corpus, section.texts, seed)
     if len(texts) < FEWEST:
         raise DataError(
             f"calibration has {len(texts)} probe texts and needs at least {FEWEST}: name a longer calibrate.corpus"
@@ -62,13 +71,16 @@ def calibrate_encoder(encoder: SparseEncoder, texts: list[str], section: Calibra
         section.max_length,
         head_scale=section.head_scale,
         shift=section.shift or 0.0,
+        tokens=None
+        if counter is None
+        else TokenTargets(counter.frequencies, counter.documents, section.token_strength, section.token_bound),
         fold=section.fold,
     )
 
 
 CALIBRATE = Stage(
     "calibrate",
-    version=2,
+    version=3,
     reads=("calibrate",),
     corpora={"calibrate.corpus": calibration_corpus},
     function=calibrate_head,
