@@ -16,10 +16,10 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
 from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.sections import AdaptSection
-from vtkit.training import mlm
+from vtkit.training import mlm, resuming
 from vtkit.training.gates import LossGate
 from vtkit.training.masking import IGNORED
-from vtkit.training.mlm import adapt
+from vtkit.training.mlm import adapt, masked_loss
 from vtkit.training.resuming import COMPLETE, curve, fixed_order, last_complete_checkpoint, trainer_settings
 
 TEXTS = texts(80, seed=11)
@@ -278,3 +278,64 @@ def test_checkpoints_fall_on_points_of_the_curve(steps: int, checkpoint_every: i
 def test_a_curve_is_read_from_the_log_without_its_last_line() -> None:
     history = [{"step": 10, "loss": 2.0, "x": 1.0}, {"step": 20, "loss": 1.0}, {"step": 20, "train_loss": 1.5}]
     assert curve(history, "loss", "x") == {"steps": [10, 20], "loss": [2.0, 1.0], "x": [1.0, 0.0]}
+
+
+@pytest.mark.parametrize("bytes_held", [1, 2**20])
+def test_the_masked_loss_and_its_gradients_are_those_of_all_logits_at_once(
+    bytes_held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mlm, "LOGITS_BYTES", bytes_held)  # one position at a time, and all of them
+    generator = torch.Generator().manual_seed(3)
+    decoder, hidden = torch.nn.Linear(16, 300), torch.randn(37, 16, generator=generator)
+    masked = torch.zeros(300, dtype=torch.bool)
+    masked[::3] = True
+    with torch.no_grad():
+        decoder.bias[masked] = MASKED_BIAS
+        decoder.weight[masked] *= 1e4  # so that their logits would be the largest
+    labels = 3 * torch.randint(0, 100, (37,), generator=generator) + 1
+
+    def gradients(loss: Any) -> list[torch.Tensor]:
+        given = hidden.clone().requires_grad_()
+        decoder.zero_grad()
+        value = loss(given)
+        (2 * value).backward()
+        return [value.detach(), given.grad, decoder.weight.grad.clone(), decoder.bias.grad.clone()]
+
+    def whole(given: torch.Tensor) -> torch.Tensor:
+        logits = torch.nn.functional.linear(given, decoder.weight, decoder.bias).masked_fill(masked, -torch.inf)
+        return torch.nn.functional.cross_entropy(logits, labels)
+
+    found = gradients(lambda given: masked_loss(given, labels, decoder, masked))
+    for mine, its in zip(found, gradients(whole), strict=True):
+        torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-7)
+    assert not found[2][masked].any()
+    assert not found[3][masked].any()
+
+
+@pytest.mark.parametrize("objective", ["mlm", "sap"])
+def test_a_batch_in_parts_gives_the_weights_of_a_batch_at_once(
+    objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resuming, "bf16_is_fast", lambda: False)
+    parts = []
+    original = mlm._parts
+    monkeypatch.setattr(mlm, "_parts", lambda batch: parts.append(len(original(batch))) or original(batch))
+    settings: dict[str, Any] = {"train": "all", "steps": 3, "batch_size": 16, "learning_rate": 1e-3, "max_length": 24}
+    teacher = encoder(tmp_path / "teacher", dropout=0.0) if objective == "sap" else None
+    if teacher is not None:
+        settings |= {"objective": "sap", "teacher": "unused"}
+        with torch.no_grad():
+            teacher[0].auto_model.get_output_embeddings().weight.mul_(1.5)
+    changes = []
+    for tokens in (10**6, 40):
+        monkeypatch.setattr(mlm, "TOKENS_A_PART", tokens)
+        ours = encoder(tmp_path / str(tokens), dropout=0.0)
+        before = weights(ours)
+        adapt(ours, TEXTS, NEW, section(**settings), 5, tmp_path / f"checkpoints-{tokens}", teacher)
+        after = weights(ours)
+        changes.append(torch.cat([(after[name] - before[name]).flatten() for name in sorted(before)]))
+    assert parts[:3] == [1, 1, 1]
+    assert min(parts[3:]) > 3
+    once, summed = changes
+    assert once.norm() > 0.1
+    assert (once - summed).norm() < 0.02 * once.norm()

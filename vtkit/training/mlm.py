@@ -1,7 +1,8 @@
 """Adaptation: masked-language-model training in the new vocabulary, by default with a frozen transformer.
 
 The vocabulary-transfer paper trains the input embeddings, the tied decoder and its bias, and masks new
-tokens more often (:mod:`vtkit.training.masking`). Only masked positions are projected onto the vocabulary.
+tokens more often (:mod:`vtkit.training.masking`). Only masked positions are projected onto the vocabulary, a few at a
+time, and a batch of any size goes through the encoder in parts, so that neither has to fit into memory as a whole.
 Masked dimensions (:mod:`vtkit.encoder.masked`) are no labels and have no part in the softmax, and stay masked.
 An encoder whose output vocabulary is its own (head-only transfer) keeps its input embeddings, and what is masked is
 labelled with output tokens. Instead of predicting tokens it may be brought to a teacher's vectors.
@@ -38,6 +39,12 @@ from vtkit.training.resuming import Progress, curve, fixed_order, train, trainer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+LOGITS_BYTES = 64 * 2**20
+"""Logits that are held at a time, (positions, vocabulary), stay below this."""
+
+TOKENS_A_PART = 8192
+"""A batch of more tokens goes through the encoder in parts whose gradients are summed."""
 
 SHORTEST = 4
 """Texts of fewer tokens (special tokens included) leave nothing to learn from and are passed over."""
@@ -145,6 +152,33 @@ def adapt(
         parameter.requires_grad_(True)
     model.eval()
     return curve(history, "loss")
+
+
+def masked_loss(hidden: Tensor, labels: Tensor, decoder: nn.Linear, masked: Tensor) -> Tensor:
+    """Cross-entropy of predicted tokens, mean over positions: -log softmax_j(h_i · w_j + b_j)[label_i].
+
+    The logits of all positions are never held at once: the gradients of a few positions are made as soon as their
+    logits are. In float32, whatever the encoder is computed in.
+
+    Args:
+        hidden: what the decoder projects, (positions, width).
+        labels: (positions,).
+        decoder: with a bias.
+        masked: dimensions that have no part in the softmax, (vocabulary,) bool.
+
+    Returns:
+        Scalar, in nats.
+    """
+    positions = max(1, LOGITS_BYTES // (4 * len(decoder.weight)))
+    with torch.autocast(hidden.device.type, enabled=False):
+        loss: Tensor = nn.functional.linear_cross_entropy(
+            hidden.float(),
+            decoder.weight,
+            labels,
+            linear_bias=decoder.bias.masked_fill(masked, -torch.inf),
+            options=nn.LinearCrossEntropyOptions(batch_chunk_size=positions, chunking_method=None),
+        )
+    return loss
 
 
 def sap_loss(student: Tensor, teacher: Tensor) -> Tensor:
@@ -298,6 +332,24 @@ def _only(batches: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     return batch
 
 
+def _parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """``batch`` in parts of at most :data:`TOKENS_A_PART` tokens, each as long as its longest text."""
+    texts, length = batch["input_ids"].shape
+    parts = []
+    for start in range(0, texts, max(1, TOKENS_A_PART // length)):
+        rows = slice(start, start + max(1, TOKENS_A_PART // length))
+        part = {name: tensor[rows] for name, tensor in batch.items()}
+        for names, mask in (
+            (("input_ids", "attention_mask", "labels"), "attention_mask"),
+            (("teacher_ids", "teacher_mask"), "teacher_mask"),
+        ):
+            if mask in part:
+                longest = int(part[mask].sum(dim=1).max())
+                part |= {name: part[name][:, :longest] for name in names if name in part}
+        parts.append(part)
+    return parts
+
+
 class _MaskedTrainer(Trainer):  # type: ignore[misc]
     """The library's trainer over :class:`_Batches`: in sequence, and projecting masked positions only."""
 
@@ -307,22 +359,34 @@ class _MaskedTrainer(Trainer):  # type: ignore[misc]
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         return SequentialSampler(self.train_dataset)
 
+    def training_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
+        """The gradient of a batch, part by part."""
+        model.train()
+        parts = [(part, self._terms(part)) for part in _parts(self._prepare_inputs(inputs))]
+        total = sum(terms for _, terms in parts)
+        loss = torch.zeros((), device=self.args.device)
+        for part, terms in parts:
+            if not terms:
+                continue
+            with self.compute_loss_context_manager():
+                share = self.compute_loss(model, part) * (terms / total)
+            self.accelerator.backward(share)
+            loss += share.detach()
+        self.gate(self.state.global_step, loss)
+        return loss
+
+    def _terms(self, inputs: dict[str, Tensor]) -> int:
+        """How many terms the mean of the loss is over: predicted positions, or texts."""
+        return len(inputs["input_ids"]) if self.teacher is not None else int((inputs["labels"] != IGNORED).sum())
+
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> Tensor:
         decoder = mlm_head(self.model).decoder
         with without_decoder(decoder):
             hidden: Tensor = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
         if self.teacher is not None:
-            loss = sap_loss(pooled_logits(hidden, inputs["attention_mask"], decoder), self._taught(inputs))
-        else:
-            labels = inputs["labels"]
-            predicted = labels != IGNORED
-            if not bool(predicted.any()):
-                return torch.zeros((), requires_grad=True)
-            logits = nn.functional.linear(hidden[predicted], decoder.weight, decoder.bias)
-            logits = logits.masked_fill_(masked_dimensions(self.model), -torch.inf)
-            loss = nn.functional.cross_entropy(logits.float(), labels[predicted])
-        self.gate(self.state.global_step, loss)
-        return loss
+            return sap_loss(pooled_logits(hidden, inputs["attention_mask"], decoder), self._taught(inputs))
+        predicted = inputs["labels"] != IGNORED
+        return masked_loss(hidden[predicted], inputs["labels"][predicted], decoder, masked_dimensions(self.model))
 
     def _taught(self, inputs: dict[str, Tensor]) -> Tensor:
         assert self.teacher is not None
