@@ -207,7 +207,7 @@ def test_the_command_writes_a_mapped_tokenizer_and_never_over_another(tmp_path: 
         capture_output=True, text=True,
     )  # fmt: skip
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mapped", "t"]
 
 

@@ -1,5 +1,8 @@
 """Every command line of README and docs, run as it stands there, in a folder with small stand-ins for what it names.
 
+Those in backticks, in the help and in the heads of recipes are read by the command's own parser, and those in backticks
+are run where nothing is left out of them.
+
 Hub ids are local folders of these names. The only changes: a shell's ``> FILE`` and comments are dropped, of a synopsis
 what stands in brackets is left out, recipes and specifications that ship with vtkit (they take minutes, or the hub) are
 looked at instead of run.
@@ -13,9 +16,11 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny
+import typer
 from typer.testing import CliRunner
 
 from vtkit.cli import app
@@ -57,7 +62,60 @@ def arguments_of(line: str) -> list[str]:
     return kept
 
 
-LINES = list(dict.fromkeys(line for page in PAGES for line in command_lines(page.read_text("utf-8"))))
+def inline_lines(text: str) -> Iterator[str]:
+    """What stands between backticks and begins with ``vtkit``, also over the end of a line."""
+    for line in re.findall(r"(?<!`)`{1,2}(vtkit [^`]+)`{1,2}(?!`)", text):
+        yield " ".join(line.split())
+
+
+def comment_lines(text: str) -> Iterator[str]:
+    """Command lines in the comments of a recipe or specification: alone on a line, or behind a colon."""
+    joined = re.sub(r"\\\n#\s*", " ", text)
+    yield from re.findall(r"^# (?:  |.*: +)(vtkit .*)$", joined, re.MULTILINE)
+
+
+ROOT_COMMAND: Any = typer.main.get_command(app)
+
+
+def commands(command: Any = ROOT_COMMAND, name: str = "vtkit") -> Iterator[tuple[str, Any]]:
+    """Every command with its full name."""
+    yield name, command
+    for word, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, f"{name} {word}")
+
+
+def help_texts(command: Any) -> list[str]:
+    texts = [command.help, command.epilog, *(getattr(each, "help", None) for each in command.params)]
+    return [text for text in texts if text]
+
+
+def missing_of(arguments: list[str]) -> list[str]:
+    """The required arguments and options that a command line leaves out, once everything in it is known.
+
+    Raises:
+        Exception: of the parser: an unknown command or option, or an option without its value.
+    """
+    command, rest = ROOT_COMMAND, list(arguments)
+    while rest and hasattr(command, "commands"):
+        assert rest[0] in command.commands, f"there is no command {rest[0]!r}"
+        command = command.commands[rest.pop(0)]
+    context = command.context_class(command, info_name="vtkit")
+    given, too_many, _ = command.make_parser(context).parse_args(rest)
+    assert not too_many, f"takes no {too_many}"
+    if "help" in given:
+        return []
+    wanted = [each for each in command.params if each.required]
+    return [each.name for each in wanted if not given.get(each.name)] + ["COMMAND"] * hasattr(command, "commands")
+
+
+SOURCES = {path: path.read_text("utf-8") for path in [*PAGES, *sorted((ROOT / "vtkit").rglob("*.py"))]}
+INLINE = list(dict.fromkeys(line for text in SOURCES.values() for line in inline_lines(text)))
+SHIPPED = [*sorted((ROOT / "recipes").glob("*.toml")), *sorted((ROOT / "tokenizers").glob("*.toml"))]
+NEW_RECIPE = SOURCES[ROOT / "vtkit" / "recipe" / "new.py"].replace('        "#', "#").replace('",\n', "\n")
+HEADS = [*(path.read_text("utf-8") for path in SHIPPED), NEW_RECIPE]
+COMMENTS = [line for text in HEADS for line in comment_lines(text)]
+LINES = [line for page in PAGES for line in command_lines(page.read_text("utf-8"))]
+LINES = list(dict.fromkeys(LINES + [line for line in INLINE if not missing_of(arguments_of(line))]))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +160,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_lines_are_found() -> None:
     assert len(LINES) > 40
+    assert len(INLINE) > 20
+    assert len(COMMENTS) > 12
     assert {line.split()[1] for line in LINES} >= {"run", "search", "explain", "recipe", "tokenizer", "fragmentation"}
+
+
+@pytest.mark.parametrize("line", [*INLINE, *COMMENTS])
+def test_a_command_line_in_passing_has_a_command_and_options_that_there_are(line: str) -> None:
+    missing_of(arguments_of(line))
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands()))
+def test_help_names_commands_and_options_that_there_are(name: str, command: Any) -> None:
+    options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+    names = {full for full, _ in commands()}
+    for text in help_texts(command):
+        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) <= options, text
+        for line in re.findall(r"\bvtkit ([a-z-]+)", text):
+            assert f"vtkit {line}" in names, text
 
 
 @pytest.mark.parametrize("line", LINES)

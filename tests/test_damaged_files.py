@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 import torch
 from safetensors.torch import load_file, save_file
-from tiny import TOKENS, collection, encoder, model, tokenizer
+from tiny import TOKENS, collection, encoder, tokenizer
 
 from vtkit.artifacts import Dependencies, Store
 from vtkit.cli import DEFECT, main
@@ -55,10 +56,7 @@ def refused(done: tuple[int, str], message: str) -> None:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bare")
-    model().save_pretrained(folder)
-    tokenizer().save_pretrained(str(folder))
-    return folder
+    return tiny.bare(tmp_path_factory.mktemp("bare"))
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +131,7 @@ HEAD = "cls.predictions.transform.dense.weight"
 SIZE = len(TOKENS)
 
 MODELS: dict[str, tuple[Damage, str]] = {
-    "config: cut": (text("config.json", "{"), r"config\.json is damaged: it is no valid JSON"),
+    "config: cut": (text("config.json", "{"), r"config\.json is damaged: it is not valid JSON"),
     "config: a list": (text("config.json", "[]"), r"config\.json is damaged: it should hold a JSON object"),
     "config: binary": (raw("config.json", b"\xff\xfe\x00"), r"config\.json is damaged"),
     "config: empty": (text("config.json", ""), r"config\.json is damaged"),

@@ -34,3 +34,16 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert path.exists(), f"{page.name}: {target} leads nowhere"
         if anchor and path.suffix == ".md":
             assert anchor in anchors(path), f"{page.name}: {target} names no heading"
+
+
+def test_the_map_of_the_code_names_every_file() -> None:
+    """But those of folders of which it says that each method, collection, stage or command has a file."""
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("## Who imports whom")[0]
+    entries = dict(re.findall(r"^      ([\w.]+/?) +(.*(?:\n {21}.*)*)", text, re.MULTILINE))
+    listed_elsewhere = {"commands", "stages", "methods", "public"}
+    for path in (ROOT / "vtkit").rglob("*.py"):
+        folder, *rest = path.relative_to(ROOT / "vtkit").parts
+        if not rest:
+            assert folder in entries, folder
+        elif path.name != "__init__.py" and listed_elsewhere.isdisjoint(path.parts):
+            assert path.name in entries[f"{folder}/"], f"{folder}/{path.name} is not in docs/architecture.md"

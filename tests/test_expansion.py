@@ -515,7 +515,7 @@ def test_tokens_from_a_corpus_are_data_on_the_page(tmp_path: Path) -> None:
         (["--epsilon", "0.1"], "epsilon belongs to"),
         (["--stop", "first-gain", "--epsilon", "2"], "--epsilon"),
         (["--size", "10"], "cannot be reached by adding tokens"),
-        (["--out", "."], "is there already"),
+        (["--out", "."], "already exists"),
         (["--stop", "never"], "never"),
     ],
 )

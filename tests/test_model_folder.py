@@ -12,10 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import tiny
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from tiny import model, tokenizer
+from tiny import model
 
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.model_folder import model_folder
@@ -34,11 +35,7 @@ from transformers import BertConfig as Config, BertForMaskedLM as Model, BertTok
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bare masked language model with its tokenizer."""
-    folder = tmp_path_factory.mktemp("bare")
-    model().save_pretrained(folder)
-    tokenizer().save_pretrained(str(folder))
-    return folder
+    return tiny.bare(tmp_path_factory.mktemp("bare"))
 
 
 @pytest.fixture

@@ -162,7 +162,7 @@ def test_new_writes_a_recipe_that_check_finds_fine(vtkit: Run, recipe: Path) -> 
     assert vtkit("recipe", "check", "recipes/mine.toml").returncode == 0
     again = vtkit("recipe", "new", *answers)
     assert again.returncode == 2
-    assert "error: recipes/mine.toml is there already" in again.stderr
+    assert "error: recipes/mine.toml already exists" in again.stderr
     assert (recipe.parent / "recipes" / "mine.toml").read_text() == written
 
 

@@ -389,7 +389,7 @@ def test_the_recipes_load(name: str, kind: str) -> None:
         (b"some text", ["--algorithm", "bpe", "--size", "200"], "alone are 261 tokens"),
         (b"some text", ["--size", "400000"], "--size: "),
         (b"some text", ["--byte-fallback"], "byte_fallback needs"),
-        (b"some text", ["--out", "."], "is there already"),
+        (b"some text", ["--out", "."], "already exists"),
     ],
 )
 def test_what_cannot_be_learned_from_is_refused_in_one_message(

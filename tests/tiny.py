@@ -152,6 +152,13 @@ def encoder(folder: Path, architecture: str = "bert", **settings: Any) -> Sparse
     )
 
 
+def bare(folder: Path) -> Path:
+    """A bare masked language model with its tokenizer, in ``folder``."""
+    model().save_pretrained(folder)
+    tokenizer().save_pretrained(str(folder))
+    return folder
+
+
 def texts(count: int, seed: int = 0, words: tuple[int, int] = (3, 20)) -> list[str]:
     """Sentences of random words."""
     draw = random.Random(seed)

@@ -80,7 +80,7 @@ def save_encoder(encoder: SparseEncoder, folder: Name) -> None:
 
     folder = Path(folder)
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise RecipeError(f"{folder} is there already, and is not overwritten. Name another folder, or remove it.")
+        raise RecipeError(f"{folder} already exists, and is not overwritten. Name another folder, or remove it.")
     save(encoder, folder)
 
 
@@ -298,7 +298,7 @@ def change_casing(
     Args:
         encoder: is changed.
         output: of cased dimensions: ``mask``, never active; ``map``, cased-only tokens take their lower-case names and
-            the others are masked; ``fold``, case variants share one dimension in what vtkit encodes.
+            the others are masked; ``fold``, case variants share one dimension in vectors made with vtkit.
         input: what its tokenizer does with upper case.
         fold: how the weights of variants come together.
 

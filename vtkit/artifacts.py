@@ -211,7 +211,7 @@ def result_of(folder: Path, kind: type[R]) -> R:
     if found is None:
         raise VtkitError(
             f"{folder} was made by another version of vtkit, and this one cannot read what it found. Run the recipe "
-            "again: the output is made anew."
+            "again: the output is made again."
         )
     return found
 

@@ -96,7 +96,7 @@ class Gap:
     """Weighted Jaccard similarity, 0 (no common word) to 1 (equal frequencies)."""
 
     sampled: float
-    """What it would be if the smaller corpus were words drawn at random from the larger."""
+    """What it would be if the smaller corpus were words sampled from the larger."""
 
     shared_scripts: float
     """How much of the words is written in the same scripts, 0 to 1."""

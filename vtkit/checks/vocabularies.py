@@ -45,10 +45,10 @@ def vocabulary_gates(
     section: GatesSection,
     source: PreTrainedTokenizerFast,
     target: PreTrainedTokenizerFast,
-    alignment: Overlap,
+    overlap: Overlap,
     texts: Sequence[str],
 ) -> list[CheckResult]:
-    """The gates overlap and unicode, as far as they are not off: what can be said before any bridge is built.
+    """The gates overlap and unicode, as far as they are not off: what can be said before the transfer.
 
     Args:
         section: settings.
@@ -56,44 +56,44 @@ def vocabulary_gates(
     """
     found: list[tuple[Gate, Seen]] = []
     if section.overlap != "off":
-        found.append(("overlap", overlap_gate(source, target, alignment)))
+        found.append(("overlap", overlap_gate(source, target, overlap)))
     probes = [text for text in texts if text.strip()]
     if probes and section.unicode != "off":
         found.append(("unicode", unicode_gate(target, probes, section.max_length)))
     return results(section, "transfer", found)
 
 
-def overlap_gate(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, alignment: Overlap) -> Seen:
+def overlap_gate(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, overlap: Overlap) -> Seen:
     """The overlap share against what pairs of vocabularies with the same scripts have, and the special roles."""
     shared = shared_scripts(source, target)
     _, pair, lowest, highest = next(row for row in EXPECTED_OVERLAP if shared < row[0])
     roles = roles_by_id(target)
-    missing = sorted({role for number, role in roles.items() if alignment.target_to_source[number] < 0})
+    missing = sorted({role for number, role in roles.items() if overlap.target_to_source[number] < 0})
     figures = {
-        "share": alignment.share,
+        "share": overlap.share,
         "shared_scripts": shared,
         "pair": pair,
         "expected": [lowest, highest],
         "roles_without_source": missing,
     }
     seen = (
-        f"{alignment.share:.1%} of the target vocabulary overlaps (expected between vocabularies of {pair}: "
+        f"{overlap.share:.1%} of the target vocabulary overlaps (expected between vocabularies of {pair}: "
         f"{lowest:.1%} to {highest:.0%})"
     )
     if pair == "one script":
-        seen += ", as in one language" if alignment.share >= ONE_LANGUAGE else ", as between two languages"
+        seen += ", as in one language" if overlap.share >= ONE_LANGUAGE else ", as between two languages"
     if roles and len(missing) == len(set(roles.values())):
         return "fail", f"{seen}; no special token has its counterpart", _OVERLAP_ADVICE, figures
-    if alignment.share < LEAST_OVERLAP:
+    if overlap.share < LEAST_OVERLAP:
         return "fail", seen, _OVERLAP_ADVICE, figures
     if missing:
         seen += f"; no counterpart for the roles {', '.join(missing)}"
         advice = "Their embeddings are made like any new token's: name a source or a target that has these tokens."
         return "warn", seen, advice, figures
-    if alignment.mode == "raw":
+    if overlap.mode == "raw":
         advice = 'transfer.overlap "raw" compares spellings of different families; use "exact+symbols".'
         return "warn", seen, advice, figures
-    if not lowest <= alignment.share <= highest:
+    if not lowest <= overlap.share <= highest:
         return "warn", seen, _OVERLAP_ADVICE, figures
     return "pass", seen, "", figures
 

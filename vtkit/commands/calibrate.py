@@ -41,7 +41,7 @@ def calibrate(
     ] = None,
     head_scale: Annotated[
         float | None,
-        typer.Option("--head-scale", metavar="K", help="Divide all logits by this, first of all.", show_default=False),
+        typer.Option("--head-scale", metavar="K", help="Divide all logits by this, first.", show_default=False),
     ] = None,
     tokens: Annotated[
         Literal["document-frequency"] | None,
@@ -61,7 +61,7 @@ def calibrate(
     ] = None,
     texts: Annotated[int, typer.Option("--texts", min=8, help="Probe texts sampled; half of them are held out.")] = 512,
     max_length: Annotated[int, typer.Option("--max-length", min=3, help="Tokens a probe text is cut at.")] = 128,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the drawing.")] = 42,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sampling.")] = 42,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -74,7 +74,7 @@ def calibrate(
 ) -> None:  # fmt: skip
     """Calibrate a sparse encoder: set the share of positive activations, and show what it changes.
 
-    What is given is done in this order: --head-scale, --shift, --tokens, --target, --fold. Half of
+    The options are applied in this order: --head-scale, --shift, --tokens, --target, --fold. Half of
     the probe texts solve for the shifts, the other half fill the table.
     """
     if target is not None and not 0 < target < 1:

@@ -43,7 +43,7 @@ def casing(
         typer.Option(
             "--apply",
             help="Change cased dimensions: never active (mask), the same but cased-only tokens take their lower-case "
-            "names (map), or variants share one in what vtkit encodes (fold).",
+            "names (map), or variants share one in vectors made with vtkit (fold).",
             show_default=False,
         ),
     ] = None,

@@ -17,12 +17,12 @@ from vtkit.errors import DataError
 
 EncodingErrorsOption = Annotated[
     Invalid,
-    typer.Option("--encoding-errors", help="Bytes that are not UTF-8: stop, or put U+FFFD in their place and warn."),
+    typer.Option("--encoding-errors", help="Bytes that are not UTF-8: stop, or replace them by U+FFFD and warn."),
 ]
 LanguageOption = Annotated[
     str | None,
     typer.Option(
-        "--language", metavar="CODE", help="Language of the texts; by default told by their script.", show_default=False
+        "--language", metavar="CODE", help="Language of the texts. Default: by their script.", show_default=False
     ),
 ]
 PunctuationOption = Annotated[

@@ -30,7 +30,7 @@ def expand(
             "--out", "-o", metavar="FOLDER", help="Where to save it. Default: nothing is saved.", show_default=False
         ),
     ] = None,
-    increment: Annotated[int, typer.Option("--increment", min=1, help="Tokens of a step.")] = 3000,
+    increment: Annotated[int, typer.Option("--increment", min=1, help="Tokens added in each step.")] = 3000,
     stop: Annotated[
         Literal["exhausted", "entropy-gain", "first-gain"], typer.Option("--stop", help="When to stop growing.")
     ] = "exhausted",
@@ -61,12 +61,12 @@ def expand(
     ] = None,
     download: DownloadOption = False,
 ) -> None:  # fmt: skip
-    """Add to a vocabulary the tokens that a corpus needs most (AdaLM).
+    """Expand a vocabulary with the tokens that a corpus needs most (AdaLM).
 
-    A table shows how size, unigram entropy and tokens per word grow with each step, and why it stopped.
+    A table shows size, unigram entropy and tokens per word after each step, and why it stopped.
     """
     if out is not None and os.path.lexists(out):
-        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
+        raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")
     allow_downloads(download)
 
     from vtkit.api import expand_tokenizer

@@ -19,7 +19,7 @@ def refuse_existing(out: Path) -> None:
         RecipeError: it is.
     """
     if os.path.lexists(out):
-        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
+        raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")
 
 
 @contextmanager

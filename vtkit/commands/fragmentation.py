@@ -45,11 +45,11 @@ def fragmentation(
     ] = None,
     recipe: Annotated[
         Path | None,
-        typer.Option("--recipe", metavar="RECIPE", help="Take the source and the target of it.", show_default=False),
+        typer.Option("--recipe", metavar="RECIPE", help="Compare its source and its target.", show_default=False),
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option("--run", metavar="RUN", help="Take the source and the target of it.", show_default=False),
+        typer.Option("--run", metavar="RUN", help="Compare its source and its target.", show_default=False),
     ] = None,
     queries: Annotated[
         str | None,
@@ -63,7 +63,7 @@ def fragmentation(
     language: LanguageOption = None,
     by_language: Annotated[
         bool,
-        typer.Option("--by-language", help="Tell the language of each text (lingua) where its script has several."),
+        typer.Option("--by-language", help="Detect the language of each text (lingua) where its script has several."),
     ] = False,
     punctuation: PunctuationOption = "keep",
     top: Annotated[int, typer.Option("--top", min=0, help="Words and unknown characters listed.")] = 10,
@@ -71,7 +71,7 @@ def fragmentation(
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
 ) -> None:
-    """Measure how tokenizers cut up a corpus: tokens a word, words split, unknown and lost characters.
+    """Measure how tokenizers split a corpus: tokens per word, words split, unknown and lost characters.
 
     The numbers are those of tokenizing every text, without the special tokens around it.
     """
@@ -131,7 +131,7 @@ def _named(tokenizers: list[str], recipe: Path | None, run: Path | None) -> list
     named = list(dict.fromkeys([*tokenizers, *(each.name for each in found if each.is_there)]))
     if not named:
         raise VtkitError(
-            "There is no tokenizer to look at: the vocabulary is made by the run. Run it, or name one with -t."
+            "There is no tokenizer to compare: the vocabulary is made by the run. Run it, or name one with -t."
         )
     return named
 

@@ -28,12 +28,12 @@ def gap(
         str,
         typer.Argument(
             metavar="CORPUS_A",
-            help=f"The corpus the model comes from, for example what it was fine-tuned on. {CORPUS_HELP}",
+            help=f"The corpus that the model was fine-tuned on. {CORPUS_HELP}",
             show_default=False,
         ),
     ],
     second: Annotated[
-        str, typer.Argument(metavar="CORPUS_B", help="The corpus it is to serve.", show_default=False)
+        str, typer.Argument(metavar="CORPUS_B", help="The corpus it will search.", show_default=False)
     ],
     language: LanguageOption = None,
     punctuation: PunctuationOption = "keep",
@@ -42,7 +42,7 @@ def gap(
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
 ) -> None:  # fmt: skip
-    """Measure how far apart the words of two corpora are, and say what that means for expanding a vocabulary.
+    """Measure how different the words of two corpora are, and what that means for expanding a vocabulary.
 
     The measure is the weighted Jaccard similarity of word frequencies, the yardstick the table of the CAI paper (MS
     MARCO against BEIR).
@@ -77,7 +77,7 @@ def gap(
         console.write_json(report)
         return
     console.write(f"weighted Jaccard similarity {found.similarity:.3f}")
-    console.write(f"  {found.sampled:.3f} if the smaller corpus were words drawn at random from the larger")
+    console.write(f"  {found.sampled:.3f} if the smaller corpus were words sampled from the larger")
     console.write(f"\n{advice(found)}\n")
     console.write_table(["", *names], _sides(found))
     for name, words in zip(names, (found.typical_of_first, found.typical_of_second), strict=True):

@@ -36,7 +36,7 @@ def inspect_vocab(
         typer.Argument(
             metavar="MODEL_OR_TOKENIZER...",
             help="Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. Several are compared. "
-            "Default: list what could be looked at here.",
+            "Default: list what can be inspected here.",
             show_default=False,
         ),
     ] = None,
@@ -44,8 +44,8 @@ def inspect_vocab(
         str,
         typer.Option(
             metavar="CODES",
-            help="Languages to tell apart: all (the 75 that lingua knows), sembridge (en,ar,zh,hi,ko,ru), or ISO 639-1 "
-            "codes with commas between.",
+            help="Languages to distinguish: all (the 75 that lingua knows), sembridge (en,ar,zh,hi,ko,ru), or ISO "
+            "639-1 codes with commas between.",
         ),
     ] = "all",
     han: Annotated[
@@ -55,7 +55,7 @@ def inspect_vocab(
         list[str] | None,
         typer.Option(
             metavar="PATH",
-            help="Text to look for the tokens in: .txt, .jsonl, BEIR folder, - for standard input. May be repeated.",
+            help="Text to count the tokens in: .txt, .jsonl, BEIR folder, - for standard input. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -69,7 +69,7 @@ def inspect_vocab(
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
 ) -> None:
-    """Show what vocabularies are made of: languages, scripts, casing, waste, and what they share.
+    """Show what vocabularies consist of: languages, scripts, casing, unused tokens, and what they share.
 
     Languages are told by the script where it has one candidate, and by lingua where it has several and the token is
     the beginning of a word of five letters or more; the rest is counted as undecided.

@@ -25,9 +25,9 @@ class Mode(StrEnum):
 
 def overlap(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Model or tokenizer moved from: folder, file or hub id.")
+        str, typer.Argument(metavar="SOURCE", help="Model or tokenizer to move from: folder, file or hub id.")
     ],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="Model or tokenizer whose vocabulary is moved to.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Model or tokenizer whose vocabulary to move to.")],
     mode: Annotated[Mode, typer.Option(help="Which tokens count as known (docs/overlap.md).")] = Mode.exact_symbols,
     examples: Annotated[int, typer.Option(min=0, help="Tokens shown of each class.")] = 8,
     list_file: Annotated[
@@ -39,7 +39,7 @@ def overlap(
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
-    """Show which tokens of TARGET's vocabulary SOURCE's vocabulary knows.
+    """Show which tokens of TARGET's vocabulary are also in SOURCE's.
 
     By class, with examples, beside the other modes, and against the plain comparison of strings.
     """

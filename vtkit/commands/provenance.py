@@ -25,7 +25,7 @@ SHOWN_SOURCES = 5
 def provenance(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help="Folder of a run, or of vtkit transfer.", show_default=False),
+        typer.Argument(metavar="RUN", help="Folder of a run, or that `vtkit transfer` wrote.", show_default=False),
     ],
     words: Annotated[
         list[str] | None,

@@ -29,7 +29,7 @@ def check_recipe(
         bool, typer.Option("--data", help="Read the collections, corpora, parallel text, word vectors and models too.")
     ] = False,
 ) -> None:
-    """Find what keeps a recipe from being run.
+    """Find everything that keeps a recipe from running.
 
     Every mistake in its settings is listed, with its line; then every file, model and collection it needs that is
     not available here. The exit code is 2 if there is any. With --data the files are read as well, as vtkit run does
@@ -66,7 +66,7 @@ def check_recipe(
 def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
     """Print a recipe with all its settings.
 
-    Every setting stands there with its value and what it means. What the recipe extends, what --set changes and
+    Every setting has its value and meaning. What the recipe extends, what --set changes and
     what is left to defaults is all written out, paths absolute, so the output is a recipe that stands on its own.
     """
     from vtkit.recipe.load import load_recipe
@@ -111,7 +111,7 @@ def write_new_recipe(
 ) -> None:
     """Write a first recipe, with comments.
 
-    On a terminal what is not given is asked for. Paths are given relative to the current folder and written
+    On a terminal it prompts for what is not given. Paths are given relative to the current folder and written
     relative to the recipe's.
     """
     from vtkit.recipe.load import load_recipe

@@ -37,7 +37,7 @@ HINT = "Ctrl-D ends. :top N changes how many results are shown, :explain RANK sh
 def search(
     run: RunArgument,
     query: Annotated[
-        str | None, typer.Argument(help="What to look for. Default: ask for one after the other.", show_default=False)
+        str | None, typer.Argument(help="What to search for. Default: prompt for queries.", show_default=False)
     ] = None,
     top: Annotated[int, typer.Option("--top", "-k", min=1, help="Results.")] = 10,
     batch: Annotated[
@@ -53,7 +53,7 @@ def search(
 ) -> None:  # fmt: skip
     """Search a run's index, and show the tokens that made each score.
 
-    Loading takes seconds, and a search milliseconds. Without a query one is asked for after the other (off a terminal:
+    Loading takes seconds, and a search milliseconds. Without a query it prompts for queries (off a terminal:
     read from standard input, one a line).
     """
     if query is not None and batch is not None:

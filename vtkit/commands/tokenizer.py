@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 tokenizers = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 OutOption = Annotated[
-    Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write, a new one.", show_default=False)
+    Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write; it must not exist.", show_default=False)
 ]
 
 
@@ -79,9 +79,11 @@ def train_tokenizer(
         Literal["format", "bert", "none"], typer.Option("--clean", help="Drop control and format characters.")
     ] = "format",
     cjk_spacing: Annotated[bool, typer.Option("--cjk-spacing", help="Each Han character on its own.")] = False,
-    whitespace: Annotated[Literal["collapse", "keep"], typer.Option("--whitespace", help="Runs of it.")] = "collapse",
+    whitespace: Annotated[
+        Literal["collapse", "keep"], typer.Option("--whitespace", help="Runs of spaces.")
+    ] = "collapse",
     split: Annotated[
-        Literal["words", "scripts", "bert", "whitespace"], typer.Option("--split", help="What no token reaches across.")
+        Literal["words", "scripts", "bert", "whitespace"], typer.Option("--split", help="What no token can cross.")
     ] = "words",
     split_digits: Annotated[bool, typer.Option("--split-digits", help="Each digit on its own.")] = False,
     invalid_utf8: EncodingErrorsOption = "strict",
@@ -129,7 +131,7 @@ def option_names() -> Iterator[None]:
 
 def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
     if os.path.lexists(out):
-        raise RecipeError(f"{out} is there already, and is not overwritten. Give another --out, or remove it.")
+        raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")
     from vtkit.analysis.inspection import algorithm, normalizer_steps
 
     started = time.monotonic()

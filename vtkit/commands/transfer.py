@@ -50,7 +50,7 @@ def transfer(
         Files,
         _option("--set", "Any other setting of [transfer] or [casing], e.g. transfer.pad_to=8.", "SECTION.KEY=VALUE"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of what a method draws.")] = 42,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of methods that sample.")] = 42,
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:  # fmt: skip

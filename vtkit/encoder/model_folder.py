@@ -128,7 +128,7 @@ def read_json(path: Path, label: str) -> Any:
     except OSError as error:
         raise DataError(f"{label}: {path} cannot be read ({error.strerror}).") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{label}: {path} is damaged: it is no valid JSON ({error}). {_fetch_again()}") from error
+        raise DataError(f"{label}: {path} is damaged: it is not valid JSON ({error}). {_fetch_again()}") from error
 
 
 def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from vtkit.data import checking, collections, hub
@@ -109,7 +110,7 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
                     thing.setting,
                     f"retrieval {split} {value}",
                     paths,
-                    lambda value=value, split=split: checking.collection_problems(value, split),  # type: ignore[misc]
+                    partial(checking.collection_problems, value, split),
                 )
                 weighs = thing.setting == "evaluate.sets" and split != "train" and local is not None
                 tuned = recipe.finetune is not None and recipe.finetune.data == value
@@ -118,29 +119,16 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
                         thing.setting,
                         f"retrieval train {value}",
                         paths,
-                        lambda value=value: checking.collection_problems(value, "train"),  # type: ignore[misc]
+                        partial(checking.collection_problems, value, "train"),
                     )
-            case "corpus" if local is not None and not (replaced and thing.setting == "vocabulary.corpus"):
-                yield _Check(
-                    thing.setting,
-                    f"corpus {value}",
-                    paths,
-                    lambda value=value: checking.corpus_problems(value),  # type: ignore[misc]
-                )
+            case "corpus" if local is None or (replaced and thing.setting == "vocabulary.corpus"):
+                continue
+            case "corpus":
+                yield _Check(thing.setting, f"corpus {value}", paths, partial(checking.corpus_problems, value))
             case "pairs":
-                yield _Check(
-                    thing.setting,
-                    f"pairs {value}",
-                    paths,
-                    lambda value=value: checking.pairs_problems(value),  # type: ignore[misc]
-                )
+                yield _Check(thing.setting, f"pairs {value}", paths, partial(checking.pairs_problems, value))
             case "vectors":
-                yield _Check(
-                    thing.setting,
-                    f"vectors {value}",
-                    paths,
-                    lambda value=value: checking.vectors_problems(value),  # type: ignore[misc]
-                )
+                yield _Check(thing.setting, f"vectors {value}", paths, partial(checking.vectors_problems, value))
             case "recipe" if os.path.realpath(value) not in chain:
                 yield from _checks(load_recipe(Path(value)).recipe, (*chain, os.path.realpath(value)))
             case _:

@@ -107,10 +107,10 @@ class SourceSection(Section):
     """Hub id or folder of a SparseEncoder or of any masked-language model."""
 
     recipe: RecipeName | None = None
-    """Another recipe, whose final model is the source; it is run first where it is not done yet."""
+    """Another recipe, whose final model is the source; it is run first if it is not done yet."""
 
     scratch: Scratch | None = None
-    """Architecture of a new encoder without any training behind it."""
+    """Architecture of a new, untrained encoder."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> SourceSection:
@@ -121,17 +121,17 @@ class SourceSection(Section):
 
 
 class ExistingVocabulary(Section):
-    """[vocabulary] kind = "existing": the vocabulary of a tokenizer that is there already."""
+    """[vocabulary] kind = "existing": the vocabulary of an existing tokenizer."""
 
     kind: Literal["existing"]
 
     tokenizer: TokenizerName
     """Hub id, folder, or file (tokenizer.json, vocab.txt or a SentencePiece .model); or a specification, a .toml
-    file with [vocabulary] and [casing] that says how to build it, whose settings those beside this one replace."""
+    file with [vocabulary] and [casing] that says how to build it; settings beside this one override those in it."""
 
 
 class SpecialTokens(Section):
-    """[vocabulary.special_tokens]: how a trained vocabulary spells the tokens of the roles, its first ids."""
+    """[vocabulary.special_tokens]: how a trained vocabulary spells its special tokens, which have its first ids."""
 
     pad: TokenSpelling = "[PAD]"
     """Token, without white space, that fills texts up to the length of a batch."""
@@ -205,7 +205,7 @@ class TrainedVocabulary(Section):
     space stays as it is, and runs of it are tokens (BPE, Unigram)."""
 
     split: Literal["words", "scripts", "bert", "whitespace"] = "words"
-    """Where a token can never reach across. ``words``: white space, and every character that is no letter, mark or
+    """What no token can cross. ``words``: white space, and every character that is no letter, mark or
     digit is on its own. ``scripts``: the borders between scripts too, Hiragana, Katakana and Han apart (for Japanese
     and mixed text). ``bert``: white space and punctuation. ``whitespace``: nothing but white space."""
 
@@ -294,10 +294,10 @@ class CasingSection(Section):
     output: Literal["all", "mask", "map", "fold"] = "all"
     """``all``: cased tokens are dimensions like others. ``mask``: they are never active. ``map``: those without a
     lower-case token beside them take its name, the others are masked. ``fold``: tokens equal up to case and word-start
-    mark share one dimension, in what vtkit encodes."""
+    mark share one dimension, in vectors made with vtkit."""
 
     fold: Literal["max", "sum"] = "max"
-    """What ``fold`` makes of the weights that come together."""
+    """How ``fold`` combines the weights of tokens that share a dimension."""
 
     @property
     def settings_read(self) -> set[str]:
@@ -316,8 +316,8 @@ Objective = Literal["crop", "align", "distill"]
 
 
 class CropSection(Section):
-    """[adapt.crop]: two spans of one document are a query and what it should find. Lengths are words, or pairs of
-    characters in scripts that write none."""
+    """[adapt.crop]: two spans of one document are a query and what it should find. Lengths are in words, or in
+    pairs of characters in scripts without spaces."""
 
     query_words: PositiveInt = 16
     """Longest query; at most half of the document."""
@@ -330,15 +330,15 @@ class CropSection(Section):
 
 
 class AlignSection(Section):
-    """[adapt.align]: the encoder reads one side of parallel text and is brought to the scores that the source encoder,
-    which stays as it is, has between the sentences of the other."""
+    """[adapt.align]: the encoder reads the target side of parallel text and learns the scores that the frozen source
+    encoder gives the sentences of the source side."""
 
     files: tuple[PairsName, ...] = ()
-    """Tab-separated sentence pairs, source language first. Default: ``transfer.parallel.files``; without any, texts of
-    the corpus, which then both read (for domains)."""
+    """Tab-separated sentence pairs, source language first. Default: ``transfer.parallel.files``; without any, both
+    encoders read texts of the corpus (for domains)."""
 
     temperature: PositiveFloat = 4.0
-    """By which scores are divided inside the softmax of the score distributions."""
+    """Divides the scores inside the softmax of the score distributions."""
 
     squared: NonNegativeFloat = 0.01
     """Weight of the mean squared difference of scores beside the divergence of their distributions."""
@@ -353,14 +353,14 @@ class DistillSection(Section):
 
     teachers: tuple[ModelName, ...] = ()
     """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
-    mean of their scores counts, each in standard deviations of its scores of the query."""
+    mean counts, each score in standard deviations of that teacher's scores of the query."""
 
     bm25: bool = True
     """BM25 over the corpus is a teacher too, the only one if ``teachers`` is empty."""
 
     queries: Literal["crops", "openings"] = "crops"
-    """``crops``: spans of documents, as in [adapt.crop]. ``openings``: their titles or first sentences, which the
-    documents are then without."""
+    """``crops``: spans of documents, as in [adapt.crop]. ``openings``: their titles or first sentences, which are
+    then removed from the documents."""
 
     query_corpus: tuple[CorpusName, ...] = ()
     """Queries without judgements, such as those of a search log, instead of ``queries``."""
@@ -369,7 +369,7 @@ class DistillSection(Section):
     """Documents a query: its own and further ones sampled from the best of BM25; all of them for ``query_corpus``."""
 
     temperature: PositiveFloat = 0.25
-    """By which the teacher's scores are divided inside its softmax, in standard deviations of its scores of a query."""
+    """Divides the teacher's scores inside its softmax, in standard deviations of its scores of a query."""
 
     contrastive: NonNegativeFloat = 0.5
     """Weight of InfoNCE with the query's own document beside the divergence; ``query_corpus`` has no such document."""
@@ -383,9 +383,9 @@ class AdaptSection(Section):
     )
     """What is learned. ``crop``: to find a document by a span of it. ``align``: the source encoder's scores of
     sentences, on parallel text. ``distill``: a teacher's scores. A list of these trains on all of them at each step.
-    ``mlm``: to predict masked tokens; for masked language models, as it takes the retrieval out of encoders that have
-    learned it. ``sap``: a teacher's vectors over the same output vocabulary (squared error on the dimensions where
-    either is positive; MILCO). ``auto``: by what the source is and which text is given (docs/adaptation.md)."""
+    ``mlm``: to predict masked tokens; for masked language models, since an encoder that has learned retrieval loses
+    it. ``sap``: a teacher's vectors over the same output vocabulary (squared error on the dimensions where either is
+    positive; MILCO). ``auto``: chosen by the kind of source and the text given (docs/adaptation.md)."""
 
     corpus: tuple[CorpusName, ...] = ()
     """Text of the language or domain searched in. Default: the fine-tuning documents, else the evaluation documents."""
@@ -434,7 +434,7 @@ class AdaptSection(Section):
     """AdamW weight decay."""
 
     checkpoint_every: Steps = 200
-    """Steps between checkpoints; a killed run goes on from the last."""
+    """Steps between checkpoints; a killed run continues from the last."""
 
     crop: CropSection = CropSection()
     align: AlignSection = AlignSection()
@@ -499,8 +499,7 @@ class CalibrateSection(Section):
     """Divide all logits by this (8 or 16 for heads like ModernBERT's), before anything else."""
 
     shift: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
-    """Lower the decoder bias by this much, the paper's c. With a ``target_activation`` it only moves where the search
-    begins."""
+    """Lower the decoder bias by this much, the paper's c. With a ``target_activation`` it has no effect."""
 
     tokens: Literal["document-frequency"] | None = None
     """``document-frequency``: shift each token's bias so that the token is active in texts about as often as the
@@ -513,7 +512,7 @@ class CalibrateSection(Section):
     """``tokens``: largest shift of a token, in logits."""
 
     fold: Literal["max", "sum"] | None = None
-    """Let tokens equal up to case and word-start mark share one dimension, in what vtkit encodes."""
+    """Let tokens equal up to case and word-start mark share one dimension, in vectors made with vtkit."""
 
     corpus: tuple[CorpusName, ...] = ()
     """Probe texts. Default: the adaptation corpus, else the fine-tuning or the evaluation documents."""
@@ -534,17 +533,17 @@ class CalibrateSection(Section):
 
 
 class GatesSection(Section):
-    """[gates]: figures looked at after transfer, adaptation and calibration (docs/gates.md). Where they cannot work,
-    ``fail`` stops the run and ``warn`` goes on; ``off`` does not look."""
+    """[gates]: figures checked after transfer, adaptation and calibration (docs/gates.md). Where a gate fails, ``fail``
+    stops the run and ``warn`` continues; ``off`` skips the check."""
 
     overlap: GateLevel = "fail"
-    """Share of the target vocabulary that overlaps, against what pairs of vocabularies in these scripts have."""
+    """Share of the target vocabulary that overlaps, compared with other pairs of vocabularies in these scripts."""
 
     identity: GateLevel = "fail"
     """Shared tokens have their source rows bit for bit, and their bias where ``transfer.bias`` keeps it."""
 
     neighbours: GateLevel = "fail"
-    """Where made rows lie among source rows; whether they can be told apart."""
+    """How new rows lie among source rows, and whether they can be told apart."""
 
     activation: GateLevel = "fail"
     """Share of positive activations on probe texts; NaN and infinity."""
@@ -621,7 +620,7 @@ class FinetuneSection(Section):
     """Share of the steps over which both penalties rise quadratically."""
 
     checkpoint_every: Steps = 100
-    """Steps between checkpoints; a killed run goes on from the last."""
+    """Steps between checkpoints; a killed run continues from the last."""
 
 
 class IndexSection(Section):
@@ -670,16 +669,16 @@ class EvaluateSection(Section):
     models: Annotated[
         tuple[Literal["source", "transfer", "adapt", "calibrate", "finetune"], ...], Field(min_length=1)
     ] = ("source", "transfer", "adapt", "calibrate", "finetune")
-    """Which stages' models to judge; those the recipe does not build are passed over."""
+    """Which stages' models to judge; those the recipe does not build are skipped."""
 
     bm25: bool = True
-    """Judge BM25 beside the encoders, with the best analyser known for the language and over plain words, and the sum
-    of the former's scores with the final model's (docs/evaluation.md)."""
+    """Judge BM25 too, with the best analyser known for the language and over plain words, and its sum with the final
+    model (docs/evaluation.md)."""
 
     peers: tuple[ModelName, ...] = ()
     """Dense embedders (folders or hub ids of sentence-transformers models) that could be used instead, judged beside
-    the encoders. Each encodes with its own prompts and up to its own length, is searched exactly, and has a sum with
-    BM25 too."""
+    the encoders. Each encodes with its own prompts and up to its own length, is searched exactly, and is summed
+    with BM25 too."""
 
     @field_validator("sets", "peers")
     @classmethod
@@ -706,7 +705,7 @@ class ReportSection(Section):
 
 
 class Recipe(Section):
-    """A whole recipe. The sections casing to report may be left out; what has no section is not run."""
+    """A whole recipe. The sections casing to report may be left out; a stage without a section is not run."""
 
     recipe: RecipeSection
     source: SourceSection

@@ -80,7 +80,7 @@ class ParallelTransfer(MethodSettings):
     reassigns = True
 
     files: tuple[PairsName, ...] = ()
-    """Files of two tab-separated columns, source language first; sentences, dictionaries, any mix."""
+    """Files of two tab-separated columns, source language first: sentences, dictionaries, or both."""
 
     estimator: Literal["ibm1", "cooccurrence"] = "ibm1"
     """Translation probabilities of IBM model 1, or nearest source tokens by the sentences in which both occur."""
@@ -89,7 +89,7 @@ class ParallelTransfer(MethodSettings):
     """``ibm1``: rounds of expectation maximisation."""
 
     agreement: NonNegativeFloat = 0.5
-    """``ibm1``: exponent of p(target | source), by which a translation must hold in both directions; 0 uses
+    """``ibm1``: exponent of p(target | source), which rewards translations that hold in both directions; 0 uses
     p(source | target) alone."""
 
     min_probability: Annotated[float, Field(ge=0, lt=1)] = 0.05
@@ -116,7 +116,7 @@ class SembridgeTransfer(MethodSettings):
     """Hub id or folder of a sentence-transformers or transformers model that knows both languages."""
 
     pooling: Literal["model", "mean", "cls", "last"] = "model"
-    """How the embedder's hidden states become one vector; ``model``: as the model itself says."""
+    """How the embedder's hidden states become one vector; ``model``: as its own configuration says."""
 
     prompt: str = ""
     """Text put before each token."""
@@ -198,7 +198,7 @@ class OfaTransfer(MethodSettings):
     """Temperature of the softmax over the neighbours' similarities."""
 
     rank: PositiveInt | None = None
-    """Primitives that the source embeddings are factorised into. Default: full rank."""
+    """Rank that the source embeddings are factorised to. Default: full rank."""
 
 
 class WechselTransfer(MethodSettings):
@@ -235,7 +235,7 @@ class MeanTransfer(MethodSettings):
     """Mean of all source rows."""
 
     name = "mean"
-    origins = {"mean": ("mean", "mean of all source rows: nothing better was known")}
+    origins = {"mean": ("mean", "mean of all source rows, for want of evidence")}
 
 
 class RandomTransfer(MethodSettings):
@@ -336,7 +336,7 @@ Kind = TypeVar("Kind", bound=MethodSettings)
 
 class TransferSection(_MethodTables):
     """[transfer]: where the embeddings of new tokens come from. The settings of a method stand in a table of its name;
-    those of other methods may stay in the recipe and are ignored, so that one --set changes the method."""
+    those of other methods may stay in the recipe and are ignored, so that a single --set can change the method."""
 
     method: MethodName | Annotated[tuple[MethodName, ...], Field(min_length=1)] = Field(
         description=" ".join(f"``{name}``: {kind.summary()}." for name, kind in METHODS.items())
@@ -347,8 +347,8 @@ class TransferSection(_MethodTables):
     """Which target tokens count as already known (docs/overlap.md)."""
 
     fallback: Literal["auto", "reassigned", "pieces", Fallback] = "auto"
-    """What tokens become that no method has evidence for. ``reassigned``: the row of a source word that stands for
-    nothing else, so that the token is kept apart from all others. ``pieces``: the mean of the target tokens their
+    """The row of a token that no method has evidence for. ``reassigned``: the row of a source word that stands for
+    nothing else, so that the token stays distinct from all others. ``pieces``: the mean of the target tokens their
     text is made of, where there are any. ``masked``: never active. The others as under ``method``. ``auto``:
     ``reassigned`` for ``parallel`` and ``auto``, what their authors do for the other methods."""
 
@@ -357,7 +357,7 @@ class TransferSection(_MethodTables):
     (ESPLADE)."""
 
     pad_to: Literal[1, 8, 64, 128] = 1
-    """Rows of the saved model are filled up to a multiple of this; 8 and 64 suit GPUs. Filled rows are never active."""
+    """Rows of the saved model are padded to a multiple of this; 8 and 64 suit GPUs. Padding rows are never active."""
 
     bias: BiasSection = BiasSection()
 
