@@ -145,6 +145,26 @@ def test_the_first_loss_is_the_cross_entropy_of_the_masked_positions(tmp_path: P
     assert trainer.compute_loss(ours[0].auto_model, batch).item() == pytest.approx(reference, rel=1e-5)
 
 
+def test_the_unigram_prior_by_hand() -> None:
+    """Four tokens, the last a special one: counts 3, 1 and 0."""
+    prior = mlm.unigram_prior([[0, 1, 3], [0, 0, IGNORED]], 4, torch.tensor([3]))
+    assert prior.exp().tolist() == pytest.approx([0.75, 0.25, 0, 0])
+
+
+def test_with_a_unigram_prior_tokens_that_never_occur_are_not_moved(tmp_path: Path) -> None:
+    words = [f"apple {word} apple amber" for word in ("anchor", "basin", "birch") for _ in range(10)]
+    ours = encoder(tmp_path, tied=False)  # tied rows move as inputs too: masking puts random tokens in
+    head = mlm_head(ours[0].auto_model)
+    before = head.decoder.weight.detach().clone(), head.decoder.bias.detach().clone()
+    found = adapt(ours, words, NEW, section(prior="unigram", steps=20, weight_decay=0.0), 5, tmp_path / "checkpoints")
+    occurring = sorted({token for text in words for token in ours.tokenizer(text)["input_ids"]})
+    rest = np.setdiff1d(np.arange(len(TOKENS)), occurring)
+    assert torch.equal(head.decoder.bias[rest], before[1][rest])
+    assert torch.equal(head.decoder.weight[rest], before[0][rest])
+    assert not torch.equal(head.decoder.bias, before[1])
+    assert found["loss"][0] < 3  # nats: the prior is known from the first step; log of the vocabulary is 5
+
+
 def test_batches_in_which_nothing_is_masked_are_passed_over(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
     before = weights(ours)

@@ -175,7 +175,7 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
 
 def test_adaptation_of_the_vectors_reads_the_source_and_the_parallel_text(folder: Path) -> None:
     changes = "transfer.bias.method=mixture"
-    assert "source.model" not in plan(folder).steps["adapt"].dependencies.settings
+    assert "source.model" not in plan(folder, "adapt.prior=none").steps["adapt"].dependencies.settings
     for objective in ("auto", "crop", '["align", "crop"]', "distill"):
         asked = f"adapt.objective={objective}"
         settings = plan(folder, asked).steps["adapt"].dependencies.settings
@@ -185,6 +185,11 @@ def test_adaptation_of_the_vectors_reads_the_source_and_the_parallel_text(folder
             != plan(folder, asked, changes).steps["adapt"].dependencies.settings["transfer.bias.method"]
         )
         assert ("recipe.language" in settings) == (objective == "distill")
+
+
+def test_masked_language_model_training_reads_the_source_to_choose_its_prior(folder: Path) -> None:
+    assert "source.model" in plan(folder).steps["adapt"].dependencies.settings
+    assert "transfer.bias.method" not in plan(folder).steps["adapt"].dependencies.settings
 
 
 def test_the_language_matters_to_fine_tuning_only_where_it_draws_hard_negatives(folder: Path) -> None:

@@ -18,7 +18,7 @@ from vtkit.errors import CollapseError
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.write import resolved_toml
 from vtkit.runs.run import run
-from vtkit.stages.adapt_encoder import chosen_objectives
+from vtkit.stages.adapt_encoder import chosen_objectives, chosen_prior
 from vtkit.stages.check_adaptation import CHECK_ADAPTATION
 from vtkit.stages.order import STAGES
 
@@ -178,3 +178,16 @@ def test_auto_chooses_by_the_source_and_the_data(folder: Path) -> None:
     assert chosen(transfer=parallel) == ("mlm",)
     objectives, reason = chosen_objectives(adapt.view(recipe(folder, adapt={**own, "objective": "crop"})))
     assert (objectives, reason) == (("crop",), "")
+
+
+def test_the_prior_stays_out_of_encoders_that_have_learned_to_retrieve(folder: Path) -> None:
+    (adapt,) = [stage for stage in STAGES if stage.name == "adapt"]
+    own = {"corpus": (str(folder / "corpus.txt"),), "objective": "mlm"}
+
+    def chosen(**changes: object) -> str:
+        return chosen_prior(adapt.reading("source").view(recipe(folder, adapt={**own, **changes})))
+
+    assert chosen() == "unigram"
+    assert chosen(prior="none") == "none"
+    (folder / "source" / "modules.json").unlink()
+    assert chosen() == "none"

@@ -424,6 +424,12 @@ class AdaptSection(Section):
     new_token_weight: PositiveFloat = 2.0
     """``mlm``: how many times likelier a new token is masked than one shared with the source (λ of the paper)."""
 
+    prior: Literal["none", "unigram"] | None = None
+    """``mlm``: ``unigram`` adds the log frequency of each token in the corpus to its logit inside the softmax, so that
+    what is merely common is not written into rows and bias, which a sparse encoder takes for term weights (logit
+    adjustment, arXiv:2007.07314). Default: ``unigram`` for encoders that have learned to retrieve, ``none`` for masked
+    language models, whose bias holds the frequencies already."""
+
     learning_rate: LearningRate = 1e-4
     """Peak of the cosine schedule."""
 
@@ -449,7 +455,7 @@ class AdaptSection(Section):
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that its objectives read; the others have no effect."""
         own = set(type(self).model_fields) - {"crop", "align", "distill"}
-        masked = {"labels", "mask_rate", "new_token_weight"}
+        masked = {"labels", "mask_rate", "new_token_weight", "prior"}
         sparse = {"flops", "ramp"}
         objectives = set(self.objectives)
         tables: set[str] = set()

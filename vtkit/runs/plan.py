@@ -113,7 +113,9 @@ class Plan:
         if recipe.adapt is not None:
             new_tokens = {"transfer": moved} if recipe.transfer is not None else {}
             adapt, given = ADAPT, {"model": last} | new_tokens
-            if not set(recipe.adapt.objectives) <= {"mlm", "sap"}:
+            if recipe.adapt.objective == "mlm" and recipe.adapt.prior is None:
+                adapt = ADAPT.reading("source")
+            elif not set(recipe.adapt.objectives) <= {"mlm", "sap"}:
                 adapt, given = ADAPT.reading("source", "transfer"), given | source
             if "distill" in recipe.adapt.objectives:
                 adapt = adapt.reading("recipe.language")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
@@ -74,6 +74,12 @@ def chosen_objectives(recipe: View) -> tuple[tuple[str, ...], str]:
     return ("crop",), "there is a corpus, and no parallel text"
 
 
+def chosen_prior(recipe: View) -> Literal["none", "unigram"]:
+    """What masked-language-model training adds to the logits (``adapt.prior``)."""
+    assert recipe.adapt is not None
+    return recipe.adapt.prior or ("none" if starts_untrained(recipe) else "unigram")
+
+
 def starts_untrained(recipe: View) -> bool:
     """Whether the encoder has never been trained to retrieve: its source is new, or a plain masked language model, and
     no recipe between has fine-tuned it."""
@@ -110,7 +116,8 @@ def _predict(
 
     section, seed = recipe.adapt, recipe.recipe.seed
     assert section is not None
-    section = section.model_copy(update={"objective": objective})
+    prior = chosen_prior(recipe) if objective == "mlm" else None
+    section = section.model_copy(update={"objective": objective, "prior": prior})
     texts = draw(read_texts(recipe.corpora("adapt.corpus")), section.steps * section.batch_size, seed)
     new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
     teacher = None if section.teacher is None else load_encoder(section.teacher)

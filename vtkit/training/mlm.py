@@ -146,6 +146,9 @@ def adapt(
             "Lower adapt.learning_rate.",
             math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None,
         )
+        if section.prior == "unigram":
+            wanted = token_ids if batches.wanted is None else batches.wanted
+            trainer.prior = unigram_prior(wanted, model.config.vocab_size, batches.special_ids)
         trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
         history = train(trainer, folder)
     for parameter in model.parameters():
@@ -154,7 +157,9 @@ def adapt(
     return curve(history, "loss")
 
 
-def masked_loss(hidden: Tensor, labels: Tensor, decoder: nn.Linear, masked: Tensor) -> Tensor:
+def masked_loss(
+    hidden: Tensor, labels: Tensor, decoder: nn.Linear, masked: Tensor, prior: Tensor | None = None
+) -> Tensor:
     """Cross-entropy of predicted tokens, mean over positions: -log softmax_j(h_i · w_j + b_j)[label_i].
 
     The logits of all positions are never held at once: the gradients of a few positions are made as soon as their
@@ -165,20 +170,37 @@ def masked_loss(hidden: Tensor, labels: Tensor, decoder: nn.Linear, masked: Tens
         labels: (positions,).
         decoder: with a bias.
         masked: dimensions that have no part in the softmax, (vocabulary,) bool.
+        prior: added to the logits inside the softmax (:func:`unigram_prior`), (vocabulary,).
 
     Returns:
         Scalar, in nats.
     """
     positions = max(1, LOGITS_BYTES // (4 * len(decoder.weight)))
+    bias = decoder.bias if prior is None else decoder.bias + prior.to(decoder.bias.device)
     with torch.autocast(hidden.device.type, enabled=False):
         loss: Tensor = nn.functional.linear_cross_entropy(
             hidden.float(),
             decoder.weight,
             labels,
-            linear_bias=decoder.bias.masked_fill(masked, -torch.inf),
+            linear_bias=bias.masked_fill(masked, -torch.inf),
             options=nn.LinearCrossEntropyOptions(batch_chunk_size=positions, chunking_method=None),
         )
     return loss
+
+
+def unigram_prior(labels: Sequence[Sequence[int]], vocabulary: int, special: Tensor) -> Tensor:
+    """The unigram prior log n_j / Σ_k n_k of every token j, n its occurrences in ``labels``, special tokens left out.
+
+    Added to the logits inside the softmax (Menon et al. 2021, arXiv:2007.07314, logit adjustment), so that the logits
+    themselves learn how much likelier than usual a token is. Tokens that never occur have -∞: they have no part in the
+    softmax, so nothing moves them. Float32, (vocabulary,).
+    """
+    counts = torch.zeros(vocabulary, dtype=torch.float64)
+    for row in labels:
+        found = torch.tensor([label for label in row if label != IGNORED], dtype=torch.long)
+        counts += torch.bincount(found, minlength=vocabulary)
+    counts[special] = 0
+    return (counts / counts.sum()).log().float()
 
 
 def sap_loss(student: Tensor, teacher: Tensor) -> Tensor:
@@ -354,6 +376,9 @@ class _MaskedTrainer(Trainer):  # type: ignore[misc]
     """The library's trainer over :class:`_Batches`: in sequence, and projecting masked positions only."""
 
     teacher: PreTrainedModel | None = None
+    prior: Tensor | None = None
+    """Added to the logits inside the softmax."""
+
     gate: LossGate
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
@@ -386,7 +411,8 @@ class _MaskedTrainer(Trainer):  # type: ignore[misc]
         if self.teacher is not None:
             return sap_loss(pooled_logits(hidden, inputs["attention_mask"], decoder), self._taught(inputs))
         predicted = inputs["labels"] != IGNORED
-        return masked_loss(hidden[predicted], inputs["labels"][predicted], decoder, masked_dimensions(self.model))
+        masked = masked_dimensions(self.model)
+        return masked_loss(hidden[predicted], inputs["labels"][predicted], decoder, masked, self.prior)
 
     def _taught(self, inputs: dict[str, Tensor]) -> Tensor:
         assert self.teacher is not None
