@@ -49,7 +49,7 @@ def test_on_a_fresh_machine_both_commands_end_well(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")} | settings
     for command in (["fragmentation", "corpus.txt"], ["inspect-vocab"]):
         done = subprocess.run(
-            [sys.executable, "-m", "vtkit.cli", *command],
+            [sys.executable, "-m", "vtkit", *command],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

@@ -203,7 +203,7 @@ def test_the_command_writes_a_mapped_tokenizer_and_never_over_another(tmp_path: 
     assert "renamed tokens: 1" in run(tmp_path / "t", "--apply", "map", "--input", "lowercase", "--out", out)
     assert AutoTokenizer.from_pretrained(str(out), local_files_only=True).tokenize("PARIS") == ["paris"]
     again = subprocess.run(
-        [sys.executable, "-m", "vtkit.cli", "casing", str(tmp_path / "t"), "--input", "lowercase", "--out", str(out)],
+        [sys.executable, "-m", "vtkit", "casing", str(tmp_path / "t"), "--input", "lowercase", "--out", str(out)],
         capture_output=True, text=True,
     )  # fmt: skip
     assert again.returncode == 2

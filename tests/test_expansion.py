@@ -520,7 +520,7 @@ def test_tokens_from_a_corpus_are_data_on_the_page(tmp_path: Path) -> None:
     ],
 )
 def test_the_command_refuses_in_one_message(base_and_corpus: list[str], options: list[str], message: str) -> None:
-    command = [sys.executable, "-m", "vtkit.cli", "expand", *base_and_corpus, *options]
+    command = [sys.executable, "-m", "vtkit", "expand", *base_and_corpus, *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode in (1, 2)
     assert message in done.stderr

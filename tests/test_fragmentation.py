@@ -479,7 +479,7 @@ def test_bad_input_is_one_message(saved: Path) -> None:
         assert isinstance(result.exception, DataError)
         for part in parts:
             assert part in str(result.exception)
-    command = [sys.executable, "-m", "vtkit.cli", "fragmentation", str(saved / "beir"), "-t", str(saved / "beir")]
+    command = [sys.executable, "-m", "vtkit", "fragmentation", str(saved / "beir"), "-t", str(saved / "beir")]
     failed = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
     assert failed.returncode == 1
     assert failed.stderr.startswith("error: No tokenizer")

@@ -49,6 +49,20 @@ def left(process: subprocess.Popen[str]) -> str:
     return heard
 
 
+@pytest.mark.parametrize("module", ["rich", "typer", "vtkit.commands.run"])
+def test_an_interrupt_while_the_command_line_is_imported(module: str, tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys\nclass Interrupting:\n    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\nfrom vtkit.__main__ import main\nmain()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
+        text=True, timeout=HANGING,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
 def test_native_code_that_never_looks_at_signals_is_left(tmp_path: Path) -> None:
     code = (
         "import hashlib, sys\nfrom vtkit import console\nfrom vtkit.interrupt import leave_promptly, unfinished\n"
@@ -64,7 +78,7 @@ def test_inspect_vocab_speaks_soon_and_leaves_soon(tmp_path: Path) -> None:
     words = {"".join(draw.choices("aeiourstlnmdcpbg", k=draw.randint(5, 9))) for _ in range(20_000)}
     first = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "year", "in", "a", "test"]
     (tmp_path / "vocab.txt").write_text("\n".join([*first, *sorted(words)]))
-    command = [sys.executable, "-m", "vtkit.cli", "inspect-vocab", "vocab.txt"]
+    command = [sys.executable, "-m", "vtkit", "inspect-vocab", "vocab.txt"]
     interrupted(command, tmp_path, "reading vocab.txt")
     interrupted(command, tmp_path, "reading vocab.txt", 8.0)
 
@@ -78,7 +92,7 @@ def test_commands_that_read_a_corpus_leave_soon(tmp_path: Path, kind: str) -> No
     }
     read, write = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "vtkit.cli", *commands[kind]], cwd=tmp_path, stdin=read, stdout=subprocess.DEVNULL,
+        [sys.executable, "-m", "vtkit", *commands[kind]], cwd=tmp_path, stdin=read, stdout=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     time.sleep(6)  # it waits for the rest of standard input

@@ -111,7 +111,7 @@ bias.method = "mixture"
 """
     (tmp_path / "x.toml").write_text(recipe)
     done = subprocess.run(
-        [sys.executable, "-m", "vtkit.cli", "run", "x.toml"],
+        [sys.executable, "-m", "vtkit", "run", "x.toml"],
         cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, input="y\n" * 1000, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 1

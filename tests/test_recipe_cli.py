@@ -44,7 +44,7 @@ def vtkit(tmp_path: Path) -> Run:
     """Runs the command in an empty folder."""
 
     def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "vtkit.cli", *arguments]
+        command = [sys.executable, "-m", "vtkit", *arguments]
         return subprocess.run(
             command,
             cwd=tmp_path,
@@ -189,7 +189,7 @@ def on_a_terminal(folder: Path, arguments: list[str], answers: str) -> tuple[int
     leader, follower = pty.openpty()
     try:
         with subprocess.Popen(
-            [sys.executable, "-m", "vtkit.cli", *arguments],
+            [sys.executable, "-m", "vtkit", *arguments],
             cwd=folder,
             env=environment(),
             stdin=follower,
@@ -253,7 +253,7 @@ def test_an_interrupt_leaves_with_130_and_one_line(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_leaves_early_gives_no_traceback(recipe: Path) -> None:
-    command = f"{sys.executable} -m vtkit.cli recipe show small.toml | true"
+    command = f"{sys.executable} -m vtkit recipe show small.toml | true"
     result = subprocess.run(
         command, shell=True, cwd=recipe.parent, env=environment(), capture_output=True, text=True, check=False
     )

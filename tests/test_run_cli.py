@@ -98,7 +98,7 @@ max_queries = 60
 def vtkit(folder: Path, *arguments: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
     """The command line as a user calls it, in ``folder``."""
     done = subprocess.run(
-        [sys.executable, "-m", "vtkit.cli", *arguments],
+        [sys.executable, "-m", "vtkit", *arguments],
         cwd=folder,
         env={**os.environ, **SETTINGS},
         capture_output=True,
@@ -337,7 +337,7 @@ def test_many_queries_are_searched_as_each_alone(finished: Path) -> None:
 def test_without_a_query_one_is_read_after_the_other(finished: Path) -> None:
     typed = "금의 녹는점\n\n:top 1\n철\n:explain 1\n:explain 7\n:top x\n"
     done = subprocess.run(
-        [sys.executable, "-m", "vtkit.cli", "search", "runs/korean", "--top", "2"],
+        [sys.executable, "-m", "vtkit", "search", "runs/korean", "--top", "2"],
         cwd=finished, env={**os.environ, **SETTINGS}, input=typed, capture_output=True, text=True, timeout=600,
         check=True,
     )  # fmt: skip
@@ -378,7 +378,7 @@ def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_pa
     vtkit(tmp_path, "run", "korean.toml", "--until", "vocabulary")
     for moment in MOMENTS:
         run = subprocess.Popen(
-            [sys.executable, "-m", "vtkit.cli", "run", "korean.toml"],
+            [sys.executable, "-m", "vtkit", "run", "korean.toml"],
             cwd=tmp_path,
             env={**os.environ, **SETTINGS},
             stdout=subprocess.DEVNULL,

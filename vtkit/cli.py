@@ -121,6 +121,3 @@ app.command("inspect-vocab")(inspect_vocab)
 app.command("overlap")(overlap)
 app.command("provenance")(provenance)
 app.command("transfer")(transfer)
-
-if __name__ == "__main__":
-    main()

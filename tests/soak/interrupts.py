@@ -52,7 +52,7 @@ def soak(finished: Path, draw: random.Random) -> Findings:
     for arguments in commands(folder):
         for moment in MOMENTS:
             process = subprocess.Popen(
-                [sys.executable, "-m", "vtkit.cli", *arguments],
+                [sys.executable, "-m", "vtkit", *arguments],
                 cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )  # fmt: skip
             try:
