@@ -63,7 +63,9 @@ def test_every_recipe_says_what_it_was_checked_against(path: Path) -> None:
 def test_the_penalties_are_made_for_info_nce(path: Path) -> None:
     """The papers that train with InfoNCE have λ of 1e-4 to 8e-4; MarginMSE has 0.08 to 0.5."""
     section = load_recipe(path).recipe.finetune
-    assert section is not None
+    if section is None:
+        assert path.stem == "quickstart"  # it ends with adaptation
+        return
     assert 1e-5 <= section.query_flops <= 1e-3
     assert 1e-5 <= section.document_flops <= 1e-3
 

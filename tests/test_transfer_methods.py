@@ -394,9 +394,9 @@ def given_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         (
             "source target -m wechsel --vectors wide.vec --source-vectors wide.vec --dictionary one.tsv",
-            r"one\.tsv: line 1 has only one column",
+            r"one\.tsv: 2 problems\n  line 1 has only one column",
         ),
-        ("source target -m parallel --parallel one.tsv", r"one\.tsv: line 1 has only one column"),
+        ("source target -m parallel --parallel one.tsv", r"one\.tsv: 2 problems\n  line 1 has only one column"),
         ("source gaps -m mean", r"the token 'hill' the id 3,000,000,000, and vocabularies end at"),
         ("source beyond -m mean", "is not a tokenizer.json that the tokenizers library can read"),
     ],
