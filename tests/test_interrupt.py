@@ -63,6 +63,20 @@ def test_an_interrupt_while_the_command_line_is_imported(module: str, tmp_path: 
     assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
 
 
+def test_an_interrupt_in_a_destructor(tmp_path: Path) -> None:
+    """The interpreter would print it with a traceback and go on."""
+    code = (
+        "import os, signal, time\nfrom vtkit.interrupt import leave_promptly\nclass Left:\n    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n        time.sleep(0.01)\n"
+        f"leave_promptly()\nleft = Left()\ndel left\ntime.sleep({HANGING})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
+        text=True, timeout=HANGING,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
 def test_native_code_that_never_looks_at_signals_is_left(tmp_path: Path) -> None:
     code = (
         "import hashlib, sys\nfrom vtkit import console\nfrom vtkit.interrupt import leave_promptly, unfinished\n"

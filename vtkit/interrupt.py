@@ -38,6 +38,7 @@ def leave_promptly() -> None:
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(read,), name="interrupt", daemon=True).start()
+    sys.unraisablehook = _leave_or_report
 
 
 def leave_interrupted() -> NoReturn:
@@ -54,6 +55,14 @@ def leave_interrupted() -> NoReturn:
     with suppress(OSError, ValueError):
         sys.stdout.flush()
     os._exit(INTERRUPTED)
+
+
+def _leave_or_report(unraisable: sys.UnraisableHookArgs) -> None:
+    """An interrupt that reached the interpreter in a destructor or a callback, where it would only be printed, with a
+    traceback; everything else is reported as usual."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        leave_interrupted()
+    sys.__unraisablehook__(unraisable)
 
 
 def _watch(pipe: int) -> None:
