@@ -33,7 +33,6 @@ from vtkit.encoder.families import mlm_head
 from vtkit.transfer.provenance import Origin, read_provenance
 from vtkit.vocabulary.existing import load_tokenizer
 
-DONE = [("korean", m) for m in ("auto parallel", "auto both", "auto alone", "parallel", "sembridge")]
 LINES = 20_000
 WIDTH = 64
 
@@ -48,8 +47,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for pair, (target, options) in _pairs(data, Path(folder)).items():
             for number, (method, given) in enumerate(options.items()):
-                if (pair, method) in DONE:
-                    continue
                 if pair not in arguments.pairs or (wanted and method.split()[0] not in wanted.split(",")):
                     continue
                 out = Path(folder) / f"{pair}-{number}"
