@@ -49,6 +49,15 @@ def left(process: subprocess.Popen[str]) -> str:
     return heard
 
 
+def interrupts_itself(code: str, folder: Path) -> None:
+    """``code`` sends itself the signal, and ends with one line."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
+        text=True, timeout=HANGING,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
 @pytest.mark.parametrize("module", ["rich", "typer", "vtkit.commands.run"])
 def test_an_interrupt_while_the_command_line_is_imported(module: str, tmp_path: Path) -> None:
     code = (
@@ -56,11 +65,7 @@ def test_an_interrupt_while_the_command_line_is_imported(module: str, tmp_path: 
         f"        if name == {module!r}:\n            os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupting())\nfrom vtkit.__main__ import main\nmain()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
-        text=True, timeout=HANGING,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+    interrupts_itself(code, tmp_path)
 
 
 def test_an_interrupt_in_a_destructor(tmp_path: Path) -> None:
@@ -70,11 +75,7 @@ def test_an_interrupt_in_a_destructor(tmp_path: Path) -> None:
         "        os.kill(os.getpid(), signal.SIGINT)\n        time.sleep(0.01)\n"
         f"leave_promptly()\nleft = Left()\ndel left\ntime.sleep({HANGING})\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
-        text=True, timeout=HANGING,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+    interrupts_itself(code, tmp_path)
 
 
 def test_native_code_that_never_looks_at_signals_is_left(tmp_path: Path) -> None:

@@ -75,13 +75,8 @@ def retrieval_gate(before: np.ndarray, after: np.ndarray) -> Seen:
         before: reciprocal ranks before the training, as :func:`reciprocal_ranks` gives them.
         after: the same after it.
     """
-    means = float(before.mean()), float(after.mean())
-    p = paired_randomization(_by_number(after), _by_number(before))
+    means, p, seen = _compared(before, after, "before")
     figures = {"before": means[0], "after": means[1], "p": p, "pairs": len(before)}
-    seen = (
-        f"spans of {len(before)} texts find the text they were cut out of with a mean reciprocal rank of "
-        f"{means[1]:.3f}, {means[0]:.3f} before (p = {p:.3f})"
-    )
     if means[1] >= means[0]:
         return "pass", seen, "", figures
     advice = (
@@ -99,13 +94,8 @@ def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
         source: reciprocal ranks of the source on its own vocabulary, as :func:`reciprocal_ranks` gives them.
         moved: those of the moved encoder.
     """
-    means = float(source.mean()), float(moved.mean())
-    p = paired_randomization(_by_number(moved), _by_number(source))
+    means, p, seen = _compared(source, moved, "with the source as it is")
     figures = {"source": means[0], "moved": means[1], "p": p, "pairs": len(source)}
-    seen = (
-        f"spans of {len(source)} texts find the text they were cut out of with a mean reciprocal rank of "
-        f"{means[1]:.3f}, {means[0]:.3f} with the source as it is (p = {p:.3f})"
-    )
     if means[1] >= means[0] or p >= CHANCE:
         return "pass", seen, "", figures
     advice = (
@@ -114,6 +104,17 @@ def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
         "(vocabulary.tokenizer) and train that."
     )
     return "warn", seen, advice, figures
+
+
+def _compared(first: np.ndarray, second: np.ndarray, when: str) -> tuple[tuple[float, float], float, str]:
+    """Both means, p of their difference, and both in words; ``when`` says what the first are."""
+    means = float(first.mean()), float(second.mean())
+    p = paired_randomization(_by_number(second), _by_number(first))
+    seen = (
+        f"spans of {len(first)} texts find the text they were cut out of with a mean reciprocal rank of "
+        f"{means[1]:.3f}, {means[0]:.3f} {when} (p = {p:.3f})"
+    )
+    return means, p, seen
 
 
 def _by_number(values: np.ndarray) -> Mapping[str, float]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from vtkit import console
 from vtkit.checks.result import Checked, results, show_results, stop_at_failures
-from vtkit.stages.adapt_encoder import starts_untrained
+from vtkit.stages.probe import retrieval_probe
 from vtkit.stages.stage import Stage, View
-from vtkit.stages.texts import adaptation_corpus, probe_texts
+from vtkit.stages.texts import adaptation_corpus
 
 
 def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
@@ -18,19 +17,13 @@ def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
     """
-    from vtkit.checks.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks, retrieval_gate
+    from vtkit.checks.probe import reciprocal_ranks, retrieval_gate
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.runtime import fastest_device
 
     section = recipe.gates
-    if section.retrieval == "off" or starts_untrained(recipe):
-        return Checked(())
-    texts = probe_texts(recipe.corpora("adapt.corpus"), section.pairs, recipe.recipe.seed)
-    probe = probe_of(texts, section.pairs, recipe.recipe.seed)
-    if len(probe.queries) < FEWEST_PAIRS:
-        console.say(
-            f"gate retrieval after adapt: not looked at; the corpus gives only {len(probe.queries)} probe pairs"
-        )
+    probe = retrieval_probe(recipe, "adapt.corpus", "adapt")
+    if probe is None:
         return Checked(())
     before, after = (
         reciprocal_ranks(load_encoder(str(inputs[role] / "model"), fastest_device()), probe, section.max_length)

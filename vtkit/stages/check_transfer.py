@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit import console
 from vtkit.artifacts import result_of
 from vtkit.checks.result import Checked, CheckResult, results, show_results, stop_at_failures
 from vtkit.runtime import fastest_device
-from vtkit.stages.adapt_encoder import starts_untrained
+from vtkit.stages.probe import retrieval_probe
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import bias_corpus, probe_texts
 from vtkit.stages.transfer_embeddings import source_encoder, target_tokenizer
@@ -58,18 +57,12 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
 
 
 def _against_source(recipe: View, source: SparseEncoder, moved: SparseEncoder) -> list[CheckResult]:
-    """The gate retrieval; nothing where the source never learned to retrieve, or the corpus is too small to say."""
-    from vtkit.checks.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks, source_gate
+    """The gate retrieval, where there is something to look at."""
+    from vtkit.checks.probe import reciprocal_ranks, source_gate
 
     section = recipe.gates
-    if section.retrieval == "off" or starts_untrained(recipe):
-        return []
-    texts = probe_texts(recipe.corpora("transfer.bias.corpus"), section.pairs, recipe.recipe.seed)
-    probe = probe_of(texts, section.pairs, recipe.recipe.seed)
-    if len(probe.queries) < FEWEST_PAIRS:
-        console.say(
-            f"gate retrieval after transfer: not looked at; the corpus gives only {len(probe.queries)} probe pairs"
-        )
+    probe = retrieval_probe(recipe, "transfer.bias.corpus", "transfer")
+    if probe is None:
         return []
     device = fastest_device()
     ranks = [reciprocal_ranks(encoder.to(device), probe, section.max_length) for encoder in (source, moved)]

@@ -58,17 +58,28 @@ def listwise_divergence(student: Tensor, teacher: Tensor, temperature: float) ->
     Returns:
         Scalar, in nats.
     """
-    asked = ~teacher.isnan()
-    count = asked.sum(dim=1, keepdim=True).clamp(min=1)
-    filled = torch.where(asked, teacher, 0.0)
-    centred = torch.where(asked, filled - filled.sum(dim=1, keepdim=True) / count, 0.0)
-    deviation = (centred.square().sum(dim=1, keepdim=True) / count).sqrt()
-    tells = (deviation > 1e-6 * filled.abs().amax(dim=1, keepdim=True)).squeeze(1)
-    scaled = (centred / deviation.clamp(min=1e-12) / temperature).masked_fill(~asked, -torch.inf)
-    log_p = nn.functional.log_softmax(scaled, dim=1)
+    scaled = standardized(teacher)
+    asked = ~scaled.isnan()
+    tells = (scaled.nan_to_num() != 0).any(dim=1)
+    log_p = nn.functional.log_softmax((scaled / temperature).masked_fill(~asked, -torch.inf), dim=1)
     log_q = nn.functional.log_softmax(student.masked_fill(~asked, -torch.inf), dim=1)
     divergence = torch.where(asked, log_p.exp() * (log_p - log_q), 0.0).sum(dim=1)
     return torch.where(tells, divergence, 0.0).mean()
+
+
+def standardized(scores: Tensor) -> Tensor:
+    """(s_ij - mean_j s_ij) / deviation_j s_ij over the documents j that were asked about; 0 where all are equal.
+
+    Args:
+        scores: (queries, documents), NaN where a teacher was not asked; these stay NaN.
+    """
+    asked = ~scores.isnan()
+    count = asked.sum(dim=1, keepdim=True).clamp(min=1)
+    filled = torch.where(asked, scores, 0.0)
+    centred = torch.where(asked, filled - filled.sum(dim=1, keepdim=True) / count, 0.0)
+    deviation = (centred.square().sum(dim=1, keepdim=True) / count).sqrt()
+    tells = deviation > 1e-6 * filled.abs().amax(dim=1, keepdim=True)
+    return torch.where(tells, centred / deviation.clamp(min=1e-12), 0.0).masked_fill(~asked, torch.nan)
 
 
 def mapped_difference(student: Tensor, teacher: Tensor) -> Tensor:

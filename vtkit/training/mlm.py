@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,10 +195,8 @@ def unigram_prior(labels: Sequence[Sequence[int]], vocabulary: int, special: Ten
     themselves learn how much likelier than usual a token is. Tokens that never occur have -∞: they have no part in the
     softmax, so nothing moves them. Float32, (vocabulary,).
     """
-    counts = torch.zeros(vocabulary, dtype=torch.float64)
-    for row in labels:
-        found = torch.tensor([label for label in row if label != IGNORED], dtype=torch.long)
-        counts += torch.bincount(found, minlength=vocabulary)
+    found = np.fromiter(chain.from_iterable(labels), dtype=np.int64)
+    counts = torch.from_numpy(np.bincount(found[found != IGNORED], minlength=vocabulary)).double()
     counts[special] = 0
     return (counts / counts.sum()).log().float()
 

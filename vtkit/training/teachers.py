@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from sentence_transformers import CrossEncoder, SparseEncoder
 
 from vtkit import console
@@ -23,6 +24,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
 from vtkit.runtime import fastest_device, fastest_precision, quiet_libraries
 from vtkit.search.bm25 import Bm25
+from vtkit.training.losses import standardized
 
 SCORES_FOLDER = "teacher-scores"
 
@@ -141,24 +143,10 @@ class Ensemble:
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step, NaN where one of them was not asked."""
-        found = [[standardized(scores) for scores in teacher.scores(steps)] for teacher in self.teachers]
-        return [np.stack(step).mean(axis=0, dtype=np.float32) for step in zip(*found, strict=True)]
-
-
-def standardized(scores: np.ndarray) -> np.ndarray:
-    """(s_ij - mean_j s_ij) / deviation_j s_ij over the documents j that were asked about; 0 where all are equal.
-
-    Args:
-        scores: (queries, documents), NaN where a teacher was not asked.
-    """
-    asked = ~np.isnan(scores)
-    count = np.maximum(asked.sum(axis=1, keepdims=True), 1)
-    centred = np.where(asked, scores, 0.0)
-    largest = np.abs(centred).max(axis=1, keepdims=True)
-    centred = np.where(asked, centred - centred.sum(axis=1, keepdims=True) / count, 0.0)
-    deviation = np.sqrt(np.square(centred).sum(axis=1, keepdims=True) / count)
-    tells = deviation > 1e-6 * largest
-    return np.where(asked, np.where(tells, centred / np.where(tells, deviation, 1.0), 0.0), np.nan).astype(np.float32)
+        found = [
+            [standardized(torch.from_numpy(scores)) for scores in teacher.scores(steps)] for teacher in self.teachers
+        ]
+        return [torch.stack(step).mean(dim=0).numpy() for step in zip(*found, strict=True)]
 
 
 def load_teacher(name: str, max_length: int, setting: str) -> Teacher:
