@@ -15,8 +15,9 @@ from transformers import TrainerState
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
 from vtkit.errors import CollapseError, DataError
+from vtkit.measures.masked_predictions import GroupedPredictions, Predictions, grouped_predictions
 from vtkit.recipe.sections import AdaptSection
-from vtkit.training import mlm, resuming
+from vtkit.training import masked_batches, mlm, resuming
 from vtkit.training.gates import LossGate
 from vtkit.training.masking import IGNORED
 from vtkit.training.mlm import adapt, masked_loss
@@ -43,14 +44,14 @@ def section(**settings: Any) -> AdaptSection:
 def trained(folder: Path, seed: int = 5, **settings: Any) -> tuple[SparseEncoder, dict[str, list[float]]]:
     """An encoder adapted with checkpoints in ``folder/checkpoints``, and its curve."""
     ours = encoder(folder)
-    return ours, adapt(ours, TEXTS, NEW, section(**settings), seed, folder / "checkpoints")
+    return ours, adapt(ours, TEXTS, NEW, section(**settings), seed, folder / "checkpoints").curve
 
 
 @pytest.mark.parametrize("train", ["embeddings", "all"])
 def test_the_loss_falls(train: str, tmp_path: Path) -> None:
     ours, few_words = encoder(tmp_path), [text for text in texts(3, seed=1, words=(2, 3)) for _ in range(20)]
     settings = section(train=train, steps=80, learning_rate=1e-2, checkpoint_every=40)
-    found = adapt(ours, few_words, NEW, settings, 5, tmp_path / "checkpoints")
+    found = adapt(ours, few_words, NEW, settings, 5, tmp_path / "checkpoints").curve
     assert found["steps"] == [10, 20, 30, 40, 50, 60, 70, 80]
     assert found["loss"][-1] < 0.5 * found["loss"][0]
     assert not ours[0].auto_model.training
@@ -133,7 +134,7 @@ def test_a_short_run_has_a_curve_too(tmp_path: Path) -> None:
 
 def test_the_first_loss_is_the_cross_entropy_of_the_masked_positions(tmp_path: Path) -> None:
     ours = encoder(tmp_path, dropout=0.0)
-    batches = mlm._Batches(
+    batches = masked_batches.MaskedBatches(
         ours.tokenizer(TEXTS[:4])["input_ids"], [np.arange(4)], torch.ones(len(TOKENS)), torch.arange(5), 4, 0, 0.5, 9
     )
     batch = batches[0]
@@ -156,7 +157,9 @@ def test_with_a_unigram_prior_tokens_that_never_occur_are_not_moved(tmp_path: Pa
     ours = encoder(tmp_path, tied=False)  # tied rows move as inputs too: masking puts random tokens in
     head = mlm_head(ours[0].auto_model)
     before = head.decoder.weight.detach().clone(), head.decoder.bias.detach().clone()
-    found = adapt(ours, words, NEW, section(prior="unigram", steps=20, weight_decay=0.0), 5, tmp_path / "checkpoints")
+    found = adapt(
+        ours, words, NEW, section(prior="unigram", steps=20, weight_decay=0.0), 5, tmp_path / "checkpoints"
+    ).curve
     occurring = sorted({token for text in words for token in ours.tokenizer(text)["input_ids"]})
     rest = np.setdiff1d(np.arange(len(TOKENS)), occurring)
     assert torch.equal(head.decoder.bias[rest], before[1][rest])
@@ -165,10 +168,66 @@ def test_with_a_unigram_prior_tokens_that_never_occur_are_not_moved(tmp_path: Pa
     assert found["loss"][0] < 3  # nats: the prior is known from the first step; log of the vocabulary is 5
 
 
+def test_grouped_predictions_by_hand() -> None:
+    ln = np.log([1 / 2, 1 / 4, 1 / 16])  # 1, 2 and 4 bits
+    found = grouped_predictions(ln, np.array([True, False, False]), np.array([1, 2, 1]), np.array([False, False, True]))
+    assert found == GroupedPredictions(
+        all=Predictions(3, pytest.approx(1 / 3), pytest.approx(7 / 4)),
+        overlapping=Predictions(2, 0.5, pytest.approx(1.0)),
+        new=Predictions(1, 0.0, pytest.approx(4.0)),
+    )
+    nothing = np.empty(0)
+    assert grouped_predictions(nothing, nothing.astype(bool), nothing.astype(int), nothing.astype(bool)) is None
+
+
+@pytest.mark.parametrize("prior", ["none", "unigram"])
+def test_held_out_predictions_are_those_of_all_logits(prior: str, tmp_path: Path) -> None:
+    ours, unseen = encoder(tmp_path), texts(20, seed=12)
+    found = adapt(ours, TEXTS, NEW, section(prior=prior, steps=30), 5, tmp_path / "checkpoints", held_out=unseen)
+    assert found.held_out is not None
+    assert found.held_out.texts == 20
+    assert found.held_out.after.all.bits_per_byte < found.held_out.before.all.bits_per_byte
+    # the same masks, read off whole logits
+    model, tokenizer = ours[0].auto_model.eval(), ours.tokenizer
+    read = masked_batches.tokenized(tokenizer, None, unseen, 24, sizes=True)
+    assert read.sizes is not None
+    batches = masked_batches.MaskedBatches(
+        read.token_ids, np.array_split(np.argsort([len(ids) for ids in read.token_ids], kind="stable"), [16]),
+        torch.ones(len(TOKENS)), torch.tensor(sorted(tokenizer.all_special_ids)), tokenizer.mask_token_id,
+        tokenizer.pad_token_id, 0.3, 5,
+    )  # fmt: skip
+    bits, right, size = 0.0, 0, 0
+    labels = masked_batches.tokenized(tokenizer, None, TEXTS, 24).labels
+    added = mlm.unigram_prior(labels, len(TOKENS), batches.special_ids, unseen=1) if prior == "unigram" else 0.0
+    for number in range(2):
+        batch = batches[number]
+        with torch.no_grad():
+            logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits + added
+        for row, of_text in enumerate(batches.batches[number]):
+            for place, label in enumerate(batch["labels"][row].tolist()):
+                if label != IGNORED:
+                    shares = logits[row, place].double().softmax(dim=0)
+                    bits -= float(shares[label].log2())
+                    right += int(shares.argmax()) == label
+                    size += read.sizes[of_text][place]
+    after = found.held_out.after.all
+    assert after.bits_per_byte == pytest.approx(bits / size, rel=1e-4)
+    assert after.accuracy == pytest.approx(right / after.tokens)
+    groups = [group.tokens for group in (found.held_out.after.overlapping, found.held_out.after.new) if group]
+    assert sum(groups) == after.tokens
+
+
+def test_what_is_held_out_changes_no_weight(tmp_path: Path) -> None:
+    plain, measured = encoder(tmp_path), encoder(tmp_path)
+    assert adapt(plain, TEXTS, NEW, section(), 5, tmp_path / "plain").held_out is None
+    adapt(measured, TEXTS, NEW, section(), 5, tmp_path / "measured", held_out=texts(20, seed=12))
+    assert same(weights(measured), weights(plain))
+
+
 def test_batches_in_which_nothing_is_masked_are_passed_over(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
     before = weights(ours)
-    assert adapt(ours, TEXTS, NEW, section(mask_rate=1e-9), 1, tmp_path / "checkpoints")["loss"] == [0.0, 0.0]
+    assert adapt(ours, TEXTS, NEW, section(mask_rate=1e-9), 1, tmp_path / "checkpoints").curve["loss"] == [0.0, 0.0]
     assert same(weights(ours), before)
 
 
@@ -188,7 +247,7 @@ def test_masked_dimensions_are_no_labels_and_stay_masked(tied: bool, tmp_path: P
     mask_dimensions(model, hidden)
     head = mlm_head(model)
     rows = head.decoder.weight.detach()[hidden].clone()
-    found = adapt(ours, TEXTS, NEW, section(weight_decay=0.1), 5, tmp_path / "checkpoints")
+    found = adapt(ours, TEXTS, NEW, section(weight_decay=0.1), 5, tmp_path / "checkpoints").curve
     assert max(found["loss"]) < 2 * np.log(len(TOKENS) - len(hidden))
     assert torch.nonzero(masked_dimensions(model)).flatten().tolist() == hidden.tolist()
     assert (head.decoder.bias[hidden] == MASKED_BIAS).all()
@@ -202,7 +261,7 @@ def test_masked_dimensions_are_not_in_the_softmax(tmp_path: Path) -> None:
     model, hidden = ours[0].auto_model, torch.arange(40, 70)
     weights = torch.ones(len(TOKENS))
     weights[hidden] = 0
-    batch = mlm._Batches(
+    batch = masked_batches.MaskedBatches(
         ours.tokenizer(TEXTS[:4])["input_ids"], [np.arange(4)], weights, torch.arange(5), 4, 0, 0.5, 9
     )[0]
     mask_dimensions(model, hidden.tolist())
@@ -277,7 +336,7 @@ def test_the_order_of_texts_goes_through_all_of_them_before_any_comes_again() ->
 
 def test_every_text_of_the_order_is_in_exactly_one_batch() -> None:
     order, lengths = fixed_order(200, 150, seed=1), [n % 40 for n in range(200)]
-    batches = mlm._similar_lengths_together(order, lengths, 4, seed=1)
+    batches = masked_batches.similar_lengths_together(order, lengths, 4, seed=1)
     assert sorted(np.concatenate(batches)) == sorted(order)
     assert [len(batch) for batch in batches].count(4) == 37
 
@@ -338,8 +397,8 @@ def test_a_batch_in_parts_gives_the_weights_of_a_batch_at_once(
 ) -> None:
     monkeypatch.setattr(resuming, "bf16_is_fast", lambda: False)
     parts = []
-    original = mlm._parts
-    monkeypatch.setattr(mlm, "_parts", lambda batch: parts.append(len(original(batch))) or original(batch))
+    original = masked_batches.parts
+    monkeypatch.setattr(mlm, "parts", lambda batch: parts.append(len(original(batch))) or original(batch))
     settings: dict[str, Any] = {"train": "all", "steps": 3, "batch_size": 16, "learning_rate": 1e-3, "max_length": 24}
     teacher = encoder(tmp_path / "teacher", dropout=0.0) if objective == "sap" else None
     if teacher is not None:
@@ -348,7 +407,7 @@ def test_a_batch_in_parts_gives_the_weights_of_a_batch_at_once(
             teacher[0].auto_model.get_output_embeddings().weight.mul_(1.5)
     changes = []
     for tokens in (10**6, 40):
-        monkeypatch.setattr(mlm, "TOKENS_A_PART", tokens)
+        monkeypatch.setattr(masked_batches, "TOKENS_A_PART", tokens)
         ours = encoder(tmp_path / str(tokens), dropout=0.0)
         before = weights(ours)
         adapt(ours, TEXTS, NEW, section(**settings), 5, tmp_path / f"checkpoints-{tokens}", teacher)

@@ -24,7 +24,7 @@ from vtkit.encoder.folding import apply_output_casing, fold_map_of
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError
 from vtkit.recipe.sections import AdaptSection
-from vtkit.training import mlm
+from vtkit.training import masked_batches
 from vtkit.training.masking import IGNORED, emlm_labels
 from vtkit.training.mlm import adapt, pooled_logits, sap_loss
 from vtkit.transfer.methods.subtoken import subtoken_mixture
@@ -178,7 +178,7 @@ def test_labels_of_a_text_are_output_tokens_and_unknown_ones_are_none() -> None:
     output, own = tokenizer(OUTPUT), tokenizer()
     text = "riverstone 字 willow"
     read = own(text, return_offsets_mapping=True)
-    (found,) = mlm._output_labels(output, [text], [read["offset_mapping"]])
+    (found,) = masked_batches.output_labels(output, [text], [read["offset_mapping"]])
     tokens = own.convert_ids_to_tokens(read["input_ids"])
     named = [(token, OUTPUT[label] if label >= 0 else None) for token, label in zip(tokens, found, strict=True)]
     assert named[0] == ("[CLS]", None)
@@ -245,7 +245,7 @@ def section(**settings: object) -> AdaptSection:
 def test_masked_tokens_are_learnt_as_output_tokens_and_what_is_read_stays(tmp_path: Path) -> None:
     ours, few = moved(tmp_path), TEXTS[:3] * 10
     before = weights(ours)
-    curve = adapt(ours, few, np.arange(80, 84), section(learning_rate=3e-2), 1, tmp_path / "checkpoints")
+    curve = adapt(ours, few, np.arange(80, 84), section(learning_rate=3e-2), 1, tmp_path / "checkpoints").curve
     assert curve["loss"][-1] < 0.8 * curve["loss"][0]
     after = weights(ours)
     changed = {name for name in before if not torch.equal(before[name], after[name])}
@@ -263,7 +263,8 @@ def test_an_encoder_is_brought_to_a_teachers_vectors(tmp_path: Path) -> None:
     teacher = encoder(tmp_path / "teacher", tokens=OUTPUT, seed=3)
     taught = weights(teacher)
     settings = section(objective="sap", teacher="teacher", train="all", steps=25, batch_size=2)
-    curve = adapt(ours, TEXTS[:4] * 5, np.empty(0, dtype=np.int64), settings, 1, tmp_path / "checkpoints", teacher)
+    nothing = np.empty(0, dtype=np.int64)
+    curve = adapt(ours, TEXTS[:4] * 5, nothing, settings, 1, tmp_path / "checkpoints", teacher).curve
     assert curve["loss"][-1] < 0.7 * curve["loss"][0]
     assert all(torch.equal(tensor, taught[name]) for name, tensor in weights(teacher).items())
     mine, theirs = (encode(side, TEXTS[:4], 24).toarray() for side in (ours, teacher))

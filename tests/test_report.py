@@ -479,6 +479,30 @@ def test_parts_of_the_loss_are_told_apart() -> None:
     assert "| fine-tuning | anti zero | 2 | 0.500 | 0.250 |" in markdown_page(report)
 
 
+def test_masked_tokens_held_out_are_told_by_where_their_rows_came_from() -> None:
+    def figures(accuracy: float, bits: float) -> dict[str, Any]:
+        return {"tokens": 1200, "accuracy": accuracy, "bits_per_byte": bits}
+
+    before = {"all": figures(0.1, 2.5), "overlapping": figures(0.25, 1.5), "new": None}
+    after = {"all": figures(0.3, 1.25), "overlapping": figures(0.4, 1.125), "new": None}
+    page = markdown_page(a_report(held_out={"texts": 200, "before": before, "after": after}))
+    assert "| all | 1,200 | 10 % | 30 % | 2.50 | 1.25 |" in page
+    assert "| shared with the source | 1,200 | 25 % | 40 % | 1.50 | 1.12 |" in page
+    assert "Masked tokens of 200 texts held out of adaptation" in page
+    assert "| new |" not in page
+
+
+def test_documents_of_which_the_end_is_not_read_are_told() -> None:
+    results = [dict(entry) for entry in a_report()["results"]]
+    results[0] |= {"share_cut": 0.834, "document_length": 128}
+    page = markdown_page(a_report(results=results))
+    assert (
+        "The encoder reads the first 128 tokens of a document (index.document\\_length), which are not all of 83 % of "
+        "the documents of news-ko; BM25 reads all."
+    ) in page
+    assert "BM25 reads all" not in markdown_page(a_report())
+
+
 def test_frequencies_of_dimensions_are_told_where_they_are_known() -> None:
     sparsity = {"dead_dimensions": 0.1, "document_frequencies": {"largest": 0.62, "median": 0.004}}
     said = "Of the others, the most used is active in 62 % of the documents, the middle one in 0.4 %."

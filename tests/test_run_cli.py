@@ -159,6 +159,10 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
     )
     assert result["rows"][-1]["weight"] == ENCODER_WEIGHT  # the recipe fine-tunes on the training queries
     assert result["rows"][-1]["weight_queries"] is None
+    assert result["share_cut"] > 0.5  # paragraphs, cut at 32 tokens
+    assert f"{result['share_cut']:.0%} of the documents of elements-ko are cut at 32 tokens" in (
+        run / "run.log"
+    ).read_text("utf-8")
     assert report["command"][:2] == ["vtkit", "run"]
     assert len(report["curves"]["finetune"]["loss"]) == 4
 

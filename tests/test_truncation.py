@@ -148,6 +148,8 @@ def test_the_share_of_texts_that_are_cut_counts_special_tokens(tmp_path: Path) -
     tokens = len(tokenizer(longer)["input_ids"])
     assert share_cut(tokenizer, [longer, "the", longer, "the"], tokens - 1) == 0.5
     assert share_cut(tokenizer, [longer, "the"], tokens) == 0
+    assert share_cut(tokenizer, [longer, "the"], tokens, prompt="the ") == 0.5
+    assert share_cut(tokenizer, ["the"] * 900 + [longer] * 900, tokens - 1) == 0.5  # of all of them, not the first
     assert share_cut(tokenizer, [], 4) == 0
 
 

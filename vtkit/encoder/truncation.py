@@ -24,6 +24,9 @@ GROWTH = 4
 MARGIN = 1000
 """Characters behind the last token that counts, at the least: what a normalizer or a pre-tokenizer may look ahead."""
 
+TEXTS_LOOKED_AT = 500
+"""Texts whose lengths tell how many are cut."""
+
 OTHER_ENDS = (1, 2)
 """A beginning shorter by so many characters must give the same tokens too."""
 
@@ -46,9 +49,11 @@ def first_tokens(
     return found
 
 
-def share_cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> float:
-    """Share of ``texts`` with more than ``max_length`` tokens, special tokens among them; 0 where there is no text."""
-    found = first_tokens(tokenizer, texts, max_length + 1)["input_ids"]
+def share_cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, prompt: str = "") -> float:
+    """Share of ``texts`` that have more than ``max_length`` tokens behind ``prompt``, special tokens among them; of up
+    to :data:`TEXTS_LOOKED_AT` of them, spread evenly. 0 where there is no text."""
+    some = [prompt + text for text in texts[:: -(-len(texts) // TEXTS_LOOKED_AT) or 1]]
+    found = first_tokens(tokenizer, some, max_length + 1)["input_ids"]
     return sum(len(tokens) > max_length for tokens in found) / max(1, len(found))
 
 

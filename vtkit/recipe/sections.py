@@ -430,6 +430,10 @@ class AdaptSection(Section):
     adjustment, arXiv:2007.07314). Default: ``unigram`` for encoders that have learned to retrieve, ``none`` for masked
     language models, whose bias holds the frequencies already."""
 
+    held_out: Annotated[int, Field(ge=0, le=100_000)] = 200
+    """``mlm``: texts that are not trained on, a tenth of the corpus at most; on these the accuracy of masked tokens and
+    the bits per byte are measured, before and after."""
+
     learning_rate: LearningRate = 1e-4
     """Peak of the cosine schedule."""
 
@@ -455,7 +459,7 @@ class AdaptSection(Section):
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that its objectives read; the others have no effect."""
         own = set(type(self).model_fields) - {"crop", "align", "distill"}
-        masked = {"labels", "mask_rate", "new_token_weight", "prior"}
+        masked = {"labels", "mask_rate", "new_token_weight", "prior", "held_out"}
         sparse = {"flops", "ramp"}
         objectives = set(self.objectives)
         tables: set[str] = set()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from vtkit.analysis.composition import LANGUAGES
 from vtkit.analysis.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
+from vtkit.measures.masked_predictions import HeldOutPredictions
 from vtkit.recipe.transfer import ROW_ORIGINS
 from vtkit.report.data import Number, ReportData, SetResults, WeightedToken
 from vtkit.report.verdict import HYBRID, row_label
@@ -169,6 +170,12 @@ def _results(report: ReportData) -> Section | None:
     if any(row.peer for results in report.results for row in results.rows):
         notes.append("Dense: an embedder that could be used instead, searched exactly, as its own settings have it.")
     notes += _analysers(report)
+    notes += [
+        f"The encoder reads the first {amount(results.document_length)} tokens of a document (index.document_length), "
+        f"which are not all of {share(results.share_cut)} of the documents of {results.set}; BM25 reads all."
+        for results in report.results
+        if is_number(results.share_cut) and results.share_cut >= 0.01
+    ]
     weights = [table for results in report.results if (table := _weights_table(results)) is not None]
     return Section("results", "Results", (*tables, Paragraph((" ".join(notes),), quiet=True), *weights))
 
@@ -479,12 +486,32 @@ def _training(report: ReportData) -> Section | None:
         if values:
             numbers = (whole(steps[-1]), form(values[0]), form(values[-1]))
             rows.append(((label,), (quantity,), *((number,) for number in numbers)))
-    if not rows:
-        return None
-    columns = ("stage", "quantity", "steps", "first", "last")
-    return Section(
-        "training", "Training", (Table("First and last values logged", columns, tuple(rows), frozenset({1})),)
+    blocks: list[Block] = []
+    if rows:
+        columns = ("stage", "quantity", "steps", "first", "last")
+        blocks.append(Table("First and last values logged", columns, tuple(rows), frozenset({1})))
+    if report.held_out is not None:
+        blocks.append(_held_out(report.held_out))
+    return Section("training", "Training", tuple(blocks)) if blocks else None
+
+
+def _held_out(found: HeldOutPredictions) -> Table:
+    """Prediction of masked tokens, by whether their rows came from the source."""
+    groups = (
+        ("all", found.before.all, found.after.all),
+        ("shared with the source", found.before.overlapping, found.after.overlapping),
+        ("new", found.before.new, found.after.new),
     )
+    rows = tuple(
+        (
+            (label,), (whole(before.tokens),), (share(before.accuracy),), (share(after.accuracy),),
+            (f"{before.bits_per_byte:.2f}",), (f"{after.bits_per_byte:.2f}",),
+        )
+        for label, before, after in groups
+        if before is not None and after is not None
+    )  # fmt: skip
+    columns = ("tokens", "masked", "accuracy before", "after", "bits per byte before", "after")
+    return Table(f"Masked tokens of {whole(found.texts)} texts held out of adaptation", columns, rows)
 
 
 COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-pooling"}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from vtkit.analysis.profiles import VocabularyAnalysis
 from vtkit.checks.result import CheckResult
 from vtkit.encoder.calibration_result import Calibration
+from vtkit.measures.masked_predictions import HeldOutPredictions
 from vtkit.measures.sparsity import Sparsity
 from vtkit.results import Result
 from vtkit.transfer.neighbours import Neighbour
@@ -68,6 +69,11 @@ class SetResults(Result):
     rows: tuple[Row, ...] = ()
     queries: int | None = None
     documents: int | None = None
+    share_cut: Number = None
+    """Share of the documents of which the final model does not read the end."""
+
+    document_length: int | None = None
+    """Tokens that it reads at most."""
 
     @property
     def measures(self) -> list[str]:
@@ -150,6 +156,9 @@ class ReportData(Result):
     neighbours: tuple[Neighbour, ...] = ()
     curves: Mapping[str, Mapping[str, tuple[Number, ...]]] = field(default_factory=dict)
     """Training stage -> ``steps``, and the values of each curve at these."""
+
+    held_out: HeldOutPredictions | None = None
+    """Of masked tokens, before and after adaptation, where it predicts them."""
 
     calibration: Calibration | None = None
     gates: tuple[CheckResult, ...] = ()

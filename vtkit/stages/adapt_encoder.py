@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
+from vtkit.measures.masked_predictions import HeldOutPredictions
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.transfer import ParallelTransfer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
     from vtkit.training.adapt import Alignment
+    from vtkit.training.mlm import Adaptation
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class AdaptResult(Result):
     pairs: int
     curve: Mapping[str, Sequence[float]]
     """``steps``, and the values of each curve at these."""
+
+    held_out: HeldOutPredictions | None = None
+    """Of masked tokens, where the objective predicts them."""
 
 
 def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptResult:
@@ -54,11 +59,13 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
     if reason:
         console.say(f"  objective {' and '.join(objectives)}: {reason}")
     if objectives in (("mlm",), ("sap",)):
-        texts, pairs, curve = _predict(recipe, inputs, out, encoder, objectives[0])
+        texts, done = _predict(recipe, inputs, out, encoder, objectives[0])
+        found = AdaptResult(objectives, reason, texts, 0, done.curve, done.held_out)
     else:
         texts, pairs, curve = _train_vectors(recipe, inputs, out, encoder, objectives)
+        found = AdaptResult(objectives, reason, texts, pairs, curve)
     save_encoder(encoder, out / "model")
-    return AdaptResult(objectives, reason, texts, pairs, curve)
+    return found
 
 
 def chosen_objectives(recipe: View) -> tuple[tuple[str, ...], str]:
@@ -106,7 +113,7 @@ def _pair_files(recipe: View) -> tuple[str, ...]:
 
 def _predict(
     recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objective: str
-) -> tuple[int, int, Mapping[str, Sequence[float]]]:
+) -> tuple[int, Adaptation]:
     """Masked-language-model training, or that towards a teacher's vectors."""
     import numpy as np
 
@@ -118,10 +125,14 @@ def _predict(
     assert section is not None
     prior = chosen_prior(recipe) if objective == "mlm" else None
     section = section.model_copy(update={"objective": objective, "prior": prior})
-    texts = draw(read_texts(recipe.corpora("adapt.corpus")), section.steps * section.batch_size, seed)
+    wanted = section.steps * section.batch_size
+    texts = draw(read_texts(recipe.corpora("adapt.corpus")), wanted + section.held_out, seed)
+    held_out = [] if objective == "sap" else draw(texts, min(section.held_out, len(texts) // 10), seed)
+    unseen = set(held_out)
+    texts = [text for text in texts if text not in unseen]
     new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
     teacher = None if section.teacher is None else load_encoder(section.teacher)
-    return len(texts), 0, adapt(encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher)
+    return len(texts), adapt(encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher, held_out)
 
 
 def _train_vectors(
@@ -185,7 +196,7 @@ def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:
 
 ADAPT = Stage(
     "adapt",
-    version=3,
+    version=4,
     reads=("adapt",),
     corpora={"adapt.corpus": adaptation_corpus, "adapt.distill.query_corpus": _given_queries},
     function=adapt_encoder,

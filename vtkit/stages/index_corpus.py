@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from vtkit import console
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.measures.sparsity import Sparsity
@@ -26,6 +27,8 @@ class IndexedSet(Result):
     """Weights above zero, of all documents together."""
 
     sparsity: Sparsity
+    share_cut: float = 0.0
+    """Share of the documents of which the encoder does not read the end."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.folding import fold_map_of, folding
     from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
-    from vtkit.encoder.sides import encode_side
+    from vtkit.encoder.sides import encode_side, prompt_of
+    from vtkit.encoder.truncation import share_cut
     from vtkit.runtime import fastest_device
     from vtkit.search.engine import POSTINGS, build_index
 
@@ -52,19 +56,23 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     sets: dict[str, IndexedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         collection, folder = opened(corpus), str(corpus.folder)
+        texts = [document.contents for document in collection.documents]
+        length = min(recipe.index.document_length, encoder.max_seq_length or recipe.index.document_length)
+        cut = share_cut(encoder.tokenizer, texts, length, prompt_of(encoder, "document"))
+        if cut:
+            console.say(f"  {cut:.0%} of the documents of {folder} are cut at {length} tokens (index.document_length)")
         vectors = encode_side(
             encoder,
-            [document.contents for document in collection.documents],
+            texts,
             "document",
-            recipe.index.document_length,
+            length,
             top_dimensions=recipe.index.top_dimensions,
             precision=recipe.index.precision,
             description=f"encoding the documents of {folder}",
         )
         if recipe.index.document_weighting != "none":
-            contents = (document.contents for document in collection.documents)
             folded_to = None if folding(encoder) is None else fold_map_of(encoder)
-            frequencies, count = document_frequencies(output_tokenizer(encoder), contents, vectors.shape[1], folded_to)
+            frequencies, count = document_frequencies(output_tokenizer(encoder), texts, vectors.shape[1], folded_to)
             vectors = weighted(vectors, idf_weights(frequencies, count, recipe.index.document_weighting))
         info = build_index(recipe.index.engine, vectors, out / folder / POSTINGS).info
         with (out / folder / "documents.jsonl").open("w", encoding="utf-8") as file:
@@ -72,7 +80,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
                 entry = {"_id": document.id, "title": document.title, "text": document.text}
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         sparsity = Sparsity(info.dead_dimensions, info.histogram(HISTOGRAM_BINS), info.frequencies())
-        sets[folder] = IndexedSet(len(collection.documents), info.postings, sparsity)
+        sets[folder] = IndexedSet(len(collection.documents), info.postings, sparsity, cut)
     return IndexResult(sets)
 
 
@@ -92,7 +100,7 @@ def opened(corpus: Corpus) -> RetrievalSet:
 
 INDEX = Stage(
     "index",
-    version=5,
+    version=6,
     reads=(
         "index.engine",
         "index.document_length",

@@ -59,8 +59,9 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     labels = {name: label for name, label in MODEL_LABELS.items() if name == "source" or name in inputs}
     final = list(labels)[-1]
     transfer = result_of(inputs["transfer"], TransferResult)
+    adapted = _found(inputs, "adapt", AdaptResult)
     trained = {
-        "adapt": _found(inputs, "adapt", AdaptResult),
+        "adapt": adapted,
         "finetune": _found(inputs, "finetune", FinetuneResult),
     }
     manifests = {name: read_manifest(path) for name, path in inputs.items()}
@@ -85,6 +86,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
             for name, found in trained.items()
             if found is not None
         },
+        held_out=None if adapted is None else adapted.held_out,
         calibration=_found(inputs, "calibrate", Calibration),
         gates=tuple(
             gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], Checked).gates
@@ -161,7 +163,10 @@ def _results(recipe: View, inputs: Mapping[str, Path], labels: dict[str, str], f
             for name, found in on_set.items()
         )
         any_of_them = next(iter(on_set.values()))
-        results.append(SetResults(folder, rows, any_of_them.queries, any_of_them.documents))
+        index = _found(inputs, f"index:{final}", IndexResult)
+        cut = index.sets[folder].share_cut if index is not None else None
+        counts = any_of_them.queries, any_of_them.documents
+        results.append(SetResults(folder, rows, *counts, cut, recipe.index.document_length))
     return tuple(results)
 
 

@@ -6,13 +6,15 @@ time, and a batch of any size goes through the encoder in parts, so that neither
 Masked dimensions (:mod:`vtkit.encoder.masked`) are no labels and have no part in the softmax, and stay masked.
 An encoder whose output vocabulary is its own (head-only transfer) keeps its input embeddings, and what is masked is
 labelled with output tokens. Instead of predicting tokens it may be brought to a teacher's vectors.
+How well masked tokens are predicted is measured before and after it, on texts that are held out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,19 +24,31 @@ import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import Dataset, Sampler, SequentialSampler
+from torch.utils.data import Sampler, SequentialSampler
 from transformers import Trainer, TrainingArguments
 
 from vtkit import console
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
+from vtkit.encoder.dropout import fast_dropout
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
 from vtkit.encoder.sparse_head import without_decoder
-from vtkit.encoder.truncation import first_tokens, shortened_to
+from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
+from vtkit.measures.masked_predictions import GroupedPredictions, HeldOutPredictions
 from vtkit.recipe.sections import AdaptSection
 from vtkit.training.gates import LossGate
-from vtkit.training.masking import IGNORED, emlm_labels, mask_tokens
+from vtkit.training.held_out import held_out_predictions
+from vtkit.training.masked_batches import (
+    SHORTEST,
+    MaskedBatches,
+    TokenizedTexts,
+    only,
+    parts,
+    similar_lengths_together,
+    tokenized,
+)
+from vtkit.training.masking import IGNORED
 from vtkit.training.resuming import Progress, curve, fixed_order, train, trainer_settings
 
 if TYPE_CHECKING:
@@ -43,11 +57,19 @@ if TYPE_CHECKING:
 LOGITS_BYTES = 64 * 2**20
 """Logits that are held at a time, (positions, vocabulary), stay below this."""
 
-TOKENS_A_PART = 8192
-"""A batch of more tokens goes through the encoder in parts whose gradients are summed."""
+HELD_OUT_BATCH = 16
+"""Held-out texts that are predicted at a time."""
 
-SHORTEST = 4
-"""Texts of fewer tokens (special tokens included) leave nothing to learn from and are passed over."""
+
+@dataclass(frozen=True)
+class Adaptation:
+    """How a training went."""
+
+    curve: dict[str, list[float]]
+    """``steps`` and ``loss`` (nats a masked token; for ``sap`` the mean squared difference of logits)."""
+
+    held_out: HeldOutPredictions | None
+    """None where nothing was held out, or nothing in it was masked."""
 
 
 def adapt(
@@ -58,7 +80,8 @@ def adapt(
     seed: int,
     folder: Path,
     teacher: SparseEncoder | None = None,
-) -> dict[str, list[float]]:
+    held_out: Sequence[str] = (),
+) -> Adaptation:
     """Train ``encoder``'s masked language model in place on ``texts``.
 
     Args:
@@ -70,9 +93,7 @@ def adapt(
         seed: of the order, the masks and the dropout.
         folder: where checkpoints are kept and looked for.
         teacher: for the objective ``sap``, an encoder with the same output vocabulary; not changed.
-
-    Returns:
-        The curve: ``steps`` and ``loss`` (nats a masked token; for ``sap`` the mean squared difference of logits).
+        held_out: texts to measure the prediction of masked tokens on, none of them trained on; ``sap`` predicts none.
 
     Raises:
         DataError: no text is long enough, every token of the texts is masked, the teacher writes another vocabulary,
@@ -88,40 +109,39 @@ def adapt(
             f'and "tokens" for all others; this encoder has {"no" if output is None else "an"} own output vocabulary.'
         )
     length = min(section.max_length, encoder.max_seq_length or section.max_length)
-    read = first_tokens(tokenizer, texts, length, return_offsets_mapping=output is not None)
-    long_enough = [number for number, ids in enumerate(read["input_ids"]) if len(ids) >= SHORTEST]
-    token_ids = [read["input_ids"][number] for number in long_enough]
-    if not token_ids:
+    labelling = None if section.objective == "sap" else output
+    read = tokenized(tokenizer, labelling, texts, length)
+    if not read.texts:
         raise DataError(f"adapt.corpus: none of its {len(texts)} texts has {SHORTEST} tokens or more")
 
     head = mlm_head(model)
     weights = torch.ones(model.config.vocab_size)
     weights[torch.as_tensor(new_tokens, dtype=torch.long)] = section.new_token_weight
     weights[masked_dimensions(model).cpu()] = 0
-    order = fixed_order(len(token_ids), section.steps * section.batch_size, seed)
-    batches = _Batches(
-        token_ids,
-        _similar_lengths_together(order, [len(ids) for ids in token_ids], section.batch_size, seed),
+    # rows behind the tokenizer's last token fill the vocabulary up, and are no tokens
+    special = torch.tensor(sorted({*tokenizer.all_special_ids, *range(len(tokenizer), model.config.vocab_size)}))
+    order = fixed_order(len(read.texts), section.steps * section.batch_size, seed)
+    lengths = [len(ids) for ids in read.token_ids]
+    batches = MaskedBatches(
+        read.token_ids,
+        similar_lengths_together(order, lengths, section.batch_size, seed),
         weights,
-        # rows behind the tokenizer's last token fill the vocabulary up, and are no tokens
-        torch.tensor(sorted({*tokenizer.all_special_ids, *range(len(tokenizer), model.config.vocab_size)})),
+        special,
         tokenizer.mask_token_id,
         tokenizer.pad_token_id,
         section.mask_rate,
         seed,
+        read.wanted,
     )
     if section.objective == "sap":
         if teacher is None:
             raise ValueError("the objective sap needs a teacher")
         _refuse_other_outputs(encoder, teacher)
-        batches.teacher_ids = _read_by(teacher, [texts[number] for number in long_enough], length)
+        limit = min(length, teacher.max_seq_length or length)
+        batches.teacher_ids = first_tokens(teacher.tokenizer, read.texts, limit)["input_ids"]
         batches.teacher_padding_id = teacher.tokenizer.pad_token_id
-    elif output is not None:
-        batches.wanted = _output_labels(
-            output, [texts[n] for n in long_enough], [read["offset_mapping"][n] for n in long_enough]
-        )
-    if section.objective != "sap":
-        _refuse_masked_texts(token_ids if batches.wanted is None else batches.wanted, weights, batches.special_ids)
+    else:
+        _refuse_masked_texts(read.labels, weights, special)
     learning = {id(head.embeddings.weight), id(head.decoder.weight), id(head.decoder.bias)}
     if output is not None:  # what is read stays as it was
         learning.remove(id(head.embeddings.weight))
@@ -136,10 +156,12 @@ def adapt(
         lr_scheduler_type="cosine",
         warmup_steps=round(section.warmup * section.steps),
     )
+    measured = _measured(encoder, labelling, held_out, length, new_tokens, batches, section, read)
+    before = measured()
     torch.manual_seed(seed)
-    with console.progress("adapting", total=section.steps) as bar:
+    with console.progress("adapting", total=section.steps) as bar, fast_dropout(model):
         trainer = _MaskedTrainer(
-            model=model, args=arguments, train_dataset=batches, data_collator=_only, callbacks=[Progress(bar)]
+            model=model, args=arguments, train_dataset=batches, data_collator=only, callbacks=[Progress(bar)]
         )
         trainer.gate = LossGate(
             "adaptation",
@@ -147,14 +169,47 @@ def adapt(
             math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None,
         )
         if section.prior == "unigram":
-            wanted = token_ids if batches.wanted is None else batches.wanted
-            trainer.prior = unigram_prior(wanted, model.config.vocab_size, batches.special_ids)
+            trainer.prior = unigram_prior(read.labels, model.config.vocab_size, special)
         trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
         history = train(trainer, folder)
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     model.eval()
-    return curve(history, "loss")
+    after = measured()
+    told = None if before is None or after is None else HeldOutPredictions(len(held_out), before, after)
+    return Adaptation(curve(history, "loss"), told)
+
+
+def _measured(
+    encoder: SparseEncoder,
+    output: PreTrainedTokenizerBase | None,
+    texts: Sequence[str],
+    length: int,
+    new_tokens: np.ndarray,
+    batches: MaskedBatches,
+    section: AdaptSection,
+    trained_on: TokenizedTexts,
+) -> Callable[[], GroupedPredictions | None]:
+    """Measures the encoder as it is on ``texts``, always on the same masked tokens; every token as often as any."""
+    if section.objective == "sap" or not texts:
+        return lambda: None
+    model = encoder[0].auto_model
+    read = tokenized(encoder.tokenizer, output, texts, length, sizes=True)
+    assert read.sizes is not None
+    order = np.argsort([len(ids) for ids in read.token_ids], kind="stable")
+    masked = replace(
+        batches,
+        token_ids=read.token_ids,
+        batches=[order[start : start + HELD_OUT_BATCH] for start in range(0, len(order), HELD_OUT_BATCH)],
+        weights=(batches.weights > 0).float(),
+        wanted=read.wanted,
+    )
+    new = np.zeros(model.config.vocab_size, dtype=bool)
+    new[new_tokens] = True
+    prior = None
+    if section.prior == "unigram":
+        prior = unigram_prior(trained_on.labels, model.config.vocab_size, batches.special_ids, unseen=1)
+    return partial(held_out_predictions, model, masked, read.sizes, new, prior)
 
 
 def masked_loss(
@@ -188,15 +243,16 @@ def masked_loss(
     return loss
 
 
-def unigram_prior(labels: Sequence[Sequence[int]], vocabulary: int, special: Tensor) -> Tensor:
+def unigram_prior(labels: Sequence[Sequence[int]], vocabulary: int, special: Tensor, unseen: int = 0) -> Tensor:
     """The unigram prior log n_j / Σ_k n_k of every token j, n its occurrences in ``labels``, special tokens left out.
 
     Added to the logits inside the softmax (Menon et al. 2021, arXiv:2007.07314, logit adjustment), so that the logits
     themselves learn how much likelier than usual a token is. Tokens that never occur have -∞: they have no part in the
-    softmax, so nothing moves them. Float32, (vocabulary,).
+    softmax, so nothing moves them. On texts that the counts are not from, each token is to have ``unseen`` occurrences
+    more. Float32, (vocabulary,).
     """
     found = np.fromiter(chain.from_iterable(labels), dtype=np.int64)
-    counts = torch.from_numpy(np.bincount(found[found != IGNORED], minlength=vocabulary)).double()
+    counts = torch.from_numpy(np.bincount(found[found != IGNORED], minlength=vocabulary)).double() + unseen
     counts[special] = 0
     return (counts / counts.sum()).log().float()
 
@@ -260,118 +316,8 @@ def _refuse_masked_texts(labels: Sequence[Sequence[int]], weights: Tensor, speci
         )
 
 
-def _read_by(teacher: SparseEncoder, texts: Sequence[str], length: int) -> list[list[int]]:
-    limit = min(length, teacher.max_seq_length or length)
-    ids: list[list[int]] = first_tokens(teacher.tokenizer, texts, limit)["input_ids"]
-    return ids
-
-
-def _output_labels(
-    output: PreTrainedTokenizerBase, texts: Sequence[str], spans: Sequence[Sequence[tuple[int, int]]]
-) -> list[list[int]]:
-    """What every input token of ``texts`` is to be predicted as; nothing where the output vocabulary has no token."""
-    read = shortened_to(output, texts, [max((end for _, end in own), default=0) for own in spans])
-    written = output(read, add_special_tokens=False, return_offsets_mapping=True)
-    labels = []
-    for own, ids, offsets in zip(spans, written["input_ids"], written["offset_mapping"], strict=True):
-        found = emlm_labels(
-            np.asarray(own, dtype=np.int64).reshape(-1, 2),
-            np.asarray(offsets, dtype=np.int64).reshape(-1, 2),
-            np.asarray(ids, dtype=np.int64),
-        )
-        found[np.isin(found, output.all_special_ids)] = IGNORED
-        labels.append(found.tolist())
-    return labels
-
-
-def _similar_lengths_together(
-    order: np.ndarray, lengths: Sequence[int], batch_size: int, seed: int
-) -> list[np.ndarray]:
-    """Batches of ``order``: sorted by length inside windows of 32 batches, the batches then shuffled back."""
-    batches: list[np.ndarray] = []
-    window = 32 * batch_size
-    for number, start in enumerate(range(0, len(order), window)):
-        part = order[start : start + window]
-        part = part[np.argsort([lengths[i] for i in part], kind="stable")]
-        rows = [part[i : i + batch_size] for i in range(0, len(part), batch_size)]
-        batches.extend(rows[i] for i in np.random.default_rng([seed, 1, number]).permutation(len(rows)))
-    return batches
-
-
-@dataclass
-class _Batches(Dataset):  # type: ignore[type-arg]
-    """Masked batches; the n-th is the same whenever and however often it is asked for."""
-
-    token_ids: list[list[int]]
-    batches: list[np.ndarray]
-    weights: Tensor
-    special_ids: Tensor
-    mask_id: int
-    padding_id: int
-    mask_rate: float
-    seed: int
-    wanted: list[list[int]] | None = None
-    """What each position is to be predicted as, where that is not its own token."""
-
-    teacher_ids: list[list[int]] | None = None
-    """The texts as a teacher reads them; then nothing is masked."""
-
-    teacher_padding_id: int = 0
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, number: int) -> dict[str, Tensor]:
-        input_ids, attention_mask = self._padded(number, self.token_ids, self.padding_id)
-        if self.teacher_ids is not None:
-            teacher_ids, teacher_mask = self._padded(number, self.teacher_ids, self.teacher_padding_id)
-            return {
-                "input_ids": input_ids,
-                "attention_mask": attention_mask,
-                "teacher_ids": teacher_ids,
-                "teacher_mask": teacher_mask,
-            }
-        wanted = None if self.wanted is None else self._padded(number, self.wanted, IGNORED)[0]
-        generator = torch.Generator().manual_seed((self.seed << 32) + number)
-        masked, labels = mask_tokens(
-            input_ids, attention_mask, self.weights, self.special_ids, self.mask_id, self.mask_rate, generator, wanted
-        )
-        return {"input_ids": masked, "attention_mask": attention_mask, "labels": labels}
-
-    def _padded(self, number: int, values: list[list[int]], padding: int) -> tuple[Tensor, Tensor]:
-        """The batch's rows of ``values``, padded, and a mask of what is not padding; (batch, length) both."""
-        rows = [torch.tensor(values[i]) for i in self.batches[number]]
-        lengths = torch.tensor([len(row) for row in rows])
-        padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
-        return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).long()
-
-
-def _only(batches: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The data set's items are whole batches already."""
-    (batch,) = batches
-    return batch
-
-
-def _parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """``batch`` in parts of at most :data:`TOKENS_A_PART` tokens, each as long as its longest text."""
-    texts, length = batch["input_ids"].shape
-    parts = []
-    for start in range(0, texts, max(1, TOKENS_A_PART // length)):
-        rows = slice(start, start + max(1, TOKENS_A_PART // length))
-        part = {name: tensor[rows] for name, tensor in batch.items()}
-        for names, mask in (
-            (("input_ids", "attention_mask", "labels"), "attention_mask"),
-            (("teacher_ids", "teacher_mask"), "teacher_mask"),
-        ):
-            if mask in part:
-                longest = int(part[mask].sum(dim=1).max())
-                part |= {name: part[name][:, :longest] for name in names if name in part}
-        parts.append(part)
-    return parts
-
-
 class _MaskedTrainer(Trainer):  # type: ignore[misc]
-    """The library's trainer over :class:`_Batches`: in sequence, and projecting masked positions only."""
+    """The library's trainer over :class:`MaskedBatches`: in sequence, and projecting masked positions only."""
 
     teacher: PreTrainedModel | None = None
     prior: Tensor | None = None
@@ -385,10 +331,10 @@ class _MaskedTrainer(Trainer):  # type: ignore[misc]
     def training_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
         """The gradient of a batch, part by part."""
         model.train()
-        parts = [(part, self._terms(part)) for part in _parts(self._prepare_inputs(inputs))]
-        total = sum(terms for _, terms in parts)
+        weighed = [(part, self._terms(part)) for part in parts(self._prepare_inputs(inputs))]
+        total = sum(terms for _, terms in weighed)
         loss = torch.zeros((), device=self.args.device)
-        for part, terms in parts:
+        for part, terms in weighed:
             if not terms:
                 continue
             with self.compute_loss_context_manager():

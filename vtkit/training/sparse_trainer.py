@@ -20,9 +20,6 @@ from vtkit.encoder.truncation import share_cut, shortened
 from vtkit.training.objective import Objective
 from vtkit.training.resuming import Progress, curve, train, trainer_settings
 
-TEXTS_LOOKED_AT = 500
-"""Texts of each column whose lengths are measured before training."""
-
 
 @dataclass(frozen=True)
 class Schedule:
@@ -96,11 +93,12 @@ def train_vectors(
 
 
 def _say_what_is_cut(encoder: SparseEncoder, columns: Mapping[str, list[str]], lengths: Mapping[str, int]) -> None:
-    """The share of each column's first texts that are longer than what is read of them."""
+    """The share of each column's texts that are longer than what is read of them."""
     for column, texts in columns.items():
         if column.startswith("negative"):
             continue  # documents like the others
-        share = share_cut(encoder.tokenizer, texts[:TEXTS_LOOKED_AT], lengths[column])
+        prompt = prompt_of(encoder, "query" if column == "query" else "document")
+        share = share_cut(encoder.tokenizer, texts, lengths[column], prompt)
         if share == 1:
             console.warn(
                 f"every {column} looked at is longer than the {lengths[column]} tokens that are read of it: training "

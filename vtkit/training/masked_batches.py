@@ -1,0 +1,169 @@
+"""Batches of token ids for masked-language-model training, masked the same way whenever they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from vtkit.encoder.truncation import first_tokens, shortened_to
+from vtkit.training.masking import IGNORED, emlm_labels, mask_tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+TOKENS_A_PART = 8192
+"""A batch of more tokens goes through the encoder in parts whose gradients are summed."""
+
+SHORTEST = 4
+"""Texts of fewer tokens (special tokens included) leave nothing to learn from and are passed over."""
+
+
+class TokenizedTexts(NamedTuple):
+    """The texts that are long enough, as an encoder reads them."""
+
+    texts: list[str]
+    token_ids: list[list[int]]
+    wanted: list[list[int]] | None
+    """What each position is to be predicted as, where that is not its own token."""
+
+    sizes: list[list[int]] | None
+    """Bytes of text that each token stands for, where they were asked for."""
+
+    @property
+    def labels(self) -> list[list[int]]:
+        """What each position is to be predicted as."""
+        return self.token_ids if self.wanted is None else self.wanted
+
+
+def tokenized(
+    tokenizer: PreTrainedTokenizerBase,
+    output: PreTrainedTokenizerBase | None,
+    texts: Sequence[str],
+    max_length: int,
+    *,
+    sizes: bool = False,
+) -> TokenizedTexts:
+    """The first ``max_length`` tokens of the texts that have :data:`SHORTEST` or more.
+
+    Args:
+        output: the tokenizer that labels masked tokens, where that is another one (:func:`output_labels`).
+        sizes: whether to tell how many bytes of UTF-8 each token stands for.
+    """
+    read = first_tokens(tokenizer, texts, max_length, return_offsets_mapping=sizes or output is not None)
+    kept = [number for number, ids in enumerate(read["input_ids"]) if len(ids) >= SHORTEST]
+    own = [texts[number] for number in kept]
+    token_ids = [read["input_ids"][number] for number in kept]
+    spans = [read["offset_mapping"][number] for number in kept] if sizes or output is not None else []
+    wanted = None if output is None else output_labels(output, own, spans)
+    found = None
+    if sizes:
+        found = [[len(text[a:b].encode()) for a, b in inside] for text, inside in zip(own, spans, strict=True)]
+    return TokenizedTexts(own, token_ids, wanted, found)
+
+
+def output_labels(
+    output: PreTrainedTokenizerBase, texts: Sequence[str], spans: Sequence[Sequence[tuple[int, int]]]
+) -> list[list[int]]:
+    """What every input token of ``texts`` is to be predicted as; nothing where the output vocabulary has no token."""
+    read = shortened_to(output, texts, [max((end for _, end in own), default=0) for own in spans])
+    written = output(read, add_special_tokens=False, return_offsets_mapping=True)
+    labels = []
+    for own, ids, offsets in zip(spans, written["input_ids"], written["offset_mapping"], strict=True):
+        found = emlm_labels(
+            np.asarray(own, dtype=np.int64).reshape(-1, 2),
+            np.asarray(offsets, dtype=np.int64).reshape(-1, 2),
+            np.asarray(ids, dtype=np.int64),
+        )
+        found[np.isin(found, output.all_special_ids)] = IGNORED
+        labels.append(found.tolist())
+    return labels
+
+
+def similar_lengths_together(order: np.ndarray, lengths: Sequence[int], batch_size: int, seed: int) -> list[np.ndarray]:
+    """Batches of ``order``: sorted by length inside windows of 32 batches, the batches then shuffled back."""
+    batches: list[np.ndarray] = []
+    window = 32 * batch_size
+    for number, start in enumerate(range(0, len(order), window)):
+        part = order[start : start + window]
+        part = part[np.argsort([lengths[i] for i in part], kind="stable")]
+        rows = [part[i : i + batch_size] for i in range(0, len(part), batch_size)]
+        batches.extend(rows[i] for i in np.random.default_rng([seed, 1, number]).permutation(len(rows)))
+    return batches
+
+
+@dataclass
+class MaskedBatches(Dataset):  # type: ignore[type-arg]
+    """Masked batches; the n-th is the same whenever and however often it is asked for."""
+
+    token_ids: list[list[int]]
+    batches: list[np.ndarray]
+    weights: Tensor
+    special_ids: Tensor
+    mask_id: int
+    padding_id: int
+    mask_rate: float
+    seed: int
+    wanted: list[list[int]] | None = None
+    """What each position is to be predicted as, where that is not its own token."""
+
+    teacher_ids: list[list[int]] | None = None
+    """The texts as a teacher reads them; then nothing is masked."""
+
+    teacher_padding_id: int = 0
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> dict[str, Tensor]:
+        input_ids, attention_mask = self.padded(number, self.token_ids, self.padding_id)
+        if self.teacher_ids is not None:
+            teacher_ids, teacher_mask = self.padded(number, self.teacher_ids, self.teacher_padding_id)
+            return {
+                "input_ids": input_ids,
+                "attention_mask": attention_mask,
+                "teacher_ids": teacher_ids,
+                "teacher_mask": teacher_mask,
+            }
+        wanted = None if self.wanted is None else self.padded(number, self.wanted, IGNORED)[0]
+        generator = torch.Generator().manual_seed((self.seed << 32) + number)
+        masked, labels = mask_tokens(
+            input_ids, attention_mask, self.weights, self.special_ids, self.mask_id, self.mask_rate, generator, wanted
+        )
+        return {"input_ids": masked, "attention_mask": attention_mask, "labels": labels}
+
+    def padded(self, number: int, values: list[list[int]], padding: int) -> tuple[Tensor, Tensor]:
+        """The batch's rows of ``values``, padded, and a mask of what is not padding; (batch, length) both."""
+        rows = [torch.tensor(values[i]) for i in self.batches[number]]
+        lengths = torch.tensor([len(row) for row in rows])
+        padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
+        return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).long()
+
+
+def only(batches: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The data set's items are whole batches already."""
+    (batch,) = batches
+    return batch
+
+
+def parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """``batch`` in parts of at most :data:`TOKENS_A_PART` tokens, each as long as its longest text."""
+    texts, length = batch["input_ids"].shape
+    found = []
+    for start in range(0, texts, max(1, TOKENS_A_PART // length)):
+        rows = slice(start, start + max(1, TOKENS_A_PART // length))
+        part = {name: tensor[rows] for name, tensor in batch.items()}
+        for names, mask in (
+            (("input_ids", "attention_mask", "labels"), "attention_mask"),
+            (("teacher_ids", "teacher_mask"), "teacher_mask"),
+        ):
+            if mask in part:
+                longest = int(part[mask].sum(dim=1).max())
+                part |= {name: part[name][:, :longest] for name in names if name in part}
+        found.append(part)
+    return found
