@@ -168,21 +168,40 @@ def test_sets_of_the_same_name_have_folders_of_their_own_which_are_in_the_key() 
 
 
 def test_training_queries_choose_the_weight_unless_the_recipe_trains_or_judges_on_them(tmp_path: Path) -> None:
-    for name in ("first", "second", "third"):
-        (tmp_path / name / "qrels").mkdir(parents=True)
-        (tmp_path / name / "qrels" / "test.tsv").touch()
-    for name in ("first", "second"):
-        (tmp_path / name / "qrels" / "train.tsv").touch()
+    queries = {
+        "first": ("a", "b", "c"), "second": ("d", "e", "f"), "third": (), "first-in-english": ("a", "b", "x"),
+        "a-little-of-second": ("d", "x", "y"),
+    }  # fmt: skip
+    for name, identities in queries.items():
+        folder = tmp_path / name
+        (folder / "qrels").mkdir(parents=True)
+        (folder / "qrels" / "test.tsv").touch()
+        (folder / "corpus.jsonl").write_text('{"_id": "1", "text": "water"}\n')
+        (folder / "queries.jsonl").write_text("".join(f'{{"_id": "{one}", "text": "sea"}}\n' for one in identities))
+        if identities:
+            lines = "".join(f"{one}\t1\t1\n" for one in identities)
+            (folder / "qrels" / "train.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
 
-    def folders(evaluate: dict[str, Any], finetune: str | None = None) -> list[str | None]:
+    def folders(evaluate: dict[str, Any], finetune: str | None = None, source: str | None = None) -> list[str | None]:
         sets = tuple(str(tmp_path / name) for name in ("first", "second", "third"))
         changes = {"evaluate": {"sets": sets} | evaluate, "finetune": finetune and {"data": finetune}}
+        if source is not None:
+            earlier = tmp_path / f"{source}.toml"
+            earlier.write_text(
+                '[recipe]\nname = "earlier"\n[source]\nmodel = "some/model"\n[vocabulary]\nkind = "existing"\n'
+                f'tokenizer = "some/model"\n[transfer]\nmethod = "mean"\n[finetune]\ndata = "{tmp_path / source}"\n'
+            )
+            changes["source"] = {"recipe": str(earlier)}
         recipe = Recipe.model_validate({**RECIPE.model_dump(), **changes})
         assert {corpus.split for corpus in training_queries(recipe)} <= {"train"}
         return [corpus.folder for corpus in training_queries(recipe)]
 
     assert folders({}) == ["first", "second"]
     assert folders({}, str(tmp_path / "third" / ".." / "first")) == ["second"]
+    assert folders({}, source="first") == ["second"]
+    assert folders({}, source="first-in-english") == ["second"]
+    assert folders({}, str(tmp_path / "second"), source="first-in-english") == []
+    assert folders({}, source="a-little-of-second") == ["first", "second"]
     assert folders({"split": "train"}) == []
     assert folders({"bm25": False}) == []
 

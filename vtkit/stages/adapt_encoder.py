@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Literal
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
 from vtkit.measures.masked_predictions import HeldOutPredictions
-from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.transfer import ParallelTransfer
 from vtkit.results import Result
 from vtkit.stages.stage import Corpus, Stage, View
-from vtkit.stages.texts import adaptation_corpus, draw, opened, read_texts
+from vtkit.stages.texts import adaptation_corpus, draw, opened, read_texts, with_sources
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -92,12 +91,10 @@ def starts_untrained(recipe: View) -> bool:
     no recipe between has fine-tuned it."""
     from vtkit.encoder.model_folder import model_folder
 
-    source: Recipe = recipe
-    while source.source.recipe is not None:
-        source = load_recipe(Path(source.source.recipe)).recipe
-        if source.finetune is not None:
-            return False
-    model = source.source.model
+    earlier = list(with_sources(recipe))
+    if any(one.finetune is not None for one in earlier[1:]):
+        return False
+    model = earlier[-1].source.model
     return model is None or not (model_folder(model) / "modules.json").is_file()
 
 

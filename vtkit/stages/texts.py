@@ -11,6 +11,7 @@ from typing import Any
 
 from vtkit.data.collections import default_split, load_retrieval, own_layout, splits_of
 from vtkit.data.corpora import read_corpora
+from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Recipe, is_local
 from vtkit.recipe.transfer import FocusTransfer
 from vtkit.stages.stage import Corpus
@@ -91,25 +92,48 @@ def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
     """The evaluation sets in folders that have training queries, under those: they choose the weight of the sum with
     BM25.
 
-    Not where the set is judged on these queries, nor where the recipe fine-tunes on the set: on queries that it was
-    trained on a model looks better than it is, and would get too large a weight.
+    Not where the set is judged on these queries, nor where the encoder was fine-tuned on them (:func:`_same_queries`),
+    by this recipe or by one that its source comes from: on queries that it was trained on a model looks better than it
+    is, and would get too large a weight.
     """
-    if recipe.evaluate is None or not recipe.evaluate.bm25:
-        return ()
-    tuned = os.path.realpath(recipe.finetune.data) if recipe.finetune is not None else ""
+    tuned = [(one.finetune.data, one.finetune.split) for one in with_sources(recipe) if one.finetune is not None]
     return tuple(
-        Corpus(corpus.name, "train", corpus.folder)
-        for corpus in evaluation_sets(recipe)
-        if corpus.split != "train"
-        and is_local(corpus.name)
-        and os.path.realpath(corpus.name) != tuned
-        and "train" in splits_of(corpus.name)
+        corpus
+        for corpus in peer_training_queries(recipe)
+        if not any(_same_queries(name, split, corpus.name) for name, split in tuned)
     )
 
 
 def peer_training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
-    """As :func:`training_queries`, and those that the recipe fine-tunes on too: no peer is trained on them."""
-    return training_queries(recipe.model_copy(update={"finetune": None}))
+    """As :func:`training_queries`, and those that the encoder was fine-tuned on too: no peer is trained on them."""
+    if recipe.evaluate is None or not recipe.evaluate.bm25:
+        return ()
+    return tuple(
+        Corpus(corpus.name, "train", corpus.folder)
+        for corpus in evaluation_sets(recipe)
+        if corpus.split != "train" and is_local(corpus.name) and "train" in splits_of(corpus.name)
+    )
+
+
+def with_sources(recipe: Recipe) -> Iterator[Recipe]:
+    """``recipe``, the recipe that its source comes from, the one that this one's comes from, and so on."""
+    yield recipe
+    while recipe.source.recipe is not None:
+        recipe = load_recipe(Path(recipe.source.recipe)).recipe
+        yield recipe
+
+
+def _same_queries(tuned_on: str, split: str, collection: str) -> bool:
+    """Whether the training queries of ``collection`` are those of ``split`` of the collection ``tuned_on``: the same
+    folder, or one in which most of their ids are judged too, as in translations of a collection."""
+    if not is_local(tuned_on):
+        return False
+    if os.path.realpath(tuned_on) == os.path.realpath(collection):
+        return True
+    if split not in splits_of(tuned_on):
+        return False
+    own = load_retrieval(collection, "train").qrels.keys()
+    return 2 * len(own & load_retrieval(tuned_on, split).qrels.keys()) > len(own)
 
 
 def evaluation_split(recipe: Recipe, name: str) -> str:
