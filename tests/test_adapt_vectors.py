@@ -389,7 +389,7 @@ def test_scores_are_kept_and_half_written_ones_made_again(tmp_path: Path) -> Non
 
 
 def test_scores_that_are_no_numbers_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the teacher gives 40 of 40 queries infinite scores or none"):
+    with pytest.raises(DataError, match="the teacher gives 40 of 40 queries scores that are infinite, missing or NaN"):
         kept_scores(_Counting(math.inf), [Asked(["a", "b"], ["c", "d"], [0, 1], 1)] * 45, tmp_path)
 
 

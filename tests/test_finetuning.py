@@ -6,13 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SpladePooling
 from tiny import collection, encoder, interrupted_at, leave_half_a_checkpoint, same, texts, weights
@@ -21,10 +25,11 @@ from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.errors import CollapseError, DataError
-from vtkit.recipe.sections import FinetuneSection
+from vtkit.recipe.finetune import LOSSES, FinetuneSection
 from vtkit.training import negatives, sparse_trainer
-from vtkit.training.finetune import finetune
+from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.pairs import Example, training_batches
+from vtkit.training.teachers import Asked
 
 DATA = collection(48, seed=4)
 
@@ -143,6 +148,35 @@ def test_too_little_data_is_an_error() -> None:
         training_batches(judged([{0}, {1}], 4), section(batch_size=2, hard_negatives=5), "en", 1)
 
 
+def test_one_query_has_no_negatives() -> None:
+    with pytest.raises(DataError, match=r"relevant documents for one query only in split train.*two queries or more"):
+        training_batches(judged([{0, 1, 2}], 5), section(batch_size=2), "en", 1)
+
+
+def test_a_copy_of_a_relevant_document_is_no_negative_and_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    data = judged([{0}, {1}], 8)
+    data.documents[2:4] = [Document("d2", "", data.documents[0].text), Document("d3", "", data.documents[1].text)]
+    wanted = section(batch_size=2, steps=30, hard_negatives=2)
+    for batch in training_batches(data, wanted, "en", 1):
+        assert {number for row in batch for number in row.negatives} <= {4, 5, 6, 7}
+    assert "2 documents have the text of a relevant one" in capsys.readouterr().err
+
+
+def test_two_copies_of_a_document_stand_in_one_batch_with_one_of_their_queries_only() -> None:
+    data = judged([{0}, {1}, {2}], 3)
+    data.documents[1] = Document("d1", "", data.documents[0].text)
+    for batch in training_batches(data, section(batch_size=2, steps=20), "en", 1):
+        assert {row.query for row in batch} in ({0, 2}, {1, 2})
+
+
+def test_pairs_without_a_text_are_left_out_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    data = judged([{0}, {1}, {2}, {3}], 4)
+    data.documents[1], data.queries[2] = Document("d1", "", " "), Query("q2", "")
+    used = {row.query for batch in training_batches(data, section(batch_size=2), "en", 1) for row in batch}
+    assert used == {0, 3}
+    assert "2 pairs have an empty query or document" in capsys.readouterr().err
+
+
 def test_one_batch_by_eye() -> None:
     (batch,) = training_batches(judged([{0}, {1}], 2), section(batch_size=2, steps=1), "en", 1)
     assert sorted(batch, key=lambda row: row.query) == [Example(0, 0, ()), Example(1, 1, ())]
@@ -159,8 +193,8 @@ def trained(folder: Path, seed: int = 5, **changes: Any) -> tuple[SparseEncoder,
 
 def test_the_loss_falls_queries_find_their_documents_and_the_penalties_make_vectors_sparse(tmp_path: Path) -> None:
     before = encoder(tmp_path / "before")
-    strong = {"query_flops": 0.01, "document_flops": 0.01}
-    ours, found = trained(tmp_path / "after", steps=80, learning_rate=5e-3, scale=0.3, **strong)
+    strong = {"flops": {"query": 0.01, "document": 0.01}, "infonce": {"scale": 0.3}}
+    ours, found = trained(tmp_path / "after", steps=80, learning_rate=5e-3, **strong)
     assert found["steps"] == [10, 20, 30, 40, 50, 60, 70, 80]
     assert found["contrastive"][-1] < 0.5 * found["contrastive"][0]
     assert found["document_dimensions"][-1] < 0.8 * found["document_dimensions"][0]
@@ -199,17 +233,23 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
     assert not same(weights(first), weights(other))
 
 
+EVERYTHING: dict[str, Any] = {
+    "loss": list(LOSSES), "hard_negatives": 1, "query_penalty": ["flops", "l1"], "document_penalty": "df_flops",
+}  # fmt: skip
+
+
 def test_an_interrupted_run_ends_in_the_weights_and_the_curves_of_an_undisturbed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, wanted_curve = trained(tmp_path / "undisturbed", hard_negatives=1)
+    wanted, wanted_curve = trained(tmp_path / "undisturbed", **EVERYTHING)
     for step in (17, 22):
         monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(step))
         with pytest.raises(KeyboardInterrupt):
-            trained(tmp_path / "again", hard_negatives=1)
+            trained(tmp_path / "again", **EVERYTHING)
         leave_half_a_checkpoint(tmp_path / "again" / "checkpoints", step)
     monkeypatch.undo()
-    found, found_curve = trained(tmp_path / "again", hard_negatives=1)
+    found, found_curve = trained(tmp_path / "again", **EVERYTHING)
+    assert {*LOSSES, "contrastive", "document_df_flops"} <= {*found_curve, "infonce"}
     assert found_curve == wanted_curve
     assert same(weights(found), weights(wanted))
 
@@ -259,7 +299,7 @@ def test_a_killed_run_ends_in_the_weights_and_the_curves_of_an_undisturbed_one(t
 
 def test_a_collapsed_run_is_stopped_by_its_gate(tmp_path: Path) -> None:
     with pytest.raises(CollapseError, match=r"fine-tuning step \d+: (query|document) vectors are dead"):
-        trained(tmp_path, steps=200, query_flops=1e4, document_flops=1e4, ramp=0.01, learning_rate=0.05)
+        trained(tmp_path, steps=200, flops={"query": 1e4, "document": 1e4}, ramp=0.01, learning_rate=0.05)
 
 
 def test_queries_and_documents_are_cut_at_lengths_of_their_own(tmp_path: Path) -> None:
@@ -271,3 +311,88 @@ def test_queries_and_documents_are_cut_at_lengths_of_their_own(tmp_path: Path) -
         "document_input_ids": (2, 48),
         "negative_1_input_ids": (2, 3),
     }
+
+
+# teachers
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """A teacher that counts common words; ``own``: of a query's own documents only, NaN for the others."""
+
+    own: bool = False
+    broken: bool = False
+    """Gives the second document of the first query no score."""
+
+    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
+        found = []
+        for step in steps:
+            words = [[len({*query.split()} & {*text.split()}) for text in step.documents] for query in step.queries]
+            scores = np.array(words, dtype=np.float32)
+            place = np.arange(scores.shape[1]) % len(scores)
+            scores[self.own & (place != np.arange(len(scores))[:, None])] = np.nan
+            if self.broken:
+                scores[0, len(scores)] = np.nan
+            found.append(scores)
+        return found
+
+
+TAUGHT: dict[str, Any] = {"teachers": ["theirs"], "bm25": False}
+
+
+def test_a_teacher_is_learned_from_and_its_scores_are_kept(tmp_path: Path) -> None:
+    wanted = section(steps=41, learning_rate=5e-3, loss=["margin_mse", "kl"], hard_negatives=2, **TAUGHT)
+    curves = finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / "kept", teachers=[Overlap(own=True)])
+    assert curves["margin_mse"][-1] < 0.5 * curves["margin_mse"][0]
+    assert curves["kl"][-1] < curves["kl"][0]
+    assert sorted(file.name for file in (tmp_path / "kept" / "teacher-scores").iterdir()) == [
+        f"{start:08d}.npy" for start in (0, 20, 40)
+    ]
+
+
+def test_each_loss_has_its_weight(tmp_path: Path) -> None:
+    wanted = section(loss=["infonce", "listwise"], infonce={"weight": 0.5}, listwise={"weight": 3.0})
+    terms = objective_terms(wanted, 10, encoder(tmp_path), torch.zeros(1, 2, 2))[:2]
+    assert {term.name: term.weight(7) for term in terms} == {"contrastive": 0.5, "listwise": 3.0}
+
+
+def test_useless_scores_are_an_error(tmp_path: Path) -> None:
+    model, folder = encoder(tmp_path), tmp_path / "kept"
+    wanted = section(steps=3, loss="kl", hard_negatives=1, **TAUGHT)
+    with pytest.raises(
+        DataError, match=r"3 of 18 queries scores that are infinite, missing or NaN .*query 1 of step 0"
+    ):
+        finetune(model, DATA, wanted, "en", 5, folder, teachers=[Overlap(broken=True)])
+    wanted = section(steps=3, loss="listwise", **TAUGHT)
+    with pytest.raises(DataError, match=r"one document of each query.*Set finetune\.hard_negatives to 1 or more"):
+        finetune(model, DATA, wanted, "en", 5, folder, teachers=[Overlap(own=True)])
+
+
+def test_texts_that_are_all_cut_are_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trained(tmp_path, steps=1, document_length=4)
+    assert "every document looked at is longer than the 4 tokens" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loss": ["kl", "margin_mse"]}, "kl and margin_mse compare .* set finetune.hard_negatives to 1 or more"),
+        ({"loss": "listwise", "bm25": False}, "leaves no teacher: name one in finetune.teachers"),
+        ({"loss": ["infonce", "infonce"]}, "loss lists something twice"),
+        ({"document_penalty": ["l1", "l1"]}, "document_penalty lists something twice"),
+    ],
+)
+def test_what_cannot_be_learned_is_an_error_of_the_recipe(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        section(**changes)
+
+
+def test_settings_of_what_is_not_used_have_no_effect() -> None:
+    read = section(query_penalty="l1", document_penalty="masked_flops").settings_read
+    used = {name.removeprefix("finetune.") for name in read if name.count(".") == 2}
+    assert used == {
+        "infonce.weight", "infonce.scale", "l1.query", "l1.query_ramp",
+        "masked_flops.document", "masked_flops.document_ramp", "masked_flops.document_dimensions",
+    }  # fmt: skip
+    assert not {"finetune.teachers", "finetune.bm25"} & read
+    assert {"finetune.teachers", "finetune.bm25"} <= section(loss="listwise").settings_read

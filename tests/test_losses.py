@@ -9,6 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sentence_transformers.sparse_encoder.losses import (
+    SparseDistillKLDivLoss,
+    SparseMarginMSELoss,
+    SparseMultipleNegativesRankingLoss,
+)
 from tiny import encoder, texts
 from torch import Tensor
 
@@ -17,7 +22,7 @@ from vtkit.errors import CollapseError
 from vtkit.recipe.sections import FinetuneSection
 from vtkit.training.finetune import objective_terms
 from vtkit.training.gates import PATIENCE, CollapseGate, LossGate
-from vtkit.training.losses import info_nce
+from vtkit.training.losses import divergence, info_nce, margin_mse, own_candidates
 from vtkit.training.objective import Objective
 from vtkit.training.regularizers import flops, quadratic_ramp
 
@@ -52,6 +57,64 @@ def test_info_nce_does_not_mind_the_order_of_hard_negatives(order: list[int], se
     assert info_nce(queries, moved).item() == pytest.approx(info_nce(queries, documents).item())
 
 
+@given(st.integers(1, 6), st.integers(0, 3), st.floats(0.05, 5.0), st.integers(0, 100))
+def test_info_nce_is_that_of_sentence_transformers(n: int, extra: int, scale: float, seed: int) -> None:
+    columns = [vectors(n, 8, seed + column) for column in range(2 + extra)]
+    theirs = SparseMultipleNegativesRankingLoss(None, scale=scale).compute_loss_from_embeddings(columns, None)
+    assert info_nce(columns[0], torch.cat(columns[1:]), scale).item() == pytest.approx(theirs.item())
+
+
+def test_the_own_candidates_of_a_query_stand_a_batch_apart() -> None:
+    scores = torch.tensor([[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]])  # two queries, three documents each
+    assert own_candidates(scores).tolist() == [[1, 3, 5], [8, 10, 12]]
+
+
+def own_scores(columns: list[Tensor]) -> Tensor:
+    """Of each query's own documents, from the columns query, document, negatives."""
+    return own_candidates(columns[0] @ torch.cat(columns[1:]).t())
+
+
+def test_margin_mse_by_hand() -> None:
+    student, teacher = (
+        torch.tensor([[3.0, 1.0, 2.0], [0.0, 1.0, 0.0]]),
+        torch.tensor([[5.0, 4.0, 2.0], [2.0, 2.0, 1.0]]),
+    )
+    # margins 2 1 | -1 0 of the student, 1 3 | 0 1 of the teacher: errors 1 -2 | -1 -1
+    assert margin_mse(student, teacher).item() == pytest.approx((1 + 4 + 1 + 1) / 4)
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 100))
+def test_margin_mse_is_that_of_sentence_transformers(n: int, negatives: int, seed: int) -> None:
+    columns = [vectors(n, 8, seed + column) for column in range(2 + negatives)]
+    teacher = vectors(n, 1 + negatives, seed + 50)
+    theirs = SparseMarginMSELoss(None).compute_loss_from_embeddings(columns, teacher)
+    assert margin_mse(own_scores(columns), teacher).item() == pytest.approx(theirs.item())
+
+
+def test_divergence_by_hand() -> None:
+    student, teacher = torch.tensor([[0.0, math.log(2)]]), torch.tensor([[7.0, 7.0]])  # 1/3 2/3 against 1/2 1/2
+    assert divergence(student, teacher).item() == pytest.approx(0.5 * math.log(3 / 2) + 0.5 * math.log(3 / 4))
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.floats(0.5, 5.0), st.integers(0, 100))
+def test_the_divergence_is_that_of_sentence_transformers(n: int, negatives: int, heat: float, seed: int) -> None:
+    columns = [vectors(n, 8, seed + column) for column in range(2 + negatives)]
+    teacher = vectors(n, 1 + negatives, seed + 50)
+    theirs = SparseDistillKLDivLoss(None, temperature=heat).compute_loss_from_embeddings(columns, teacher)
+    assert divergence(own_scores(columns), teacher, heat).item() == pytest.approx(theirs.item(), abs=1e-6)
+
+
+@given(st.integers(1, 6), st.integers(2, 5), st.floats(-9, 9), st.integers(0, 100))
+def test_what_a_teacher_adds_to_all_scores_of_a_query_teaches_nothing(
+    n: int, documents: int, added: float, seed: int
+) -> None:
+    student, teacher = vectors(n, documents, seed), vectors(n, documents, seed + 1)
+    for loss in (margin_mse, divergence):
+        assert loss(student, teacher + added).item() == pytest.approx(loss(student, teacher).item(), abs=1e-6)
+        assert loss(student + added, student).item() == pytest.approx(0.0, abs=1e-9)
+        assert loss(student, teacher).item() >= -1e-9
+
+
 def test_flops_by_hand() -> None:
     assert flops(torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])).item() == 5.0  # means 2, 0, 1
 
@@ -72,8 +135,8 @@ def test_the_ramp_is_quadratic_and_stays_at_full_strength() -> None:
 
 
 def objective_of(model: object, step: int = 3) -> Objective:
-    section = FinetuneSection(data="unused", query_flops=0.5, document_flops=0.25, scale=0.1)
-    terms = objective_terms(section, ramp_steps=6)
+    section = FinetuneSection(data="unused", flops={"query": 0.5, "document": 0.25}, infonce={"scale": 0.1}, ramp=0.5)
+    terms = objective_terms(section, 12, model)  # of which 6 are the ramp
     gates = {"gate": CollapseGate(120, ramp_ends=6), "explosion": LossGate("fine-tuning", "")}
     return Objective(model, terms, step=lambda: step, **gates)  # type: ignore[arg-type]
 
@@ -148,6 +211,9 @@ def test_dense_vectors_are_no_collapse_before_the_ramp_has_ended() -> None:
 
 
 def test_the_messages_say_which_settings_to_change() -> None:
-    for message, named in (("query vectors are dead", "finetune.query_flops"), ("document vectors are dense", "Raise")):
+    for message, named in (
+        ("query vectors are dead", "finetune.query_penalty"),
+        ("document vectors are dense", "Raise"),
+    ):
         with pytest.raises(CollapseError, match=named):
             feed(CollapseGate(20, 10), PATIENCE, *COLLAPSES[message])

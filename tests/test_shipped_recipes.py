@@ -66,8 +66,8 @@ def test_the_penalties_are_made_for_info_nce(path: Path) -> None:
     if section is None:
         assert path.stem == "quickstart"  # it ends with adaptation
         return
-    assert 1e-5 <= section.query_flops <= 1e-3
-    assert 1e-5 <= section.document_flops <= 1e-3
+    assert 1e-5 <= section.flops.query <= 1e-3
+    assert 1e-5 <= section.flops.document <= 1e-3
 
 
 @pytest.mark.parametrize("name", ["biomedical_adalm", "science_adalm"])

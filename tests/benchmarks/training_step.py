@@ -116,24 +116,26 @@ def losses(encoder: Any, path: str) -> Callable[[list[dict[str, Any]], None], di
 
         return SpladeLoss(  # type: ignore[no-any-return]
             encoder,
-            loss=SparseMultipleNegativesRankingLoss(encoder, scale=section.scale),
-            query_regularizer_weight=section.query_flops,
-            document_regularizer_weight=section.document_flops,
+            loss=SparseMultipleNegativesRankingLoss(encoder, scale=section.infonce.scale),
+            query_regularizer_weight=section.flops.query,
+            document_regularizer_weight=section.flops.document,
         )
     gate = CollapseGate(encoder[0].auto_model.config.vocab_size, ramp_ends=10**9)
     if path == "before":  # as fine-tuning had it then
         from vtkit.training.losses import ContrastiveWithFlops  # type: ignore[attr-defined]
 
         return ContrastiveWithFlops(  # type: ignore[no-any-return]
-            encoder, step=lambda: RAMP, ramp_steps=RAMP, query_flops=section.query_flops,
-            document_flops=section.document_flops, scale=section.scale, gate=gate,
+            encoder, step=lambda: RAMP, ramp_steps=RAMP, query_flops=section.flops.query,
+            document_flops=section.flops.document, scale=section.infonce.scale, gate=gate,
         )  # fmt: skip
     from vtkit.training.finetune import objective_terms
     from vtkit.training.gates import LossGate
     from vtkit.training.objective import Objective
 
     explosion = LossGate("benchmark", "")
-    return Objective(encoder, objective_terms(section, RAMP), step=lambda: RAMP, gate=gate, explosion=explosion)
+    return Objective(
+        encoder, objective_terms(section, RAMP, encoder), step=lambda: RAMP, gate=gate, explosion=explosion
+    )
 
 
 def follow(arguments: argparse.Namespace) -> None:

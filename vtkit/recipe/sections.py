@@ -1,9 +1,9 @@
 """Every setting of a recipe, in pipeline order, with its meaning, its unit and its default.
 
-A recipe is one TOML file; each class here is one of its tables, but for those of [transfer], which have a file of
-their own. Unknown keys are errors and values never change once loaded. A setting that names something outside the
-recipe carries a :class:`Names` mark, by which the loader resolves relative paths, the runner digests contents, and the
-pre-flight check finds what is not available. This module imports neither torch nor transformers.
+A recipe is one TOML file; each class here is one of its tables, but for those of [transfer] and [finetune], which
+have files of their own. Unknown keys are errors and values never change once loaded. A setting that names something
+outside the recipe carries a :class:`Names` mark, by which the loader resolves relative paths, the runner digests
+contents, and the pre-flight check finds what is not available. This module imports neither torch nor transformers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
+from vtkit.recipe.finetune import FinetuneSection
 from vtkit.recipe.transfer import TransferSection
 from vtkit.recipe.types import (
     CorpusName,
@@ -27,6 +28,7 @@ from vtkit.recipe.types import (
     PairsName,
     PositiveFloat,
     PositiveInt,
+    Ramp,
     RecipeName,
     RetrievalName,
     Section,
@@ -407,7 +409,7 @@ class AdaptSection(Section):
     flops: NonNegativeFloat = 1e-3
     """``crop``, ``align``, ``distill``: λ of the FLOPS penalties on queries and documents once the ramp is over."""
 
-    ramp: Annotated[float, Field(gt=0, le=1)] = 0.33
+    ramp: Ramp = 0.33
     """Share of the steps over which the penalties rise quadratically."""
 
     labels: Literal["tokens", "emlm"] | None = None
@@ -579,58 +581,6 @@ class GatesSection(Section):
 
     max_length: PositiveInt = 128
     """Tokens a probe text is cut at."""
-
-
-class FinetuneSection(Section):
-    """[finetune]: contrastive training of the sparse vectors on queries with relevant documents."""
-
-    data: RetrievalName
-    """BEIR folder, or name of a public collection, with judged queries."""
-
-    split: str = "train"
-    """Which judgements to train on (``qrels/SPLIT.tsv``)."""
-
-    epochs: PositiveFloat = 3.0
-    """Passes over the pairs; ``steps`` overrides it."""
-
-    steps: Steps | None = None
-    """Optimiser steps, instead of epochs."""
-
-    batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
-    """Pairs a step; each query's negatives are the other documents of the step."""
-
-    hard_negatives: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Further negatives a query, sampled from the top BM25 results that are not judged relevant."""
-
-    query_length: PositiveInt = 64
-    """Tokens a query is cut at."""
-
-    document_length: PositiveInt = 128
-    """Tokens a document is cut at."""
-
-    learning_rate: LearningRate = 2e-5
-    """Peak learning rate; it rises over ``warmup`` and falls linearly to zero."""
-
-    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.05
-    """Share of the steps over which the learning rate rises."""
-
-    weight_decay: NonNegativeFloat = 0.01
-    """AdamW weight decay."""
-
-    scale: PositiveFloat = 1.0
-    """Factor on the scores inside InfoNCE (the inverse of its temperature)."""
-
-    query_flops: NonNegativeFloat = 3e-4
-    """λ_q, strength of the FLOPS penalty on queries once the ramp is over."""
-
-    document_flops: NonNegativeFloat = 1e-4
-    """λ_d, strength of the FLOPS penalty on documents once the ramp is over."""
-
-    ramp: Annotated[float, Field(gt=0, le=1)] = 0.33
-    """Share of the steps over which both penalties rise quadratically."""
-
-    checkpoint_every: Steps = 100
-    """Steps between checkpoints; a killed run continues from the last."""
 
 
 class IndexSection(Section):

@@ -459,6 +459,9 @@ CURVES = {
     ("finetune", "document_dimensions"): ("fine-tuning", "active dimensions a document", amount),
     ("finetune", "query_flops"): ("fine-tuning", "FLOPS penalty of queries", amount),
     ("finetune", "document_flops"): ("fine-tuning", "FLOPS penalty of documents", amount),
+    ("finetune", "margin_mse"): ("fine-tuning", "MarginMSE", score),
+    ("finetune", "kl"): ("fine-tuning", "divergence from the teacher, own documents", score),
+    ("finetune", "listwise"): ("fine-tuning", "divergence from the teacher, all documents", score),
 }
 """Stage, quantity and form of the curves that have other words than their names."""
 

@@ -126,8 +126,7 @@ class Plan:
             last = self._add(CALIBRATE, recipe, {"model": last}, prefix=prefix)
             self._add(CHECK_CALIBRATION, recipe, {"calibrate": last}, prefix=prefix)
         if recipe.finetune is not None:
-            negatives = recipe.finetune.hard_negatives
-            stage = FINETUNE.reading("recipe.language") if negatives else FINETUNE
+            stage = FINETUNE.reading("recipe.language") if recipe.finetune.asks_bm25 else FINETUNE
             last = self._add(stage, recipe, {"model": last}, prefix=prefix)
         return last
 

@@ -1,4 +1,4 @@
-"""Stage ``finetune``: contrastive training of the sparse vectors on judged queries."""
+"""Stage ``finetune``: training of the sparse vectors on judged queries."""
 
 from __future__ import annotations
 
@@ -24,22 +24,32 @@ class FinetuneResult(Result):
 def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> FinetuneResult:
     """Fill ``out/model`` with the encoder of ``inputs["model"]`` trained on ``finetune.data``.
 
-    The language is read where hard negatives come from BM25.
+    The language is read where BM25 finds hard negatives or teaches.
     """
     from vtkit.data.collections import load_retrieval
     from vtkit.encoder.asymmetric import refuse_query_side
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.training.finetune import finetune
+    from vtkit.training.teachers import load_teacher
 
     section = recipe.finetune
     assert section is not None
     data = load_retrieval(section.data, section.split)
     encoder = load_encoder(str(inputs["model"] / "model"))
     refuse_query_side(encoder, "finetune")
-    language = recipe.recipe.language if section.hard_negatives else ""
-    curve = finetune(encoder, data, section, language, recipe.recipe.seed, out / CHECKPOINTS)
+    language = recipe.recipe.language if section.asks_bm25 else ""
+    length, names = section.document_length, section.teachers if section.taught else ()
+    curve = finetune(
+        encoder,
+        data,
+        section,
+        language,
+        recipe.recipe.seed,
+        out / CHECKPOINTS,
+        teachers=[load_teacher(name, length, "finetune.teachers") for name in names],
+    )
     save_encoder(encoder, out / "model")
     return FinetuneResult(len(data.queries), len(data.documents), curve)
 
 
-FINETUNE = Stage("finetune", version=2, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")
+FINETUNE = Stage("finetune", version=3, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")

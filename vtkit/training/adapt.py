@@ -19,6 +19,7 @@ from torch import Tensor
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
+from vtkit.recipe.finetune import SIDES
 from vtkit.recipe.sections import AdaptSection
 from vtkit.search.bm25 import Bm25
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, usable_texts
@@ -130,7 +131,12 @@ def adapt_vectors(
             terms,
             step=step,
             gate=CollapseGate(
-                model.config.vocab_size, ramp_steps, "adaptation", "adapt.learning_rate", "adapt.flops", "adapt.ramp"
+                model.config.vocab_size,
+                ramp_steps,
+                "adaptation",
+                "adapt.learning_rate",
+                dict.fromkeys(SIDES, "adapt.flops"),
+                "adapt.ramp",
             ),
             explosion=LossGate("adaptation", "Lower adapt.learning_rate."),
             sentences="sentence" in columns,

@@ -1,19 +1,37 @@
-"""Fine-tuning: contrastive training of the sparse vectors on judged pairs."""
+"""Fine-tuning: training of the sparse vectors on judged pairs, towards the judgements or towards a teacher's scores."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import assert_never
 
+import numpy as np
+import torch
 from sentence_transformers import SparseEncoder
+from torch import Tensor
 
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.recipe.sections import FinetuneSection
+from vtkit.errors import DataError
+from vtkit.recipe.finetune import (
+    SIDES,
+    AnyLoss,
+    FinetuneSection,
+    InfonceLoss,
+    KlLoss,
+    ListwiseLoss,
+    MarginMseLoss,
+    Side,
+)
+from vtkit.search.bm25 import Bm25
 from vtkit.training.gates import CollapseGate, LossGate
-from vtkit.training.losses import info_nce
-from vtkit.training.objective import Objective, Term
-from vtkit.training.pairs import training_batches
-from vtkit.training.regularizers import flops_terms
+from vtkit.training.losses import divergence, info_nce, listwise_divergence, margin_mse, own_candidates
+from vtkit.training.objective import Batch, Objective, Term
+from vtkit.training.pairs import Example, training_batches
+from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
+from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, Teacher, kept_scores
+from vtkit.vocabulary.casing import cased_ids
 
 
 def finetune(
@@ -23,6 +41,8 @@ def finetune(
     language: str,
     seed: int,
     folder: Path,
+    *,
+    teachers: Sequence[Teacher] = (),
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place on ``data``'s judged pairs.
 
@@ -30,39 +50,46 @@ def finetune(
         encoder: changed in place.
         data: queries with their relevant documents (judgements above 0).
         section: settings.
-        language: for BM25, where hard negatives are asked for.
+        language: for BM25, where hard negatives or its scores are asked for.
         seed: of the order, the hard negatives and the dropout.
-        folder: where checkpoints are kept and looked for.
+        folder: where checkpoints and the teachers' scores are kept and looked for.
+        teachers: for the losses that learn from some, beside or without BM25 (``section.bm25``).
 
     Returns:
-        The curves: ``steps``, ``loss``, ``contrastive``, ``query_flops``, ``document_flops`` (the penalties as added),
+        The curves: ``steps``, ``loss``, each loss and penalty as added (``contrastive`` is InfoNCE),
         ``query_dimensions``, ``document_dimensions`` (mean active dimensions).
 
     Raises:
-        DataError: too few pairs for one batch, or too few whose documents are not relevant to each other's queries.
+        DataError: too few pairs for one batch, too few whose documents are not relevant to each other's queries, or
+            useless scores of a teacher.
         CollapseError: a collapse gate stopped the run.
     """
-    batches = training_batches(data, section, language, seed)
+    contents = [document.contents for document in data.documents]
+    bm25 = Bm25.build(contents, language) if section.asks_bm25 else None
+    batches = training_batches(data, section, language, seed, bm25)
     steps = len(batches)
     rows = [example for batch in batches for example in batch]
     columns = {
         "query": [data.queries[row.query].text for row in rows],
-        "document": [data.documents[row.positive].contents for row in rows],
+        "document": [contents[row.positive] for row in rows],
     }
     for number in range(section.hard_negatives):
-        columns[f"negative_{number + 1}"] = [data.documents[row.negatives[number]].contents for row in rows]
+        columns[f"negative_{number + 1}"] = [contents[row.negatives[number]] for row in rows]
 
-    ramp_steps = max(1, round(section.ramp * steps))
+    taught = None
+    if section.taught:
+        asked_of = [*teachers, *([Bm25Teacher(bm25)] if section.bm25 and bm25 is not None else [])]
+        taught = _taught(asked_of, batches, data, contents, folder)
     return train_vectors(
         encoder,
         columns,
         {column: section.query_length if column == "query" else section.document_length for column in columns},
         lambda step: Objective(
             encoder,
-            objective_terms(section, ramp_steps),
+            objective_terms(section, steps, encoder, taught),
             step=step,
-            gate=CollapseGate(encoder[0].auto_model.config.vocab_size, ramp_ends=ramp_steps),
-            explosion=LossGate("fine-tuning", "Lower finetune.learning_rate or finetune.scale."),
+            gate=_collapse_gate(section, steps, encoder),
+            explosion=LossGate("fine-tuning", f"Lower {_learning(section)}."),
         ),
         Schedule(
             steps,
@@ -79,14 +106,102 @@ def finetune(
     )
 
 
-def objective_terms(section: FinetuneSection, ramp_steps: int) -> tuple[Term, ...]:
-    """InfoNCE plus the FLOPS penalties of :func:`vtkit.training.regularizers.flops_terms`.
+def objective_terms(
+    section: FinetuneSection, steps: int, encoder: SparseEncoder, taught: Tensor | None = None
+) -> list[Term]:
+    """The losses and the penalties that the settings name.
 
     Args:
         section: settings.
-        ramp_steps: step at which the penalties have their full strength.
+        steps: of the run, of which ramps are a share.
+        encoder: whose vectors are trained.
+        taught: a teacher's scores, (steps, queries, documents), for the losses that learn them.
     """
-    return (
-        Term("contrastive", lambda batch: info_nce(batch.queries, batch.documents, section.scale)),
-        *flops_terms(section.query_flops, section.document_flops, ramp_steps),
+    terms = [_loss_term(loss, taught) for loss in section.losses]
+    vocabulary = encoder[0].auto_model.config.vocab_size
+    for side in SIDES:
+        for settings in section.penalties(side):
+            value = penalty(settings, side, vocabulary, lambda: cased_ids(encoder.tokenizer).tolist())
+            ramp = quadratic_ramp(settings.strength(side), _ramp_steps(section, settings.ramp(side), steps))
+            terms.append(penalty_term(side, settings.name, value, ramp))
+    return terms
+
+
+def _loss_term(settings: AnyLoss, taught: Tensor | None) -> Term:
+    def named(name: str, value: Callable[[Batch], Tensor]) -> Term:
+        return Term(name, value, lambda step: settings.weight)
+
+    if isinstance(settings, InfonceLoss):
+        return named("contrastive", lambda batch: info_nce(batch.queries, batch.documents, settings.scale))
+    assert taught is not None
+    scores = taught
+
+    def teacher(batch: Batch) -> Tensor:
+        return scores[batch.step].to(batch.queries.device)
+
+    match settings:
+        case MarginMseLoss():
+            return named(
+                "margin_mse",
+                lambda batch: margin_mse(own_candidates(batch.scores), settings.scale * own_candidates(teacher(batch))),
+            )
+        case KlLoss():
+            return named(
+                "kl",
+                lambda batch: divergence(
+                    own_candidates(batch.scores), own_candidates(teacher(batch)), settings.temperature
+                ),
+            )
+        case ListwiseLoss():
+            return named(
+                "listwise",
+                lambda batch: listwise_divergence(batch.scores, teacher(batch), settings.temperature),
+            )
+        case _:
+            assert_never(settings)
+
+
+def _taught(
+    teachers: Sequence[Teacher],
+    batches: Sequence[Sequence[Example]],
+    data: RetrievalSet,
+    contents: Sequence[str],
+    folder: Path,
+) -> Tensor:
+    """The scores of each step's queries and documents, (steps, queries, documents)."""
+    asked = []
+    for batch in batches:
+        columns = [[row.positive for row in batch], *zip(*(row.negatives for row in batch), strict=True)]
+        numbers = [number for column in columns for number in column]
+        queries = [data.queries[row.query].text for row in batch]
+        asked.append(Asked(queries, [contents[number] for number in numbers], numbers, len(columns)))
+    scores = kept_scores(teachers[0] if len(teachers) == 1 else Ensemble(teachers), asked, folder)
+    if (np.isfinite(scores).sum(axis=2) < 2).all():
+        raise DataError(
+            "finetune.teachers: the teacher was asked about one document of each query, which teaches nothing (a "
+            "cross-encoder reads a query's own documents only). Set finetune.hard_negatives to 1 or more."
+        )
+    return torch.from_numpy(scores)
+
+
+def _ramp_steps(section: FinetuneSection, own: float | None, steps: int) -> int:
+    return max(1, round((section.ramp if own is None else own) * steps))
+
+
+def _collapse_gate(section: FinetuneSection, steps: int, encoder: SparseEncoder) -> CollapseGate:
+    def settings(side: Side) -> str:
+        return " and ".join(f"finetune.{each.name}.{side}" for each in section.penalties(side))
+
+    ramps = [_ramp_steps(section, each.ramp(side), steps) for side in SIDES for each in section.penalties(side)]
+    return CollapseGate(
+        encoder[0].auto_model.config.vocab_size,
+        max(ramps, default=0),
+        learning=_learning(section),
+        penalty={side: settings(side) or f"finetune.{side}_penalty" for side in SIDES},
     )
+
+
+def _learning(section: FinetuneSection) -> str:
+    """The settings to lower where the loss explodes."""
+    scaled = any(isinstance(loss, InfonceLoss) for loss in section.losses)
+    return "finetune.learning_rate" + (" or finetune.infonce.scale" if scaled else "")

@@ -3,6 +3,7 @@ seen."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from statistics import median
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from vtkit.errors import CollapseError
+from vtkit.recipe.finetune import SIDES, Side
 
 DEAD_DIMENSIONS = 1.0
 """Fewer active dimensions than this, on average, is a dead encoder."""
@@ -81,8 +83,12 @@ class CollapseGate:
     training: str = "fine-tuning"
     """What is trained, for messages, and the settings that these name."""
 
-    learning: str = "finetune.learning_rate or finetune.scale"
-    penalty: str = "finetune.{side}_flops"
+    learning: str = "finetune.learning_rate"
+    penalty: Mapping[Side, str] = field(
+        default_factory=lambda: {side: f"the penalties of finetune.{side}_penalty" for side in SIDES}
+    )
+    """Of each side."""
+
     ramp: str = "finetune.ramp"
     _seen: dict[str, int] = field(default_factory=dict)
 
@@ -101,9 +107,9 @@ class CollapseGate:
         """
         if not bool(torch.isfinite(loss)):
             raise CollapseError(f"{self.training} step {step}: the loss is {loss.item()}. Lower {self.learning}.")
-        for side, vectors in (("query", queries), ("document", documents)):
+        for side, vectors in zip(SIDES, (queries, documents), strict=True):
             active = float((vectors.detach() > 0).sum(dim=1).float().mean())
-            penalty = self.penalty.format(side=side)
+            penalty = self.penalty[side]
             self._count(
                 f"dead {side}",
                 active < DEAD_DIMENSIONS,

@@ -28,6 +28,51 @@ def info_nce(queries: Tensor, documents: Tensor, scale: float = 1.0, repeated: T
     return nn.functional.cross_entropy(scores, torch.arange(len(queries), device=scores.device))
 
 
+def own_candidates(scores: Tensor) -> Tensor:
+    """Each query's scores of its own documents, its relevant one first.
+
+    Args:
+        scores: (n, c · n); documents i, n + i, 2n + i, … are the i-th query's own.
+
+    Returns:
+        (n, c).
+    """
+    queries = len(scores)
+    return scores.view(queries, -1, queries).diagonal(dim1=0, dim2=2).t()
+
+
+def margin_mse(student: Tensor, teacher: Tensor) -> Tensor:
+    """mean_ik ((s_i0 - s_ik) - (t_i0 - t_ik))², k from 1: the squared error of the margins between each query's
+    relevant document and its negatives. Hofstätter et al. (2020, arXiv:2010.02666).
+
+    Args:
+        student: scores of each query's own documents, the relevant one first, (queries, documents), two or more.
+        teacher: the same; no gradient.
+
+    Returns:
+        Scalar, in squared units of the scores.
+    """
+    return nn.functional.mse_loss(student[:, :1] - student[:, 1:], teacher[:, :1] - teacher[:, 1:])
+
+
+def divergence(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
+    """τ² mean_i KL(p_i ‖ q_i), p_i the softmax of the teacher's scores of the query's own documents and q_i that of the
+    student's, both divided by τ = ``temperature``. Lin et al. (2020, arXiv:2010.11386); τ² keeps the size of the
+    gradients, as in Hinton et al. (2015, arXiv:1503.02531).
+
+    Args:
+        student: scores, (queries, documents).
+        teacher: the same; no gradient.
+        temperature: above 0.
+
+    Returns:
+        Scalar, in nats times τ².
+    """
+    log_p = nn.functional.log_softmax(teacher / temperature, dim=1)
+    log_q = nn.functional.log_softmax(student / temperature, dim=1)
+    return temperature**2 * (log_p.exp() * (log_p - log_q)).sum(dim=1).mean()
+
+
 def symmetric_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """mean_i KL(p_i ‖ q_i) + KL(q_i ‖ p_i), p and q the softmax of the rows of ``teacher`` and ``student``, each
     divided by ``temperature``: Jeffreys' divergence of two rankings of the same documents.

@@ -13,9 +13,8 @@ HARD_NEGATIVES_FROM = 50
 """Hard negatives are sampled from this many of the best BM25 results that are not judged relevant."""
 
 
-def bm25_negatives(data: RetrievalSet, relevant: Sequence[set[int]], language: str) -> np.ndarray:
+def bm25_negatives(data: RetrievalSet, relevant: Sequence[set[int]], index: Bm25) -> np.ndarray:
     """The best BM25 results of each query without the relevant ones, (queries, HARD_NEGATIVES_FROM), padded -1."""
-    index = Bm25.build((document.contents for document in data.documents), language)
     most = max((len(documents) for documents in relevant), default=0)
     found, _ = index.search([query.text for query in data.queries], HARD_NEGATIVES_FROM + most)
     candidates = np.full((len(data.queries), HARD_NEGATIVES_FROM), -1, dtype=np.int64)

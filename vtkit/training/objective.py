@@ -40,6 +40,11 @@ class Batch:
     """Optimiser step."""
 
     @cached_property
+    def scores(self) -> Tensor:
+        """Of each query with each document, (n, n + m)."""
+        return self.queries @ self.documents.t()
+
+    @cached_property
     def sentence_scores(self) -> Tensor:
         """Of each sentence with each other and itself, (n, n)."""
         assert self.sentences is not None
@@ -58,6 +63,9 @@ class Term:
 
     weight: Callable[[int], float] = lambda step: 1.0
     """Its strength at an optimiser step."""
+
+    state: nn.Module | None = None
+    """What it remembers from batch to batch, as buffers, which are part of the checkpoint."""
 
 
 class Objective(nn.Module):
@@ -88,6 +96,7 @@ class Objective(nn.Module):
         self.model, self.terms = model, tuple(terms)
         self.step, self.gate, self.explosion = step, gate, explosion
         self.sentences = sentences
+        self.state = nn.ModuleDict({term.name: term.state for term in terms if term.state is not None})
         self._active: list[tuple[float, float]] = []
 
     @property
@@ -99,11 +108,12 @@ class Objective(nn.Module):
         columns = [self._term_weights(column) for column in features]
         step = self.step()
         batch = self._batch(columns, step)
-        parts = {term.name: term.weight(step) * term.value(batch) for term in self.terms}
+        with torch.autocast(batch.queries.device.type, enabled=False):  # scores in bf16 would be off by hundredths
+            parts = {term.name: term.weight(step) * term.value(batch) for term in self.terms}
         with torch.no_grad():
             total = torch.stack(list(parts.values())).sum()
             self.explosion(step, parts[self.terms[0].name])
-            self.gate(step, batch.queries, batch.documents, batch.queries @ batch.documents.t(), total)
+            self.gate(step, batch.queries, batch.documents, batch.scores, total)
             self._active.append((_mean_active(batch.queries), _mean_active(batch.documents)))
         return parts
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.errors import DataError
-from vtkit.recipe.sections import FinetuneSection
+from vtkit.recipe.finetune import FinetuneSection
+from vtkit.search.bm25 import Bm25
 from vtkit.training.negatives import bm25_negatives
 
 FRUITLESS_PASSES = 20
@@ -26,24 +28,40 @@ class Example:
     negatives: tuple[int, ...]
 
 
-def training_batches(data: RetrievalSet, section: FinetuneSection, language: str, seed: int) -> list[list[Example]]:
+def training_batches(
+    data: RetrievalSet, section: FinetuneSection, language: str, seed: int, bm25: Bm25 | None = None
+) -> list[list[Example]]:
     """The batches of a whole run, in order; no batch has a document that is relevant to another of its queries.
 
     A document relevant to two queries of one batch would be a negative of one of them although it is
-    relevant: such a pair waits for a later batch.
+    relevant: such a pair waits for a later batch. So does one whose document has the text of such a document.
+
+    Args:
+        data: judged queries.
+        section: settings.
+        language: for BM25, where there are hard negatives and no ``bm25``.
+        seed: of the order and of the hard negatives.
+        bm25: over the documents, where there is one already.
+
+    Raises:
+        DataError: too few pairs, or too few that can stand in one batch.
     """
-    number = {document.id: i for i, document in enumerate(data.documents)}
-    relevant = [
-        {number[name] for name, grade in data.qrels.get(query.id, {}).items() if grade > 0} for query in data.queries
-    ]
-    pairs = [(query, document) for query, documents in enumerate(relevant) for document in sorted(documents)]
+    pairs, relevant = _judged(data)
+    if len({query for query, _ in pairs}) == 1:
+        raise DataError(
+            f"finetune.data has relevant documents for one query only in split {section.split}. The other documents of "
+            "a batch are a query's negatives, which takes two queries or more: name another split, or more data."
+        )
     if len(pairs) < section.batch_size:
         raise DataError(
             f"finetune.data has {len(pairs)} relevant pairs in split {section.split}, fewer than one batch of "
             f"{section.batch_size}. Lower finetune.batch_size or give more data."
         )
     steps = section.steps or max(1, round(section.epochs * len(pairs) / section.batch_size))
-    candidates = bm25_negatives(data, relevant, language) if section.hard_negatives else None
+    candidates = None
+    if section.hard_negatives:
+        index = bm25 or Bm25.build((document.contents for document in data.documents), language)
+        candidates = bm25_negatives(data, relevant, index)
 
     batches: list[list[Example]] = []
     waiting: list[tuple[int, int]] = []
@@ -71,6 +89,30 @@ def training_batches(data: RetrievalSet, section: FinetuneSection, language: str
                 "Lower finetune.batch_size."
             )
     return batches
+
+
+def _judged(data: RetrievalSet) -> tuple[list[tuple[int, int]], list[set[int]]]:
+    """All pairs of a query and a relevant document that both have a text; and for each query all documents that are no
+    negatives of it: the relevant ones, and those with the text of one."""
+    number = {document.id: i for i, document in enumerate(data.documents)}
+    judged = [
+        {number[name] for name, grade in data.qrels.get(query.id, {}).items() if grade > 0} for query in data.queries
+    ]
+    texts = [document.contents.strip() for document in data.documents]
+    empty = {query for query in range(len(judged)) if not data.queries[query].text.strip()}
+    all_pairs = [(query, document) for query, documents in enumerate(judged) for document in sorted(documents)]
+    pairs = [(query, document) for query, document in all_pairs if query not in empty and texts[document]]
+    if len(pairs) < len(all_pairs):
+        console.say(f"  {len(all_pairs) - len(pairs)} pairs have an empty query or document, and are left out")
+
+    with_text: dict[str, set[int]] = {}
+    for document, text in enumerate(texts):
+        with_text.setdefault(text, set()).add(document)
+    relevant = [set[int]().union(*(with_text[texts[document]] for document in documents)) for documents in judged]
+    repeated = sum(len(wider) - len(documents) for wider, documents in zip(relevant, judged, strict=True))
+    if repeated:
+        console.say(f"  {repeated} documents have the text of a relevant one, and are no negatives of its query")
+    return pairs, relevant
 
 
 def _next_batch(

@@ -1,12 +1,31 @@
-"""Penalties that keep vectors sparse, and the schedule by which they come in."""
+"""Penalties that keep vectors sparse, and the schedule by which they come in.
+
+Each is computed on all queries, or all documents, of a batch, however many parts the batch is encoded in, so that
+sparsity does not depend on the parts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import log
+from typing import assert_never
 
-from torch import Tensor, cat
+import torch
+from torch import Tensor, nn
 
+from vtkit.recipe.finetune import (
+    AnyPenalty,
+    CasedPenalty,
+    DfFlopsPenalty,
+    FlopsPenalty,
+    L1Penalty,
+    MaskedFlopsPenalty,
+    Side,
+)
 from vtkit.training.objective import Batch, Term
+
+Penalty = Callable[[Tensor], Tensor]
+"""Term weights of one side of a batch, (texts, vocabulary) -> a scalar."""
 
 
 def flops(weights: Tensor) -> Tensor:
@@ -25,29 +44,163 @@ def flops(weights: Tensor) -> Tensor:
     return weights.mean(dim=0).square().sum()
 
 
+def l1(weights: Tensor) -> Tensor:
+    """mean_i Σ_j w_ij: the mean sum of a text's weights.
+
+    Args:
+        weights: non-negative term weights, (batch, vocabulary).
+
+    Returns:
+        Scalar, in weight units.
+    """
+    return weights.sum(dim=1).mean()
+
+
+def masked_flops(weights: Tensor, dimensions: int) -> Tensor:
+    """Σ_j (1/n Σ_i [ℓ₀(w_i) > t] w_ij)²: FLOPS of the texts with more than ``dimensions`` active dimensions, the mean
+    still over all n texts.
+
+    The ℓ₀ mask of Shen et al. (2025, arXiv:2504.14839), whose t is 150 for documents.
+
+    Args:
+        weights: non-negative term weights, (batch, vocabulary).
+        dimensions: t.
+
+    Returns:
+        Scalar, in squared weight units; 0 where every text is sparse enough.
+    """
+    longer = (weights > 0).sum(dim=1, keepdim=True) > dimensions
+    return flops(weights * longer)
+
+
+def df_weights(shares: Tensor, alpha: float, beta: float) -> Tensor:
+    """1 / (1 + (x^(log_α 2) - 1)^β): 0 for dimensions that no text activates, ½ at a share of α, 1 at all texts.
+
+    Args:
+        shares: x, the share of texts that activate each dimension, (vocabulary,), from 0 to 1.
+        alpha: between 0 and 1.
+        beta: above 0; larger is steeper.
+
+    Returns:
+        (vocabulary,).
+    """
+    return 1 / (1 + (shares.pow(log(2) / log(alpha)) - 1).clamp(min=0).pow(beta))
+
+
+class DfFlops(nn.Module):
+    """Σ_j (v_j · mean_i w_ij)², v_j the :func:`df_weights` of the share of texts that activate j.
+
+    DF-FLOPS of Porco et al. (2025, arXiv:2505.15070). They count document frequencies every 100 steps on the documents
+    of a validation; here the shares are those of the training batches: their mean over the first ``memory`` steps, from
+    then on an exponential mean over about as many. They are part of the checkpoint.
+
+    Args:
+        vocabulary: number of dimensions.
+        alpha: share at which a dimension weighs one half.
+        beta: how steeply the weight rises there.
+        memory: steps.
+    """
+
+    shares: Tensor
+    batches: Tensor
+
+    def __init__(self, vocabulary: int, alpha: float, beta: float, memory: int) -> None:
+        super().__init__()
+        self.alpha, self.beta, self.memory = alpha, beta, memory
+        self.register_buffer("shares", torch.zeros(vocabulary))
+        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, weights: Tensor) -> Tensor:
+        """The penalty of a batch's texts, (texts, vocabulary); the shares count these first."""
+        with torch.no_grad():
+            self.batches += 1
+            active = (weights > 0).float().mean(dim=0)
+            self.shares += (active - self.shares) / self.batches.clamp(max=self.memory)
+            weighing = df_weights(self.shares, self.alpha, self.beta)
+        return flops(weights * weighing)
+
+
+def cased(weights: Tensor, dimensions: Tensor) -> Tensor:
+    """mean_i Σ_{j in C} w_ij²: the squared weights of cased dimensions C.
+
+    The cased regulariser of the casing study (ECIR 2026), whose equation sums over the batch; the mean does not depend
+    on the batch's size.
+
+    Args:
+        weights: non-negative term weights, (batch, vocabulary).
+        dimensions: C, as numbers.
+
+    Returns:
+        Scalar, in squared weight units.
+    """
+    return weights[:, dimensions].square().sum(dim=1).mean()
+
+
 def quadratic_ramp(strength: float, ramp_steps: int) -> Callable[[int], float]:
     """λ(t) = λ · min(1, t/T)², SPLADE's schedule, with λ = ``strength`` and T = ``ramp_steps``."""
     return lambda step: strength * min(1.0, step / max(ramp_steps, 1)) ** 2
 
 
+def penalty(settings: AnyPenalty, side: Side, vocabulary: int, cased_tokens: Callable[[], Sequence[int]]) -> Penalty:
+    """The function that the settings of a penalty name.
+
+    Args:
+        settings: of the penalty.
+        side: whose thresholds it has.
+        vocabulary: number of dimensions.
+        cased_tokens: gives the cased dimensions, where they are needed.
+    """
+    match settings:
+        case FlopsPenalty():
+            return flops
+        case L1Penalty():
+            return l1
+        case MaskedFlopsPenalty():
+            return lambda weights: masked_flops(weights, settings.threshold(side))
+        case DfFlopsPenalty():
+            return DfFlops(vocabulary, settings.alpha, settings.beta, settings.memory)
+        case CasedPenalty():
+            dimensions = torch.tensor(cased_tokens(), dtype=torch.long)
+            return lambda weights: cased(weights, dimensions.to(weights.device))
+        case _:
+            assert_never(settings)
+
+
+def penalty_term(side: Side, name: str, value: Penalty, weight: Callable[[int], float]) -> Term:
+    """``weight(step) · value`` of the queries or the documents of a batch.
+
+    Documents are everything in a batch that a collection could hold: positives, hard negatives and target sides of
+    sentence pairs.
+
+    Args:
+        side: of the batch.
+        name: of the penalty; that of its curve is ``SIDE_NAME``.
+        value: the penalty.
+        weight: λ at an optimiser step.
+    """
+    return Term(
+        f"{side}_{name}",
+        lambda batch: value(batch.queries if side == "query" else _documents(batch)),
+        weight,
+        value if isinstance(value, nn.Module) else None,
+    )
+
+
 def flops_terms(queries: float | None, documents: float, ramp_steps: int) -> list[Term]:
     """λ_q FLOPS(queries) + λ_d FLOPS(documents), both under a quadratic ramp.
-
-    The document term is over everything in a batch that a collection could hold: positives, hard negatives and target
-    sides of sentence pairs.
 
     Args:
         queries: λ_q; None where a batch has no queries of its own.
         documents: λ_d.
         ramp_steps: step at which the penalties have their full strength.
     """
-    terms = [Term("document_flops", lambda batch: flops(_documents(batch)), quadratic_ramp(documents, ramp_steps))]
+    terms = [penalty_term("document", "flops", flops, quadratic_ramp(documents, ramp_steps))]
     if queries is not None:
-        terms.insert(0, Term("query_flops", lambda batch: flops(batch.queries), quadratic_ramp(queries, ramp_steps)))
+        terms.insert(0, penalty_term("query", "flops", flops, quadratic_ramp(queries, ramp_steps)))
     return terms
 
 
 def _documents(batch: Batch) -> Tensor:
     if batch.sentences is None or batch.sentences is batch.documents:
         return batch.documents
-    return cat([batch.documents, batch.sentences])
+    return torch.cat([batch.documents, batch.sentences])

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
 from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vtkit import console
@@ -79,6 +81,26 @@ def train(trainer: Any, folder: Path) -> list[dict[str, float]]:
         for name in ("forward", "_original_forward"):  # mixed precision, which hides the class's own
             trainer.model.__dict__.pop(name, None)
     return list(trainer.state.log_history)
+
+
+class KeptState(TrainerCallback):  # type: ignore[misc]
+    """What a loss remembers from batch to batch, written into each checkpoint and read from the one that a run
+    continues from."""
+
+    def __init__(self, state: nn.Module) -> None:
+        self.state = state
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.global_step and self.state.state_dict():
+            self.state.load_state_dict(load_file(self._file(args, state)))
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if kept := self.state.state_dict():
+            save_file(kept, self._file(args, state))
+
+    @staticmethod
+    def _file(args: TrainingArguments, state: TrainerState) -> Path:
+        return Path(args.output_dir) / f"checkpoint-{state.global_step}" / "loss.safetensors"
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]

@@ -18,7 +18,7 @@ from vtkit.encoder.sides import prompt_of
 from vtkit.encoder.sparse_head import streaming
 from vtkit.encoder.truncation import share_cut, shortened
 from vtkit.training.objective import Objective
-from vtkit.training.resuming import Progress, curve, train, trainer_settings
+from vtkit.training.resuming import KeptState, Progress, curve, train, trainer_settings
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def train_vectors(
             args=arguments,
             train_dataset=Dataset.from_dict(dict(columns)),
             loss=loss,
-            callbacks=[Progress(bar)],
+            callbacks=[KeptState(loss.state), Progress(bar)],  # in this order: the last marks a checkpoint complete
         )
         trainer.data_collator = Collator(encoder, lengths)
         history = train(trainer, folder)

@@ -180,7 +180,7 @@ def kept_scores(teacher: Teacher, steps: Sequence[Asked], folder: Path) -> np.nd
     on with those that are there.
 
     Raises:
-        DataError: a score is infinite, or a query has no score at all.
+        DataError: a score is infinite, or a query has no score for one of its own documents.
     """
     scores = folder / SCORES_FOLDER
     scores.mkdir(parents=True, exist_ok=True)
@@ -191,7 +191,7 @@ def kept_scores(teacher: Teacher, steps: Sequence[Asked], folder: Path) -> np.nd
             found = _read(file, part)
             if found is None:
                 found = np.stack(teacher.scores(part))
-                _refuse_useless(found, start)
+                _refuse_useless(found, part, start)
                 aside = file.with_suffix(f".{os.getpid()}")
                 with aside.open("wb") as out:
                     np.save(out, found)
@@ -211,13 +211,17 @@ def _read(file: Path, steps: Sequence[Asked]) -> np.ndarray | None:
     return found if found.shape == wanted and found.dtype == np.float32 else None
 
 
-def _refuse_useless(scores: np.ndarray, start: int) -> None:
-    wrong = np.isinf(scores).any(axis=2) | np.isnan(scores).all(axis=2)
+def _refuse_useless(scores: np.ndarray, steps: Sequence[Asked], start: int) -> None:
+    queries = len(steps[0].queries)
+    own = np.arange(queries)[:, None] + queries * np.arange(steps[0].candidates)
+    missing = np.isnan(scores[:, np.arange(queries)[:, None], own]).any(axis=2)
+    wrong = np.isinf(scores).any(axis=2) | missing
     if wrong.any():
         step, query = (int(number) for number in np.argwhere(wrong)[0])
+        text = console.one_line(steps[step].queries[query], 60)
         raise DataError(
-            f"the teacher gives {int(wrong.sum())} of {wrong.size} queries infinite scores or none (the first is query "
-            f"{query + 1} of step {start + step}). Name another teacher."
+            f"the teacher gives {int(wrong.sum())} of {wrong.size} queries scores that are infinite, missing or NaN "
+            f'(the first is query {query + 1} of step {start + step}, "{text}"). Name another teacher.'
         )
 
 

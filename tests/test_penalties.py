@@ -1,0 +1,137 @@
+"""Penalties that keep vectors sparse: by hand, against sentence-transformers, and the same however a batch is cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sentence_transformers.sparse_encoder.losses import FlopsLoss
+from tiny import TOKENS, encoder, texts, tokenizer
+from torch import Tensor
+
+from vtkit.encoder.sparse_head import streaming
+from vtkit.recipe.finetune import PENALTIES, SIDES, FinetuneSection
+from vtkit.training import objective
+from vtkit.training.finetune import objective_terms
+from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.objective import Batch, Objective
+from vtkit.training.regularizers import DfFlops, cased, df_weights, flops, l1, masked_flops
+from vtkit.vocabulary.casing import cased_ids
+
+WEIGHTS = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])
+
+
+def vectors(rows: int, columns: int, seed: int) -> Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).relu()
+
+
+def test_by_hand() -> None:
+    assert l1(WEIGHTS).item() == 3.0  # sums 3, 3
+    assert masked_flops(WEIGHTS, 1).item() == 0.5**2 + 1**2  # the second text has no more than one
+    assert masked_flops(WEIGHTS, 0).item() == flops(WEIGHTS).item()
+    assert masked_flops(WEIGHTS, 2).item() == 0.0
+    assert cased(WEIGHTS, torch.tensor([1, 2])).item() == 2.0  # 0 + 4 and 0 + 0, halved
+    assert cased(WEIGHTS, torch.tensor([], dtype=torch.long)).item() == 0.0
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8), st.integers(0, 100))
+def test_flops_and_masked_flops_are_those_of_sentence_transformers(
+    rows: int, columns: int, threshold: int, seed: int
+) -> None:
+    weights = vectors(rows, columns, seed)
+    assert flops(weights).item() == pytest.approx(FlopsLoss(None).compute_loss_from_embeddings(weights).item())
+    theirs = FlopsLoss(None, threshold=threshold).compute_loss_from_embeddings(weights)
+    assert masked_flops(weights, threshold).item() == pytest.approx(theirs.item())
+
+
+def test_a_dimension_weighs_nothing_where_no_text_has_it_half_at_alpha_and_one_where_all_have_it() -> None:
+    weighing = df_weights(torch.tensor([0.0, 0.1, 1.0]), alpha=0.1, beta=10.0)
+    assert weighing.tolist() == pytest.approx([0.0, 0.5, 1.0])
+
+
+@given(st.floats(0.01, 0.9), st.floats(0.5, 20), st.floats(0, 1), st.floats(0, 1))
+def test_more_frequent_dimensions_never_weigh_less(alpha: float, beta: float, one: float, other: float) -> None:
+    low, high = df_weights(torch.tensor(sorted([one, other]), dtype=torch.float64), alpha, beta).tolist()
+    assert 0 <= low <= high <= 1
+
+
+def test_df_flops_by_hand() -> None:
+    penalty = DfFlops(3, alpha=0.5, beta=1.0, memory=2)  # log_α 2 = -1, so x weighs x
+    first = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])  # shares 1, 0, 1/2
+    assert penalty(first).item() == pytest.approx((2 * 1) ** 2 + (1 * 0.5) ** 2)
+    second = torch.tensor([[0.0, 4.0, 4.0], [0.0, 0.0, 4.0]])  # shares 0, 1/2, 1: mean 1/2, 1/4, 3/4
+    assert penalty(second).item() == pytest.approx((2 * 0.25) ** 2 + (4 * 0.75) ** 2)
+    penalty(second)  # the older half of the memory counts half: 1/4, 3/8, 7/8
+    assert penalty.shares.tolist() == pytest.approx([0.25, 0.375, 0.875])
+
+
+def test_df_flops_without_rare_dimensions_is_flops() -> None:
+    weights = vectors(5, 7, 3).float() + 0.1
+    assert DfFlops(7, 0.1, 10.0, 100)(weights).item() == pytest.approx(flops(weights).item())
+
+
+def test_cased_tokens_are_those_with_a_capital() -> None:
+    capital = tokenizer((*TOKENS, "Paris", "##X"))
+    assert cased_ids(capital).tolist() == [len(TOKENS), len(TOKENS) + 1]  # and no special token
+
+
+def section(**changes: Any) -> FinetuneSection:
+    return FinetuneSection(data="unused", **changes)
+
+
+EVERY = {"query_penalty": list(PENALTIES), "document_penalty": list(PENALTIES)}
+
+
+def test_each_side_has_its_penalties_with_strengths_and_ramps_of_their_own(tmp_path: Path) -> None:
+    own = {"query": 0.5, "document": 0.25, "document_ramp": 0.1}
+    wanted = section(query_penalty=["flops", "l1"], document_penalty="l1", ramp=0.5, l1=own, flops={"query": 2.0})
+    terms = {term.name: term for term in objective_terms(wanted, 20, encoder(tmp_path))}
+    assert list(terms) == ["contrastive", "query_flops", "query_l1", "document_l1"]
+    assert [terms["query_flops"].weight(step) for step in (0, 5, 10, 20)] == [0.0, 0.5, 2.0, 2.0]
+    assert [terms["query_l1"].weight(step) for step in (5, 10)] == [0.125, 0.5]
+    assert [terms["document_l1"].weight(step) for step in (1, 2)] == [0.0625, 0.25]
+    batch = Batch(WEIGHTS, 2 * WEIGHTS)
+    assert (terms["query_l1"].value(batch).item(), terms["document_l1"].value(batch).item()) == (3.0, 6.0)
+
+
+def test_without_penalties_the_loss_is_alone(tmp_path: Path) -> None:
+    terms = objective_terms(section(query_penalty=[], document_penalty=[]), 10, encoder(tmp_path))
+    assert [term.name for term in terms] == ["contrastive"]
+
+
+@pytest.mark.parametrize("parts", [(1, 1), (3, 1), (5, 40)])
+def test_every_penalty_is_the_same_in_parts_of_any_size(
+    parts: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = encoder(tmp_path, dropout=0.0, tokens=(*TOKENS, "Paris", "##X"))
+    columns = [texts(11, seed=1, words=(1, 3)), texts(11, seed=2, words=(1, 25))]
+    features = [model.tokenizer(column, padding=True, return_tensors="pt") for column in columns]
+    wanted = section(**EVERY, masked_flops={"query_dimensions": 45, "document_dimensions": 55})
+
+    def parts_and_gradient() -> tuple[dict[str, float], Tensor]:
+        gates: dict[str, Any] = {"gate": CollapseGate(122, 10**9), "explosion": LossGate("", "")}
+        loss = Objective(model, objective_terms(wanted, 1, model), step=lambda: 3, **gates)
+        model.zero_grad()
+        with streaming(model):
+            found = loss([dict(entry) for entry in features])
+            torch.stack(list(found.values())).sum().backward()
+        learned = [weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]
+        return {name: value.item() for name, value in found.items()}, torch.cat(learned)
+
+    whole, gradient = parts_and_gradient()
+    assert len(whole) == 1 + len(SIDES) * len(PENALTIES)
+    assert all(whole[f"{side}_{name}"] > 0 for side in SIDES for name in PENALTIES)
+    monkeypatch.setattr(objective, "TEXTS_A_GROUP", parts[0])
+    monkeypatch.setattr(objective, "TOKENS_A_GROUP", parts[1])
+    cut, its_gradient = parts_and_gradient()
+    assert cut == pytest.approx(whole, rel=1e-4)
+    torch.testing.assert_close(its_gradient, gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_a_mean_over_parts_would_be_another_penalty() -> None:
+    weights = vectors(8, 20, 1)
+    assert (flops(weights[:4]) + flops(weights[4:])).item() / 2 > 1.1 * flops(weights).item()

@@ -1,0 +1,353 @@
+"""[finetune] of a recipe: the settings of each loss and each penalty in a class of its own, and what all share.
+
+:data:`AnyLoss` and :data:`AnyPenalty` are the lists of losses and penalties: names, tables and help are read off their
+classes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_args
+
+from pydantic import Field, create_model, model_validator
+
+from vtkit.recipe.types import (
+    LearningRate,
+    ModelName,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Ramp,
+    RetrievalName,
+    Section,
+    Share,
+    Steps,
+)
+
+Side = Literal["query", "document"]
+
+SIDES: tuple[Side, ...] = ("query", "document")
+
+
+class _Named(Section):
+    """Something with the table [finetune.NAME], all settings of which are optional, so that it may stay in a recipe
+    that uses another one."""
+
+    name: ClassVar[str]
+    """As the recipe names it."""
+
+    @classmethod
+    def summary(cls) -> str:
+        """What it is: the first sentence of the docstring."""
+        text = " ".join(inspect.cleandoc(cls.__doc__ or "").split())
+        return re.sub(r"^\[[\w.]+\]: ", "", text).split(". ")[0].rstrip(".")
+
+
+class LossSettings(_Named):
+    """What all losses are asked."""
+
+    taught: ClassVar[bool] = False
+    """Whether it learns a teacher's scores."""
+
+    compares: ClassVar[bool] = False
+    """Whether it compares a query's relevant document with hard negatives of the query's own."""
+
+    weight: PositiveFloat = 1.0
+    """Factor on this loss in the sum."""
+
+
+class InfonceLoss(LossSettings):
+    """[finetune.infonce]: InfoNCE, the relevant document against all others of the batch."""
+
+    name = "infonce"
+
+    scale: PositiveFloat = 1.0
+    """Factor on the scores inside the softmax (the inverse of its temperature)."""
+
+
+class MarginMseLoss(LossSettings):
+    """[finetune.margin_mse]: MarginMSE, the squared error of the margins between a query's relevant document and its
+    hard negatives against the teacher's margins."""
+
+    name = "margin_mse"
+    taught = compares = True
+
+    scale: PositiveFloat = 1.0
+    """Factor on the teacher's margins. Cross-encoders and BM25 give margins of the size that sparse encoders have;
+    cosines need 20 to 100, and the scores of several teachers, which are in standard deviations, 5 to 10."""
+
+
+class KlLoss(LossSettings):
+    """[finetune.kl]: KL divergence from the teacher's distribution over a query's relevant document and its hard
+    negatives."""
+
+    name = "kl"
+    taught = compares = True
+
+    temperature: PositiveFloat = 1.0
+    """Divides the scores of the encoder and of the teacher inside their softmax."""
+
+
+class ListwiseLoss(LossSettings):
+    """[finetune.listwise]: KL divergence from the teacher's distribution over all documents of the batch that it was
+    asked about, its scores in standard deviations."""
+
+    name = "listwise"
+    taught = True
+
+    temperature: PositiveFloat = 0.25
+    """Divides the teacher's scores inside its softmax, in standard deviations of its scores of a query."""
+
+
+_QUERIES = "λ_q, its strength on queries once the ramp is over."
+_DOCUMENTS = "λ_d, its strength on documents once the ramp is over."
+
+
+class PenaltySettings(_Named):
+    """What all penalties are asked; each class has its own defaults of λ."""
+
+    counts: ClassVar[bool] = True
+    """Whether it bears on all dimensions, so that ``finetune.target_active`` can be reached by it."""
+
+    query: NonNegativeFloat = Field(description=_QUERIES)
+    document: NonNegativeFloat = Field(description=_DOCUMENTS)
+
+    query_ramp: Ramp | None = None
+    """Share of the steps over which λ_q rises quadratically. Default: ``finetune.ramp``."""
+
+    document_ramp: Ramp | None = None
+    """Share of the steps over which λ_d rises quadratically. Default: ``finetune.ramp``."""
+
+    def strength(self, side: Side) -> float:
+        """λ of a side."""
+        return self.query if side == "query" else self.document
+
+    def ramp(self, side: Side) -> float | None:
+        """The ramp of a side, where it has one of its own."""
+        return self.query_ramp if side == "query" else self.document_ramp
+
+    def settings_of(self, side: Side) -> set[str]:
+        """Names of the settings that its penalty on a side reads."""
+        others = {f"{other}{end}" for other in SIDES if other != side for end in ("", "_ramp", "_dimensions")}
+        return set(type(self).model_fields) - others
+
+
+class FlopsPenalty(PenaltySettings):
+    """[finetune.flops]: FLOPS, the squared mean weight of each dimension (arXiv:2004.05665)."""
+
+    name = "flops"
+
+    query: NonNegativeFloat = Field(default=3e-4, description=_QUERIES)
+    document: NonNegativeFloat = Field(default=1e-4, description=_DOCUMENTS)
+
+
+class L1Penalty(PenaltySettings):
+    """[finetune.l1]: L1, the sum of a vector's weights."""
+
+    name = "l1"
+
+    query: NonNegativeFloat = Field(default=1e-3, description=_QUERIES)
+    document: NonNegativeFloat = Field(default=1e-3, description=_DOCUMENTS)
+
+
+class MaskedFlopsPenalty(PenaltySettings):
+    """[finetune.masked_flops]: FLOPS of the vectors that are not sparse enough yet; the others are left alone (ℓ₀
+    mask, arXiv:2504.14839)."""
+
+    name = "masked_flops"
+
+    query: NonNegativeFloat = Field(default=3e-4, description=_QUERIES)
+    document: NonNegativeFloat = Field(default=1e-4, description=_DOCUMENTS)
+
+    query_dimensions: PositiveInt = 30
+    """Queries with no more active dimensions than this are left alone."""
+
+    document_dimensions: PositiveInt = 150
+    """Documents with no more active dimensions than this are left alone."""
+
+    def threshold(self, side: Side) -> int:
+        """Active dimensions up to which a vector of a side is left alone."""
+        return self.query_dimensions if side == "query" else self.document_dimensions
+
+
+class DfFlopsPenalty(PenaltySettings):
+    """[finetune.df_flops]: FLOPS in which dimensions that many texts activate weigh more, which shortens the longest
+    postings (DF-FLOPS, arXiv:2505.15070)."""
+
+    name = "df_flops"
+
+    query: NonNegativeFloat = Field(default=3e-4, description=_QUERIES)
+    document: NonNegativeFloat = Field(default=1e-4, description=_DOCUMENTS)
+
+    alpha: Share = 0.1
+    """Share of the texts from which on a dimension counts as frequent: it weighs one half there."""
+
+    beta: PositiveFloat = 10.0
+    """How steeply the weight rises around ``alpha``."""
+
+    memory: PositiveInt = 100
+    """Steps over which it is counted how many texts activate a dimension."""
+
+
+class CasedPenalty(PenaltySettings):
+    """[finetune.cased]: Squared weights of the dimensions of cased tokens (the casing study)."""
+
+    name = "cased"
+    counts = False
+
+    query: NonNegativeFloat = Field(default=0.2, description=_QUERIES)
+    document: NonNegativeFloat = Field(default=0.2, description=_DOCUMENTS)
+
+
+AnyLoss = InfonceLoss | MarginMseLoss | KlLoss | ListwiseLoss
+
+AnyPenalty = FlopsPenalty | L1Penalty | MaskedFlopsPenalty | DfFlopsPenalty | CasedPenalty
+
+LOSSES: dict[str, type[AnyLoss]] = {kind.name: kind for kind in get_args(AnyLoss)}
+"""Name of each loss -> its settings, in the order of help texts."""
+
+PENALTIES: dict[str, type[AnyPenalty]] = {kind.name: kind for kind in get_args(AnyPenalty)}
+"""Name of each penalty -> its settings, in the order of help texts."""
+
+if TYPE_CHECKING:
+    LossName = str
+    PenaltyName = str
+    _Tables = Section
+else:
+    LossName = Literal[tuple(LOSSES)]
+    PenaltyName = Literal[tuple(PENALTIES)]
+    _Tables = create_model(
+        "_Tables",
+        __base__=Section,
+        __module__=__name__,
+        **{name: (kind, kind()) for name, kind in (LOSSES | PENALTIES).items()},
+    )
+
+Kind = TypeVar("Kind", bound=_Named)
+
+
+def _summaries(kinds: dict[str, type[AnyLoss]] | dict[str, type[AnyPenalty]]) -> str:
+    return " ".join(f"``{name}``: {kind.summary()}." for name, kind in kinds.items())
+
+
+class FinetuneSection(_Tables):
+    """[finetune]: training of the sparse vectors on queries with relevant documents. The settings of each loss and each
+    penalty stand in a table of its name; those that are not used may stay in the recipe."""
+
+    data: RetrievalName
+    """BEIR folder, or name of a public collection, with judged queries."""
+
+    split: str = "train"
+    """Which judgements to train on (``qrels/SPLIT.tsv``)."""
+
+    loss: LossName | Annotated[tuple[LossName, ...], Field(min_length=1)] = Field(
+        default="infonce",
+        description=_summaries(LOSSES) + " A list: their sum, each times its ``weight``. All but ``infonce`` learn from"
+        " ``teachers``.",
+    )
+
+    query_penalty: PenaltyName | tuple[PenaltyName, ...] = Field(
+        default="flops",
+        description="What keeps queries sparse. " + _summaries(PENALTIES) + " A list: all of them; an empty one: none.",
+    )
+
+    document_penalty: PenaltyName | tuple[PenaltyName, ...] = "flops"
+    """What keeps documents sparse; as ``query_penalty``."""
+
+    ramp: Ramp = 0.33
+    """Share of the steps over which the penalties rise quadratically."""
+
+    teachers: tuple[ModelName, ...] = ()
+    """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
+    mean counts, each score in standard deviations of that teacher's scores of the query."""
+
+    bm25: bool = True
+    """BM25 over the documents is a teacher too, the only one if ``teachers`` is empty."""
+
+    epochs: PositiveFloat = 3.0
+    """Passes over the pairs; ``steps`` overrides it."""
+
+    steps: Steps | None = None
+    """Optimiser steps, instead of epochs."""
+
+    batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
+    """Pairs a step; each query's negatives are the other documents of the step."""
+
+    hard_negatives: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """Further negatives a query, sampled from the top BM25 results that are not judged relevant."""
+
+    query_length: PositiveInt = 64
+    """Tokens a query is cut at."""
+
+    document_length: PositiveInt = 128
+    """Tokens a document is cut at."""
+
+    learning_rate: LearningRate = 2e-5
+    """Peak learning rate; it rises over ``warmup`` and falls linearly to zero."""
+
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    """Share of the steps over which the learning rate rises."""
+
+    weight_decay: NonNegativeFloat = 0.01
+    """AdamW weight decay."""
+
+    checkpoint_every: Steps = 100
+    """Steps between checkpoints; a killed run continues from the last."""
+
+    @property
+    def losses(self) -> tuple[AnyLoss, ...]:
+        """The settings of the losses that are summed."""
+        names = self.loss if isinstance(self.loss, tuple) else (self.loss,)
+        return tuple(getattr(self, name) for name in names)
+
+    def penalties(self, side: Side) -> tuple[AnyPenalty, ...]:
+        """The settings of the penalties on a side."""
+        names = self.query_penalty if side == "query" else self.document_penalty
+        return tuple(getattr(self, name) for name in (names if isinstance(names, tuple) else (names,)))
+
+    @property
+    def taught(self) -> bool:
+        """Whether one of its losses learns a teacher's scores."""
+        return any(loss.taught for loss in self.losses)
+
+    @property
+    def asks_bm25(self) -> bool:
+        """Whether BM25 finds negatives or teaches, for which the language counts."""
+        return self.hard_negatives > 0 or (self.taught and self.bm25)
+
+    @property
+    def settings_read(self) -> set[str]:
+        """Dotted paths of the settings that its losses and penalties read; the others have no effect."""
+        names = set(type(self).model_fields) - set(LOSSES) - set(PENALTIES)
+        if not self.taught:
+            names -= {"teachers", "bm25"}
+        names |= {f"{loss.name}.{setting}" for loss in self.losses for setting in type(loss).model_fields}
+        for side in SIDES:
+            names |= {f"{own.name}.{setting}" for own in self.penalties(side) for setting in own.settings_of(side)}
+        return {f"finetune.{name}" for name in names}
+
+    @model_validator(mode="after")
+    def _what_it_learns_is_there(self) -> FinetuneSection:
+        faults = list(self._faults())
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def _faults(self) -> Iterator[str]:
+        for setting, named in (
+            ("loss", self.losses),
+            ("query_penalty", self.penalties("query")),
+            ("document_penalty", self.penalties("document")),
+        ):
+            if len({each.name for each in named}) < len(named):
+                yield f"{setting} lists something twice"
+        comparing = [loss.name for loss in self.losses if loss.compares]
+        if comparing and not self.hard_negatives:
+            yield (
+                f"{' and '.join(comparing)} compare a query's documents with each other: set finetune.hard_negatives to"
+                " 1 or more"
+            )
+        if self.taught and not self.teachers and not self.bm25:
+            yield "bm25 = false leaves no teacher: name one in finetune.teachers"
