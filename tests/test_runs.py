@@ -109,5 +109,7 @@ def test_the_weight_is_the_one_that_is_best_on_the_queries_given() -> None:
     assert (curve[0][1], curve[-1][1]) == (first_is_good(bm25), first_is_good(encoder)) == (0.25, 0.75)
     assert [value for _, value in curve] == [0.25] * 5 + [0.75] * 6
     assert best_weight(curve) == 0.6  # beside 0.5 there is a bad one
+    # highest at 0.1, which the mean over 0.0 and 0.1 would not see
+    assert best_weight(((0.0, 0.929), (0.1, 0.932), (0.2, 0.927), (0.3, 0.919), (0.4, 0.918))) == 0.1
     assert best_weight(((0.0, 0.7), (0.1, 0.6), (0.2, 0.4), (0.3, 0.66), (0.4, 0.1))) == 0.0
     assert best_weight(tuple((weight, 0.5) for weight in WEIGHTS)) == ENCODER_WEIGHT

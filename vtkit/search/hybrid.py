@@ -58,11 +58,13 @@ def weight_curve(encoder: Run, bm25: Run, depth: int, judge: Callable[[Run], flo
 def best_weight(curve: tuple[tuple[float, float], ...]) -> float:
     """The weight whose value in a :func:`weight_curve`, taken with those beside it, is largest.
 
-    The mean with the neighbours keeps the chance of some hundred queries from deciding on a curve that is flat. Of
-    several equal weights the one nearest to ENCODER_WEIGHT.
+    The mean with the neighbours keeps the chance of some hundred queries from deciding on a curve that is flat. The
+    ends count as they are: a mean over one side only would favour them wherever the curve falls towards the middle.
+    Of several equal weights the one nearest to ENCODER_WEIGHT.
     """
     values = [value for _, value in curve]
-    means = [math.fsum(near) / len(near) for near in (values[max(0, at - 1) : at + 2] for at in range(len(values)))]
+    inside = [math.fsum(near) / 3 for near in zip(values, values[1:], values[2:], strict=False)]
+    means = [values[0], *inside, values[-1]]
     points = zip((weight for weight, _ in curve), means, strict=True)
     return max(points, key=lambda point: (round(point[1], 9), -abs(point[0] - ENCODER_WEIGHT)))[0]
 

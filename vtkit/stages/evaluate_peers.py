@@ -136,7 +136,7 @@ EVALUATE_PEER = Stage(
 )
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
-    version=1,
+    version=2,
     reads=(*MEASURED, "recipe.language"),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,

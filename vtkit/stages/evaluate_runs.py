@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vtkit.search.bm25 import Bm25
     from vtkit.search.engine import Index
 
-WEIGHT_QUERIES = 300
+WEIGHT_QUERIES = 1000
 """So many training queries of a set choose the weight of the sum with BM25, sampled with the seed ..."""
 
 FEWEST_WEIGHT_QUERIES = 50
@@ -303,7 +303,7 @@ EVALUATE_BM25_WORDS = Stage(
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
-    version=4,
+    version=5,
     reads=(*MEASURED, "index.engine", "index.query_length", "index.precision", "recipe.language"),
     corpora=SETS | {_TRAINING: training_queries},
     function=evaluate_hybrid,
