@@ -15,8 +15,9 @@ from vtkit.transfer.combination.pieces import with_pieces
 from vtkit.transfer.combination.reassigned import with_reassigned
 from vtkit.transfer.dispatch import mixture_of
 from vtkit.transfer.methods.auto import auto_mixture, scripts_read, stems_and_unread
+from vtkit.transfer.methods.bitext import read_bitext
 from vtkit.transfer.methods.mean import mean_mixture
-from vtkit.transfer.methods.parallel import read_bitext, translation_mixture
+from vtkit.transfer.methods.parallel import translation_mixture
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import surface_and_start, tokens

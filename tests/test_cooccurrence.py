@@ -12,8 +12,8 @@ from test_overlap import wordpiece
 from test_parallel import Pairs, bitext, ids
 
 from vtkit.transfer.entmax import entmax
+from vtkit.transfer.methods.bitext import pairs_in, read_bitext
 from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
-from vtkit.transfer.methods.parallel import pairs_in, read_bitext
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import tokens
 from vtkit.vocabulary.pair import pair_of

@@ -29,8 +29,9 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.errors import CollapseError
 from vtkit.recipe.sections import GatesSection
+from vtkit.transfer.methods.bitext import read_bitext
 from vtkit.transfer.methods.mean import mean_mixture
-from vtkit.transfer.methods.parallel import read_bitext, translation_mixture
+from vtkit.transfer.methods.parallel import translation_mixture
 from vtkit.transfer.methods.random import random_mixture
 from vtkit.transfer.methods.subtoken import subtoken_mixture
 from vtkit.transfer.mixture import Mixture

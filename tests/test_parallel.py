@@ -13,13 +13,10 @@ from scipy.sparse import csr_matrix
 from test_overlap import wordpiece
 
 from vtkit.errors import DataError
-from vtkit.transfer.methods import parallel
+from vtkit.transfer.methods import bitext as bitexts
+from vtkit.transfer.methods.bitext import Bitext, Ragged, pairs_in, read_bitext
 from vtkit.transfer.methods.parallel import (
-    Bitext,
-    Ragged,
     in_agreement,
-    pairs_in,
-    read_bitext,
     strongest,
     translation_mixture,
     translation_probabilities,
@@ -91,9 +88,9 @@ def test_a_table_in_small_steps_is_the_same_table(monkeypatch: pytest.MonkeyPatc
     draw = np.random.default_rng(5)
     pairs = [(draw.integers(0, 30, 6).tolist(), draw.integers(0, 40, 5).tolist()) for _ in range(50)]
     whole = translation_probabilities(bitext(pairs), 30, 40, 4)
-    monkeypatch.setattr(parallel, "KEYS_AT_ONCE", 70)
+    monkeypatch.setattr(bitexts, "KEYS_AT_ONCE", 70)
     assert np.array_equal(translation_probabilities(bitext(pairs), 30, 40, 4).toarray(), whole.toarray())
-    monkeypatch.setattr(parallel, "LARGEST_TABLE", 200)
+    monkeypatch.setattr(bitexts, "LARGEST_TABLE", 200)
     cut = translation_probabilities(bitext(pairs), 30, 40, 4)
     assert 0 < cut.nnz <= 200
     read = next(n for n in range(1, 51) if translation_probabilities(bitext(pairs[:n]), 30, 40, 4).nnz == cut.nnz)
@@ -130,10 +127,10 @@ def test_special_and_unknown_tokens_are_no_evidence() -> None:
 
 
 def test_long_texts_are_cut_and_every_pair_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "PAIRS_AT_ONCE", 2)
+    monkeypatch.setattr(bitexts, "PAIRS_AT_ONCE", 2)
     pair = pair_of(wordpiece("a", "b"), wordpiece("a", "b"))
     read = read_bitext(pair, [("a " * 500, "b"), ("b", "a"), ("b a", "a b a")])
-    assert np.diff(read.source.starts).tolist() == [parallel.LONGEST_TEXT, 1, 2]
+    assert np.diff(read.source.starts).tolist() == [bitexts.LONGEST_TEXT, 1, 2]
     assert np.diff(read.target.starts).tolist() == [1, 1, 3]
 
 

@@ -141,7 +141,8 @@ def _mixture(
             given = [method for method in asked if not method.missing]
             return auto_mixture(pair, [(method.name, _mixture(method, section, pair, texts, seed)) for method in given])
         case ParallelTransfer():
-            from vtkit.transfer.methods.parallel import pairs_in, read_bitext, translation_mixture
+            from vtkit.transfer.methods.bitext import pairs_in, read_bitext
+            from vtkit.transfer.methods.parallel import translation_mixture
 
             bitext = read_bitext(pair, pairs_in(settings.files))
             if settings.estimator == "cooccurrence":

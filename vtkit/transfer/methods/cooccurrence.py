@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags_array, vstack
 
 from vtkit.transfer.entmax import entmax
-from vtkit.transfer.methods.parallel import Bitext, Ragged, of_translations, strongest
+from vtkit.transfer.methods.bitext import Bitext, Ragged
+from vtkit.transfer.methods.parallel import of_translations, strongest
 from vtkit.transfer.mixture import Mixture
 from vtkit.vocabulary.pair import VocabularyPair
 

@@ -1,0 +1,157 @@
+"""Parallel text as token ids, and which tokens occur together in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit import console
+from vtkit.data.parallel import read_pairs
+from vtkit.data.text import batches
+from vtkit.errors import DataError
+from vtkit.vocabulary.pair import VocabularyPair
+
+LONGEST_TEXT = 128
+"""Tokens of one text that are read; beyond that everything co-occurs with everything."""
+
+CHARACTERS_PER_TOKEN = 16
+"""Texts are cut at so many characters for each token that will be read, before they are tokenized."""
+
+LARGEST_TABLE = 120_000_000
+"""Token pairs of the probability table (20 bytes each while learning); text beyond it is left out, with a warning."""
+
+PAIRS_AT_ONCE = 4096
+KEYS_AT_ONCE = 8_000_000
+
+
+class Ragged(NamedTuple):
+    """Lists of token ids, one after the other."""
+
+    ids: NDArray[np.int32]
+    """All lists, (total length,)."""
+
+    starts: NDArray[np.int64]
+    """Where each list begins, and at last where the last one ends; (lists + 1,)."""
+
+
+@dataclass(frozen=True)
+class Bitext:
+    """Parallel text as token ids, without special and unknown tokens."""
+
+    source: Ragged
+    target: Ragged
+
+    def __len__(self) -> int:
+        return len(self.source.starts) - 1
+
+    def turned(self) -> Bitext:
+        """Source and target in each other's place."""
+        return Bitext(source=self.target, target=self.source)
+
+
+def pairs_in(files: Sequence[str | Path]) -> Iterator[tuple[str, str]]:
+    """The pairs of several files, one after the other."""
+    return chain.from_iterable(read_pairs(Path(file)) for file in files)
+
+
+def read_bitext(pair: VocabularyPair, pairs: Iterable[tuple[str, str]]) -> Bitext:
+    """Tokenize both texts of each pair. Special and unknown tokens are left out (what is unknown has no meaning
+    to translate), and then pairs of which one text is empty.
+
+    Raises:
+        DataError: no pair has a known token in both texts.
+    """
+    vocabularies = (pair.source, pair.target)
+    usable = [np.array([form is not None for form in vocabulary.forms]) for vocabulary in vocabularies]
+    ids: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = ([], [])
+    lengths: tuple[list[int], list[int]] = ([], [])
+    for batch in batches(pairs, PAIRS_AT_ONCE):
+        encoded = [
+            vocabulary.tokenizer.backend_tokenizer.encode_batch_fast(
+                [texts[language][: LONGEST_TEXT * CHARACTERS_PER_TOKEN] for texts in batch], add_special_tokens=False
+            )
+            for language, vocabulary in enumerate(vocabularies)
+        ]
+        for encodings in zip(*encoded, strict=True):
+            found = []
+            for language, encoding in enumerate(encodings):
+                read = np.array(encoding.ids[:LONGEST_TEXT], dtype=np.int32)
+                found.append(read[usable[language][read]])
+            if all(len(read) for read in found):
+                for language, read in enumerate(found):
+                    ids[language].append(read)
+                    lengths[language].append(len(read))
+    if not ids[0]:
+        raise DataError("The parallel text has no pair with a known token in both texts; are its columns in order?")
+    read_texts = []
+    for language in (0, 1):
+        flat = np.concatenate(ids[language])
+        read_texts.append(Ragged(flat, np.concatenate([[0], np.cumsum(lengths[language])]).astype(np.int64)))
+    return Bitext(*read_texts)
+
+
+def co_occurrence_table(
+    bitext: Bitext, source_size: int, target_size: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], int]:
+    """The token pairs seen together as rows of sorted source ids, and how many sentence pairs they come from.
+
+    Returns:
+        Where the row of each target token begins, (target size + 1,); the source ids; sentence pairs that fit.
+    """
+    keys = np.empty(0, dtype=np.int64)
+    begin = 0
+    while begin < len(bitext):
+        fresh, end = _co_occurrences(*bitext.source, *bitext.target, source_size, begin, KEYS_AT_ONCE)
+        merged = np.union1d(keys, fresh)
+        if len(merged) > LARGEST_TABLE and begin > 0:
+            break
+        keys, begin = merged, end
+    if begin < len(bitext):
+        console.warn(
+            f"Only the first {begin} of {len(bitext)} parallel pairs are used: more would not fit into the table of "
+            f"{LARGEST_TABLE} token pairs."
+        )
+    counts = np.bincount(keys // source_size, minlength=target_size)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return starts, (keys % source_size).astype(np.int32), begin
+
+
+@numba.njit(cache=True)
+def _co_occurrences(source_ids, source_starts, target_ids, target_starts, source_size, begin, most):  # type: ignore[no-untyped-def]
+    """Keys ``target · source_size + source`` of whole sentence pairs from ``begin`` on, until ``most`` are reached."""
+    end, room = begin, 0
+    while end < len(source_starts) - 1:
+        size = (source_starts[end + 1] - source_starts[end]) * (target_starts[end + 1] - target_starts[end])
+        if end > begin and room + size > most:
+            break
+        room += size
+        end += 1
+    keys = np.empty(room, dtype=np.int64)
+    place = 0
+    for pair in range(begin, end):
+        for j in range(target_starts[pair], target_starts[pair + 1]):
+            base = np.int64(target_ids[j]) * source_size
+            for i in range(source_starts[pair], source_starts[pair + 1]):
+                keys[place] = base + source_ids[i]
+                place += 1
+    return np.unique(keys), end
+
+
+@numba.njit(cache=True, inline="always")
+def place_in_table(starts, sources, target, source):  # type: ignore[no-untyped-def]
+    """Where in a table of :func:`co_occurrence_table` a pair stands that is in it."""
+    low, high = starts[target], starts[target + 1] - 1
+    while low < high:
+        middle = (low + high) // 2
+        if sources[middle] < source:
+            low = middle + 1
+        else:
+            high = middle
+    return low
