@@ -184,7 +184,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "crop": ("crop", {}),
     "align": ("align", {}),
     "mapped": ("align", {"align": {"mapped": 0.5}}),
-    "align and crop": (("align", "crop"), {}),
+    "align and crop": (("align", "crop"), {"target_active": {"query": 20, "document": 40}}),
     "distill": ("distill", {}),
     "openings": ("distill", {"distill": {"queries": "openings", "candidates": 1}}),
     "align and distill": (("align", "distill"), {"distill": {"candidates": 3}}),
@@ -239,6 +239,12 @@ def test_alignment_of_an_encoder_with_itself_starts_at_nothing_and_a_changed_one
         ours, ("align",), TEXTS, wanted, "en", 5, tmp_path / "two", alignment=Alignment(source, pairs)
     )
     assert curves["alignment"][-1] < 0.7 * curves["alignment"][0]
+
+
+def test_an_aim_finds_the_strength_of_the_penalties(tmp_path: Path) -> None:
+    _, curves = trained(tmp_path, steps=3, target_active={"document": 20})
+    assert min(curves["document_lambda"]) > 0
+    assert "query_lambda" not in curves
 
 
 def test_with_a_frozen_transformer_only_rows_and_bias_change(tmp_path: Path) -> None:

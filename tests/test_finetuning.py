@@ -235,6 +235,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
 
 EVERYTHING: dict[str, Any] = {
     "loss": list(LOSSES), "hard_negatives": 1, "query_penalty": ["flops", "l1"], "document_penalty": "df_flops",
+    "target_active": {"query": 20, "document": 40},
 }  # fmt: skip
 
 
@@ -376,7 +377,10 @@ def test_texts_that_are_all_cut_are_stated(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"loss": ["kl", "margin_mse"]}, "kl and margin_mse compare .* set finetune.hard_negatives to 1 or more"),
+        (
+            {"loss": ["kl", "margin_mse"]},
+            r"each other \(kl and margin_mse\): set finetune\.hard_negatives to 1 or more",
+        ),
         ({"loss": "listwise", "bm25": False}, "leaves no teacher: name one in finetune.teachers"),
         ({"loss": ["infonce", "infonce"]}, "loss lists something twice"),
         ({"document_penalty": ["l1", "l1"]}, "document_penalty lists something twice"),

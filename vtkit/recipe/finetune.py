@@ -26,6 +26,8 @@ from vtkit.recipe.types import (
     Steps,
 )
 
+Dimensions = Annotated[float, Field(ge=2, le=1_000_000)]
+
 Side = Literal["query", "document"]
 
 SIDES: tuple[Side, ...] = ("query", "document")
@@ -201,6 +203,20 @@ class CasedPenalty(PenaltySettings):
     document: NonNegativeFloat = Field(default=0.2, description=_DOCUMENTS)
 
 
+class TargetActive(Section):
+    """Active dimensions that training is to end with: the λ that does it is found on the way (docs/training.md)."""
+
+    query: Dimensions | None = None
+    """Of a query, on average."""
+
+    document: Dimensions | None = None
+    """Of a document, on average."""
+
+    def of(self, side: Side) -> float | None:
+        """The aim of a side, where it has one."""
+        return self.query if side == "query" else self.document
+
+
 AnyLoss = InfonceLoss | MarginMseLoss | KlLoss | ListwiseLoss
 
 AnyPenalty = FlopsPenalty | L1Penalty | MaskedFlopsPenalty | DfFlopsPenalty | CasedPenalty
@@ -259,6 +275,11 @@ class FinetuneSection(_Tables):
     ramp: Ramp = 0.33
     """Share of the steps over which the penalties rise quadratically."""
 
+    target_active: TargetActive | None = None
+    """Active dimensions of queries and documents to end with, as in ``{query = 30, document = 150}``, instead of λ: the
+    λ of the side's first penalty is found while training, and ``ramp`` is the share of the steps in which the aim is
+    approached."""
+
     teachers: tuple[ModelName, ...] = ()
     """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
     mean counts, each score in standard deviations of that teacher's scores of the query."""
@@ -307,6 +328,10 @@ class FinetuneSection(_Tables):
         names = self.query_penalty if side == "query" else self.document_penalty
         return tuple(getattr(self, name) for name in (names if isinstance(names, tuple) else (names,)))
 
+    def target(self, side: Side) -> float | None:
+        """Active dimensions that a side is to end with, where that is said."""
+        return None if self.target_active is None else self.target_active.of(side)
+
     @property
     def taught(self) -> bool:
         """Whether one of its losses learns a teacher's scores."""
@@ -325,7 +350,10 @@ class FinetuneSection(_Tables):
             names -= {"teachers", "bm25"}
         names |= {f"{loss.name}.{setting}" for loss in self.losses for setting in type(loss).model_fields}
         for side in SIDES:
-            names |= {f"{own.name}.{setting}" for own in self.penalties(side) for setting in own.settings_of(side)}
+            for place, own in enumerate(self.penalties(side)):
+                found = {side} if place == 0 and self.target(side) is not None else set()  # λ
+                names |= {f"{own.name}.{setting}" for setting in own.settings_of(side) - found}
+        names |= {f"target_active.{side}" for side in SIDES if self.target_active is not None}
         return {f"finetune.{name}" for name in names}
 
     @model_validator(mode="after")
@@ -346,8 +374,21 @@ class FinetuneSection(_Tables):
         comparing = [loss.name for loss in self.losses if loss.compares]
         if comparing and not self.hard_negatives:
             yield (
-                f"{' and '.join(comparing)} compare a query's documents with each other: set finetune.hard_negatives to"
-                " 1 or more"
+                f"a query's documents are compared with each other ({' and '.join(comparing)}): set "
+                "finetune.hard_negatives to 1 or more"
             )
+        for side in SIDES:
+            first = self.penalties(side)[0] if self.penalties(side) else None
+            target = self.target(side)
+            if target is None:
+                continue
+            if first is None or not first.counts:
+                why = "there is none" if first is None else f"{first.name} bears on some dimensions only"
+                yield f"target_active.{side} is reached by the first of finetune.{side}_penalty, but {why}"
+            elif isinstance(first, MaskedFlopsPenalty) and first.threshold(side) >= target:
+                yield (
+                    f"masked_flops.{side}_dimensions is {first.threshold(side)}, but target_active.{side} is "
+                    f"{target:g}: texts up to the threshold are left alone, so set it lower"
+                )
         if self.taught and not self.teachers and not self.bm25:
             yield "bm25 = false leaves no teacher: name one in finetune.teachers"

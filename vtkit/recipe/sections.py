@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from vtkit.recipe.finetune import FinetuneSection
+from vtkit.recipe.finetune import SIDES, FinetuneSection, TargetActive
 from vtkit.recipe.transfer import TransferSection
 from vtkit.recipe.types import (
     CorpusName,
@@ -409,6 +409,11 @@ class AdaptSection(Section):
     flops: NonNegativeFloat = 1e-3
     """``crop``, ``align``, ``distill``: λ of the FLOPS penalties on queries and documents once the ramp is over."""
 
+    target_active: TargetActive | None = None
+    """``crop``, ``align``, ``distill``: active dimensions of queries and documents to end with, as in ``{query = 30,
+    document = 150}``, instead of ``flops``: λ is found while training, and ``ramp`` is the share of the steps in which
+    the aim is approached."""
+
     ramp: Ramp = 0.33
     """Share of the steps over which the penalties rise quadratically."""
 
@@ -462,7 +467,7 @@ class AdaptSection(Section):
         """Dotted paths of the settings that its objectives read; the others have no effect."""
         own = set(type(self).model_fields) - {"crop", "align", "distill"}
         masked = {"labels", "mask_rate", "new_token_weight", "prior", "held_out"}
-        sparse = {"flops", "ramp"}
+        sparse = {"flops", "ramp", "target_active"}
         objectives = set(self.objectives)
         tables: set[str] = set()
         if "auto" in objectives:
@@ -473,6 +478,8 @@ class AdaptSection(Section):
             own -= {"teacher"}
         if not objectives & {"crop", "align", "distill"}:
             own -= sparse
+        elif self.target_active is not None:
+            tables |= {f"target_active.{side}" for side in SIDES}
         for name, kind in (("crop", CropSection), ("align", AlignSection), ("distill", DistillSection)):
             crops = name == "crop" and "distill" in objectives and not self.distill.query_corpus
             if name in objectives or crops:

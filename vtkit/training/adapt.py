@@ -19,15 +19,16 @@ from torch import Tensor
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.recipe.finetune import SIDES
+from vtkit.recipe.finetune import SIDES, TargetActive
 from vtkit.recipe.sections import AdaptSection
 from vtkit.search.bm25 import Bm25
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, symmetric_divergence
 from vtkit.training.objective import Batch, Objective, Term
-from vtkit.training.regularizers import flops_terms
+from vtkit.training.regularizers import flops_terms, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
+from vtkit.training.target import strength
 from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, SparseTeacher, Teacher, kept_scores
 
 if TYPE_CHECKING:
@@ -121,7 +122,9 @@ def adapt_vectors(
             parameter.requires_grad_(id(parameter) in learning)
     steps, length = section.steps, section.max_length
     ramp_steps = max(1, round(section.ramp * steps))
-    terms += flops_terms(section.flops if "query" in columns else None, section.flops, ramp_steps)
+    ramp, sides = quadratic_ramp(section.flops, ramp_steps), SIDES if "query" in columns else SIDES[1:]
+    aims = section.target_active or TargetActive()
+    terms += flops_terms({side: strength(side, ramp, aims.of(side), ramp_steps, steps, "adapt") for side in sides})
     curves = train_vectors(
         encoder,
         columns,

@@ -30,6 +30,7 @@ from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.pairs import Example, training_batches
 from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
+from vtkit.training.target import strength
 from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, Teacher, kept_scores
 from vtkit.vocabulary.casing import cased_ids
 
@@ -57,7 +58,7 @@ def finetune(
 
     Returns:
         The curves: ``steps``, ``loss``, each loss and penalty as added (``contrastive`` is InfoNCE),
-        ``query_dimensions``, ``document_dimensions`` (mean active dimensions).
+        ``query_dimensions``, ``document_dimensions`` (mean active dimensions), and under ``target_active`` the λ found.
 
     Raises:
         DataError: too few pairs for one batch, too few whose documents are not relevant to each other's queries, or
@@ -120,10 +121,12 @@ def objective_terms(
     terms = [_loss_term(loss, taught) for loss in section.losses]
     vocabulary = encoder[0].auto_model.config.vocab_size
     for side in SIDES:
-        for settings in section.penalties(side):
+        for place, settings in enumerate(section.penalties(side)):
             value = penalty(settings, side, vocabulary, lambda: cased_ids(encoder.tokenizer).tolist())
-            ramp = quadratic_ramp(settings.strength(side), _ramp_steps(section, settings.ramp(side), steps))
-            terms.append(penalty_term(side, settings.name, value, ramp))
+            ramp_steps = _ramp_steps(section, settings.ramp(side), steps)
+            fixed, target = quadratic_ramp(settings.strength(side), ramp_steps), section.target(side)
+            weight = strength(side, fixed, target if place == 0 else None, ramp_steps, steps, "finetune")
+            terms.append(penalty_term(side, settings.name, value, weight))
     return terms
 
 
@@ -190,14 +193,15 @@ def _ramp_steps(section: FinetuneSection, own: float | None, steps: int) -> int:
 
 def _collapse_gate(section: FinetuneSection, steps: int, encoder: SparseEncoder) -> CollapseGate:
     def settings(side: Side) -> str:
-        return " and ".join(f"finetune.{each.name}.{side}" for each in section.penalties(side))
+        aimed = section.target(side) is not None
+        return " and ".join(f"finetune.{each.name}.{side}" for each in section.penalties(side)[aimed:])
 
     ramps = [_ramp_steps(section, each.ramp(side), steps) for side in SIDES for each in section.penalties(side)]
     return CollapseGate(
         encoder[0].auto_model.config.vocab_size,
         max(ramps, default=0),
         learning=_learning(section),
-        penalty={side: settings(side) or f"finetune.{side}_penalty" for side in SIDES},
+        penalty={side: settings(side) or f"the penalties of finetune.{side}_penalty" for side in SIDES},
     )
 
 

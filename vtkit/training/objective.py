@@ -15,6 +15,7 @@ from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
 from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.target import READ_EVERY, ActiveTarget
 
 TEXTS_A_GROUP = 8
 """Texts that go through the encoder together, at least; small groups of similar length waste little on padding."""
@@ -96,26 +97,52 @@ class Objective(nn.Module):
         self.model, self.terms = model, tuple(terms)
         self.step, self.gate, self.explosion = step, gate, explosion
         self.sentences = sentences
-        self.state = nn.ModuleDict({term.name: term.state for term in terms if term.state is not None})
+        self.targets = {term.name: term.weight for term in terms if isinstance(term.weight, ActiveTarget)}
+        self.state = nn.ModuleDict(
+            {term.name: term.state for term in terms if term.state is not None}
+            | {f"{name}_weight": target for name, target in self.targets.items()}
+        )
         self._active: list[tuple[float, float]] = []
 
     @property
     def curves(self) -> tuple[str, ...]:
         """What the trainer's log holds for each point."""
-        return ("loss", *(term.name for term in self.terms), "query_dimensions", "document_dimensions")
+        found = (f"{target.side}_lambda" for target in self.targets.values())
+        return ("loss", *(term.name for term in self.terms), "query_dimensions", "document_dimensions", *found)
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> dict[str, Tensor]:
+        features = list(features)
         columns = [self._term_weights(column) for column in features]
         step = self.step()
+        if self.targets and step % READ_EVERY == 0:
+            self._read_without_dropout(features, columns)
         batch = self._batch(columns, step)
         with torch.autocast(batch.queries.device.type, enabled=False):  # scores in bf16 would be off by hundredths
-            parts = {term.name: term.weight(step) * term.value(batch) for term in self.terms}
+            values = {term.name: term.value(batch) for term in self.terms}
+        active = {"query": _mean_active(batch.queries), "document": _mean_active(batch.documents)}
+        for name, target in self.targets.items():
+            active[target.side] = target.without_dropout(active[target.side])
+            loss = self.terms[0].weight(step) * float(values[self.terms[0].name].detach())
+            target.see(step, active[target.side], loss, float(values[name].detach()))
+        parts = {term.name: term.weight(step) * values[term.name] for term in self.terms}
         with torch.no_grad():
             total = torch.stack(list(parts.values())).sum()
             self.explosion(step, parts[self.terms[0].name])
             self.gate(step, batch.queries, batch.documents, batch.scores, total)
-            self._active.append((_mean_active(batch.queries), _mean_active(batch.documents)))
+            self._active.append((active["query"], active["document"]))
         return parts
+
+    @torch.no_grad()
+    def _read_without_dropout(self, features: Sequence[dict[str, Tensor]], columns: Sequence[Tensor]) -> None:
+        """Tell the targets how dropout changes the first column of their side."""
+        queries = int(self.sentences and len(columns) > 1)
+        first = {"query": queries, "document": min(queries + 1, len(columns) - 1)}  # else sentences are both
+        training = self.model.training
+        self.model.eval()
+        for target in self.targets.values():
+            column = first[target.side]
+            target.read(_mean_active(self._term_weights(features[column])), _mean_active(columns[column]))
+        self.model.train(training)
 
     def _batch(self, columns: list[Tensor], step: int) -> Batch:
         sentences = columns.pop(0) if self.sentences else None
@@ -137,7 +164,7 @@ class Objective(nn.Module):
         return torch.cat(groups)[torch.argsort(order)]
 
     def take_active_dimensions(self) -> dict[str, float]:
-        """Mean active dimensions of the batches since the last call, for the training log."""
+        """Mean active dimensions of the batches since the last call, and the λ found, for the training log."""
         seen, self._active = self._active, []
         if not seen:
             return {}
@@ -145,6 +172,7 @@ class Objective(nn.Module):
         return {
             "query_dimensions": round(sum(queries) / len(seen), 2),
             "document_dimensions": round(sum(documents) / len(seen), 2),
+            **{f"{target.side}_lambda": float(f"{target(0):.3g}") for target in self.targets.values()},
         }
 
 

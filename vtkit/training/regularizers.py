@@ -6,7 +6,7 @@ sparsity does not depend on the parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import log
 from typing import assert_never
 
@@ -186,18 +186,9 @@ def penalty_term(side: Side, name: str, value: Penalty, weight: Callable[[int], 
     )
 
 
-def flops_terms(queries: float | None, documents: float, ramp_steps: int) -> list[Term]:
-    """λ_q FLOPS(queries) + λ_d FLOPS(documents), both under a quadratic ramp.
-
-    Args:
-        queries: λ_q; None where a batch has no queries of its own.
-        documents: λ_d.
-        ramp_steps: step at which the penalties have their full strength.
-    """
-    terms = [penalty_term("document", "flops", flops, quadratic_ramp(documents, ramp_steps))]
-    if queries is not None:
-        terms.insert(0, penalty_term("query", "flops", flops, quadratic_ramp(queries, ramp_steps)))
-    return terms
+def flops_terms(weights: Mapping[Side, Callable[[int], float]]) -> list[Term]:
+    """λ_q FLOPS(queries) + λ_d FLOPS(documents), for the sides that have a λ in ``weights``."""
+    return [penalty_term(side, "flops", flops, weight) for side, weight in weights.items()]
 
 
 def _documents(batch: Batch) -> Tensor:

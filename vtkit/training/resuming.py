@@ -8,6 +8,7 @@ seeded by its place in that order, and a checkpoint counts only once it is marke
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +120,21 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
     ) -> None:
         if logs and "loss" in logs:
-            self.bar.advance(0, f"loss {float(logs['loss']):.3f}")
+            self.bar.advance(0, _words(logs))
             console.note(f"step {state.global_step}  {logs}")
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+
+
+def _words(logs: Mapping[str, float]) -> str:
+    """Loss, active dimensions of queries and documents, and λ where it is found while training."""
+    words = [f"loss {float(logs['loss']):.3f}"]
+    for name, form in (("dimensions", ",.0f"), ("lambda", ".1e")):
+        values = [f"{logs[key]:{form}}" for side in ("query", "document") if (key := f"{side}_{name}") in logs]
+        if values:
+            words.append(f"{' / '.join(values)} active" if name == "dimensions" else f"λ {' / '.join(values)}")
+    return "  ".join(words)
 
 
 def curve(history: list[dict[str, float]], *names: str) -> dict[str, list[float]]:

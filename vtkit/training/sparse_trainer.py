@@ -88,6 +88,8 @@ def train_vectors(
         )
         trainer.data_collator = Collator(encoder, lengths)
         history = train(trainer, folder)
+    for missed in filter(None, (target.missed() for target in loss.targets.values())):
+        console.warn(missed)
     encoder.eval()
     return curve(history, *loss.curves)
 

@@ -1,0 +1,130 @@
+"""λ found while training: its law by hand, its bounds, and that an encoder ends with the dimensions asked for."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from tiny import collection, encoder
+
+from vtkit.encoder.encoding import encode
+from vtkit.recipe.finetune import FinetuneSection
+from vtkit.recipe.sections import AdaptSection
+from vtkit.training.finetune import finetune
+from vtkit.training.target import HIGHEST, LARGEST_STEP, LOWEST, PROPORTIONAL, START, ActiveTarget
+
+
+def target(aim: float = 20.0, ramp_steps: int = 4, steps: int = 400) -> ActiveTarget:
+    return ActiveTarget("document", aim, ramp_steps, steps, "finetune.target_active.document")
+
+
+def test_the_law_by_hand() -> None:
+    aimed = target(25.0, ramp_steps=4)
+    assert aimed(0) == 0.0
+    aimed.see(0, active=100.0, loss=2.0, penalty=50.0)
+    first = START * 2.0 / 50.0
+    assert aimed(1) == pytest.approx(first)  # the aim of the first step is where the run starts
+    aimed.see(2, active=100.0, loss=1.0, penalty=1.0)  # halfway of the ramp the aim is 50, and the mean still 100
+    assert aimed(3) == pytest.approx(first * math.exp(LARGEST_STEP))  # P · ln 2 would be more
+    aimed.see(3, active=100.0, loss=1.0, penalty=1.0)  # the aim is 100^(1/4) · 25^(3/4)
+    change = PROPORTIONAL * math.log(4) / 4 + 15 / 400 * math.log(4) * 3 / 4
+    assert change > LARGEST_STEP
+    aimed.see(4, active=100.0, loss=1.0, penalty=1.0)  # from here on the error is bounded to 1
+    before = aimed(5)
+    aimed.see(5, active=100.0, loss=1.0, penalty=1.0)
+    assert aimed(6) == pytest.approx(before * math.exp(15 / 400))
+
+
+def test_too_few_dimensions_lower_the_strength_and_too_many_raise_it() -> None:
+    for active, raised in ((60.0, True), (5.0, False)):
+        aimed = target(20.0, ramp_steps=1)
+        aimed.see(0, 20.0, 1.0, 1.0)
+        before = aimed(1)
+        for step in range(1, 9):
+            aimed.see(step, active, 1.0, 1.0)
+        assert (aimed(9) > before) is raised
+
+
+@settings(max_examples=40)
+@given(st.lists(st.floats(0, 1e5), min_size=1, max_size=60), st.floats(2, 1e4), st.integers(1, 50))
+def test_the_strength_moves_by_bounded_steps_between_bounds(counts: list[float], aim: float, ramp: int) -> None:
+    aimed, last = target(aim, ramp), None
+    for step, count in enumerate(counts):
+        aimed.see(step, count, 1.0, 3.0)
+        now = math.log(aimed(step))
+        assert math.log(LOWEST) - 1e-9 <= now - math.log(START / 3.0) <= math.log(HIGHEST) + 1e-9
+        assert last is None or abs(now - last) <= LARGEST_STEP + 1e-9
+        last = now
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e3])
+@pytest.mark.parametrize(("start", "aim"), [(3000.0, 150.0), (400.0, 30.0), (60.0, 100.0)])
+def test_it_reaches_its_aim_where_dimensions_follow_the_strength_with_a_delay(
+    scale: float, start: float, aim: float
+) -> None:
+    """Dimensions that grow by themselves, and fall with the logarithm of λ times their number, ten steps late."""
+    aimed, dimensions, speed = target(aim, 130), math.log(start), 0.0
+    for step in range(400):
+        aimed.see(step, math.exp(dimensions), 2.0, 4.0 * scale)
+        pushed = math.log1p(10 * aimed(step) * scale)
+        speed += (0.02 - 0.03 * pushed - speed) / 10
+        dimensions += speed
+    assert math.exp(dimensions) == pytest.approx(aim, rel=0.1)
+    assert aimed.missed() is None
+
+
+def test_a_run_that_ends_beside_its_aim_says_so() -> None:
+    aimed = target(20.0, ramp_steps=1)
+    said = "training ends with {} active dimensions a document, finetune.target_active.document is 20. {}"
+    for step in range(50):
+        aimed.see(step, 12.0, 1.0, 1.0)
+    assert aimed.missed() == said.format(12, "λ was still falling: train longer.")
+    for step in range(600):
+        aimed.see(step, 12.0, 1.0, 1.0)
+    assert "With next to no penalty there are no more: calibrate" in str(aimed.missed())
+    for step in range(50):
+        aimed.see(step, 40.0, 1.0, 1.0)
+    assert aimed.missed() == said.format(40, "λ was still rising: train longer.")
+    for step in range(50):
+        aimed.see(step, 21.0, 1.0, 1.0)
+    assert aimed.missed() is None
+
+
+def test_an_encoder_ends_with_the_active_dimensions_asked_for(tmp_path: Path) -> None:
+    data, ours = collection(48, seed=4), encoder(tmp_path)
+    aims = {"query": 18.0, "document": 35.0}
+    section = FinetuneSection(
+        data="unused", steps=150, batch_size=12, learning_rate=1e-3, target_active=aims, infonce={"scale": 0.3}
+    )
+    curves = finetune(ours, data, section, "en", 5, tmp_path / "checkpoints")
+    assert min(curves["query_lambda"] + curves["document_lambda"]) > 0
+    for side, texts in (("query", data.queries), ("document", data.documents)):
+        contents = [text.text for text in texts]
+        found = float(np.diff(encode(ours, contents, 48).indptr).mean())
+        assert found == pytest.approx(aims[side], rel=0.1), side
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"query_penalty": []}, "target_active.query is reached by the first of finetune.query_penalty, but there is"),
+        ({"query_penalty": "cased"}, "but cased bears on some dimensions only"),
+        ({"query_penalty": "masked_flops"}, "masked_flops.query_dimensions is 30, but target_active.query is 20"),
+    ],
+)
+def test_an_aim_that_no_penalty_reaches_is_an_error(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        FinetuneSection(data="unused", target_active={"query": 20}, **changes)
+
+
+def test_an_aim_takes_the_place_of_the_strength() -> None:
+    read = FinetuneSection(data="unused", target_active={"query": 20}).settings_read
+    assert {"finetune.target_active.query", "finetune.flops.query_ramp", "finetune.flops.document"} <= read
+    assert "finetune.flops.query" not in read
+    assert "adapt.target_active.query" in AdaptSection(objective="crop", target_active={"query": 20}).settings_read
