@@ -197,7 +197,7 @@ def test_held_out_predictions_are_those_of_all_logits(prior: str, tmp_path: Path
         tokenizer.pad_token_id, 0.3, 5,
     )  # fmt: skip
     bits, right, size = 0.0, 0, 0
-    labels = masked_batches.tokenized(tokenizer, None, TEXTS, 24).labels
+    labels = masked_batches.tokenized(tokenizer, None, TEXTS, 24).token_ids
     added = mlm.unigram_prior(labels, len(TOKENS), batches.special_ids, unseen=1) if prior == "unigram" else 0.0
     for number in range(2):
         batch = batches[number]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
+from vtkit.data.problems import Problems
 from vtkit.data.public.miracl import MIRACL
 from vtkit.data.public.record import PublicCollection
 from vtkit.data.public.webfaq import WEBFAQ
-from vtkit.data.retrieval import LAYOUT, RetrievalSet, load_beir, splits_in
+from vtkit.data.retrieval import LAYOUT, RetrievalSet, load_beir, read_judgements, splits_in
+from vtkit.data.text import find_file
 from vtkit.errors import DataError
 
 PUBLIC: tuple[PublicCollection, ...] = (MIRACL, WEBFAQ)
@@ -73,6 +75,15 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
         )
     (language,) = languages
     return collection.load(language, split, folder)
+
+
+def judged_queries(name: str, split: str) -> Set[str]:
+    """Ids of the queries that a collection judges under ``split``; of a folder in BEIR's layout nothing else is
+    read."""
+    if public_collection(name) or own_layout(name):
+        return load_retrieval(name, split).qrels.keys()
+    path = find_file(Path(name) / "qrels", f"{split}.tsv")
+    return set() if path is None else read_judgements(path, Problems()).keys()
 
 
 def default_split(name: str) -> str:

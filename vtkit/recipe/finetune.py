@@ -6,8 +6,6 @@ classes.
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_args
 
@@ -24,6 +22,7 @@ from vtkit.recipe.types import (
     Section,
     Share,
     Steps,
+    first_sentence,
 )
 
 Dimensions = Annotated[float, Field(ge=2, le=1_000_000)]
@@ -39,12 +38,6 @@ class _Named(Section):
 
     name: ClassVar[str]
     """As the recipe names it."""
-
-    @classmethod
-    def summary(cls) -> str:
-        """What it is: the first sentence of the docstring."""
-        text = " ".join(inspect.cleandoc(cls.__doc__ or "").split())
-        return re.sub(r"^\[[\w.]+\]: ", "", text).split(". ")[0].rstrip(".")
 
 
 class LossSettings(_Named):
@@ -245,7 +238,7 @@ Kind = TypeVar("Kind", bound=_Named)
 
 
 def _summaries(kinds: dict[str, type[AnyLoss]] | dict[str, type[AnyPenalty]]) -> str:
-    return " ".join(f"``{name}``: {kind.summary()}." for name, kind in kinds.items())
+    return " ".join(f"``{name}``: {first_sentence(kind)}." for name, kind in kinds.items())
 
 
 class FinetuneSection(_Tables):

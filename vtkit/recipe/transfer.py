@@ -7,8 +7,6 @@ are read off its classes.
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_args
 
@@ -23,6 +21,7 @@ from vtkit.recipe.types import (
     PositiveInt,
     Section,
     VectorsName,
+    first_sentence,
 )
 
 Alpha = Annotated[float, Field(ge=1, le=1000)]
@@ -63,8 +62,7 @@ class MethodSettings(Section):
     @classmethod
     def summary(cls) -> str:
         """What it makes rows of: the first sentence of the docstring."""
-        text = " ".join(inspect.cleandoc(cls.__doc__ or "").split())
-        sentence = re.sub(r"^\[[\w.]+\]: ", "", text).split(". ")[0].rstrip(".")
+        sentence = first_sentence(cls)
         return sentence[:1].lower() + sentence[1:]
 
 

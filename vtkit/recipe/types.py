@@ -3,6 +3,8 @@ numbers with their bounds."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -45,3 +47,9 @@ class Section(BaseModel):
     """A recipe table: unknown keys are errors, values never change once loaded."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def first_sentence(kind: type[Section]) -> str:
+    """The first sentence of a table's docstring, without the table's name and the full stop."""
+    text = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
+    return re.sub(r"^\[[\w.]+\]: ", "", text).split(". ")[0].rstrip(".")

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from vtkit.data.collections import default_split, load_retrieval, own_layout, splits_of
+from vtkit.data.collections import default_split, judged_queries, load_retrieval, own_layout, splits_of
 from vtkit.data.corpora import read_corpora
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Recipe, is_local
@@ -132,8 +132,8 @@ def _same_queries(tuned_on: str, split: str, collection: str) -> bool:
         return True
     if split not in splits_of(tuned_on):
         return False
-    own = load_retrieval(collection, "train").qrels.keys()
-    return 2 * len(own & load_retrieval(tuned_on, split).qrels.keys()) > len(own)
+    own = judged_queries(collection, "train")
+    return 2 * len(own & judged_queries(tuned_on, split)) > len(own)
 
 
 def evaluation_split(recipe: Recipe, name: str) -> str:

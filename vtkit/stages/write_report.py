@@ -64,6 +64,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         "adapt": adapted,
         "finetune": _found(inputs, "finetune", FinetuneResult),
     }
+    index = _found(inputs, f"index:{final}", IndexResult)
     manifests = {name: read_manifest(path) for name, path in inputs.items()}
     return ReportData(
         name=recipe.recipe.name,
@@ -77,7 +78,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         recipe_toml=resolved_toml(recipe, used_where_left_open(recipe)),
         versions=versions(),
         seconds={name: manifest["seconds"] for name, manifest in manifests.items() if manifest is not None},
-        results=_results(recipe, inputs, labels, final),
+        results=_results(recipe, inputs, labels, final, index),
         vocabulary=_overlap(transfer),
         vocabularies=_found(inputs, "analyse", VocabularyAnalysis),
         neighbours=transfer.moved.neighbours if transfer.moved is not None else (),
@@ -91,7 +92,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         gates=tuple(
             gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], Checked).gates
         ),
-        sparsity=_sparsity(_found(inputs, f"index:{final}", IndexResult)),
+        sparsity=_sparsity(index),
         example=_example(recipe, inputs, final),
     )
 
@@ -112,7 +113,9 @@ BM25 = {"bm25": "BM25", "bm25-words": "BM25 (words)"}
 """Evaluated baseline -> what its rows are called."""
 
 
-def _results(recipe: View, inputs: Mapping[str, Path], labels: dict[str, str], final: str) -> tuple[SetResults, ...]:
+def _results(
+    recipe: View, inputs: Mapping[str, Path], labels: dict[str, str], final: str, index: IndexResult | None
+) -> tuple[SetResults, ...]:
     """One entry for each evaluation set; its rows are BM25, the models as they were made, the sum, and the
     peers."""
     if recipe.evaluate is None:
@@ -163,7 +166,6 @@ def _results(recipe: View, inputs: Mapping[str, Path], labels: dict[str, str], f
             for name, found in on_set.items()
         )
         any_of_them = next(iter(on_set.values()))
-        index = _found(inputs, f"index:{final}", IndexResult)
         cut = index.sets[folder].share_cut if index is not None else None
         counts = any_of_them.queries, any_of_them.documents
         results.append(SetResults(folder, rows, *counts, cut, recipe.index.document_length))

@@ -62,11 +62,11 @@ def held_out_predictions(
             logits = nn.functional.linear(hidden[asked].float(), decoder.weight, bias)
             log_probabilities.append(-nn.functional.cross_entropy(logits, wanted, reduction="none").double().cpu())
             right.append((logits.argmax(dim=1) == wanted).cpu())
-    if not labels_of:
+    if not right:
         return None
     return grouped_predictions(
-        torch.cat(log_probabilities or [torch.empty(0)]).numpy(),
-        torch.cat(right or [torch.empty(0, dtype=torch.bool)]).numpy(),
+        torch.cat(log_probabilities).numpy(),
+        torch.cat(right).numpy(),
         torch.cat(bytes_of).numpy(),
         new[torch.cat(labels_of).numpy()],
     )

@@ -35,11 +35,6 @@ class TokenizedTexts(NamedTuple):
     sizes: list[list[int]] | None
     """Bytes of text that each token stands for, where they were asked for."""
 
-    @property
-    def labels(self) -> list[list[int]]:
-        """What each position is to be predicted as."""
-        return self.token_ids if self.wanted is None else self.wanted
-
 
 def tokenized(
     tokenizer: PreTrainedTokenizerBase,
@@ -116,6 +111,11 @@ class MaskedBatches(Dataset):  # type: ignore[type-arg]
     """The texts as a teacher reads them; then nothing is masked."""
 
     teacher_padding_id: int = 0
+
+    @property
+    def labels(self) -> list[list[int]]:
+        """What each position is to be predicted as."""
+        return self.token_ids if self.wanted is None else self.wanted
 
     def __len__(self) -> int:
         return len(self.batches)

@@ -42,7 +42,6 @@ from vtkit.training.held_out import held_out_predictions
 from vtkit.training.masked_batches import (
     SHORTEST,
     MaskedBatches,
-    TokenizedTexts,
     only,
     parts,
     similar_lengths_together,
@@ -141,7 +140,7 @@ def adapt(
         batches.teacher_ids = first_tokens(teacher.tokenizer, read.texts, limit)["input_ids"]
         batches.teacher_padding_id = teacher.tokenizer.pad_token_id
     else:
-        _refuse_masked_texts(read.labels, weights, special)
+        _refuse_masked_texts(batches.labels, weights, special)
     learning = {id(head.embeddings.weight), id(head.decoder.weight), id(head.decoder.bias)}
     if output is not None:  # what is read stays as it was
         learning.remove(id(head.embeddings.weight))
@@ -156,7 +155,7 @@ def adapt(
         lr_scheduler_type="cosine",
         warmup_steps=round(section.warmup * section.steps),
     )
-    measured = _measured(encoder, labelling, held_out, length, new_tokens, batches, section, read)
+    measured = _measured(encoder, labelling, held_out, length, new_tokens, batches, section)
     before = measured()
     torch.manual_seed(seed)
     with console.progress("adapting", total=section.steps) as bar, fast_dropout(model):
@@ -169,7 +168,7 @@ def adapt(
             math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None,
         )
         if section.prior == "unigram":
-            trainer.prior = unigram_prior(read.labels, model.config.vocab_size, special)
+            trainer.prior = unigram_prior(batches.labels, model.config.vocab_size, special)
         trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
         history = train(trainer, folder)
     for parameter in model.parameters():
@@ -188,7 +187,6 @@ def _measured(
     new_tokens: np.ndarray,
     batches: MaskedBatches,
     section: AdaptSection,
-    trained_on: TokenizedTexts,
 ) -> Callable[[], GroupedPredictions | None]:
     """Measures the encoder as it is on ``texts``, always on the same masked tokens; every token as often as any."""
     if section.objective == "sap" or not texts:
@@ -208,7 +206,7 @@ def _measured(
     new[new_tokens] = True
     prior = None
     if section.prior == "unigram":
-        prior = unigram_prior(trained_on.labels, model.config.vocab_size, batches.special_ids, unseen=1)
+        prior = unigram_prior(batches.labels, model.config.vocab_size, batches.special_ids, unseen=1)
     return partial(held_out_predictions, model, masked, read.sizes, new, prior)
 
 

@@ -19,6 +19,7 @@ from torch import nn
 from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vtkit import console
+from vtkit.recipe.finetune import SIDES
 from vtkit.runtime import bf16_is_fast, without_notices
 
 COMPLETE = "vtkit-complete"
@@ -131,7 +132,7 @@ def _words(logs: Mapping[str, float]) -> str:
     """Loss, active dimensions of queries and documents, and λ where it is found while training."""
     words = [f"loss {float(logs['loss']):.3f}"]
     for name, form in (("dimensions", ",.0f"), ("lambda", ".1e")):
-        values = [f"{logs[key]:{form}}" for side in ("query", "document") if (key := f"{side}_{name}") in logs]
+        values = [f"{logs[key]:{form}}" for side in SIDES if (key := f"{side}_{name}") in logs]
         if values:
             words.append(f"{' / '.join(values)} active" if name == "dimensions" else f"λ {' / '.join(values)}")
     return "  ".join(words)
