@@ -230,8 +230,11 @@ def test_a_query_in_two_files_of_webfaq_is_told(tmp_path: Path) -> None:
 
 def test_a_file_where_a_folder_is_needed_is_told_apart(tmp_path: Path) -> None:
     put(tmp_path / "corpus.jsonl", "{}")
-    with pytest.raises(DataError, match="is a file, but a collection is a folder"):
+    with pytest.raises(DataError, match="query or anchor or question is missing; positive or"):
         load_retrieval(tmp_path / "corpus.jsonl", "test")
+    put(tmp_path / "corpus.parquet", "{}")
+    with pytest.raises(DataError, match=r"corpus\.parquet: has an unknown form: training data are a \.tsv of query"):
+        load_retrieval(tmp_path / "corpus.parquet", "test")
 
 
 def test_without_leave_to_download_the_hub_is_not_asked(cache: Path) -> None:

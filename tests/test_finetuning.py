@@ -21,14 +21,17 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SpladePooling
 from tiny import collection, encoder, interrupted_at, leave_half_a_checkpoint, same, texts, weights
 
+from vtkit.data.rankings import Ranking
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.finetune import LOSSES, FinetuneSection
-from vtkit.training import negatives, sparse_trainer
+from vtkit.search.bm25 import Bm25
+from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
-from vtkit.training.pairs import Example, training_batches
+from vtkit.training.negatives import negative_pools
+from vtkit.training.pairs import Example, judged_pairs, training_batches
 from vtkit.training.teachers import Asked
 
 DATA = collection(48, seed=4)
@@ -49,6 +52,17 @@ def judged(relevant: list[set[int]], documents: int) -> RetrievalSet:
     )
 
 
+def batches_of(data: RetrievalSet, wanted: FinetuneSection, seed: int) -> list[list[Example]]:
+    """The batches of a run whose negatives BM25 finds."""
+    found = judged_pairs(data)
+    bm25 = Bm25.build((document.contents for document in data.documents), "en")
+
+    def rankings(depth: int) -> list[Ranking]:
+        return [bm25.search([query.text for query in data.queries], depth)[0].tolist()]
+
+    return training_batches(found, wanted, seed, negative_pools(data, found, wanted, rankings))
+
+
 # batches
 
 
@@ -63,7 +77,7 @@ def test_no_document_of_a_batch_is_relevant_to_a_query_it_is_a_negative_of(
     data = judged(relevant, 40)
     wanted = section(batch_size=batch_size, steps=steps, hard_negatives=hard_negatives)
     try:
-        batches = training_batches(data, wanted, "en", seed)
+        batches = batches_of(data, wanted, seed)
     except DataError:  # these queries fill no batch
         return
     assert [len(batch) for batch in batches] == [batch_size] * steps
@@ -81,7 +95,7 @@ def test_every_pair_is_used_before_any_is_used_a_second_time(pairs: int, batch_s
     if pairs < batch_size:
         return
     steps = pairs // batch_size
-    batches = training_batches(collection(pairs), section(batch_size=batch_size, steps=steps), "en", seed)
+    batches = batches_of(collection(pairs), section(batch_size=batch_size, steps=steps), seed)
     used = [row.query for batch in batches for row in batch]
     assert len(set(used)) == len(used)
 
@@ -93,30 +107,29 @@ def test_the_steps_follow_from_the_epochs_unless_they_are_given() -> None:
         ({"steps": None, "epochs": 0.001}, 1),
         ({"steps": 7, "epochs": 3.0}, 7),
     ):
-        assert len(training_batches(DATA, section(**changes), "en", 1)) == steps
+        assert len(batches_of(DATA, section(**changes), 1)) == steps
 
 
 def test_batches_repeat_with_the_seed_and_differ_with_another() -> None:
     wanted = section(hard_negatives=2)
-    assert training_batches(DATA, wanted, "en", 1) == training_batches(DATA, wanted, "en", 1)
-    assert training_batches(DATA, wanted, "en", 1) != training_batches(DATA, wanted, "en", 2)
+    assert batches_of(DATA, wanted, 1) == batches_of(DATA, wanted, 1)
+    assert batches_of(DATA, wanted, 1) != batches_of(DATA, wanted, 2)
 
 
 def test_documents_judged_not_relevant_are_no_positives() -> None:
     data = judged([{0}, {1}], 3)
     data.qrels["q0"]["d2"] = 0
     data.qrels["q1"]["d2"] = -1
-    batches = training_batches(data, section(batch_size=2, steps=10), "en", 1)
+    batches = batches_of(data, section(batch_size=2, steps=10), 1)
     assert {(row.query, row.positive) for batch in batches for row in batch} == {(0, 0), (1, 1)}
 
 
-def test_hard_negatives_come_from_the_best_bm25_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(negatives, "HARD_NEGATIVES_FROM", 3)
+def test_hard_negatives_come_from_the_best_bm25_results() -> None:
     data = judged([{n} for n in range(8)], 40)
     data.documents[20:22] = [Document("d20", "", data.queries[0].text), Document("d21", "", data.queries[0].text)]
     seen = {
         negative
-        for batch in training_batches(data, section(batch_size=4, steps=60, hard_negatives=1), "en", 3)
+        for batch in batches_of(data, section(batch_size=4, steps=60, hard_negatives=1, mining={"depth": 3}), 3)
         for row in batch
         if row.query == 0
         for negative in row.negatives
@@ -127,37 +140,37 @@ def test_hard_negatives_come_from_the_best_bm25_results(monkeypatch: pytest.Monk
 
 def test_a_query_that_fits_beside_no_other_does_not_hold_up_the_rest() -> None:
     # query 3 knows every document, so no batch of two can have it
-    batches = training_batches(judged([{0}, {1}, {2}, {0, 1, 2}], 5), section(batch_size=2, steps=40), "en", 1)
+    batches = batches_of(judged([{0}, {1}, {2}, {0, 1, 2}], 5), section(batch_size=2, steps=40), 1)
     assert len(batches) == 40
     assert {row.query for batch in batches for row in batch} == {0, 1, 2}
 
 
 def test_a_query_with_most_of_the_documents_does_not_hold_up_the_rest_either() -> None:
     data = judged([set(range(300)), {300}], 301)
-    batches = training_batches(data, section(batch_size=2, steps=None, epochs=2.0), "en", 1)
+    batches = batches_of(data, section(batch_size=2, steps=None, epochs=2.0), 1)
     assert len(batches) == 301
     assert all({row.query for row in batch} == {0, 1} for batch in batches)
 
 
 def test_too_little_data_is_an_error() -> None:
     with pytest.raises(DataError, match=r"has 2 relevant pairs in split train, fewer than one batch of 3"):
-        training_batches(judged([{0}, {1}], 3), section(batch_size=3), "en", 1)
+        batches_of(judged([{0}, {1}], 3), section(batch_size=3), 1)
     with pytest.raises(DataError, match=r"no 3 queries have documents of their own\. Lower finetune\.batch_size"):
-        training_batches(judged([{0, 1}, {0, 1}, {1, 2}], 3), section(batch_size=3), "en", 1)
-    with pytest.raises(DataError, match=r"hard_negatives is 5, but BM25 finds only"):
-        training_batches(judged([{0}, {1}], 4), section(batch_size=2, hard_negatives=5), "en", 1)
+        batches_of(judged([{0, 1}, {0, 1}, {1, 2}], 3), section(batch_size=3), 1)
+    with pytest.raises(DataError, match=r"hard_negatives is 5, but one of the queries has only \d documents"):
+        batches_of(judged([{0}, {1}], 4), section(batch_size=2, hard_negatives=5), 1)
 
 
 def test_one_query_has_no_negatives() -> None:
     with pytest.raises(DataError, match=r"relevant documents for one query only in split train.*two queries or more"):
-        training_batches(judged([{0, 1, 2}], 5), section(batch_size=2), "en", 1)
+        batches_of(judged([{0, 1, 2}], 5), section(batch_size=2), 1)
 
 
 def test_a_copy_of_a_relevant_document_is_no_negative_and_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     data = judged([{0}, {1}], 8)
     data.documents[2:4] = [Document("d2", "", data.documents[0].text), Document("d3", "", data.documents[1].text)]
     wanted = section(batch_size=2, steps=30, hard_negatives=2)
-    for batch in training_batches(data, wanted, "en", 1):
+    for batch in batches_of(data, wanted, 1):
         assert {number for row in batch for number in row.negatives} <= {4, 5, 6, 7}
     assert "2 documents have the text of a relevant one" in capsys.readouterr().err
 
@@ -165,20 +178,20 @@ def test_a_copy_of_a_relevant_document_is_no_negative_and_is_counted(capsys: pyt
 def test_two_copies_of_a_document_stand_in_one_batch_with_one_of_their_queries_only() -> None:
     data = judged([{0}, {1}, {2}], 3)
     data.documents[1] = Document("d1", "", data.documents[0].text)
-    for batch in training_batches(data, section(batch_size=2, steps=20), "en", 1):
+    for batch in batches_of(data, section(batch_size=2, steps=20), 1):
         assert {row.query for row in batch} in ({0, 2}, {1, 2})
 
 
 def test_pairs_without_a_text_are_left_out_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
     data = judged([{0}, {1}, {2}, {3}], 4)
     data.documents[1], data.queries[2] = Document("d1", "", " "), Query("q2", "")
-    used = {row.query for batch in training_batches(data, section(batch_size=2), "en", 1) for row in batch}
+    used = {row.query for batch in batches_of(data, section(batch_size=2), 1) for row in batch}
     assert used == {0, 3}
     assert "2 pairs have an empty query or document" in capsys.readouterr().err
 
 
 def test_one_batch_by_eye() -> None:
-    (batch,) = training_batches(judged([{0}, {1}], 2), section(batch_size=2, steps=1), "en", 1)
+    (batch,) = batches_of(judged([{0}, {1}], 2), section(batch_size=2, steps=1), 1)
     assert sorted(batch, key=lambda row: row.query) == [Example(0, 0, ()), Example(1, 1, ())]
 
 

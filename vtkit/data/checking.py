@@ -12,6 +12,7 @@ from itertools import islice
 from vtkit.data.collections import load_retrieval
 from vtkit.data.corpora import read_corpora, read_corpus
 from vtkit.data.parallel import read_pairs
+from vtkit.data.rankings import read_rankings
 from vtkit.data.vectors import read_vectors
 from vtkit.errors import DataError
 
@@ -44,6 +45,18 @@ def pairs_problems(path: str) -> Iterator[str]:
     try:
         for _ in read_pairs(path):
             pass
+    except DataError as error:
+        yield str(error)
+
+
+def rankings_problems(path: str, collection: str, split: str) -> Iterator[str]:
+    """What is wrong with a file of rankings of documents of ``collection``; of its lines, in one message."""
+    try:
+        data = load_retrieval(collection, split)
+    except DataError:  # which is said of the collection itself
+        return
+    try:
+        read_rankings(path, data)
     except DataError as error:
         yield str(error)
 

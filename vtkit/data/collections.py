@@ -11,8 +11,9 @@ from vtkit.data.problems import Problems
 from vtkit.data.public.miracl import MIRACL
 from vtkit.data.public.record import PublicCollection
 from vtkit.data.public.webfaq import WEBFAQ
-from vtkit.data.retrieval import LAYOUT, RetrievalSet, load_beir, read_judgements, splits_in
+from vtkit.data.retrieval import RetrievalSet, load_beir, read_judgements, splits_in
 from vtkit.data.text import find_file
+from vtkit.data.training_files import load_training_file
 from vtkit.errors import DataError
 
 PUBLIC: tuple[PublicCollection, ...] = (MIRACL, WEBFAQ)
@@ -49,7 +50,7 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     Args:
         name: a folder in BEIR's layout or in that of a public collection (the latter of exactly one language), or
             ``NAME:LANGUAGE`` of one of :data:`PUBLIC`, which comes from the hub's cache or, where downloads are
-            allowed, from the hub.
+            allowed, from the hub; or a file of training data (:mod:`vtkit.data.training_files`), which has no splits.
         split: name of the judgements, such as ``test``.
 
     Raises:
@@ -62,7 +63,7 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     folder = Path(name)
     if not folder.is_dir():
         if folder.is_file():
-            raise DataError(f"{folder}: is a file, but a collection is a folder. {LAYOUT}")
+            return load_training_file(folder)
         raise DataError(f"{name}: there is no such collection or folder. {FORMS}")
     own = own_layout(folder)
     if own is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,9 @@ class RetrievalSet:
     queries: list[Query]
     qrels: dict[str, dict[str, int]]
     """Query id -> document id -> grade; a grade of 0 or below is a judgement of not relevant."""
+
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Query id -> document id -> a teacher's score, where training data bring some."""
 
     def sample(self, max_queries: int | None, seed: int) -> RetrievalSet:
         """The same documents under ``max_queries`` of the queries, sampled without replacement, in their order."""

@@ -129,6 +129,16 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
                 yield _Check(thing.setting, f"pairs {value}", paths, partial(checking.pairs_problems, value))
             case "vectors":
                 yield _Check(thing.setting, f"vectors {value}", paths, partial(checking.vectors_problems, value))
+            case "rankings":
+                tuning = recipe.finetune
+                if tuning is None or (local_path(tuning.data) is None and hub.downloads_allowed()):
+                    continue  # its collection is fetched by the stage that needs it first
+                yield _Check(
+                    thing.setting,
+                    f"rankings {tuning.split} {tuning.data} {value}",
+                    (*paths, *filter(None, [local_path(tuning.data)])),
+                    partial(checking.rankings_problems, value, tuning.data, tuning.split),
+                )
             case "recipe" if os.path.realpath(value) not in chain:
                 yield from _checks(load_recipe(Path(value)).recipe, (*chain, os.path.realpath(value)))
             case _:

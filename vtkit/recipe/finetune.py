@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_arg
 
 from pydantic import Field, create_model, model_validator
 
+from vtkit.data.training_files import is_training_file
 from vtkit.recipe.types import (
     LearningRate,
     ModelName,
@@ -18,6 +19,7 @@ from vtkit.recipe.types import (
     PositiveFloat,
     PositiveInt,
     Ramp,
+    RankingsName,
     RetrievalName,
     Section,
     Share,
@@ -237,6 +239,30 @@ else:
 Kind = TypeVar("Kind", bound=_Named)
 
 
+class MiningSection(Section):
+    """[finetune.mining]: where hard negatives come from. What a ranking finds first, without the documents that are
+    relevant to the query; of several rankings all."""
+
+    bm25: bool = True
+    """BM25's ranking."""
+
+    encoder: bool = False
+    """The ranking of the encoder itself, as it is before fine-tuning."""
+
+    models: tuple[ModelName, ...] = ()
+    """Rankings of dense or sparse sentence-transformers models, hub ids or folders."""
+
+    files: tuple[RankingsName, ...] = ()
+    """Rankings in the layout of msmarco-hard-negatives: .jsonl (plain, .gz or .zst) with ``qid`` and ``neg``, lists of
+    document ids by system."""
+
+    depth: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """Negatives are sampled from so many of each ranking."""
+
+    skip: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """So many first ones of each ranking are left out: the nearest are often relevant and not judged."""
+
+
 def _summaries(kinds: dict[str, type[AnyLoss]] | dict[str, type[AnyPenalty]]) -> str:
     return " ".join(f"``{name}``: {first_sentence(kind)}." for name, kind in kinds.items())
 
@@ -246,10 +272,11 @@ class FinetuneSection(_Tables):
     penalty stand in a table of its name; those that are not used may stay in the recipe."""
 
     data: RetrievalName
-    """BEIR folder, or name of a public collection, with judged queries."""
+    """Judged queries: a BEIR folder, the name of a public collection, or a file of training data (docs/data.md): pairs,
+    triples, or tuples with a teacher's scores, .tsv or .jsonl."""
 
     split: str = "train"
-    """Which judgements to train on (``qrels/SPLIT.tsv``)."""
+    """Which judgements to train on (``qrels/SPLIT.tsv``); a file has no splits."""
 
     loss: LossName | Annotated[tuple[LossName, ...], Field(min_length=1)] = Field(
         default="infonce",
@@ -277,8 +304,9 @@ class FinetuneSection(_Tables):
     """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
     mean counts, each score in standard deviations of that teacher's scores of the query."""
 
-    bm25: bool = True
-    """BM25 over the documents is a teacher too, the only one if ``teachers`` is empty."""
+    bm25: bool | None = None
+    """BM25 over the documents is a teacher too. Default: where there is no other, neither ``teachers`` nor scores in
+    ``data``."""
 
     epochs: PositiveFloat = 3.0
     """Passes over the pairs; ``steps`` overrides it."""
@@ -290,7 +318,10 @@ class FinetuneSection(_Tables):
     """Pairs a step; each query's negatives are the other documents of the step."""
 
     hard_negatives: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Further negatives a query, sampled from the top BM25 results that are not judged relevant."""
+    """Further negatives a query: documents of ``data`` that are judged as not relevant to it, and where it has fewer,
+    some that ``mining`` finds."""
+
+    mining: MiningSection = MiningSection()
 
     query_length: PositiveInt = 64
     """Tokens a query is cut at."""
@@ -331,16 +362,24 @@ class FinetuneSection(_Tables):
         return any(loss.taught for loss in self.losses)
 
     @property
+    def bm25_teaches(self) -> bool:
+        """Whether BM25 is asked for scores, if ``data`` bring none."""
+        return self.taught and (not self.teachers if self.bm25 is None else self.bm25)
+
+    @property
     def asks_bm25(self) -> bool:
         """Whether BM25 finds negatives or teaches, for which the language counts."""
-        return self.hard_negatives > 0 or (self.taught and self.bm25)
+        return (self.hard_negatives > 0 and self.mining.bm25) or self.bm25_teaches
 
     @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that its losses and penalties read; the others have no effect."""
         names = set(type(self).model_fields) - set(LOSSES) - set(PENALTIES)
+        names -= {"mining"}
         if not self.taught:
             names -= {"teachers", "bm25"}
+        if self.hard_negatives:
+            names |= {f"mining.{setting}" for setting in MiningSection.model_fields}
         names |= {f"{loss.name}.{setting}" for loss in self.losses for setting in type(loss).model_fields}
         for side in SIDES:
             for place, own in enumerate(self.penalties(side)):
@@ -383,5 +422,11 @@ class FinetuneSection(_Tables):
                     f"masked_flops.{side}_dimensions is {first.threshold(side)}, but target_active.{side} is "
                     f"{target:g}: texts up to the threshold are left alone, so set it lower"
                 )
-        if self.taught and not self.teachers and not self.bm25:
+        if self.taught and not self.teachers and self.bm25 is False and not is_training_file(self.data):
             yield "bm25 = false leaves no teacher: name one in finetune.teachers"
+        mining = self.mining
+        if self.hard_negatives and not (mining.bm25 or mining.encoder or mining.models or mining.files):
+            yield (
+                "mining.bm25 = false leaves nothing that finds hard negatives: set mining.encoder, name mining.models "
+                "or mining.files, or set hard_negatives to 0"
+            )

@@ -48,7 +48,7 @@ DEEPEST = 16
 
 _DEEP_KEY = re.compile(r"""(?:^|[\[{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){16}""", re.MULTILINE)
 _LONG_NUMBER = re.compile(r"[0-9_]{4300}")
-_ALWAYS_PATHS = ("corpus", "pairs", "vectors", "recipe")
+_ALWAYS_PATHS = ("corpus", "pairs", "vectors", "rankings", "recipe")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _MOST_REPAIRED = 20
 _ONE_OF: dict[type[BaseModel], tuple[str, ...]] = {SourceSection: ("model", "recipe", "scratch")}

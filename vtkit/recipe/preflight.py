@@ -19,6 +19,7 @@ from vtkit.data import collections, hub
 from vtkit.data.corpora import CORPUS_FORMS, shards_in
 from vtkit.data.retrieval import LAYOUT
 from vtkit.data.text import find_file
+from vtkit.data.training_files import FORMS, is_training_file
 from vtkit.errors import DataError, RecipeError
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
@@ -167,7 +168,7 @@ def _missing(thing: Named, recipe: Recipe | None, hub_reason: _HubReason) -> Ite
 def _split_of(thing: Named, recipe: Recipe) -> str | None:
     """The judgements that the recipe uses of a collection."""
     section = recipe.finetune if thing.setting == "finetune.data" else recipe.evaluate
-    if section is None or thing.what != "retrieval":
+    if section is None or thing.what != "retrieval" or os.path.isfile(thing.value):
         return None
     return section.split or collections.default_split(thing.value)
 
@@ -221,6 +222,8 @@ def _local_fault(thing: Named, path: Path) -> str | None:
             return f"{path} is a specification. Build it first, with vtkit tokenizer build, and name its folder."
         case "pairs" if path.is_dir():
             return f"{path} is a folder, not a file of two tab-separated columns."
+        case "rankings" if path.is_dir():
+            return f"{path} is a folder, not a .jsonl file of rankings."
         case "vectors" if path.is_dir():
             return f"{path} is a folder, not a file of word vectors."
         case "corpus" if path.is_dir() and not (find_file(path, "corpus.jsonl") or shards_in(path)):
@@ -237,6 +240,8 @@ def _local_fault(thing: Named, path: Path) -> str | None:
             return f"{path} holds no model: it has neither {' nor '.join(_MODEL_FILES)}."
         case "tokenizer" if path.is_dir() and not any(any(path.glob(name)) for name in _TOKENIZER_FILES):
             return f"{path} holds no tokenizer: it has none of {', '.join(_TOKENIZER_FILES)}."
+        case "retrieval" if thing.setting == "finetune.data" and path.is_file():
+            return None if is_training_file(path) else f"{path} has an unknown form. Training data are {FORMS}."
         case "retrieval" if not path.is_dir():
             return f"{path} is a file, not the folder of a collection."
         case "retrieval" if collections.own_layout(path) is None:
@@ -248,7 +253,7 @@ def _local_fault(thing: Named, path: Path) -> str | None:
 
 def _remedy(values: list[Named], gone: list[str]) -> str:
     """The --set that names something local for what is gone and keeps the rest of a list."""
-    kind = "FILE" if values[0].what in ("corpus", "pairs", "vectors", "recipe") else "FOLDER"
+    kind = "FILE" if values[0].what in ("corpus", "pairs", "vectors", "rankings", "recipe") else "FOLDER"
     entries = [kind if thing.value in gone else thing.value for thing in values]
     value = toml_value(entries) if values[0].listed else kind
     return f"--set {shlex.quote(f'{values[0].setting}={value}')}"

@@ -18,10 +18,11 @@ class Names:
     ``model`` and ``tokenizer`` are a hub id or a folder (for a tokenizer also a file), ``retrieval`` a
     BEIR or MIRACL folder or the name of a public collection, ``corpus`` a text file, a jsonl file, a
     BEIR folder or ``datasets:`` and a folder or hub id, ``pairs`` a file of two tab-separated columns,
-    ``vectors`` a file of static word vectors, ``recipe`` another recipe.
+    ``vectors`` a file of static word vectors, ``rankings`` one of documents found for queries, ``recipe`` another
+    recipe.
     """
 
-    what: Literal["model", "tokenizer", "retrieval", "corpus", "pairs", "vectors", "recipe"]
+    what: Literal["model", "tokenizer", "retrieval", "corpus", "pairs", "vectors", "rankings", "recipe"]
 
 
 ModelName = Annotated[str, Names("model")]
@@ -30,6 +31,7 @@ RetrievalName = Annotated[str, Names("retrieval")]
 CorpusName = Annotated[str, Names("corpus")]
 PairsName = Annotated[str, Names("pairs")]
 VectorsName = Annotated[str, Names("vectors")]
+RankingsName = Annotated[str, Names("rankings")]
 RecipeName = Annotated[str, Names("recipe")]
 
 Share = Annotated[float, Field(gt=0, lt=1)]

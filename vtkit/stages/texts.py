@@ -161,9 +161,12 @@ def opened(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
     """Named texts, with the judgements under which the collections among them are opened."""
 
     def split(name: str) -> str | None:
-        if name.startswith("datasets:") or (is_local(name) and own_layout(name) is None):
+        trained_on = recipe.finetune is not None and name == recipe.finetune.data
+        if name.startswith("datasets:"):
             return None
-        if recipe.finetune is not None and name == recipe.finetune.data:
+        if is_local(name) and own_layout(name) is None and not (trained_on and os.path.isfile(name)):
+            return None
+        if recipe.finetune is not None and trained_on:
             return recipe.finetune.split
         return evaluation_split(recipe, name)
 

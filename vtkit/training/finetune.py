@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import assert_never
 
@@ -11,6 +12,7 @@ import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
+from vtkit.data.rankings import Ranking
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.errors import DataError
 from vtkit.recipe.finetune import (
@@ -26,12 +28,13 @@ from vtkit.recipe.finetune import (
 from vtkit.search.bm25 import Bm25
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import divergence, info_nce, listwise_divergence, margin_mse, own_candidates
+from vtkit.training.negatives import RANKINGS_FOLDER, mined_rankings, negative_pools
 from vtkit.training.objective import Batch, Objective, Term
-from vtkit.training.pairs import Example, training_batches
+from vtkit.training.pairs import Example, judged_pairs, training_batches
 from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
-from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, Teacher, kept_scores
+from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, GivenScores, Teacher, kept_scores
 from vtkit.vocabulary.casing import cased_ids
 
 
@@ -66,8 +69,17 @@ def finetune(
         CollapseError: a collapse gate stopped the run.
     """
     contents = [document.contents for document in data.documents]
-    bm25 = Bm25.build(contents, language) if section.asks_bm25 else None
-    batches = training_batches(data, section, language, seed, bm25)
+    judged, given = judged_pairs(data), section.taught and bool(data.scores)
+
+    @cache
+    def bm25() -> Bm25:
+        return Bm25.build(contents, language)
+
+    def rankings(depth: int) -> Sequence[Ranking]:
+        return mined_rankings(data, section, encoder, bm25, folder / RANKINGS_FOLDER, depth)
+
+    pools = negative_pools(data, judged, section, rankings, scored_only=given) if section.hard_negatives else []
+    batches = training_batches(judged, section, seed, pools)
     steps = len(batches)
     rows = [example for batch in batches for example in batch]
     columns = {
@@ -79,7 +91,9 @@ def finetune(
 
     taught = None
     if section.taught:
-        asked_of = [*teachers, *([Bm25Teacher(bm25)] if section.bm25 and bm25 is not None else [])]
+        asked_of = [*([GivenScores.of(data)] if given else []), *teachers]
+        if section.bm25 or (section.bm25 is None and not asked_of):
+            asked_of.append(Bm25Teacher(bm25()))
         taught = _taught(asked_of, batches, data, contents, folder)
     return train_vectors(
         encoder,
@@ -172,6 +186,11 @@ def _taught(
     folder: Path,
 ) -> Tensor:
     """The scores of each step's queries and documents, (steps, queries, documents)."""
+    if not teachers:
+        raise DataError(
+            f"{data.name} brings no scores, and finetune.bm25 = false leaves no other teacher: name one in "
+            "finetune.teachers."
+        )
     asked = []
     for batch in batches:
         columns = [[row.positive for row in batch], *zip(*(row.negatives for row in batch), strict=True)]
@@ -181,8 +200,9 @@ def _taught(
     scores = kept_scores(teachers[0] if len(teachers) == 1 else Ensemble(teachers), asked, folder)
     if (np.isfinite(scores).sum(axis=2) < 2).all():
         raise DataError(
-            "finetune.teachers: the teacher was asked about one document of each query, which teaches nothing (a "
-            "cross-encoder reads a query's own documents only). Set finetune.hard_negatives to 1 or more."
+            "finetune.teachers: there is a score of one document of each query only, which teaches nothing (a "
+            "cross-encoder, and the scores of a file, are of a query's own documents). Set finetune.hard_negatives to "
+            "1 or more."
         )
     return torch.from_numpy(scores)
 

@@ -1,28 +1,163 @@
-"""Hard negatives: documents that a ranking puts near the top and that are not relevant."""
+"""Hard negatives: documents that are judged as not relevant to a query, or that rankings put near the top for it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+from sentence_transformers import SparseEncoder
 
+from vtkit.data.rankings import Ranking, read_rankings
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.encoder.dense import encode_dense
+from vtkit.encoder.sides import encode_side
+from vtkit.errors import DataError
+from vtkit.recipe.finetune import FinetuneSection
+from vtkit.runtime import fastest_precision
 from vtkit.search.bm25 import Bm25
+from vtkit.search.dense import nearest_documents
+from vtkit.search.exact import ExactIndex
+from vtkit.training.pairs import Judged
+from vtkit.training.teachers import DenseTeacher, SparseTeacher, load_teacher
 
-HARD_NEGATIVES_FROM = 50
-"""Hard negatives are sampled from this many of the best BM25 results that are not judged relevant."""
+RANKINGS_FOLDER = "rankings"
 
 
-def bm25_negatives(data: RetrievalSet, relevant: Sequence[set[int]], index: Bm25) -> np.ndarray:
-    """The best BM25 results of each query without the relevant ones, (queries, HARD_NEGATIVES_FROM), padded -1."""
-    most = max((len(documents) for documents in relevant), default=0)
-    found, _ = index.search([query.text for query in data.queries], HARD_NEGATIVES_FROM + most)
-    candidates = np.full((len(data.queries), HARD_NEGATIVES_FROM), -1, dtype=np.int64)
+def negative_pools(
+    data: RetrievalSet,
+    judged: Judged,
+    section: FinetuneSection,
+    rankings: Callable[[int], Sequence[Ranking]],
+    *,
+    scored_only: bool = False,
+) -> list[list[int]]:
+    """For each query the documents that its hard negatives are sampled from.
+
+    Those judged as not relevant; where they are fewer than ``section.hard_negatives``, also the first ``mining.depth``
+    of each ranking, after ``mining.skip``, by turns; and where a query matches too little, any others. Never a relevant
+    document nor one with the text of one.
+
+    Args:
+        data: the collection.
+        judged: its judgements.
+        section: settings.
+        rankings: gives the rankings, of so many documents at least; called only where a query needs them.
+        scored_only: only documents that ``data`` brings a score of, which are judged: nothing is mined.
+    """
+    number = {document.id: i for i, document in enumerate(data.documents)}
+    pools: list[list[int]] = []
+    for row, query in enumerate(data.queries):
+        scores = data.scores.get(query.id, {})
+        known = [
+            number[name]
+            for name, grade in data.qrels.get(query.id, {}).items()
+            if grade <= 0 and (name in scores or not scored_only)
+        ]
+        pools.append([document for document in known if document not in judged.relevant[row]])
+    needing = {query for query, _ in judged.pairs if len(pools[query]) < section.hard_negatives}
+    if scored_only or not needing:
+        return pools
+    depth, most = section.mining.depth, max(map(len, judged.relevant), default=0)
+    found = rankings(section.mining.skip + depth + most)
     everything = np.arange(len(data.documents))
-    for row, documents in enumerate(found):
-        kept = [int(i) for i in documents if i >= 0 and int(i) not in relevant[row]][:HARD_NEGATIVES_FROM]
-        if len(kept) < HARD_NEGATIVES_FROM:  # a query that matches too little: fill up with any other documents
-            filler = np.random.default_rng([3, row]).permutation(everything)[: 4 * HARD_NEGATIVES_FROM]
-            kept += [int(i) for i in filler if int(i) not in relevant[row] and int(i) not in kept]
-        candidates[row, : min(len(kept), HARD_NEGATIVES_FROM)] = kept[:HARD_NEGATIVES_FROM]
-    return candidates
+    for row in needing:
+        tops = [_top(ranking[row], judged.relevant[row], section.mining.skip, depth) for ranking in found]
+        merged = [document for rank in zip_longest(*tops) for document in rank if document is not None]
+        pool = list(dict.fromkeys([*pools[row], *merged]))
+        if len(pool) < depth:  # a query that matches too little: fill up with any other documents
+            others = np.random.default_rng([3, row]).permutation(everything)[: 4 * depth].tolist()
+            pool += [other for other in others if other not in judged.relevant[row] and other not in pool]
+            pool = pool[:depth]
+        pools[row] = pool
+    return pools
+
+
+def _top(ranking: Sequence[int], relevant: set[int], skip: int, depth: int) -> list[int]:
+    kept = [int(document) for document in ranking if document >= 0 and int(document) not in relevant]
+    return kept[skip : skip + depth]
+
+
+def mined_rankings(
+    data: RetrievalSet,
+    section: FinetuneSection,
+    encoder: SparseEncoder,
+    bm25: Callable[[], Bm25],
+    folder: Path,
+    depth: int,
+) -> list[Ranking]:
+    """The rankings that ``section.mining`` names, each of ``depth`` documents; those of models are kept in files below
+    ``folder``, so that a killed run does not encode the documents again.
+
+    Args:
+        data: whose documents are ranked for its queries.
+        section: settings.
+        encoder: that is to be fine-tuned.
+        bm25: makes BM25 over the documents.
+        folder: of the run's checkpoints.
+        depth: documents a query.
+
+    Raises:
+        DataError: a model is missing, damaged or a cross-encoder, which cannot search; a file of rankings is damaged.
+    """
+    mining = section.mining
+    queries = [query.text for query in data.queries]
+    found: list[Ranking] = []
+    if mining.bm25:
+        found.append(bm25().search(queries, depth)[0].tolist())
+    if mining.encoder:
+        own = SparseTeacher(encoder, section.document_length)
+        found.append(_kept(folder / "encoder.npy", lambda: _search(own, data, section, depth)))
+    for place, name in enumerate(mining.models, 1):
+
+        def searched(name: str = name) -> npt.NDArray[np.int32]:
+            model = load_teacher(name, section.document_length, "finetune.mining.models")
+            if not isinstance(model, SparseTeacher | DenseTeacher):
+                raise DataError(
+                    f"finetune.mining.models = {name} is a cross-encoder, which scores pairs and cannot search. Name "
+                    "it in finetune.teachers, and a dense or sparse encoder here."
+                )
+            return _search(model, data, section, depth)
+
+        found.append(_kept(folder / f"model-{place}.npy", searched))
+    found += [ranking for file in mining.files for ranking in read_rankings(file, data)]
+    return found
+
+
+def _search(
+    model: SparseTeacher | DenseTeacher, data: RetrievalSet, section: FinetuneSection, depth: int
+) -> npt.NDArray[np.int32]:
+    queries, documents = [query.text for query in data.queries], [document.contents for document in data.documents]
+    precision = fastest_precision()
+    if isinstance(model, DenseTeacher):
+        asked = encode_dense(model.embedder, queries, "query", precision, "encoding queries")
+        read = encode_dense(model.embedder, documents, "document", precision, "encoding documents for hard negatives")
+        return nearest_documents(asked, read, depth, lambda a, b: np.asarray(model.embedder.similarity(a, b)))[0]
+    weights = encode_side(
+        model.encoder,
+        documents,
+        "document",
+        section.document_length,
+        precision=precision,
+        description="encoding documents for hard negatives",
+    )
+    terms = encode_side(model.encoder, queries, "query", section.query_length, precision=precision)
+    return ExactIndex.build(weights).search(terms, depth)[0]
+
+
+def _kept(file: Path, search: Callable[[], npt.NDArray[np.int32]]) -> Ranking:
+    """What ``file`` holds, or what ``search`` finds, which it then holds."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        found: npt.NDArray[np.int32] = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        found = search()
+        aside = file.with_suffix(f".{os.getpid()}")
+        with aside.open("wb") as out:
+            np.save(out, found)
+        aside.replace(file)
+    ranking: Ranking = found.tolist()
+    return ranking

@@ -12,8 +12,6 @@ from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.errors import DataError
 from vtkit.recipe.finetune import FinetuneSection
-from vtkit.search.bm25 import Bm25
-from vtkit.training.negatives import bm25_negatives
 
 FRUITLESS_PASSES = 20
 """Passes over the pairs, each in another order, after which it is given up to find a full batch."""
@@ -28,25 +26,36 @@ class Example:
     negatives: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Judged:
+    """The judgements of a collection, by number."""
+
+    pairs: list[tuple[int, int]]
+    """Query and relevant document, both with a text."""
+
+    relevant: list[set[int]]
+    """For each query all documents that are no negatives of it: the relevant ones, and those with the text of one."""
+
+
 def training_batches(
-    data: RetrievalSet, section: FinetuneSection, language: str, seed: int, bm25: Bm25 | None = None
+    judged: Judged, section: FinetuneSection, seed: int, pools: Sequence[Sequence[int]] = ()
 ) -> list[list[Example]]:
     """The batches of a whole run, in order; no batch has a document that is relevant to another of its queries.
 
     A document relevant to two queries of one batch would be a negative of one of them although it is
-    relevant: such a pair waits for a later batch. So does one whose document has the text of such a document.
+    relevant: such a pair waits for a later batch. So does one whose document has the text of such a document, and one
+    that leaves a query of the batch too few hard negatives.
 
     Args:
-        data: judged queries.
+        judged: of :func:`judged_pairs`.
         section: settings.
-        language: for BM25, where there are hard negatives and no ``bm25``.
         seed: of the order and of the hard negatives.
-        bm25: over the documents, where there is one already.
+        pools: for each query the documents that hard negatives are sampled from, where there are any.
 
     Raises:
         DataError: too few pairs, or too few that can stand in one batch.
     """
-    pairs, relevant = _judged(data)
+    pairs, relevant = judged.pairs, judged.relevant
     if len({query for query, _ in pairs}) == 1:
         raise DataError(
             f"finetune.data has relevant documents for one query only in split {section.split}. The other documents of "
@@ -58,10 +67,13 @@ def training_batches(
             f"{section.batch_size}. Lower finetune.batch_size or give more data."
         )
     steps = section.steps or max(1, round(section.epochs * len(pairs) / section.batch_size))
-    candidates = None
-    if section.hard_negatives:
-        index = bm25 or Bm25.build((document.contents for document in data.documents), language)
-        candidates = bm25_negatives(data, relevant, index)
+    negatives = section.hard_negatives
+    fewest = min((len(pools[query]) for query, _ in pairs), default=0) if negatives else 0
+    if fewest < negatives:
+        raise DataError(
+            f"finetune.hard_negatives is {negatives}, but one of the queries has only {fewest} documents that are "
+            "not relevant to it, judged or found. Lower it."
+        )
 
     batches: list[list[Example]] = []
     waiting: list[tuple[int, int]] = []
@@ -71,12 +83,12 @@ def training_batches(
         stream = deque(waiting + [pairs[i] for i in shuffled])
         made = len(batches)
         while len(batches) < steps:
-            batch, wanted = _next_batch(stream, relevant, section.batch_size)
+            batch, wanted = _next_batch(stream, relevant, section.batch_size, pools, negatives)
             if len(batch) < section.batch_size:
                 stream.extendleft(reversed(batch))
                 break
             draw = np.random.default_rng([seed, 2, len(batches)])
-            batches.append([_example(pair, wanted, candidates, section.hard_negatives, draw) for pair in batch])
+            batches.append([_example(pair, wanted, pools, negatives, draw) for pair in batch])
         epoch += 1
         if len(batches) > made:
             fruitless, waiting = 0, list(stream)[: len(pairs)]
@@ -85,15 +97,15 @@ def training_batches(
         fruitless, waiting = fruitless + 1, []
         if fruitless == FRUITLESS_PASSES:
             raise DataError(
-                f"finetune.data: no {section.batch_size} queries have documents of their own. "
-                "Lower finetune.batch_size."
+                f"finetune.data: no {section.batch_size} queries have documents of their own"
+                + (f" and {negatives} hard negatives that are relevant to none of them. " if negatives else ". ")
+                + "Lower finetune.batch_size."
             )
     return batches
 
 
-def _judged(data: RetrievalSet) -> tuple[list[tuple[int, int]], list[set[int]]]:
-    """All pairs of a query and a relevant document that both have a text; and for each query all documents that are no
-    negatives of it: the relevant ones, and those with the text of one."""
+def judged_pairs(data: RetrievalSet) -> Judged:
+    """The judgements of ``data``; pairs without a text are left out, and counted."""
     number = {document.id: i for i, document in enumerate(data.documents)}
     judged = [
         {number[name] for name, grade in data.qrels.get(query.id, {}).items() if grade > 0} for query in data.queries
@@ -112,11 +124,15 @@ def _judged(data: RetrievalSet) -> tuple[list[tuple[int, int]], list[set[int]]]:
     repeated = sum(len(wider) - len(documents) for wider, documents in zip(relevant, judged, strict=True))
     if repeated:
         console.say(f"  {repeated} documents have the text of a relevant one, and are no negatives of its query")
-    return pairs, relevant
+    return Judged(pairs, relevant)
 
 
 def _next_batch(
-    stream: deque[tuple[int, int]], relevant: Sequence[set[int]], size: int
+    stream: deque[tuple[int, int]],
+    relevant: Sequence[set[int]],
+    size: int,
+    pools: Sequence[Sequence[int]],
+    negatives: int,
 ) -> tuple[list[tuple[int, int]], set[int]]:
     """The first ``size`` pairs of ``stream`` that can stand in one batch, taken out of it; and all documents that are
     relevant to their queries. Fewer where the stream holds no more."""
@@ -125,30 +141,36 @@ def _next_batch(
     documents, wanted = set[int](), set[int]()
     while stream and len(batch) < size:
         query, document = stream.popleft()
-        if document in wanted or relevant[query] & documents:
+        wider = wanted | relevant[query]
+        if (
+            document in wanted
+            or relevant[query] & documents
+            or (negatives and not all(_enough(pools[q], wider, negatives) for q in (query, *(q for q, _ in batch))))
+        ):
             passed.append((query, document))
             continue
         batch.append((query, document))
         documents.add(document)
-        wanted |= relevant[query]
+        wanted = wider
     stream.extendleft(reversed(passed))
     return batch, wanted
+
+
+def _enough(pool: Sequence[int], relevant_in_batch: set[int], negatives: int) -> bool:
+    if len(pool) - len(relevant_in_batch) >= negatives:
+        return True
+    return sum(number not in relevant_in_batch for number in pool) >= negatives
 
 
 def _example(
     pair: tuple[int, int],
     relevant_in_batch: set[int],
-    candidates: np.ndarray | None,
+    pools: Sequence[Sequence[int]],
     wanted: int,
     draw: np.random.Generator,
 ) -> Example:
     """Hard negatives must not be relevant to any query of the batch: every document is scored with every query."""
-    if candidates is None:
+    if not wanted:
         return Example(*pair, negatives=())
-    pool = [int(i) for i in candidates[pair[0]] if i >= 0 and int(i) not in relevant_in_batch]
-    if len(pool) < wanted:
-        raise DataError(
-            f"finetune.hard_negatives is {wanted}, but BM25 finds only {len(pool)} documents that are not relevant for "
-            "one of the queries. Lower it."
-        )
+    pool = [number for number in pools[pair[0]] if number not in relevant_in_batch]
     return Example(*pair, negatives=tuple(int(i) for i in draw.choice(pool, size=wanted, replace=False)))

@@ -7,7 +7,7 @@ was not asked.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ import torch
 from sentence_transformers import CrossEncoder, SparseEncoder
 
 from vtkit import console
+from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder, read_json
@@ -133,6 +134,36 @@ class Bm25Teacher:
                 row += 1
             found.append(matrix)
         return found
+
+
+@dataclass(frozen=True)
+class GivenScores:
+    """The scores that training data bring."""
+
+    known: Mapping[str, Mapping[int, float]]
+    """Query -> document number -> score."""
+
+    @classmethod
+    def of(cls, data: RetrievalSet) -> GivenScores:
+        """Those of ``data``."""
+        number = {document.id: i for i, document in enumerate(data.documents)}
+        by_id = {query.id: query.text for query in data.queries}
+        return cls(
+            {
+                by_id[query]: {number[name]: score for name, score in scores.items()}
+                for query, scores in data.scores.items()
+            }
+        )
+
+    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
+        """Float32 (queries, documents) of each step, NaN where the data bring none."""
+        return [
+            np.array(
+                [[self.known.get(query, {}).get(number, np.nan) for number in step.numbers] for query in step.queries],
+                dtype=np.float32,
+            )
+            for step in steps
+        ]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,247 @@
+"""Where hard negatives come from: judgements, BM25, the encoder, other models, files of rankings."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from tiny import bare, collection, encoder, finished_run, texts
+from transformers import BertConfig, BertForSequenceClassification
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.data.rankings import read_rankings
+from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.encoder.sides import encode_side
+from vtkit.errors import DataError
+from vtkit.recipe.finetune import FinetuneSection
+from vtkit.search.bm25 import Bm25
+from vtkit.training.finetune import finetune
+from vtkit.training.negatives import mined_rankings, negative_pools
+from vtkit.training.pairs import judged_pairs, training_batches
+
+DATA = collection(30, seed=4)
+
+
+def section(**changes: Any) -> FinetuneSection:
+    wanted = {"data": "unused", "steps": 4, "batch_size": 4, "hard_negatives": 1, "checkpoint_every": 2}
+    return FinetuneSection(**{**wanted, **changes})
+
+
+def judged(qrels: dict[int, dict[int, int]], documents: int) -> RetrievalSet:
+    return RetrievalSet(
+        "judged",
+        [Document(f"d{n}", "", text) for n, text in enumerate(texts(documents, seed=8))],
+        [Query(f"q{n}", text) for n, text in enumerate(texts(len(qrels), seed=9, words=(1, 4)))],
+        {f"q{q}": {f"d{d}": grade for d, grade in grades.items()} for q, grades in qrels.items()},
+    )
+
+
+def pools(data: RetrievalSet, rankings: Sequence[Sequence[Sequence[int]]], **mining: Any) -> list[list[int]]:
+    wanted = section(mining=mining)
+    return negative_pools(data, judged_pairs(data), wanted, lambda depth: rankings)
+
+
+def test_judged_negatives_come_first_and_nothing_is_mined_for_their_query() -> None:
+    data = judged({0: {0: 1, 5: 0, 6: -1}, 1: {1: 1}}, 8)
+    found = pools(data, [[[7, 3, 2], [1, 4, 3, 2]]], depth=2)
+    assert found == [[5, 6], [4, 3]]
+
+
+def test_rankings_take_turns_and_skip_their_first() -> None:
+    data = judged({0: {0: 1}}, 9)
+    assert pools(data, [[[0, 1, 2, 3]], [[4, 2, 5, 6]]], depth=2) == [[1, 4, 2]]
+    assert pools(data, [[[0, 1, 2, 3]], [[4, 2, 5, 6]]], depth=2, skip=1) == [[2, 3, 5]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.permutations(range(12)), min_size=1, max_size=3), st.integers(1, 12), st.integers(0, 12), st.data())
+def test_no_relevant_document_is_a_negative_whoever_found_it(
+    rankings: list[list[int]], depth: int, skip: int, draw: st.DataObject
+) -> None:
+    relevant = draw.draw(st.sets(st.integers(0, 11), min_size=1, max_size=6))
+    data = judged({0: dict.fromkeys(relevant, 1)}, 12)
+    (pool,) = pools(data, [[ranking] for ranking in rankings], depth=depth, skip=skip)
+    assert not relevant & set(pool)
+    assert len(set(pool)) == len(pool) >= min(depth, 12 - len(relevant))
+
+
+def test_only_scored_negatives_where_the_data_bring_scores() -> None:
+    data = judged({0: {0: 1, 5: 0, 6: 0}}, 8)
+    data.scores["q0"] = {"d0": 2.0, "d6": 1.0}
+    found = negative_pools(data, judged_pairs(data), section(), lambda depth: [[[3]]], scored_only=True)
+    assert found == [[6]]
+
+
+def bm25() -> Bm25:
+    return Bm25.build((document.contents for document in DATA.documents), "en")
+
+
+def dense(folder: Path) -> str:
+    bare(folder / "plain")
+    embedder = Transformer(str(folder / "plain"), max_seq_length=24)
+    modules = [embedder, Pooling(embedder.get_embedding_dimension(), "mean")]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "dense"))
+    return str(folder / "dense")
+
+
+def test_the_encoder_and_a_dense_model_rank_as_their_own_scores_do(tmp_path: Path) -> None:
+    ours, name = encoder(tmp_path), dense(tmp_path)
+    wanted = section(mining={"bm25": False, "encoder": True, "models": [name]})
+    own, theirs = mined_rankings(DATA, wanted, ours, bm25, tmp_path / "kept", 5)
+    queries, documents = [q.text for q in DATA.queries], [d.contents for d in DATA.documents]
+    lengths = wanted.query_length, wanted.document_length
+    scores = encode_side(ours, queries, "query", lengths[0]) @ encode_side(ours, documents, "document", lengths[1]).T
+    scores = scores.toarray()
+    for row, ranking in enumerate(own):
+        best = np.sort(scores[row])[::-1][: len(ranking)]
+        assert np.allclose(scores[row, [n for n in ranking if n >= 0]], best[: sum(n >= 0 for n in ranking)], atol=0.05)
+    embedder = SentenceTransformer(name, device="cpu")
+    near = np.asarray(embedder.similarity(embedder.encode_query(queries), embedder.encode_document(documents)))
+    for row, ranking in enumerate(theirs):
+        assert np.allclose(near[row, list(ranking)], np.sort(near[row])[::-1][:5], atol=0.02)
+
+
+def test_rankings_of_models_are_kept(tmp_path: Path) -> None:
+    wanted = section(mining={"bm25": False, "encoder": True})
+    first = mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)
+    kept = tmp_path / "kept" / "encoder.npy"
+    np.save(kept, np.load(kept)[:, ::-1])
+    assert mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)[0][0] == first[0][0][::-1]
+    kept.write_bytes(kept.read_bytes()[:40])  # half written
+    assert mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5) == first
+
+
+def test_a_cross_encoder_cannot_search(tmp_path: Path) -> None:
+    cross = tmp_path / "cross"
+    bare(cross)
+    BertForSequenceClassification(BertConfig.from_pretrained(cross, num_labels=1)).save_pretrained(cross)
+    wanted = section(mining={"bm25": False, "models": [str(tmp_path / "cross")]})
+    with pytest.raises(DataError, match=r"is a cross-encoder, which scores pairs and cannot search"):
+        mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)
+
+
+# files of rankings
+
+
+def put(path: Path, *lines: object) -> Path:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    return path
+
+
+def test_a_file_of_rankings_by_eye(tmp_path: Path) -> None:
+    data = judged({0: {0: 1}, 1: {1: 1}}, 5)
+    file = put(
+        tmp_path / "negatives.jsonl",
+        {"qid": "q0", "pos": ["d0"], "neg": {"bm25": ["d3", "gone"], "dense": ["d2"]}},
+        {"qid": "another", "neg": {"bm25": ["d3"]}},
+        {"qid": "q1", "neg": {"dense": ["d4", "d0"]}},
+    )
+    assert read_rankings(file, data) == [[[3], []], [[2], [4, 0]]]
+    assert pools(data, read_rankings(file, data), depth=2)[0][:2] == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ({"neg": []}, "qid is missing, or neg is not lists of document ids by system"),
+        ({"qid": "q0", "neg": "d1"}, "qid is missing, or neg is not lists of document ids by system"),
+        ({"qid": "nobody", "neg": ["d1"]}, "has no negatives for any of the 1 queries that finetune.data judges"),
+    ],
+)
+def test_a_useless_file_of_rankings_is_told(tmp_path: Path, line: object, complaint: str) -> None:
+    with pytest.raises(DataError, match=complaint):
+        read_rankings(put(tmp_path / "x.jsonl", line), judged({0: {0: 1}}, 2))
+
+
+# training
+
+
+def test_a_pair_whose_only_negative_is_relevant_to_another_waits_for_another_batch() -> None:
+    data = judged({0: {0: 1, 1: 0}, 1: {1: 1, 4: 0}, 2: {2: 1, 5: 0}}, 6)
+    found = judged_pairs(data)
+    wanted = section(batch_size=2, steps=30)
+    known = negative_pools(data, found, wanted, lambda depth: [])
+    batches = training_batches(found, wanted, 1, known)
+    assert {frozenset(row.query for row in batch) for batch in batches} == {frozenset({0, 2}), frozenset({1, 2})}
+    with pytest.raises(DataError, match=r"no 3 queries have documents of their own and 1 hard negatives that are"):
+        training_batches(found, section(batch_size=3, steps=3), 1, known)
+
+
+def test_scores_of_the_data_teach_alone_unless_others_are_named(tmp_path: Path) -> None:
+    data = judged({q: {q: 1, q + 4: 0, q + 8: 0} for q in range(4)}, 12)
+    data.scores.update({f"q{q}": {f"d{q}": 3.0, f"d{q + 4}": 1.0, f"d{q + 8}": -1.0} for q in range(4)})
+    settings = {"loss": "margin_mse", "hard_negatives": 2, "learning_rate": 1e-3}
+    one = finetune(encoder(tmp_path / "a"), data, section(**settings), "en", 3, tmp_path / "a" / "checkpoints")
+    data.scores["q0"]["d0"] = 40.0
+    other = finetune(encoder(tmp_path / "b"), data, section(**settings), "en", 3, tmp_path / "b" / "checkpoints")
+    assert other["margin_mse"][0] > one["margin_mse"][0] + 10  # margins of 40 instead of 2 and 4
+    del data.scores["q0"]["d0"]
+    with pytest.raises(DataError, match="scores that are infinite, missing or NaN"):
+        finetune(encoder(tmp_path / "c"), data, section(**settings), "en", 3, tmp_path / "c" / "checkpoints")
+
+
+def test_no_scores_and_no_teacher(tmp_path: Path) -> None:
+    wanted = section(data="train.tsv", loss="listwise", bm25=False)
+    with pytest.raises(DataError, match=r"brings no scores, and finetune.bm25 = false leaves no other teacher"):
+        finetune(encoder(tmp_path), DATA, wanted, "en", 3, tmp_path / "checkpoints")
+
+
+def test_a_file_of_scored_tuples_through_the_command_line(tmp_path: Path) -> None:
+    """One file is all that training needs: its texts are what adaptation and calibration would read, its negatives and
+    scores what fine-tuning learns."""
+    finished_run(tmp_path, DATA)
+    queries, documents = [query.text for query in DATA.queries], [document.contents for document in DATA.documents]
+    rows = [
+        {"query": text, "positive": documents[n], "negative": documents[n - 1], "scores": [4.0, -1.0]}
+        for n, text in enumerate(queries)
+    ]
+    put(tmp_path / "train.jsonl", *rows)
+    recipe = tmp_path / "tiny.toml"
+    more = (
+        '[finetune]\ndata = "train.jsonl"\nloss = "margin_mse"\nsteps = 6\nbatch_size = 4\nhard_negatives = 1\n'
+        "learning_rate = 1e-3\n[calibrate]\n"
+    )
+    recipe.write_text(recipe.read_text("utf-8") + more, "utf-8")
+    arguments = ["run", str(recipe), "--runs", str(tmp_path / "runs"), "--threads", "1"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    (manifest,) = (tmp_path / "runs" / "artifacts").glob("finetune-*/manifest.json")
+    result = json.loads(manifest.read_text("utf-8"))["result"]
+    assert (result["queries"], result["documents"]) == (len(set(queries)), len(set(documents)))
+    assert result["curve"]["margin_mse"][0] > 0
+
+    put(tmp_path / "train.jsonl", *rows[:-1], {**rows[-1], "scores": [1.0]})
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1
+    assert re.search(r"finetune\.data: .*line 30: has 1 scores for 2 documents", str(done.exception))
+    done = CliRunner().invoke(app, [*arguments, "--set", f'evaluate.sets=["{tmp_path}/train.jsonl"]'])
+    assert re.search(r"evaluate\.sets: .* is a file, not the folder of a collection", str(done.exception))
+
+
+def test_rankings_are_read_before_anything_runs(tmp_path: Path) -> None:
+    finished_run(tmp_path, DATA)
+    put(tmp_path / "mined.jsonl", {"qid": "q0", "neg": {"theirs": ["d3"]}}, {"qid": 1.5})
+    recipe = tmp_path / "tiny.toml"
+    more = (
+        '[finetune]\ndata = "./collection"\nsplit = "test"\nsteps = 4\nbatch_size = 4\nhard_negatives = 1\n'
+        'mining.bm25 = false\nmining.files = ["mined.jsonl"]\n'
+    )
+    recipe.write_text(recipe.read_text("utf-8") + more, "utf-8")
+    arguments = ["run", str(recipe), "--runs", str(tmp_path / "runs"), "--threads", "1"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1
+    assert re.search(r"finetune\.mining\.files: .*line 2: qid is missing", str(done.exception))
+    put(tmp_path / "mined.jsonl", {"qid": "q0", "neg": {"theirs": ["d3"]}})
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "negatives of theirs for 1 queries" in done.output

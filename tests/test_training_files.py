@@ -1,0 +1,155 @@
+"""Training data in one file: its layouts, what they have in common, and what is wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vtkit.data.collections import load_retrieval
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.training_files import load_training_file
+from vtkit.errors import DataError
+
+
+def put(path: Path, lines: Iterable[object]) -> Path:
+    path.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines), "utf-8")
+    return path
+
+
+def by_text(data: RetrievalSet) -> dict[str, dict[str, tuple[int, float | None]]]:
+    """Query -> document -> grade and score."""
+    queries = {query.id: query.text for query in data.queries}
+    documents = {document.id: document.text for document in data.documents}
+    return {
+        queries[query]: {
+            documents[name]: (grade, data.scores.get(query, {}).get(name)) for name, grade in judged.items()
+        }
+        for query, judged in data.qrels.items()
+    }
+
+
+TRIPLE = {"what is vt": {"a vocabulary": (1, None), "a bird": (0, None)}}
+SCORED = {"what is vt": {"a vocabulary": (1, 9.5), "a bird": (0, -2.0)}}
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "wanted"),
+    [
+        ("pairs.tsv", "what is vt\ta vocabulary", {"what is vt": {"a vocabulary": (1, None)}}),
+        ("triples.tsv", "what is vt\ta vocabulary\ta bird", TRIPLE),
+        ("scored.tsv", "9.5\t-2\twhat is vt\ta vocabulary\ta bird", SCORED),
+        ("st.jsonl", {"anchor": "what is vt", "positive": "a vocabulary", "negative": "a bird"}, TRIPLE),
+        ("st1.jsonl", {"query": "what is vt", "positive": "a vocabulary", "negative_1": "a bird"}, TRIPLE),
+        (
+            "kl.jsonl",
+            {"query": "what is vt", "positive": "a vocabulary", "negative": "a bird", "scores": [9.5, -2]},
+            SCORED,
+        ),
+        (
+            "flag.jsonl",
+            {
+                "query": "what is vt",
+                "pos": ["a vocabulary"],
+                "neg": ["a bird"],
+                "pos_scores": [9.5],
+                "neg_scores": [-2],
+            },
+            SCORED,
+        ),
+        (
+            "margin.jsonl",
+            {"query": "what is vt", "positive": "a vocabulary", "negative": "a bird", "label": 11.5},
+            {"what is vt": {"a vocabulary": (1, 11.5), "a bird": (0, 0.0)}},
+        ),
+        (
+            "webfaq.jsonl",
+            {"question": "what is vt", "answer": "a vocabulary"},
+            {"what is vt": {"a vocabulary": (1, None)}},
+        ),
+    ],
+)
+def test_a_line_of_each_layout_by_eye(tmp_path: Path, name: str, line: object, wanted: object) -> None:
+    assert by_text(load_training_file(put(tmp_path / name, [line]))) == wanted
+
+
+TEXT = st.text("abc", min_size=1, max_size=2)
+ROWS = st.lists(st.tuples(TEXT, TEXT, TEXT), min_size=1, max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS)
+def test_layouts_agree_and_what_is_relevant_once_is_relevant(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("layouts")
+    tsv = load_training_file(put(folder / "x.tsv", ["\t".join(row) for row in rows]))
+    fields = ("query", "positive", "negative")
+    jsonl = load_training_file(put(folder / "x.jsonl", [dict(zip(fields, row, strict=True)) for row in rows]))
+    assert by_text(tsv) == by_text(jsonl)
+    found = by_text(tsv)
+    for query, positive, negative in rows:
+        assert found[query][positive][0] == 1
+        assert found[query][negative][0] == int((query, negative) in {(q, p) for q, p, _ in rows})
+    assert len({document.text for document in tsv.documents}) == len(tsv.documents)
+
+
+def test_compressed_with_a_header_and_through_the_collections(tmp_path: Path) -> None:
+    lines = "query\tpositive\tnegative\nq one\td one\td two\n\nq two\td two\td one\n"
+    (tmp_path / "x.tsv.gz").write_bytes(gzip.compress(lines.encode()))
+    data = load_retrieval(tmp_path / "x.tsv.gz", "train")
+    assert [query.text for query in data.queries] == ["q one", "q two"]
+    assert by_text(data)["q one"] == {"d one": (1, None), "d two": (0, None)}
+
+
+def test_empty_sides_and_negatives_that_are_relevant_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = load_training_file(put(tmp_path / "x.tsv", ["q\td\td", " \td\te", "q\t \te", "q\td\te"]))
+    assert by_text(data) == {"q": {"d": (1, None), "e": (0, None)}}
+    said = capsys.readouterr().err
+    assert "2 lines of x.tsv have no query or no relevant document, and are left out" in said
+    assert "1 documents of x.tsv are named as relevant to a query and as not relevant to it" in said
+
+
+WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "complaint"),
+    [
+        ("x.tsv", ["only one column"], r"line 1: has one column, not query, tab, relevant document"),
+        ("x.tsv", ["q\td", "q\td\te"], r"line 2: has 3 columns, the first line 2"),
+        ("x.tsv", ["1.5\t2\tq\td\te", "nan\t2\tq\td\tf"], r"line 2: a score is missing, NaN, infinite or no number"),
+        ("x.tsv", [" \t "], r"holds no query with a relevant document"),
+        ("x.jsonl", ["[]"], r"line 1: is not a JSON object"),
+        ("x.jsonl", [{"query": "q"}], r"line 1: positive or pos or document or answer is missing"),
+        ("x.jsonl", [{**WHOLE, "positive": 3}], r"line 1: query and documents must be strings"),
+        (
+            "x.jsonl",
+            [{**WHOLE, "scores": [1]}, {**WHOLE, "scores": [1, 2, 3]}],
+            r"line 2: has 3 scores for 2 documents",
+        ),
+        (
+            "x.jsonl",
+            ['{"query": "q", "positive": "p", "negative": "n", "scores": [1, NaN]}'],
+            r"line 1: a score is miss",
+        ),
+        ("x.jsonl", [{**WHOLE, "scores": [1, None]}], r"line 1: a score is missing"),
+        ("x.jsonl", [{**WHOLE, "scores": [1, 2]}, WHOLE], r"1 of its lines have scores and 1 have none"),
+    ],
+)
+def test_damage_is_told_with_its_line(tmp_path: Path, name: str, lines: list[object], complaint: str) -> None:
+    with pytest.raises(DataError, match=complaint):
+        load_training_file(put(tmp_path / name, lines))
+
+
+def test_all_damaged_lines_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"2 problems\n  line 1: is not JSON.*\n  line 3: query or anchor"):
+        load_training_file(put(tmp_path / "x.jsonl", ["{", WHOLE, {"positive": "p"}]))
