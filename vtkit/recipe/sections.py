@@ -350,6 +350,25 @@ class AlignSection(Section):
     that the transfer made its rows with."""
 
 
+class GeneratorSection(Section):
+    """[adapt.distill.generator]: a sequence-to-sequence model that writes queries of documents (docT5query, GPL)."""
+
+    model: ModelName | None = None
+    """Hub id or folder, such as ``doc2query/msmarco-t5-base-v1`` or one of the mT5 models for other languages."""
+
+    prompt: str = ""
+    """Put before each document; what the model was trained with, such as ``"text2query: "``."""
+
+    queries: Annotated[int, Field(ge=1, le=100)] = 3
+    """Queries a document."""
+
+    top_k: Annotated[int, Field(ge=1, le=1_000_000)] = 25
+    """Each token is sampled from so many of the likeliest."""
+
+    top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Among these from the fewest that have this probability together."""
+
+
 class DistillSection(Section):
     """[adapt.distill]: a teacher's scores of queries and documents of the corpus."""
 
@@ -360,9 +379,11 @@ class DistillSection(Section):
     bm25: bool = True
     """BM25 over the corpus is a teacher too, the only one if ``teachers`` is empty."""
 
-    queries: Literal["crops", "openings"] = "crops"
+    queries: Literal["crops", "openings", "generated"] = "crops"
     """``crops``: spans of documents, as in [adapt.crop]. ``openings``: their titles or first sentences, which are
-    then removed from the documents."""
+    then removed from the documents. ``generated``: what ``generator`` writes of the documents."""
+
+    generator: GeneratorSection = GeneratorSection()
 
     query_corpus: tuple[CorpusName, ...] = ()
     """Queries without judgements, such as those of a search log, instead of ``queries``."""
@@ -375,6 +396,11 @@ class DistillSection(Section):
 
     contrastive: NonNegativeFloat = 0.5
     """Weight of InfoNCE with the query's own document beside the divergence; ``query_corpus`` has no such document."""
+
+    @property
+    def generates(self) -> bool:
+        """Whether its queries are written by a model."""
+        return self.queries == "generated" and not self.query_corpus
 
 
 class AdaptSection(Section):
@@ -484,6 +510,8 @@ class AdaptSection(Section):
             crops = name == "crop" and "distill" in objectives and not self.distill.query_corpus
             if name in objectives or crops:
                 tables |= {f"{name}.{setting}" for setting in kind.model_fields}
+        if "distill" in objectives and self.distill.generates:
+            tables |= {f"distill.generator.{setting}" for setting in GeneratorSection.model_fields}
         return {f"adapt.{name}" for name in own | tables}
 
     @model_validator(mode="after")
@@ -498,6 +526,8 @@ class AdaptSection(Section):
             raise ValueError('"distill" learns from spans too (distill.contrastive): leave "crop" out of the list')
         if not self.distill.teachers and not self.distill.bm25:
             raise ValueError("distill.bm25 = false leaves no teacher: name one in distill.teachers")
+        if self.distill.queries == "generated" and self.distill.generator.model is None:
+            raise ValueError('distill.queries = "generated" takes a model that writes them: distill.generator.model')
         if self.crop.shortest > self.crop.query_words:
             raise ValueError("crop.shortest is more than crop.query_words")
         return self

@@ -137,6 +137,7 @@ def _train_vectors(
 ) -> tuple[int, int, Mapping[str, Sequence[float]]]:
     """Training of the sparse vectors themselves."""
     from vtkit.training.adapt import adapt_vectors
+    from vtkit.training.query_generator import load_generator
     from vtkit.training.teachers import Teacher, load_teacher
 
     section, seed = recipe.adapt, recipe.recipe.seed
@@ -144,8 +145,10 @@ def _train_vectors(
     most = section.steps * section.batch_size
     texts = draw(read_texts(recipe.corpora("adapt.corpus")), most, seed)
     alignment = _alignment(recipe, inputs, texts) if "align" in objectives else None
-    teachers, queries = list[Teacher](), list[str]()
+    teachers, queries, generator = list[Teacher](), list[str](), None
     if "distill" in objectives:
+        if section.distill.generates:
+            generator = load_generator(section.distill.generator, section.max_length)
         names = section.distill.teachers
         teachers = [load_teacher(name, section.max_length, "adapt.distill.teachers") for name in names]
         queries = draw(read_texts(recipe.corpora("adapt.distill.query_corpus")), most, seed)
@@ -160,6 +163,7 @@ def _train_vectors(
         alignment=alignment,
         teachers=teachers,
         queries=queries,
+        generator=generator,
     )
     return len(texts), 0 if alignment is None else len(alignment.pairs), curve
 

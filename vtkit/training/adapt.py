@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from vtkit.training.crops import batches_of, crop_pair, opening_pair, usable_tex
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, symmetric_divergence
 from vtkit.training.objective import Batch, Objective, Term
+from vtkit.training.query_generator import QueryGenerator
 from vtkit.training.regularizers import flops_terms, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
@@ -67,6 +69,7 @@ def adapt_vectors(
     alignment: Alignment | None = None,
     teachers: Sequence[Teacher] = (),
     queries: Sequence[str] = (),
+    generator: QueryGenerator | None = None,
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place.
 
@@ -81,6 +84,7 @@ def adapt_vectors(
         alignment: for ``align``.
         teachers: for ``distill``, beside or without BM25 (``section.distill.bm25``).
         queries: for ``distill``, queries of its own.
+        generator: for ``distill`` with ``queries = "generated"``.
 
     Returns:
         The curves: ``steps``, ``loss``, each term as added, and mean active dimensions.
@@ -108,7 +112,7 @@ def adapt_vectors(
                 case "crop":
                     made = _crop(texts, section, size, seed)
                 case _:
-                    made = _distill(texts, section, size, seed, folder, language, teachers, queries)
+                    made = _distill(texts, section, size, seed, folder, language, teachers, queries, generator)
             columns |= made[0]
             terms += made[1]
 
@@ -211,6 +215,7 @@ def _distill(
     language: str,
     teachers: Sequence[Teacher],
     queries: Sequence[str],
+    generator: QueryGenerator | None,
 ) -> Made:
     settings = section.distill
     batches = batches_of(len(queries or texts), section.steps, size, seed)
@@ -220,15 +225,16 @@ def _distill(
         asked, own = [queries[row] for row in rows], None
     else:
         own = rows
-        made = [
-            crop_pair(texts[text], section.crop, np.random.default_rng([seed, 4, row]))
-            if settings.queries == "crops"
-            else opening_pair(texts[text], section.crop.query_words)
-            for row, text in enumerate(rows)
-        ]
-        asked = [query for query, _ in made]
-        if settings.queries == "openings":
-            documents = [opening_pair(text, section.crop.query_words)[1] for text in texts]
+        match settings.queries:
+            case "crops":
+                draws = (np.random.default_rng([seed, 4, row]) for row in range(len(rows)))
+                asked = [crop_pair(texts[n], section.crop, draw)[0] for n, draw in zip(rows, draws, strict=True)]
+            case "openings":
+                openings = [opening_pair(text, section.crop.query_words) for text in texts]
+                asked, documents = [openings[number][0] for number in rows], [rest for _, rest in openings]
+            case "generated":
+                assert generator is not None
+                asked = _generated(generator, texts, rows, section.crop.query_words, seed, folder)
     bm25 = Bm25.build(documents, language) if settings.bm25 or queries or settings.candidates > 1 else None
     candidates = _candidates(bm25, asked, own, settings.candidates, len(texts), seed)
     columns = {"query": asked, "document": [documents[number] for number in candidates[:, 0]]}
@@ -257,6 +263,19 @@ def _distill(
     if settings.contrastive and own is not None:
         terms.append(Term("contrastive", contrastive, lambda step: settings.contrastive))
     return columns, terms
+
+
+def _generated(
+    generator: QueryGenerator, texts: Sequence[str], rows: Sequence[int], words: int, seed: int, folder: Path
+) -> list[str]:
+    """A query of the text of each row, another one each time that it comes; its opening, where it has none."""
+    used = list(dict.fromkeys(rows))
+    written = generator.queries([texts[number] for number in used], seed, folder)
+    turns = {
+        number: cycle(queries or [opening_pair(texts[number], words)[0]])
+        for number, queries in zip(used, written, strict=True)
+    }
+    return [next(turns[number]) for number in rows]
 
 
 def _repeated(step: Asked) -> Tensor:

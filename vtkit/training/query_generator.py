@@ -1,0 +1,136 @@
+"""Queries written by a model: a sequence-to-sequence model reads a document and writes what it answers (docT5query,
+GPL: Wang et al. 2022, arXiv:2112.07577)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
+
+from vtkit import console
+from vtkit.data.text import read_jsonl
+from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, library_errors, model_folder
+from vtkit.errors import DataError
+from vtkit.recipe.sections import GeneratorSection
+from vtkit.runtime import fastest_device, without_notices
+
+QUERIES_FOLDER = "generated-queries"
+
+TEXTS_AT_ONCE = 16
+"""Texts whose queries are sampled together and are one file: what a killed run loses at most."""
+
+LONGEST_QUERY = 64
+"""Tokens of the generator that a query may have."""
+
+
+@dataclass(frozen=True)
+class QueryGenerator:
+    """A sequence-to-sequence model that writes queries."""
+
+    model: Any
+    tokenizer: Any
+    settings: GeneratorSection
+    max_length: int
+    """Tokens of the generator that a document is cut at."""
+
+    def queries(self, texts: Sequence[str], seed: int, folder: Path) -> list[list[str]]:
+        """Queries of each text, :attr:`GeneratorSection.queries` or fewer: blank ones and repetitions are left out.
+
+        They are sampled from the ``top_k`` likeliest tokens within ``top_p`` of the probability, and kept in files
+        below ``folder``: a killed run goes on with those that are there, and ends in the same queries.
+        """
+        kept = folder / QUERIES_FOLDER
+        kept.mkdir(parents=True, exist_ok=True)
+        found: list[list[str]] = []
+        with console.progress("writing queries", total=len(texts)) as bar:
+            for start in range(0, len(texts), TEXTS_AT_ONCE):
+                some = texts[start : start + TEXTS_AT_ONCE]
+                file = kept / f"{start:08d}.jsonl"
+                written = _read(file, some)
+                if written is None:
+                    written = self._write(some, seed + start)
+                    _keep(file, some, written)
+                found += written
+                bar.advance(len(some))
+        without = sum(not queries for queries in found)
+        if without == len(found):
+            raise DataError("adapt.distill.generator: it writes blank queries only. Name another model, or its prompt.")
+        if without:
+            console.say(f"  the generator writes no query of {without} of {len(found)} texts; their openings serve")
+        return found
+
+    def _write(self, texts: Sequence[str], seed: int) -> list[list[str]]:
+        read = self.tokenizer(
+            [self.settings.prompt + text for text in texts],
+            truncation=True,
+            max_length=self.max_length,
+            padding=True,
+            return_tensors="pt",
+        ).to(self.model.device)
+        devices = [self.model.device] if self.model.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices), torch.no_grad(), without_notices():
+            torch.manual_seed(seed)
+            tokens = self.model.generate(
+                input_ids=read["input_ids"],
+                attention_mask=read["attention_mask"],
+                do_sample=True,
+                top_k=self.settings.top_k,
+                top_p=self.settings.top_p,
+                num_return_sequences=self.settings.queries,
+                max_new_tokens=LONGEST_QUERY,
+            )
+        written = [" ".join(query.split()) for query in self.tokenizer.batch_decode(tokens, skip_special_tokens=True)]
+        each = self.settings.queries
+        return [
+            list(dict.fromkeys(query for query in written[start : start + each] if query))
+            for start in range(0, len(written), each)
+        ]
+
+
+def load_generator(settings: GeneratorSection, max_length: int) -> QueryGenerator:
+    """The generator that ``settings`` names.
+
+    Raises:
+        DataError: nothing is there, it is damaged, it is no sequence-to-sequence model, or would run code of its own.
+    """
+    assert settings.model is not None
+    label = f"adapt.distill.generator.model = {settings.model}"
+    folder = str(model_folder(settings.model, "adapt.distill.generator.model ="))
+    with library_errors(f"{label} cannot be loaded"), without_notices():
+        sequence_to_sequence = AutoConfig.from_pretrained(folder, **SAFELY).is_encoder_decoder
+        if not sequence_to_sequence:
+            raise DataError(f"{label} is no sequence-to-sequence model, such as T5. Name one that writes queries.")
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder, **SAFELY_WEIGHTS).float().eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder, **SAFELY)
+    return QueryGenerator(model.to(fastest_device()), tokenizer, settings, max_length)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _read(file: Path, texts: Sequence[str]) -> list[list[str]] | None:
+    """What was kept of ``texts``; None where there is nothing, or something else."""
+    try:
+        lines = [entry for _, entry in read_jsonl(file)]
+        found = [(entry["text"], entry["queries"]) for entry in lines if isinstance(entry, dict)]
+    except (DataError, KeyError):
+        return None
+    return [queries for _, queries in found] if [text for text, _ in found] == [*map(_digest, texts)] else None
+
+
+def _keep(file: Path, texts: Sequence[str], written: Sequence[Sequence[str]]) -> None:
+    aside = file.with_suffix(f".{os.getpid()}")
+    lines = [
+        json.dumps({"text": _digest(text), "queries": queries}, ensure_ascii=False)
+        for text, queries in zip(texts, written, strict=True)
+    ]
+    aside.write_text("\n".join(lines) + "\n", "utf-8")
+    aside.replace(file)
