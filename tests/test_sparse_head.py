@@ -221,7 +221,10 @@ def test_groups_of_a_batch_leave_the_gradients_of_the_library(tied: bool, tmp_pa
         torch.testing.assert_close(gradient, wanted[name], rtol=1e-4, atol=1e-5)
 
 
-def test_a_step_of_the_optimizer_is_seen_by_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fused", [False, True])  # a fused step leaves a parameter's version as it was
+def test_a_step_of_the_optimizer_is_seen_by_the_screen(
+    fused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sparse_head, "bf16_is_fast", lambda: True)
     model = encoder(tmp_path)
     with streaming(model):
@@ -230,7 +233,7 @@ def test_a_step_of_the_optimizer_is_seen_by_the_screen(tmp_path: Path, monkeypat
             before = model[1].screen(decoder.bias)
             assert model[1].screen(decoder.bias) is before
             parameter.grad = torch.ones_like(parameter)
-            torch.optim.AdamW([parameter], lr=0.5).step()
+            torch.optim.AdamW([parameter], lr=0.5, fused=fused).step()
             after = model[1].screen(decoder.bias)
             assert torch.equal(after.rows, Screen.of(decoder.weight, decoder.bias).rows)
             assert not torch.equal(after.rows, before.rows)

@@ -24,6 +24,8 @@ import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SpladePooling
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.checkpoint import checkpoint
 
 from vtkit.encoder.dropout import fast_dropout
@@ -339,12 +341,32 @@ def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseE
     decoder = mlm_head(encoder[0].auto_model).decoder
     pooling = encoder[1]
     model = encoder[0].auto_model
-    with without_decoder(decoder), row_gradients(model.get_input_embeddings(), decoder), fast_dropout(model):
+    with (
+        without_decoder(decoder),
+        row_gradients(model.get_input_embeddings(), decoder),
+        fast_dropout(model),
+        _steps_seen(),
+    ):
         encoder[1] = StreamingSpladePooling.over(pooling, decoder, half=half)
         try:
             yield encoder
         finally:
             encoder[1] = pooling
+
+
+@contextmanager
+def _steps_seen() -> Iterator[None]:
+    """While the block runs, every step of an optimiser counts in its parameters' versions, by which the screen goes;
+    fused optimisers change parameters without it."""
+
+    def count(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        increment_version([parameter for group in optimizer.param_groups for parameter in group["params"]])
+
+    hook = register_optimizer_step_post_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 @contextmanager
