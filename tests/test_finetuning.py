@@ -248,7 +248,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
 
 EVERYTHING: dict[str, Any] = {
     "loss": list(LOSSES), "hard_negatives": 1, "query_penalty": ["flops", "l1"], "document_penalty": "df_flops",
-    "target_active": {"query": 20, "document": 40},
+    "target_active": {"query": 20, "document": 40}, "texts_at_once": 4,
 }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from vtkit.commands.tokenizer import tokenizers
 from vtkit.commands.transfer import transfer
 from vtkit.errors import VtkitError, machine_failure
 from vtkit.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
+from vtkit.launch import launched
 
 DEFECT = 70
 """Exit code after an error that vtkit does not know (EX_SOFTWARE): never that of an error a user can act on."""
@@ -50,11 +51,26 @@ app.add_typer(tokenizers, name="tokenizer", help="Learn a vocabulary from corpor
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and leave with its exit code; of several processes launched together, the first does."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter gets its number
+    here = launched()
+    if here.rank:
+        from vtkit.training.workers import work
+
+        work()
     leave_promptly()
+    try:
+        _run()
+    finally:
+        if here.size > 1:
+            from vtkit.training.workers import dismiss
+
+            dismiss()
+
+
+def _run() -> None:
     try:
         app(prog_name="vtkit")
     except VtkitError as error:

@@ -7,10 +7,12 @@ time stands beside it. Model, texts, loss, optimiser and mixed precision (bf16 w
 differs is how they are computed:
 
     vtkit       as vtkit trains
+    cached      the same with gradient caching, 8 texts at once (``finetune.texts_at_once``)
     before      the same of an older commit, from a temporary worktree (``--before``): groups of 8 texts, head in
                 float32 with positions over all terms, dense gradients, torch's dropout, memory given back to the system
     library     SparseEncoder.forward (MLM transformer, SPLADE pooling) and SpladeLoss of sentence-transformers, bf16
     library32   the same in float32, the library's default
+    library_cached   CachedSpladeLoss of sentence-transformers, 8 texts at once, bf16
 
 Without ``--model`` the encoder has 6 layers of width 384 and random weights, over texts of random tokens; its decoder
 bias makes a realistic share of dimensions active. Peak memory is what the steps take above the loaded model.
@@ -35,7 +37,11 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
-PATHS = ("vtkit", "before", "library", "library32")
+PATHS = ("vtkit", "cached", "before", "library", "library32", "library_cached")
+DEFAULT = ("vtkit", "before", "library", "library32")
+
+AT_ONCE = 8
+"""Texts whose activations the cached paths hold."""
 LAST_BEFORE = "1b886ce"
 """The last commit before the head was screened in bf16."""
 
@@ -112,14 +118,20 @@ def losses(encoder: Any, path: str) -> Callable[[list[dict[str, Any]], None], di
 
     section = FinetuneSection(data="unused")
     if path.startswith("library"):
-        from sentence_transformers.sparse_encoder.losses import SparseMultipleNegativesRankingLoss, SpladeLoss
-
-        return SpladeLoss(  # type: ignore[no-any-return]
-            encoder,
-            loss=SparseMultipleNegativesRankingLoss(encoder, scale=section.infonce.scale),
-            query_regularizer_weight=section.flops.query,
-            document_regularizer_weight=section.flops.document,
+        from sentence_transformers.sparse_encoder.losses import (
+            CachedSpladeLoss,
+            SparseMultipleNegativesRankingLoss,
+            SpladeLoss,
         )
+
+        settings = {
+            "loss": SparseMultipleNegativesRankingLoss(encoder, scale=section.infonce.scale),
+            "query_regularizer_weight": section.flops.query,
+            "document_regularizer_weight": section.flops.document,
+        }
+        if path == "library_cached":
+            return CachedSpladeLoss(encoder, mini_batch_size=AT_ONCE, **settings)  # type: ignore[no-any-return]
+        return SpladeLoss(encoder, **settings)  # type: ignore[no-any-return]
     gate = CollapseGate(encoder[0].auto_model.config.vocab_size, ramp_ends=10**9)
     if path == "before":  # as fine-tuning had it then
         from vtkit.training.losses import ContrastiveWithFlops  # type: ignore[attr-defined]
@@ -133,9 +145,11 @@ def losses(encoder: Any, path: str) -> Callable[[list[dict[str, Any]], None], di
     from vtkit.training.objective import Objective
 
     explosion = LossGate("benchmark", "")
-    return Objective(
+    objective = Objective(
         encoder, objective_terms(section, RAMP, encoder), step=lambda: RAMP, gate=gate, explosion=explosion
     )
+    objective.texts_at_once = AT_ONCE if path == "cached" else None
+    return objective
 
 
 def follow(arguments: argparse.Namespace) -> None:
@@ -143,7 +157,7 @@ def follow(arguments: argparse.Namespace) -> None:
     import torch
 
     path = arguments.path
-    if path == "vtkit":
+    if path in ("vtkit", "cached"):
         from vtkit.runtime import reuse_memory
 
         reuse_memory()
@@ -233,7 +247,7 @@ def main() -> None:
     parser.add_argument("--model", help="Folder of a SparseEncoder instead of random weights.")
     parser.add_argument("--data", help="BEIR folder whose judged pairs are the texts, instead of random tokens.")
     parser.add_argument("--before", default=LAST_BEFORE, help="Commit that is called before.")
-    parser.add_argument("--paths", nargs="+", default=list(PATHS), choices=PATHS)
+    parser.add_argument("--paths", nargs="+", default=list(DEFAULT), choices=PATHS)
     parser.add_argument("--path", choices=PATHS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.path:

@@ -317,6 +317,10 @@ class FinetuneSection(_Tables):
     batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
     """Pairs a step; each query's negatives are the other documents of the step."""
 
+    texts_at_once: PositiveInt | None = None
+    """Texts of a step whose activations are held at a time, at least; short ones come up to 1,024 tokens together. The
+    step is that of the whole batch, in the memory of so few texts, and takes about a third longer. Default: all."""
+
     hard_negatives: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Further negatives a query: documents of ``data`` that are judged as not relevant to it, and where it has fewer,
     some that ``mining`` finds."""

@@ -429,6 +429,9 @@ class AdaptSection(Section):
     batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
     """Texts, pairs or queries a step, of each objective."""
 
+    texts_at_once: PositiveInt | None = None
+    """``crop``, ``align``, ``distill``: texts of a step whose activations are held at a time, as in ``[finetune]``."""
+
     max_length: PositiveInt = 128
     """Tokens a text is cut at."""
 
@@ -493,7 +496,7 @@ class AdaptSection(Section):
         """Dotted paths of the settings that its objectives read; the others have no effect."""
         own = set(type(self).model_fields) - {"crop", "align", "distill"}
         masked = {"labels", "mask_rate", "new_token_weight", "prior", "held_out"}
-        sparse = {"flops", "ramp", "target_active"}
+        sparse = {"flops", "ramp", "target_active", "texts_at_once"}
         objectives = set(self.objectives)
         tables: set[str] = set()
         if "auto" in objectives:

@@ -150,7 +150,7 @@ def adapt_vectors(
         ),
         Schedule(
             steps, size, section.learning_rate, section.warmup, "cosine", section.weight_decay,
-            section.checkpoint_every, seed,
+            section.checkpoint_every, seed, section.texts_at_once,
         ),
         folder,
         "adapting",

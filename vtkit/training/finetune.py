@@ -115,6 +115,7 @@ def finetune(
             section.weight_decay,
             section.checkpoint_every,
             seed,
+            section.texts_at_once,
         ),
         folder,
         "fine-tuning",

@@ -6,7 +6,7 @@ together in :mod:`vtkit.training.finetune` and :mod:`vtkit.training.adapt`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,14 +14,9 @@ import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
+from vtkit.training.batch_encoding import Encode, encode_groups, term_weights_of
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.target import READ_EVERY, ActiveTarget
-
-TEXTS_A_GROUP = 8
-"""Texts that go through the encoder together, at least; small groups of similar length waste little on padding."""
-
-TOKENS_A_GROUP = 1024
-"""Short texts come in larger groups, up to so many tokens: every group reads and casts all weights once more."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +78,12 @@ class Objective(nn.Module):
         sentences: whether the first column holds sentences.
     """
 
+    texts_at_once: int | None = None
+    """Texts of a batch whose activations are held at a time; None: all of them."""
+
+    encode: Encode
+    """What computes the vectors: this process, or several."""
+
     def __init__(
         self,
         model: SparseEncoder,
@@ -96,7 +97,7 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.terms = model, tuple(terms)
         self.step, self.gate, self.explosion = step, gate, explosion
-        self.sentences = sentences
+        self.sentences, self.encode = sentences, encode_groups
         self.targets = {term.name: term.weight for term in terms if isinstance(term.weight, ActiveTarget)}
         self.state = nn.ModuleDict(
             {term.name: term.state for term in terms if term.state is not None}
@@ -112,7 +113,7 @@ class Objective(nn.Module):
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> dict[str, Tensor]:
         features = list(features)
-        columns = [self._term_weights(column) for column in features]
+        columns = self._encoded(features)
         step = self.step()
         if self.targets and step % READ_EVERY == 0:
             self._read_without_dropout(features, columns)
@@ -141,8 +142,12 @@ class Objective(nn.Module):
         self.model.eval()
         for target in self.targets.values():
             column = first[target.side]
-            target.read(_mean_active(self._term_weights(features[column])), _mean_active(columns[column]))
+            (without,) = self._encoded([features[column]])
+            target.read(_mean_active(without), _mean_active(columns[column]))
         self.model.train(training)
+
+    def _encoded(self, columns: Sequence[dict[str, Tensor]]) -> list[Tensor]:
+        return term_weights_of(self.model, columns, self.texts_at_once, self.encode)
 
     def _batch(self, columns: list[Tensor], step: int) -> Batch:
         sentences = columns.pop(0) if self.sentences else None
@@ -150,18 +155,6 @@ class Objective(nn.Module):
             return Batch(sentences, sentences, sentences, step)
         query, *documents = columns
         return Batch(query, torch.cat(documents), sentences, step)
-
-    def _term_weights(self, features: dict[str, Tensor]) -> Tensor:
-        """The column's term weights, computed in groups of similar length: padding a whole batch to its longest
-        text nearly doubles the tokens of real collections."""
-        lengths = features["attention_mask"].sum(dim=1)
-        order = torch.argsort(lengths, stable=True)
-        groups = []
-        for rows in _groups(order, lengths):
-            longest = int(lengths[rows[-1]])
-            group = {name: tensor[rows, :longest] for name, tensor in features.items()}
-            groups.append(self.model(group)["sentence_embedding"].float())
-        return torch.cat(groups)[torch.argsort(order)]
 
     def take_active_dimensions(self) -> dict[str, float]:
         """Mean active dimensions of the batches since the last call, and the λ found, for the training log."""
@@ -174,18 +167,6 @@ class Objective(nn.Module):
             "document_dimensions": round(sum(documents) / len(seen), 2),
             **{f"{target.side}_lambda": float(f"{target(0):.3g}") for target in self.targets.values()},
         }
-
-
-def _groups(order: Tensor, lengths: Tensor) -> Iterator[Tensor]:
-    """``order``, by rising length, in groups of ``TEXTS_A_GROUP`` texts, or of more with ``TOKENS_A_GROUP`` tokens."""
-    start = 0
-    for stop in range(1, len(order) + 1):
-        if stop < len(order):
-            texts = stop + 1 - start
-            if texts <= TEXTS_A_GROUP or texts * int(lengths[order[stop]]) <= TOKENS_A_GROUP:
-                continue
-        yield order[start:stop]
-        start = stop
 
 
 def _mean_active(vectors: Tensor) -> float:

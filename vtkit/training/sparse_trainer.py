@@ -11,14 +11,18 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
+from torch import Tensor
 from torch.utils.data import SequentialSampler
 
 from vtkit import console
 from vtkit.encoder.sides import prompt_of
 from vtkit.encoder.sparse_head import streaming
 from vtkit.encoder.truncation import share_cut, shortened
+from vtkit.runtime import without_notices
+from vtkit.training.batch_encoding import encode_groups
 from vtkit.training.objective import Objective
 from vtkit.training.resuming import KeptState, Progress, curve, train, trainer_settings
+from vtkit.training.workers import Workers, workers
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,9 @@ class Schedule:
     checkpoint_every: int
     seed: int
     """Of the dropout; the order of the texts is theirs who made the columns."""
+
+    texts_at_once: int | None = None
+    """Texts of a batch whose activations are held at a time; None: all of them."""
 
 
 def train_vectors(
@@ -63,6 +70,7 @@ def train_vectors(
 
     Raises:
         CollapseError: a collapse gate stopped the run.
+        VtkitError: another process of the launch has ended.
     """
     arguments = SparseEncoderTrainingArguments(
         **trainer_settings(
@@ -77,15 +85,19 @@ def train_vectors(
     )
     _say_what_is_cut(encoder, columns, lengths)
     torch.manual_seed(schedule.seed)
-    with console.progress(description, total=schedule.steps) as bar, streaming(encoder):
+    with workers(encoder) as others, console.progress(description, total=schedule.steps) as bar, streaming(encoder):
         loss = objective(lambda: trainer.state.global_step)
-        trainer = _Trainer(
-            model=encoder,
-            args=arguments,
-            train_dataset=Dataset.from_dict(dict(columns)),
-            loss=loss,
-            callbacks=[KeptState(loss.state), Progress(bar)],  # in this order: the last marks a checkpoint complete
-        )
+        loss.texts_at_once = schedule.texts_at_once
+        loss.encode = encode_groups if others is None else others.encode
+        with without_notices():  # that there are connections between processes, which are not the trainer's business
+            trainer = _Trainer(
+                model=encoder,
+                args=arguments,
+                train_dataset=Dataset.from_dict(dict(columns)),
+                loss=loss,
+                callbacks=[KeptState(loss.state), Progress(bar)],  # in this order: the last marks a checkpoint complete
+            )
+        trainer.others = others
         trainer.data_collator = Collator(encoder, lengths)
         history = train(trainer, folder)
     for missed in filter(None, (target.missed() for target in loss.targets.values())):
@@ -115,7 +127,16 @@ def _in_sequence(dataset: Dataset, **settings: Any) -> DefaultBatchSampler:
 
 
 class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
-    """The library's trainer; its log carries the active dimensions beside the loss, and no model card is drafted."""
+    """The library's trainer; its log carries the active dimensions beside the loss, no model card is drafted, and
+    other processes add their gradients."""
+
+    others: Workers | None = None
+
+    def training_step(self, *arguments: Any, **settings: Any) -> Tensor:
+        loss: Tensor = super().training_step(*arguments, **settings)
+        if self.others is not None:
+            self.others.sum_gradients()
+        return loss
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """None: the library's model card shows examples of the training texts, and vtkit writes a card of its own."""

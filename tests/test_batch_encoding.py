@@ -1,0 +1,140 @@
+"""Gradient caching: the losses, gradients and sparsity of the whole batch, in the memory of one group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.losses import CachedSpladeLoss, SparseMultipleNegativesRankingLoss
+from test_finetuning import EVERYTHING, section, trained
+from tiny import ARCHITECTURES, encoder, same, texts, weights
+from torch import Tensor
+
+from vtkit.encoder.sparse_head import streaming
+from vtkit.recipe.finetune import FinetuneSection
+from vtkit.training import batch_encoding
+from vtkit.training.batch_encoding import term_weights_of
+from vtkit.training.finetune import objective_terms
+from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.objective import Objective
+
+
+def columns(model: SparseEncoder, pairs: int) -> list[dict[str, Tensor]]:
+    """Queries and documents, tokenized."""
+    made = (texts(pairs, seed=1, words=(1, 4)), texts(pairs, seed=2, words=(3, 25)))
+    return [dict(model.tokenizer(column, padding=True, return_tensors="pt")) for column in made]
+
+
+def step(
+    model: SparseEncoder, pairs: int, texts_at_once: int | None, wanted: FinetuneSection
+) -> tuple[dict[str, float], dict[str, Tensor], dict[str, float]]:
+    """Losses, gradients and active dimensions of one step, always with the same dropout."""
+    gates: dict[str, Any] = {"gate": CollapseGate(122, 10**9), "explosion": LossGate("", "")}
+    loss = Objective(model, objective_terms(wanted, 1, model), step=lambda: 3, **gates)
+    loss.texts_at_once = texts_at_once
+    model.zero_grad()
+    torch.manual_seed(3)
+    with streaming(model):
+        parts = loss(columns(model, pairs))
+        torch.stack(list(parts.values())).sum().backward()
+    gradients = {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
+    return {name: value.item() for name, value in parts.items()}, gradients, loss.take_active_dimensions()
+
+
+PENALTIES: dict[str, Any] = {"query_penalty": ["l1", "flops"], "document_penalty": ["df_flops", "masked_flops"]}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_caching_changes_nothing_dropout_included(architecture: str, tmp_path: Path) -> None:
+    model = encoder(tmp_path, architecture).train()
+    whole = step(model, 20, None, section(**PENALTIES))
+    cached = step(model, 20, batch_encoding.TEXTS_A_GROUP, section(**PENALTIES))
+    assert cached[0] == whole[0]
+    assert cached[2] == whole[2]
+    torch.testing.assert_close(cached[1], whole[1], rtol=1e-5, atol=1e-7)
+    model.eval()
+    assert step(model, 20, None, section(**PENALTIES))[0] != whole[0]  # there is dropout
+
+
+def test_a_batch_of_32_is_the_same_as_one_and_as_four_times_eight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = encoder(tmp_path, dropout=0.0).train()
+    monkeypatch.setattr(batch_encoding, "TOKENS_A_GROUP", 1)
+    wanted = section(**PENALTIES)
+    losses, gradients, dimensions = step(model, 32, 32, wanted)
+    with forwards(model) as sizes:
+        cut = step(model, 32, 8, wanted)
+    assert sizes == [8] * 16  # four groups of each side, and each of them again
+    assert cut[0] == pytest.approx(losses, rel=1e-5)
+    assert cut[2] == dimensions
+    torch.testing.assert_close(cut[1], gradients, rtol=1e-3, atol=1e-6)
+
+
+def test_it_is_the_librarys_cached_loss(tmp_path: Path) -> None:
+    model = encoder(tmp_path, dropout=0.0).train()
+    _, gradients, _ = step(model, 12, 3, section(flops={"query": 0.05, "document": 0.02}))
+    theirs = CachedSpladeLoss(
+        model,
+        SparseMultipleNegativesRankingLoss(model, scale=1.0),
+        document_regularizer_weight=0.02,
+        query_regularizer_weight=0.05,
+        mini_batch_size=3,
+    )
+    model.zero_grad()
+    torch.stack(list(theirs(columns(model, 12), None).values())).sum().backward()
+    expected = {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
+    assert gradients.keys() == expected.keys()
+    torch.testing.assert_close(gradients, expected, rtol=1e-3, atol=1e-5)
+
+
+@contextmanager
+def forwards(model: SparseEncoder) -> Iterator[list[int]]:
+    """The texts of each pass through a layer of the encoder."""
+    sizes: list[int] = []
+    layer = next(module for module in model.modules() if type(module) is torch.nn.LayerNorm)
+    hook = layer.register_forward_hook(lambda _, __, output: sizes.append(len(output)))
+    try:
+        yield sizes
+    finally:
+        hook.remove()
+
+
+def test_no_activations_are_held_for_the_backward_pass(tmp_path: Path) -> None:
+    model = encoder(tmp_path).train()
+
+    def held(texts_at_once: int | None) -> int:
+        kept: dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            kept[tensor.data_ptr()] = tensor.nbytes
+            return tensor
+
+        with streaming(model), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            vectors = term_weights_of(model, columns(model, 40), texts_at_once)
+            torch.cat(vectors).sum().backward()
+        return sum(kept.values())
+
+    assert held(5) < 0.01 * held(None)
+
+
+def test_without_a_gradient_nothing_is_computed_again(tmp_path: Path) -> None:
+    model = encoder(tmp_path).train()
+    with torch.no_grad(), forwards(model) as sizes:
+        term_weights_of(model, columns(model, 16), 4)
+    assert sum(sizes) == 32
+
+
+def test_a_training_run_ends_the_same(tmp_path: Path) -> None:
+    settings = {**EVERYTHING, "steps": 6}
+    whole, its_curves = trained(tmp_path / "whole", **settings | {"texts_at_once": None})
+    cached, curves = trained(tmp_path / "cached", **settings | {"texts_at_once": batch_encoding.TEXTS_A_GROUP})
+    assert curves == its_curves
+    for name, tensor in weights(cached).items():
+        torch.testing.assert_close(tensor, weights(whole)[name], rtol=1e-4, atol=1e-5)
+    assert not same(weights(whole), weights(encoder(tmp_path / "start")))
