@@ -52,4 +52,4 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     return FinetuneResult(len(data.queries), len(data.documents), curve)
 
 
-FINETUNE = Stage("finetune", version=4, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")
+FINETUNE = Stage("finetune", version=5, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")
