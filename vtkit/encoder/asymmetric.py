@@ -48,6 +48,12 @@ class WholeEncoder(SparseEncoder):  # type: ignore[misc]
         self._query_side, self.query_route_by_default = (encoder,), by_default
 
 
+def query_table(encoder: SparseEncoder) -> SparseStaticEmbedding | None:
+    """The static table that encodes the queries of ``encoder``; None where a transformer does."""
+    side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
+    return side[0] if side is not None and isinstance(side[0], SparseStaticEmbedding) else None
+
+
 def settings_of(encoder: SparseEncoder) -> dict[str, Any]:
     """What an encoder says beside its modules, as arguments of a new one."""
     return {

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sentence_transformers import SparseEncoder
-from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
-from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.folding import Fold, apply_output_casing
+from vtkit.encoder.query_tables import filled_up
 from vtkit.vocabulary.casing import CasedMap, count_casing, map_cased
 from vtkit.vocabulary.existing import with_casing
 
@@ -58,9 +58,11 @@ def change_encoder(encoder: SparseEncoder, output: Output | None, input: Input, 
     else:
         changed = change_tokenizer(encoder.tokenizer, output, input)
         encoder[0].processor = changed.tokenizer
-    if query_side is not None:
-        role = "tokenizer" if isinstance(query_side[0], SparseStaticEmbedding) else "processor"
-        setattr(query_side[0], role, changed.tokenizer)
+    table = query_table(encoder)
+    if table is not None:
+        table.tokenizer = filled_up(changed.tokenizer, len(table.weight))
+    elif query_side is not None:
+        query_side[0].processor = changed.tokenizer
     if output is None:
         return CasingChange(input)
     masked = apply_output_casing(encoder, output, fold)

@@ -17,7 +17,7 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
-from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer
+from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_table
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map
@@ -113,6 +113,10 @@ def apply_output_casing(
             ids = cased_ids(output_tokenizer(encoder))
             for model in _models(encoder):
                 mask_dimensions(model, ids)
+            table = query_table(encoder)
+            if table is not None:
+                with torch.no_grad():
+                    table.weight[torch.from_numpy(ids)] = 0.0
             return len(ids)
         case "all" | "fold":
             return 0

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
-from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import fold_map_of, fold_vectors, folding
 from vtkit.encoder.truncation import first_tokens
 from vtkit.runtime import Precision
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 Side = Literal["query", "document"]
 
@@ -47,8 +50,9 @@ def encode_side(
     """
     prompted = [prompt_of(encoder, side) + text for text in texts]
     query_side = encoder.query_side if side == "query" and isinstance(encoder, WholeEncoder) else None
-    if query_side is not None and isinstance(query_side[0], SparseStaticEmbedding):
-        vectors = _looked_up(query_side[0], prompted, max_length)
+    table = query_table(encoder) if side == "query" else None
+    if query_side is not None and table is not None:
+        vectors = _looked_up(table, prompted, max_length)
         fold = folding(encoder)
         if fold is not None:
             vectors = fold_vectors(vectors, fold_map_of(encoder), fold)
@@ -71,6 +75,12 @@ def prompt_of(encoder: SparseEncoder, side: Side) -> str:
     if prompt is None and encoder.default_prompt_name is not None:
         prompt = encoder.prompts.get(encoder.default_prompt_name)
     return prompt or ""
+
+
+def tokenizer_of(encoder: SparseEncoder, side: Side) -> PreTrainedTokenizerFast:
+    """What cuts the texts of ``side`` into tokens."""
+    table = query_table(encoder) if side == "query" else None
+    return encoder.tokenizer if table is None else table.tokenizer
 
 
 def _looked_up(table: SparseStaticEmbedding, texts: list[str], length: int) -> sparse.csr_matrix:

@@ -1,7 +1,7 @@
-"""[finetune] of a recipe: the settings of each loss and each penalty in a class of its own, and what all share.
+"""[finetune] of a recipe: the settings of each loss, penalty and query encoder in a class, and what all share.
 
-:data:`AnyLoss` and :data:`AnyPenalty` are the lists of losses and penalties: names, tables and help are read off their
-classes.
+:data:`AnyLoss`, :data:`AnyPenalty` and :data:`AnyQueryEncoder` are the lists of these: names, tables and help are read
+off their classes.
 """
 
 from __future__ import annotations
@@ -198,6 +198,49 @@ class CasedPenalty(PenaltySettings):
     document: NonNegativeFloat = Field(default=0.2, description=_DOCUMENTS)
 
 
+class QueryEncoderSettings(_Named):
+    """What encodes queries."""
+
+    fixed: ClassVar[bool] = False
+    """Whether it is a table that training leaves as it is, so that nothing makes queries sparser."""
+
+
+class SourceQueries(QueryEncoderSettings):
+    """[finetune.source]: As the model has it: the encoder of documents, or its static table, which stays as it is."""
+
+    name = "source"
+
+
+class SharedQueries(QueryEncoderSettings):
+    """[finetune.shared]: The encoder of documents, whatever the model's queries went through before."""
+
+    name = "shared"
+
+
+class BinaryQueries(QueryEncoderSettings):
+    """[finetune.binary]: A table in which every token weighs 1 (SPLADE-doc, arXiv:2109.10086)."""
+
+    name = "binary"
+    fixed = True
+
+
+class IdfQueries(QueryEncoderSettings):
+    """[finetune.idf]: A table of inverse document frequencies in ``finetune.data`` (arXiv:2411.04403)."""
+
+    name = "idf"
+    fixed = True
+
+
+class LearnedQueries(QueryEncoderSettings):
+    """[finetune.learned]: A table that is trained with the encoder of documents; it starts from the model's own one, or
+    from ``idf`` (after Li-LSR, arXiv:2505.01452)."""
+
+    name = "learned"
+
+    learning_rate: LearningRate = 1e-2
+    """Peak learning rate of the table's weights, which start at up to 10; its schedule is that of the encoder."""
+
+
 class TargetActive(Section):
     """Active dimensions that training is to end with: the λ that does it is found on the way (docs/training.md)."""
 
@@ -216,28 +259,43 @@ AnyLoss = InfonceLoss | MarginMseLoss | KlLoss | ListwiseLoss
 
 AnyPenalty = FlopsPenalty | L1Penalty | MaskedFlopsPenalty | DfFlopsPenalty | CasedPenalty
 
+AnyQueryEncoder = SourceQueries | SharedQueries | BinaryQueries | IdfQueries | LearnedQueries
+
 LOSSES: dict[str, type[AnyLoss]] = {kind.name: kind for kind in get_args(AnyLoss)}
 """Name of each loss -> its settings, in the order of help texts."""
 
 PENALTIES: dict[str, type[AnyPenalty]] = {kind.name: kind for kind in get_args(AnyPenalty)}
 """Name of each penalty -> its settings, in the order of help texts."""
 
+QUERY_ENCODERS: dict[str, type[AnyQueryEncoder]] = {kind.name: kind for kind in get_args(AnyQueryEncoder)}
+"""Name of each query encoder -> its settings, in the order of help texts."""
+
+_TABLES: dict[str, type[_Named]] = {
+    **LOSSES,
+    **PENALTIES,
+    **{name: kind for name, kind in QUERY_ENCODERS.items() if kind.model_fields},
+}
+"""Name of each table of a choice -> its settings."""
+
 if TYPE_CHECKING:
     LossName = str
     PenaltyName = str
+    QueryEncoderName = str
     _Tables = Section
 else:
     LossName = Literal[tuple(LOSSES)]
     PenaltyName = Literal[tuple(PENALTIES)]
+    QueryEncoderName = Literal[tuple(QUERY_ENCODERS)]
     _Tables = create_model(
         "_Tables",
         __base__=Section,
         __module__=__name__,
-        **{name: (kind, kind()) for name, kind in (LOSSES | PENALTIES).items()},
+        **{name: (kind, kind()) for name, kind in _TABLES.items()},
     )
 
 Kind = TypeVar("Kind", bound=_Named)
 
+Activation = Literal["source", "log1p", "log1p_log1p"]
 
 class MiningSection(Section):
     """[finetune.mining]: where hard negatives come from. What a ranking finds first, without the documents that are
@@ -263,13 +321,13 @@ class MiningSection(Section):
     """So many first ones of each ranking are left out: the nearest are often relevant and not judged."""
 
 
-def _summaries(kinds: dict[str, type[AnyLoss]] | dict[str, type[AnyPenalty]]) -> str:
+def _summaries(kinds: dict[str, type[AnyLoss]] | dict[str, type[AnyPenalty]] | dict[str, type[AnyQueryEncoder]]) -> str:
     return " ".join(f"``{name}``: {first_sentence(kind)}." for name, kind in kinds.items())
 
 
 class FinetuneSection(_Tables):
-    """[finetune]: training of the sparse vectors on queries with relevant documents. The settings of each loss and each
-    penalty stand in a table of its name; those that are not used may stay in the recipe."""
+    """[finetune]: training of the sparse vectors on queries with relevant documents. The settings of each loss, penalty
+    and query encoder stand in a table of its name; those that are not used may stay in the recipe."""
 
     data: RetrievalName
     """Judged queries: a BEIR folder, the name of a public collection, or a file of training data (docs/data.md): pairs,
@@ -277,6 +335,16 @@ class FinetuneSection(_Tables):
 
     split: str = "train"
     """Which judgements to train on (``qrels/SPLIT.tsv``); a file has no splits."""
+
+    query_encoder: QueryEncoderName = Field(
+        default="source",
+        description="What encodes queries. " + _summaries(QUERY_ENCODERS) + " With a table a query has one weight for"
+        " each distinct token and needs no model.",
+    )
+
+    activation: Activation = "source"
+    """What makes weights of logits. ``source``: as the model has it. ``log1p``: log(1 + ReLU(x)). ``log1p_log1p``:
+    log(1 + log(1 + ReLU(x))), which keeps large weights smaller (arXiv:2504.14839)."""
 
     loss: LossName | Annotated[tuple[LossName, ...], Field(min_length=1)] = Field(
         default="infonce",
@@ -351,8 +419,26 @@ class FinetuneSection(_Tables):
         names = self.loss if isinstance(self.loss, tuple) else (self.loss,)
         return tuple(getattr(self, name) for name in names)
 
+    @property
+    def queries(self) -> AnyQueryEncoder:
+        """The settings of the query encoder."""
+        found: AnyQueryEncoder = getattr(self, self.query_encoder, None) or QUERY_ENCODERS[self.query_encoder]()
+        return found
+
+    @property
+    def table_learning_rate(self) -> float | None:
+        """Of the query table; None where none is trained."""
+        return self.queries.learning_rate if isinstance(self.queries, LearnedQueries) else None
+
+    @property
+    def fixed_queries(self) -> bool:
+        """Whether queries go through a table that is not trained."""
+        return self.queries.fixed
+
     def penalties(self, side: Side) -> tuple[AnyPenalty, ...]:
-        """The settings of the penalties on a side."""
+        """The settings of the penalties on a side; none on queries that nothing can make sparser."""
+        if side == "query" and self.fixed_queries:
+            return ()
         names = self.query_penalty if side == "query" else self.document_penalty
         return tuple(getattr(self, name) for name in (names if isinstance(names, tuple) else (names,)))
 
@@ -377,8 +463,11 @@ class FinetuneSection(_Tables):
 
     @property
     def settings_read(self) -> set[str]:
-        """Dotted paths of the settings that its losses and penalties read; the others have no effect."""
-        names = set(type(self).model_fields) - set(LOSSES) - set(PENALTIES)
+        """Dotted paths of the settings that its losses, penalties and query encoder read; the others have no effect."""
+        names = set(type(self).model_fields) - set(_TABLES)
+        if self.fixed_queries:
+            names -= {"query_penalty"}
+        names |= {f"{self.query_encoder}.{setting}" for setting in type(self.queries).model_fields}
         names -= {"mining"}
         if not self.taught:
             names -= {"teachers", "bm25"}
@@ -417,6 +506,12 @@ class FinetuneSection(_Tables):
             first = self.penalties(side)[0] if self.penalties(side) else None
             target = self.target(side)
             if target is None:
+                continue
+            if side == "query" and self.fixed_queries:
+                yield (
+                    f"target_active.query: with query_encoder {self.query_encoder} a query has as many dimensions as "
+                    "distinct tokens, and training changes nothing about it. Remove it"
+                )
                 continue
             if first is None or not first.counts:
                 why = "there is none" if first is None else f"{first.name} bears on some dimensions only"

@@ -167,6 +167,7 @@ def _results(report: ReportData) -> Section | None:
         notes.append("FLOPS: dimensions that a random query and a random document are expected to share.")
     if "p" in columns:
         notes.append("p: two-sided paired randomisation test of the first measure against the better BM25.")
+    notes += _query_encoders(report)
     if any(row.peer for results in report.results for row in results.rows):
         notes.append("Dense: an embedder that could be used instead, searched exactly, as its own settings have it.")
     notes += _analysers(report)
@@ -178,6 +179,12 @@ def _results(report: ReportData) -> Section | None:
     ]
     weights = [table for results in report.results if (table := _weights_table(results)) is not None]
     return Section("results", "Results", (*tables, Paragraph((" ".join(notes),), quiet=True), *weights))
+
+
+def _query_encoders(report: ReportData) -> list[str]:
+    """What encodes queries, of the models whose encoder of documents does not."""
+    rows = {row_label(row): row.query_encoder for results in report.results for row in results.rows}
+    return [f"Queries of {label} are encoded by {words}." for label, words in rows.items() if words is not None]
 
 
 def _weights_table(results: SetResults) -> Table | None:
@@ -497,6 +504,10 @@ def _training(report: ReportData) -> Section | None:
     if rows:
         columns = ("stage", "quantity", "steps", "first", "last")
         blocks.append(Table("First and last values logged", columns, tuple(rows), frozenset({1})))
+    if report.query_encoder is not None:
+        blocks.append(Paragraph((f"Queries are encoded by {report.query_encoder}.",)))
+    if report.activation is not None:
+        blocks.append(Paragraph((f"Fine-tuning made weights of logits x as {report.activation}.",)))
     if report.held_out is not None:
         blocks.append(_held_out(report.held_out))
     return Section("training", "Training", tuple(blocks)) if blocks else None

@@ -46,6 +46,9 @@ class Row(Result):
     tied_scores: Number = None
     """Share of the queries with equal scores among their first 10 results."""
 
+    query_encoder: str | None = None
+    """What encodes queries, in words; None where the encoder of documents does."""
+
     analyser: str | None = None
     """What BM25's terms are; so ``k1`` and ``b``, only of rows of BM25."""
 
@@ -161,6 +164,12 @@ class ReportData(Result):
     """Of masked tokens, before and after adaptation, where it predicts them."""
 
     calibration: Calibration | None = None
+    query_encoder: str | None = None
+    """What encodes the queries of the final model, in words; None where the encoder of documents does."""
+
+    activation: str | None = None
+    """What fine-tuning made weights of logits with, where the recipe says so."""
+
     gates: tuple[CheckResult, ...] = ()
     sparsity: Sparsity | None = None
     """Of the index of the final model, first evaluation set."""

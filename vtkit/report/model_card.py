@@ -79,6 +79,8 @@ def _what_it_is(report: ReportData) -> str:
     return (
         f"A sparse retrieval encoder: it turns queries and documents into vectors of {dimensions}, "
         "most of them zero. The score of a document is the dot product of both vectors."
+        + (f" Queries are encoded by {report.query_encoder}." if report.query_encoder is not None else "")
+        + (" No model runs for a query." if "static table" in (report.query_encoder or "") else "")
     )
 
 

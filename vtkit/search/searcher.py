@@ -27,8 +27,7 @@ from vtkit.recipe.sections import Engine
 from vtkit.runtime import fastest_device
 from vtkit.search.engine import POSTINGS, Index, open_index
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
-from vtkit.vocabulary.existing import roles_by_id
-from vtkit.vocabulary.forms import FILLER, legible, tokens
+from vtkit.vocabulary.forms import legible, special_ids
 
 TOKENS_SHOWN = 12
 
@@ -134,10 +133,7 @@ class Searcher:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
         encoder = load_encoder(model, fastest_device())
         tokenizer = output_tokenizer(encoder)
-        special = set(roles_by_id(tokenizer))
-        special |= {number for number, added in tokenizer.added_tokens_decoder.items() if added.special}
-        special |= {number for number, token in enumerate(tokens(tokenizer)) if FILLER.fullmatch(token)}
-        return cls(encoder, opened, documents, legible(tokenizer), frozenset(special), query_length)
+        return cls(encoder, opened, documents, legible(tokenizer), frozenset(special_ids(tokenizer)), query_length)
 
     def search(self, queries: Sequence[str], depth: int) -> Iterator[Found]:
         """The best ``depth`` documents for each query and, for each, the tokens whose products sum to its score.

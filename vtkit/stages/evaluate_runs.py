@@ -49,6 +49,9 @@ class EvaluatedSet(Result):
     tied_scores: float | None = None
     """Share of the queries with equal scores among their first 10 results."""
 
+    query_encoder: str | None = None
+    """What encodes queries, in words; None where the encoder of documents does."""
+
     analyser: str | None = None
     """What BM25's terms are; so ``k1`` and ``b``, only of BM25."""
 
@@ -77,6 +80,7 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
     Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; returns measures, dimensions and FLOPS by set.
     """
     from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.measures.cost import activation_shares, active_dimensions, flops
     from vtkit.runtime import fastest_device
     from vtkit.search.engine import POSTINGS, open_index
@@ -93,6 +97,7 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
             document_dimensions=index.info.mean_size,
             flops=flops(activation_shares(queries), index.info.activation_shares),
             tied_scores=_tied(scores),
+            query_encoder=query_encoder_of(encoder),
         )
     return EvaluateResult(sets)
 

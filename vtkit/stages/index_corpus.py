@@ -36,6 +36,8 @@ class IndexResult(Result):
     """What one encoder made of the documents of each evaluation set."""
 
     sets: Mapping[str, IndexedSet]
+    query_encoder: str | None = None
+    """What encodes the queries that it is searched with, in words; None where the encoder of documents does."""
 
 
 def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexResult:
@@ -47,6 +49,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.folding import fold_map_of, folding
     from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
+    from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import encode_side, prompt_of
     from vtkit.encoder.truncation import share_cut
     from vtkit.runtime import fastest_device
@@ -81,7 +84,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         sparsity = Sparsity(info.dead_dimensions, info.histogram(HISTOGRAM_BINS), info.frequencies())
         sets[folder] = IndexedSet(len(collection.documents), info.postings, sparsity, cut)
-    return IndexResult(sets)
+    return IndexResult(sets, query_encoder_of(encoder))
 
 
 def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:

@@ -60,11 +60,10 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     final = list(labels)[-1]
     transfer = result_of(inputs["transfer"], TransferResult)
     adapted = _found(inputs, "adapt", AdaptResult)
-    trained = {
-        "adapt": adapted,
-        "finetune": _found(inputs, "finetune", FinetuneResult),
-    }
+    tuned = _found(inputs, "finetune", FinetuneResult)
+    trained = {"adapt": adapted, "finetune": tuned}
     index = _found(inputs, f"index:{final}", IndexResult)
+    queries = _query_encoder(tuned, index)
     manifests = {name: read_manifest(path) for name, path in inputs.items()}
     return ReportData(
         name=recipe.recipe.name,
@@ -78,7 +77,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         recipe_toml=resolved_toml(recipe, used_where_left_open(recipe)),
         versions=versions(),
         seconds={name: manifest["seconds"] for name, manifest in manifests.items() if manifest is not None},
-        results=_results(recipe, inputs, labels, final, index),
+        results=_results(recipe, inputs, labels, final, index, queries),
         vocabulary=_overlap(transfer),
         vocabularies=_found(inputs, "analyse", VocabularyAnalysis),
         neighbours=transfer.moved.neighbours if transfer.moved is not None else (),
@@ -89,12 +88,32 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         },
         held_out=None if adapted is None else adapted.held_out,
         calibration=_found(inputs, "calibrate", Calibration),
+        query_encoder=queries,
+        activation=None if tuned is None else ACTIVATIONS.get(tuned.activation),
         gates=tuple(
             gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], Checked).gates
         ),
         sparsity=_sparsity(index),
         example=_example(recipe, inputs, final),
     )
+
+
+QUERY_TABLES = {
+    "binary": "a static table in which every token weighs 1",
+    "idf": "a static table of inverse document frequencies",
+    "learned": "a static table that was trained with the encoder of documents",
+}
+"""``finetune.query_encoder`` -> words."""
+
+ACTIVATIONS = {"log1p": "log(1 + ReLU(x))", "log1p_log1p": "log(1 + log(1 + ReLU(x)))"}
+"""``finetune.activation`` -> words."""
+
+
+def _query_encoder(tuned: FinetuneResult | None, index: IndexResult | None) -> str | None:
+    """What encodes the queries of the final model: as fine-tuning made it, or as the model was found."""
+    if tuned is not None and tuned.query_encoder in QUERY_TABLES:
+        return QUERY_TABLES[tuned.query_encoder]
+    return None if index is None else index.query_encoder
 
 
 def _found(inputs: Mapping[str, Path], name: str, kind: type[R]) -> R | None:
@@ -114,7 +133,12 @@ BM25 = {"bm25": "BM25", "bm25-words": "BM25 (words)"}
 
 
 def _results(
-    recipe: View, inputs: Mapping[str, Path], labels: dict[str, str], final: str, index: IndexResult | None
+    recipe: View,
+    inputs: Mapping[str, Path],
+    labels: dict[str, str],
+    final: str,
+    index: IndexResult | None,
+    query_encoder: str | None,
 ) -> tuple[SetResults, ...]:
     """One entry for each evaluation set; its rows are BM25, the models as they were made, the sum, and the
     peers."""
@@ -156,6 +180,7 @@ def _results(
                 flops=found.flops,
                 p_value_vs_bm25=p_values.get(name),
                 tied_scores=found.tied_scores,
+                query_encoder=query_encoder if name == final else found.query_encoder,
                 analyser=found.analyser,
                 k1=found.k1,
                 b=found.b,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vtkit.data.rankings import Ranking
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.encoder.asymmetric import output_tokenizer, query_table
 from vtkit.errors import DataError
 from vtkit.recipe.finetune import (
     SIDES,
@@ -21,6 +22,7 @@ from vtkit.recipe.finetune import (
     FinetuneSection,
     InfonceLoss,
     KlLoss,
+    LearnedQueries,
     ListwiseLoss,
     MarginMseLoss,
     Side,
@@ -31,6 +33,7 @@ from vtkit.training.losses import divergence, info_nce, listwise_divergence, mar
 from vtkit.training.negatives import RANKINGS_FOLDER, mined_rankings, negative_pools
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.pairs import Example, judged_pairs, training_batches
+from vtkit.training.query_table import QueryTable
 from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
@@ -51,7 +54,8 @@ def finetune(
     """Train ``encoder`` in place on ``data``'s judged pairs.
 
     Args:
-        encoder: changed in place.
+        encoder: changed in place, its static query table too where ``section.query_encoder`` is ``learned``; as
+            :func:`vtkit.training.query_table.with_query_encoder` gives it.
         data: queries with their relevant documents (judgements above 0).
         section: settings.
         language: for BM25, where hard negatives or its scores are asked for.
@@ -95,6 +99,7 @@ def finetune(
         if section.bm25 or (section.bm25 is None and not asked_of):
             asked_of.append(Bm25Teacher(bm25()))
         taught = _taught(asked_of, batches, data, contents, folder)
+    looked_up, learned = query_table(encoder), isinstance(section.queries, LearnedQueries)
     return train_vectors(
         encoder,
         columns,
@@ -105,6 +110,7 @@ def finetune(
             step=step,
             gate=_collapse_gate(section, steps, encoder),
             explosion=LossGate("fine-tuning", f"Lower {_learning(section)}."),
+            table=None if looked_up is None else QueryTable(looked_up, encoder, trained=learned),
         ),
         Schedule(
             steps,
@@ -116,6 +122,7 @@ def finetune(
             section.checkpoint_every,
             seed,
             section.texts_at_once,
+            table_learning_rate=section.table_learning_rate,
         ),
         folder,
         "fine-tuning",
@@ -135,14 +142,20 @@ def objective_terms(
     """
     terms = [_loss_term(loss, taught) for loss in section.losses]
     vocabulary = encoder[0].auto_model.config.vocab_size
-    for side in SIDES:
+    sides = [side for side in SIDES if side == "document" or not _fixed_queries(section, encoder)]
+    for side in sides:
         for place, settings in enumerate(section.penalties(side)):
-            value = penalty(settings, side, vocabulary, lambda: cased_ids(encoder.tokenizer).tolist())
+            value = penalty(settings, side, vocabulary, lambda: cased_ids(output_tokenizer(encoder)).tolist())
             ramp_steps = _ramp_steps(section, settings.ramp(side), steps)
             fixed, target = quadratic_ramp(settings.strength(side), ramp_steps), section.target(side)
             weight = strength(side, fixed, target if place == 0 else None, ramp_steps, steps, "finetune")
             terms.append(penalty_term(side, settings.name, value, weight))
     return terms
+
+
+def _fixed_queries(section: FinetuneSection, encoder: SparseEncoder) -> bool:
+    """Whether queries go through a table that is not trained, so that penalties change nothing about them."""
+    return query_table(encoder) is not None and not isinstance(section.queries, LearnedQueries)
 
 
 def _loss_term(settings: AnyLoss, taught: Tensor | None) -> Term:

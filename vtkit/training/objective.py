@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from vtkit.training.batch_encoding import Encode, encode_groups, term_weights_of
 from vtkit.training.gates import CollapseGate, LossGate
+from vtkit.training.query_table import QueryTable
 from vtkit.training.target import READ_EVERY, ActiveTarget
 
 
@@ -76,6 +77,7 @@ class Objective(nn.Module):
         gate: sees every batch and stops a collapsed run.
         explosion: sees the first term of every batch.
         sentences: whether the first column holds sentences.
+        table: what the first column, of queries, is looked up in instead of encoded.
     """
 
     texts_at_once: int | None = None
@@ -93,15 +95,17 @@ class Objective(nn.Module):
         gate: CollapseGate,
         explosion: LossGate,
         sentences: bool = False,
+        table: QueryTable | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.terms = model, tuple(terms)
+        self.model, self.terms, self.table = model, tuple(terms), table
         self.step, self.gate, self.explosion = step, gate, explosion
         self.sentences, self.encode = sentences, encode_groups
         self.targets = {term.name: term.weight for term in terms if isinstance(term.weight, ActiveTarget)}
         self.state = nn.ModuleDict(
             {term.name: term.state for term in terms if term.state is not None}
             | {f"{name}_weight": target for name, target in self.targets.items()}
+            | ({"query_table": table} if table is not None and table.trained else {})
         )
         self._active: list[tuple[float, float]] = []
 
@@ -113,7 +117,8 @@ class Objective(nn.Module):
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> dict[str, Tensor]:
         features = list(features)
-        columns = self._encoded(features)
+        looked_up = [] if self.table is None else [self.table(features[0])]
+        columns = [*looked_up, *self._encoded(features[len(looked_up) :])]
         step = self.step()
         if self.targets and step % READ_EVERY == 0:
             self._read_without_dropout(features, columns)
@@ -141,6 +146,8 @@ class Objective(nn.Module):
         training = self.model.training
         self.model.eval()
         for target in self.targets.values():
+            if target.side == "query" and self.table is not None:
+                continue  # which has no dropout
             column = first[target.side]
             (without,) = self._encoded([features[column]])
             target.read(_mean_active(without), _mean_active(columns[column]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +12,23 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
 
 from vtkit import console
-from vtkit.encoder.sides import prompt_of
+from vtkit.encoder.asymmetric import query_table
+from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.sparse_head import streaming
 from vtkit.encoder.truncation import share_cut, shortened
 from vtkit.runtime import without_notices
 from vtkit.training.batch_encoding import encode_groups
 from vtkit.training.objective import Objective
+from vtkit.training.query_table import TableSteps
 from vtkit.training.resuming import KeptState, Progress, curve, train, trainer_settings
 from vtkit.training.workers import Workers, workers
+
+TABLE = r"^table\."
+"""Names of the parameters of a query table, in an objective."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,9 @@ class Schedule:
 
     texts_at_once: int | None = None
     """Texts of a batch whose activations are held at a time; None: all of them."""
+
+    table_learning_rate: float | None = None
+    """Peak of a static query table's; None where there is none, or where it stays as it is."""
 
 
 def train_vectors(
@@ -82,6 +91,7 @@ def train_vectors(
         lr_scheduler_type=schedule.decay,
         warmup_steps=round(schedule.warmup * schedule.steps),
         batch_sampler=_in_sequence,
+        learning_rate_mapping={} if schedule.table_learning_rate is None else {TABLE: schedule.table_learning_rate},
     )
     _say_what_is_cut(encoder, columns, lengths)
     torch.manual_seed(schedule.seed)
@@ -89,13 +99,14 @@ def train_vectors(
         loss = objective(lambda: trainer.state.global_step)
         loss.texts_at_once = schedule.texts_at_once
         loss.encode = encode_groups if others is None else others.encode
+        table_steps = [] if loss.table is None or not loss.table.trained else [TableSteps(loss.table)]
         with without_notices():  # that there are connections between processes, which are not the trainer's business
             trainer = _Trainer(
                 model=encoder,
                 args=arguments,
                 train_dataset=Dataset.from_dict(dict(columns)),
                 loss=loss,
-                callbacks=[KeptState(loss.state), Progress(bar)],  # in this order: the last marks a checkpoint complete
+                callbacks=[*table_steps, KeptState(loss.state), Progress(bar)],  # the last marks a checkpoint complete
             )
         trainer.others = others
         trainer.data_collator = Collator(encoder, lengths)
@@ -111,8 +122,8 @@ def _say_what_is_cut(encoder: SparseEncoder, columns: Mapping[str, list[str]], l
     for column, texts in columns.items():
         if column.startswith("negative"):
             continue  # documents like the others
-        prompt = prompt_of(encoder, "query" if column == "query" else "document")
-        share = share_cut(encoder.tokenizer, texts, lengths[column], prompt)
+        side: Side = "query" if column == "query" else "document"
+        share = share_cut(tokenizer_of(encoder, side), texts, lengths[column], prompt_of(encoder, side))
         if share == 1:
             console.warn(
                 f"every {column} looked at is longer than the {lengths[column]} tokens that are read of it: training "
@@ -141,6 +152,10 @@ class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """None: the library's model card shows examples of the training texts, and vtkit writes a card of its own."""
 
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Without a query table's: a step changes a few of its rows, and all others would shrink."""
+        return [name for name in super().get_decay_parameter_names(model) if not re.match(TABLE, name)]
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
             logs = {**logs, **self.loss.take_active_dimensions()}
@@ -158,16 +173,18 @@ class Collator:
     valid_label_columns: Sequence[str] = ()
 
     def __call__(self, rows: list[dict[str, str]]) -> dict[str, Any]:
-        tokenizer = self.encoder.tokenizer
-        longest = self.encoder.max_seq_length
         batch: dict[str, Any] = {}
         for column in rows[0]:
-            prompt = prompt_of(self.encoder, "query" if column == "query" else "document")
+            side: Side = "query" if column == "query" else "document"
+            looked_up = side == "query" and query_table(self.encoder) is not None
+            tokenizer, prompt = tokenizer_of(self.encoder, side), prompt_of(self.encoder, side)
+            longest = tokenizer.model_max_length if looked_up else self.encoder.max_seq_length
             length = min(self.lengths[column], longest or self.lengths[column])
             features = tokenizer(
                 shortened(tokenizer, [prompt + row[column] for row in rows], length),
                 truncation=True,
                 max_length=length,
+                add_special_tokens=not looked_up,
                 padding=True,
                 padding_side="right",  # the loss cuts groups of shorter texts at their longest
                 return_tensors="pt",

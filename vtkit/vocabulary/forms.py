@@ -122,19 +122,28 @@ def canonical_forms(tokenizer: PreTrainedTokenizerFast) -> list[Canonical | None
 
 def _forms(tokenizer: PreTrainedTokenizerFast, listed: list[str]) -> list[Canonical | None]:
     family = token_family(tokenizer)
-    special = set(roles_by_id(tokenizer)) | {
-        number for number, added in tokenizer.added_tokens_decoder.items() if added.special
-    }
+    wordless = _special_ids(tokenizer, listed)
     plain = {number: added.content for number, added in tokenizer.added_tokens_decoder.items()}
     forms: list[Canonical | None] = []
     for number, token in enumerate(listed):
-        if not token or number in special or FILLER.fullmatch(token):
+        if not token or number in wordless:
             forms.append(None)
         elif number in plain and family != "wordpiece":
             forms.append(_spaced(plain[number]))
         else:
             forms.append(canonical(token, family))
     return forms
+
+
+def special_ids(tokenizer: PreTrainedTokenizerFast) -> set[int]:
+    """The ids of special tokens and of fillers, which stand for no word."""
+    return _special_ids(tokenizer, tokens(tokenizer))
+
+
+def _special_ids(tokenizer: PreTrainedTokenizerFast, listed: list[str]) -> set[int]:
+    special = {number for number, added in tokenizer.added_tokens_decoder.items() if added.special}
+    fillers = {number for number, token in enumerate(listed) if FILLER.fullmatch(token)}
+    return set(roles_by_id(tokenizer)) | special | fillers
 
 
 def surface_and_start(tokenizer: PreTrainedTokenizerFast) -> list[tuple[str, bool]]:

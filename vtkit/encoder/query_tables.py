@@ -1,0 +1,139 @@
+"""Static query tables: a weight for each token, so that a query is encoded without a model (inference-free retrieval).
+
+A query's vector has the table's weight for each of its distinct tokens. The table is the library's own
+``SparseStaticEmbedding`` behind its router, so that the saved encoder needs nothing of vtkit. Special tokens, fillers
+and masked dimensions weigh nothing, and no prompt stands before a query.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+from tokenizers import AddedToken
+
+from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, settings_of
+from vtkit.encoder.families import as_array, mlm_head
+from vtkit.encoder.folding import fold_map_of, folding
+from vtkit.encoder.idf import document_frequencies, idf_weights
+from vtkit.encoder.masked import is_masked
+from vtkit.errors import DataError
+from vtkit.vocabulary.forms import special_ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+def query_encoder_of(encoder: SparseEncoder) -> str | None:
+    """What encodes the queries of ``encoder``, in words; None where its encoder of documents does."""
+    side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
+    if side is None:
+        return None
+    if isinstance(side[0], Transformer):
+        return "an encoder of their own"
+    weights = as_array(side[0].weight)
+    same = np.isin(weights, (0.0, 1.0)).all()
+    return "a static table in which every token weighs 1" if same else "a static table, a weight for each token"
+
+
+def can_weigh(encoder: SparseEncoder) -> NDArray[np.bool_]:
+    """The dimensions that a query table may give a weight: no special tokens, fillers or masked ones, (vocabulary,)."""
+    tokenizer, bias = output_tokenizer(encoder), mlm_head(encoder[0].auto_model).decoder.bias
+    allowed = np.zeros(_size(encoder), dtype=np.bool_)
+    allowed[list(tokenizer.get_vocab().values())] = True
+    allowed[list(special_ids(tokenizer))] = False
+    return allowed if bias is None else allowed & ~is_masked(as_array(bias))
+
+
+def binary_weights(encoder: SparseEncoder) -> NDArray[np.float32]:
+    """1 for every token: a query is the set of its distinct tokens, (vocabulary,).
+
+    The query encoder of SPLADE-doc (Formal et al. 2021, arXiv:2109.10086).
+    """
+    return can_weigh(encoder).astype(np.float32)
+
+
+def idf_query_weights(encoder: SparseEncoder, documents: Iterable[str]) -> NDArray[np.float32]:
+    """ln(1 + (N − N_t + ½) / (N_t + ½)) for every token t, of N ``documents`` of which N_t hold it, (vocabulary,).
+
+    Geng et al. (2024, arXiv:2411.04403), whose N_t are those of MS MARCO. Where vectors are folded, all case variants
+    have the weight of the one dimension that they become.
+    """
+    folded_to = None if folding(encoder) is None else fold_map_of(encoder)
+    counted = document_frequencies(output_tokenizer(encoder), documents, _size(encoder), folded_to)
+    weights = idf_weights(*counted, "geng")
+    return np.where(can_weigh(encoder), weights if folded_to is None else weights[folded_to], 0).astype(np.float32)
+
+
+def with_query_table(encoder: SparseEncoder, weights: NDArray[np.float32], *, frozen: bool) -> WholeEncoder:
+    """``encoder`` with its queries encoded by a table; its modules are shared, and its prompt for queries is empty.
+
+    Args:
+        encoder: its documents' side is kept.
+        weights: of each token, (vocabulary,).
+        frozen: whether the library, too, leaves the table as it is when it trains the encoder further.
+
+    Raises:
+        DataError: token ids with gaps, which the library has no table for.
+    """
+    settings = settings_of(encoder)
+    settings["prompts"] = {**settings["prompts"], "query": ""}
+    table = SparseStaticEmbedding(_query_tokenizer(encoder), torch.from_numpy(weights), frozen=frozen)
+    whole = _document_side(encoder, settings)
+    side = SparseEncoder(modules=[table], device=encoder.device, **settings).eval()
+    whole.keep_query_side(side)
+    whole.eval()
+    return whole
+
+
+def without_query_side(encoder: SparseEncoder) -> SparseEncoder:
+    """``encoder`` with its queries encoded as documents are; itself where they are already."""
+    if not isinstance(encoder, WholeEncoder) or encoder.query_side is None:
+        return encoder
+    return _document_side(encoder, settings_of(encoder)).eval()
+
+
+def _document_side(encoder: SparseEncoder, settings: dict[str, object]) -> WholeEncoder:
+    whole = WholeEncoder(modules=list(encoder), device=encoder.device, **settings)
+    if isinstance(encoder, WholeEncoder):
+        whole.output_tokenizer = encoder.output_tokenizer
+    return whole
+
+
+def _size(encoder: SparseEncoder) -> int:
+    return int(encoder[0].auto_model.config.vocab_size)
+
+
+def _query_tokenizer(encoder: SparseEncoder) -> PreTrainedTokenizerFast:
+    return filled_up(output_tokenizer(encoder), _size(encoder))
+
+
+def filled_up(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokenizerFast:
+    """A copy of ``tokenizer`` with fillers up to ``size`` tokens.
+
+    The library loads a query table of the tokenizer's size only, and the vectors of documents have as many dimensions
+    as the model has rows, which are more where a vocabulary was padded or is only the output's.
+
+    Raises:
+        DataError: token ids with gaps.
+    """
+    filled, taken = copy.deepcopy(tokenizer), tokenizer.get_vocab()
+    names = [f"[unused{row}]" for row in range(len(taken), size)]
+    while not taken.keys().isdisjoint(names):
+        names = [f"[unused0{name.removeprefix('[unused')}" for name in names]
+    filled.add_tokens([AddedToken(name, normalized=False) for name in names])
+    found = sorted(filled.get_vocab().values())
+    if found != list(range(size)):
+        raise DataError(
+            f"the tokenizer has {len(taken)} tokens with the numbers {min(taken.values())} to {max(taken.values())}, "
+            "and a query table of sentence-transformers wants them without gaps. Set finetune.query_encoder to shared, "
+            "or move the encoder to a vocabulary without gaps ([transfer])."
+        )
+    return filled

@@ -1,0 +1,114 @@
+"""The query encoder of a fine-tuning run: the encoder of documents, or a static table, trained or left as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+import torch
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+from torch import Tensor, nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from vtkit.encoder.asymmetric import query_table, refuse_query_side
+from vtkit.encoder.families import as_array
+from vtkit.encoder.query_tables import (
+    binary_weights,
+    can_weigh,
+    idf_query_weights,
+    with_query_table,
+    without_query_side,
+)
+from vtkit.errors import DataError
+from vtkit.recipe.finetune import (
+    BinaryQueries,
+    FinetuneSection,
+    IdfQueries,
+    LearnedQueries,
+    SharedQueries,
+    SourceQueries,
+)
+
+
+def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documents: Iterable[str]) -> SparseEncoder:
+    """``encoder`` with the query encoder and the activation of ``section``; its modules are shared.
+
+    Args:
+        encoder: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
+        section: settings.
+        documents: whose document frequencies an IDF table has; read where one is made.
+
+    Raises:
+        DataError: queries have a transformer of their own and keep it; active dimensions are asked of a table that
+            stays as it is; a tokenizer that no table can be made for.
+    """
+    if section.activation != "source":
+        encoder[1].activation_function = "relu" if section.activation == "log1p" else "log1p_relu"
+    table = query_table(encoder)
+    match section.queries:
+        case SourceQueries():
+            refuse_query_side(encoder, "finetune", static_too=False)
+            if table is not None and section.target("query") is not None:
+                raise DataError(
+                    "finetune.target_active.query: the model's queries have a static table, which stays as it is. "
+                    'Remove it, or set finetune.query_encoder to "learned" or "shared".'
+                )
+            return encoder
+        case SharedQueries():
+            return without_query_side(encoder)
+        case BinaryQueries():
+            return with_query_table(encoder, binary_weights(encoder), frozen=True)
+        case IdfQueries():
+            return with_query_table(encoder, idf_query_weights(encoder, documents), frozen=True)
+        case LearnedQueries():
+            own = None if table is None else as_array(table.weight) * can_weigh(encoder)
+            start = idf_query_weights(encoder, documents) if own is None else own
+            return with_query_table(encoder, start, frozen=False)
+        case _:
+            assert_never(section.queries)
+
+
+class QueryTable(nn.Module):
+    """Term weights of queries, w_t for each distinct token t of a query, while documents are trained.
+
+    A trained table is kept non-negative by projection: after every step w ← max(0, w), and 0 for what may have no
+    weight. So a weight that a penalty brought to zero leaves queries sparser, and can come back.
+
+    Args:
+        table: of the encoder; trained in place.
+        encoder: whose special tokens and masked dimensions stay at 0.
+        trained: whether it is trained.
+    """
+
+    highest: Tensor
+
+    def __init__(self, table: SparseStaticEmbedding, encoder: SparseEncoder, *, trained: bool) -> None:
+        super().__init__()
+        self.lookup, self.trained = table, trained
+        table.weight.requires_grad_(trained)
+        allowed = torch.from_numpy(can_weigh(encoder))
+        self.register_buffer("highest", torch.where(allowed, torch.inf, 0.0), persistent=False)
+
+    def forward(self, features: dict[str, Tensor]) -> Tensor:
+        """(queries, vocabulary), of token ids without special tokens."""
+        vectors: Tensor = self.lookup(dict(features))["sentence_embedding"]
+        return vectors.float()
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Project the weights, and clear their gradient."""
+        self.lookup.weight.clamp_(min=torch.zeros_like(self.highest), max=self.highest)
+        self.lookup.weight.grad = None
+
+
+class TableSteps(TrainerCallback):  # type: ignore[misc]
+    """What the trainer does not do for parameters beside the model's: it steps them, and leaves their gradients."""
+
+    def __init__(self, table: QueryTable) -> None:
+        self.table = table
+
+    def on_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        self.table.after_step()
