@@ -1,0 +1,450 @@
+"""Query encoders: static tables by hand, what plain sentence-transformers makes of them, training, and whole runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+from tiny import (
+    TOKENS,
+    collection,
+    encoder,
+    interrupted_at,
+    leave_half_a_checkpoint,
+    same,
+    shuffled,
+    texts,
+    tokenizer,
+    weights,
+    write_collection,
+)
+
+from vtkit.encoder.asymmetric import WholeEncoder, query_table
+from vtkit.encoder.casing import change_encoder
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.encoding import encode
+from vtkit.encoder.folding import fold_map_of, set_folding
+from vtkit.encoder.masked import mask_dimensions
+from vtkit.encoder.query_tables import (
+    binary_weights,
+    filled_up,
+    idf_query_weights,
+    query_encoder_of,
+    with_query_table,
+    without_query_side,
+)
+from vtkit.encoder.sides import encode_side
+from vtkit.errors import DataError
+from vtkit.recipe.finetune import QUERY_ENCODERS, FinetuneSection
+from vtkit.training import sparse_trainer
+from vtkit.training.finetune import finetune, objective_terms
+from vtkit.training.query_table import QueryTable, with_query_encoder
+from vtkit.vocabulary.existing import wrap
+
+DATA = collection(48, seed=4)
+DOCUMENTS = [document.contents for document in DATA.documents]
+
+
+def section(**changes: Any) -> FinetuneSection:
+    wanted = {"data": "unused", "steps": 23, "batch_size": 6, "learning_rate": 2e-3, "checkpoint_every": 10}
+    return FinetuneSection(**{**wanted, **changes})
+
+
+def entries(vectors: Any, row: int = 0) -> dict[str, float]:
+    """Token -> weight."""
+    return {TOKENS[j]: round(float(w), 5) for j, w in zip(vectors[row].indices, vectors[row].data, strict=True)}
+
+
+def table_of(model: SparseEncoder) -> SparseStaticEmbedding:
+    found = query_table(model)
+    assert found is not None
+    return found
+
+
+# definitions
+
+
+def test_a_binary_query_is_the_set_of_its_tokens(tmp_path: Path) -> None:
+    ours = with_query_table(encoder(tmp_path), binary_weights(encoder(tmp_path)), frozen=True)
+    vectors = encode_side(ours, ["river stone river", "oak 7 [SEP]", ""], "query", 48)
+    assert entries(vectors, 0) == {"river": 1.0, "stone": 1.0}
+    assert entries(vectors, 1) == {"oak": 1.0}  # neither [UNK] nor a special token that a query spells
+    assert vectors[2].nnz == 0
+
+
+def test_idf_weights_by_hand(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    found = idf_query_weights(ours, ["river oak", "river river stone", "stone oak oak", "river"])
+
+    def idf(held: int) -> float:
+        return math.log(1 + (4 - held + 0.5) / (held + 0.5))
+
+    for token, held in (("river", 3), ("oak", 2), ("stone", 2), ("fjord", 0)):
+        assert found[TOKENS.index(token)] == pytest.approx(idf(held)), token
+    assert not found[:5].any()  # special tokens
+    vectors = encode_side(with_query_table(ours, found, frozen=True), ["oak river river"], "query", 48)
+    assert entries(vectors) == {"river": round(idf(3), 5), "oak": round(idf(2), 5)}
+
+
+def test_masked_dimensions_stay_zero_on_the_query_side(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    mask_dimensions(ours[0].auto_model, [TOKENS.index("river")])
+    for made in (binary_weights(ours), idf_query_weights(ours, DOCUMENTS)):
+        assert made[TOKENS.index("river")] == 0
+        assert made[TOKENS.index("stone")] > 0
+
+
+CASED = (*TOKENS[:-2], "River", "STONE")
+
+
+def test_a_casing_policy_masks_the_table_too(tmp_path: Path) -> None:
+    ours = encoder(tmp_path, tokens=CASED)
+    ours = with_query_table(ours, binary_weights(ours), frozen=True)
+    assert encode_side(ours, ["River STONE oak"], "query", 48).nnz == 3
+    change_encoder(ours, "mask", "keep")
+    assert encode_side(ours, ["River STONE oak"], "query", 48).nnz == 1
+    save_encoder(ours, tmp_path / "model")
+    plain = SparseEncoder(str(tmp_path / "model"), device="cpu")
+    assert int((plain.encode_query("River STONE oak").to_dense() > 0).sum()) == 1
+
+
+def test_case_variants_weigh_what_their_folded_dimension_does(tmp_path: Path) -> None:
+    ours = encoder(tmp_path, tokens=CASED)
+    set_folding(ours, "max")
+    found = idf_query_weights(ours, ["River river", "river", "oak", "STONE", "stone"])
+    assert found[CASED.index("River")] == found[CASED.index("river")] == pytest.approx(math.log(1 + 3.5 / 2.5))
+    vectors = encode_side(with_query_table(ours, found, frozen=True), ["River stone"], "query", 48)
+    folded_to = fold_map_of(ours)
+    assert set(vectors.indices) == {folded_to[CASED.index("river")], folded_to[CASED.index("stone")]}
+
+
+# what is saved
+
+LIBRARY_ALONE = """
+import json, sys
+import torch
+from sentence_transformers import SparseEncoder
+folder, given, out = sys.argv[1:]
+queries, documents = json.load(open(given))
+encoder = SparseEncoder(folder, device="cpu")
+torch.save((encoder.encode_query(queries, convert_to_sparse_tensor=False),
+            encoder.encode_document(documents, convert_to_sparse_tensor=False)), out)
+assert not any(name.split(".")[0] == "vtkit" for name in sys.modules)
+"""
+
+
+def test_a_process_without_vtkit_gives_the_same_vectors(tmp_path: Path) -> None:
+    plain = encoder(tmp_path)
+    plain.prompts = {"query": "oak ", "document": "pine "}
+    ours = with_query_encoder(plain, section(query_encoder="idf"), DOCUMENTS)
+    save_encoder(ours, tmp_path / "model")
+    queries, documents = ["river river stone", "fjord 7", "", *texts(3)], texts(4, seed=2)
+    (tmp_path / "given.json").write_text(json.dumps([queries, documents]))
+    command = [
+        sys.executable,
+        "-c",
+        LIBRARY_ALONE,
+        *(str(tmp_path / name) for name in ("model", "given.json", "out.pt")),
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(command, cwd=tmp_path, env={**environment, "HF_HUB_OFFLINE": "1"}, check=True)
+    theirs = torch.load(tmp_path / "out.pt", weights_only=True)
+    for side, given, wanted in (("query", queries, theirs[0]), ("document", documents, theirs[1])):
+        found = encode_side(ours, given, side, 48).toarray()  # type: ignore[arg-type]
+        np.testing.assert_allclose(found, wanted.numpy(), atol=1e-5, err_msg=side)
+    assert TOKENS.index("oak") not in encode_side(ours, ["river"], "query", 48).indices  # the prompt is kept out
+    again = load_encoder(str(tmp_path / "model"))
+    assert torch.equal(table_of(again).weight, table_of(ours).weight)
+    assert query_encoder_of(again) == "a static table, a weight for each token"
+
+
+def test_a_model_with_more_rows_than_tokens_has_a_table_of_its_size(tmp_path: Path) -> None:
+    """The library loads a table of the tokenizer's size only."""
+    ours = encoder(tmp_path)
+    model = ours[0].auto_model
+    model.resize_token_embeddings(len(TOKENS) + 9)
+    with torch.no_grad():
+        model.get_output_embeddings().bias[len(TOKENS) :] = -1e4
+    ours = with_query_table(ours, binary_weights(ours), frozen=True)
+    save_encoder(ours, tmp_path / "model")
+    plain = SparseEncoder(str(tmp_path / "model"), device="cpu")
+    query, document = plain.encode_query("river stone"), plain.encode_document("river stone oak")
+    assert query.shape == document.shape == (len(TOKENS) + 9,)
+    assert sorted(query.coalesce().indices()[0].tolist()) == sorted(map(TOKENS.index, ("river", "stone")))
+    assert encode_side(ours, ["[unused150] river"], "query", 48).nnz <= 1 + len("unused150") + 2
+
+
+def test_fillers_never_take_a_name_that_is_there() -> None:
+    named = tokenizer((*TOKENS, f"[unused{len(TOKENS) + 2}]"))
+    assert sorted(filled_up(named, len(TOKENS) + 5).get_vocab().values()) == list(range(len(TOKENS) + 5))
+
+
+def test_token_ids_with_gaps_are_refused() -> None:
+    from tokenizers import Tokenizer, models
+
+    gaps = {token: number + 3 * (number > 50) for number, token in enumerate(TOKENS)}
+    from tiny import ROLES
+
+    holed = wrap(Tokenizer(models.WordPiece(gaps, unk_token="[UNK]")), ROLES, "of the test")
+    with pytest.raises(DataError, match=r"wants them without gaps.*Set finetune\.query_encoder to shared"):
+        filled_up(holed, len(TOKENS) + 3)
+
+
+def test_a_head_only_encoder_cuts_its_queries_by_the_output_vocabulary(tmp_path: Path) -> None:
+    plain = encoder(tmp_path)
+    whole = WholeEncoder(modules=list(plain), device="cpu")
+    names = shuffled(3)
+    whole.output_tokenizer = tokenizer(names)
+    ours = with_query_encoder(whole, section(query_encoder="binary"), [])
+    assert encode_side(ours, ["river"], "query", 48).indices.tolist() == [names.index("river")]
+    save_encoder(ours, tmp_path / "model")
+    again = load_encoder(str(tmp_path / "model"))
+    assert isinstance(again, WholeEncoder)
+    assert again.output_tokenizer is not None
+    assert encode_side(again, ["river"], "query", 48).indices.tolist() == [names.index("river")]
+
+
+# the choice
+
+
+def test_the_query_encoder_is_chosen_whatever_was_there_before(tmp_path: Path) -> None:
+    plain = encoder(tmp_path)
+    idf = with_query_encoder(plain, section(query_encoder="idf"), DOCUMENTS)
+    assert with_query_encoder(plain, section(), DOCUMENTS) is plain
+    assert with_query_encoder(idf, section(), []) is idf
+    shared = with_query_encoder(idf, section(query_encoder="shared"), [])
+    assert query_encoder_of(shared) is None
+    np.testing.assert_array_equal(
+        encode_side(shared, ["river"], "query", 48).toarray(), encode(plain, ["river"], 48).toarray()
+    )
+    assert without_query_side(plain) is plain
+    binary = with_query_encoder(idf, section(query_encoder="binary"), [])
+    assert query_encoder_of(binary) == "a static table in which every token weighs 1"
+    learned = with_query_encoder(idf, section(query_encoder="learned"), [])  # starts from the table that is there
+    assert torch.equal(table_of(learned).weight, table_of(idf).weight)
+    assert [table_of(one).frozen for one in (idf, binary, learned)] == [True, True, False]
+
+
+def test_a_transformer_of_its_own_for_queries_is_kept_by_nothing_and_replaced_by_a_table(tmp_path: Path) -> None:
+    plain, other = encoder(tmp_path / "a"), encoder(tmp_path / "b", seed=1)
+    whole = WholeEncoder(modules=list(plain), device="cpu")
+    whole.keep_query_side(other)
+    with pytest.raises(DataError, match=r"\[finetune\] changes encoders.*query side of its own"):
+        with_query_encoder(whole, section(), [])
+    assert isinstance(whole.query_side, SparseEncoder)
+    assert isinstance(whole.query_side[0], Transformer)
+    assert query_encoder_of(whole) == "an encoder of their own"
+    assert query_encoder_of(with_query_encoder(whole, section(query_encoder="binary"), [])) is not None
+
+
+@pytest.mark.parametrize(
+    ("activation", "saturate"), [("log1p", np.log1p), ("log1p_log1p", lambda x: np.log1p(np.log1p(x)))]
+)
+def test_the_activation_is_what_the_recipe_says(activation: str, saturate: Any, tmp_path: Path) -> None:
+    other = {"log1p": "log1p_relu", "log1p_log1p": "relu"}[activation]
+    ours = encoder(tmp_path, activation=other)
+    before = encode(ours, DOCUMENTS[:5], 48).toarray()
+    logits = np.expm1(np.expm1(before)) if other == "log1p_relu" else np.expm1(before)
+    assert with_query_encoder(ours, section(), []) is ours
+    np.testing.assert_array_equal(encode(ours, DOCUMENTS[:5], 48).toarray(), before)
+    ours = with_query_encoder(ours, section(activation=activation), [])
+    save_encoder(ours, tmp_path / "model")
+    found = SparseEncoder(str(tmp_path / "model"), device="cpu").encode_document(
+        DOCUMENTS[:5], convert_to_sparse_tensor=False
+    )
+    np.testing.assert_allclose(found.numpy(), saturate(logits), atol=1e-4)
+
+
+# training
+
+
+def trained(folder: Path, kind: str, seed: int = 5, **changes: Any) -> tuple[SparseEncoder, dict[str, list[float]]]:
+    wanted = section(query_encoder=kind, **changes)
+    model = with_query_encoder(encoder(folder), wanted, DOCUMENTS)
+    curves = finetune(model, DATA, wanted, "en", seed, folder / "checkpoints")
+    return model, curves
+
+
+@pytest.mark.parametrize("kind", ["binary", "idf", "learned"])
+def test_documents_learn_to_be_found_by_the_table(kind: str, tmp_path: Path) -> None:
+    def found_first(model: SparseEncoder) -> float:
+        queries = encode_side(model, [query.text for query in DATA.queries], "query", 48)
+        documents = encode_side(model, DOCUMENTS, "document", 48)
+        return float(np.mean((queries @ documents.T).toarray().argmax(axis=1) == np.arange(48)))
+
+    before = found_first(with_query_encoder(encoder(tmp_path / "b"), section(query_encoder=kind), DOCUMENTS))
+    model, curves = trained(tmp_path, kind, steps=120)
+    start = binary_weights(model) if kind == "binary" else idf_query_weights(model, DOCUMENTS)
+    table = table_of(model).weight.detach().numpy()
+    assert np.array_equal(table, start) == (kind != "learned")
+    assert found_first(model) > max(0.6, before)
+    assert ("query_flops" in curves) == (kind == "learned")  # nothing makes a fixed table's queries sparser
+    distinct = [len({*query.text.split()}) for query in DATA.queries]
+    assert curves["query_dimensions"][-1] == pytest.approx(np.mean(distinct), abs=0.3)
+    assert table_of(model).weight.grad is None
+
+
+def test_a_learned_table_is_never_negative_and_special_tokens_and_masked_dimensions_weigh_nothing(
+    tmp_path: Path,
+) -> None:
+    ours = encoder(tmp_path)
+    river = TOKENS.index("river")
+    mask_dimensions(ours[0].auto_model, [river])
+    wanted = section(query_encoder="learned", steps=20, learned={"learning_rate": 0.5}, l1={"query": 0.3}, ramp=0.1,
+                     query_penalty="l1")  # fmt: skip
+    ours = with_query_encoder(ours, wanted, DOCUMENTS)
+    curves = finetune(ours, DATA, wanted, "en", 5, tmp_path / "checkpoints")
+    weight = table_of(ours).weight.detach()
+    assert float(weight.min()) == 0.0
+    assert not weight[[*range(5), river]].any()
+    assert curves["query_dimensions"][-1] < curves["query_dimensions"][0]  # weights at 0 leave queries sparser
+
+
+def test_a_step_of_the_table_is_adams(tmp_path: Path) -> None:
+    """The trainer leaves gradients beside the model's: two steps must be those of AdamW with each step's own."""
+    ours = with_query_encoder(encoder(tmp_path), section(query_encoder="learned"), DOCUMENTS)
+    table = QueryTable(table_of(ours), ours, trained=True)
+    start = table.lookup.weight.detach().clone()
+    seen: list[torch.Tensor] = []
+    after_step = QueryTable.after_step
+
+    def watched(self: QueryTable) -> None:
+        gradient = self.lookup.weight.grad
+        assert gradient is not None
+        seen.append(gradient.clone())
+        after_step(self)
+
+    patched = pytest.MonkeyPatch()
+    patched.setattr(QueryTable, "after_step", watched)
+    wanted = section(query_encoder="learned", steps=3, warmup=0.0, weight_decay=0.5)
+    finetune(ours, DATA, wanted, "en", 5, tmp_path / "checkpoints")
+    patched.undo()
+    by_hand = torch.nn.Parameter(start.clone())
+    optimiser = torch.optim.AdamW([by_hand], lr=1e-2, weight_decay=0.0)
+    for step, gradient in enumerate(seen):
+        optimiser.param_groups[0]["lr"] = 1e-2 * (3 - step) / 3
+        by_hand.grad = gradient
+        optimiser.step()
+        with torch.no_grad():
+            by_hand.clamp_(min=torch.zeros(()), max=table.highest)
+    assert len(seen) == 3
+    torch.testing.assert_close(table.lookup.weight.detach(), by_hand.detach(), rtol=1e-6, atol=1e-6)
+    assert not torch.equal(by_hand.detach(), start)
+
+
+LEARNED: dict[str, Any] = {"query_penalty": ["df_flops", "l1"], "target_active": {"query": 2.2, "document": 30}}
+
+
+def test_an_interrupted_run_ends_in_the_table_and_the_weights_of_an_undisturbed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, wanted_curve = trained(tmp_path / "undisturbed", "learned", **LEARNED)
+    for step in (17, 22):
+        monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(step))
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "again", "learned", **LEARNED)
+        leave_half_a_checkpoint(tmp_path / "again" / "checkpoints", step)
+    monkeypatch.undo()
+    found, found_curve = trained(tmp_path / "again", "learned", **LEARNED)
+    assert found_curve == wanted_curve
+    assert same(weights(found), weights(wanted))
+    assert torch.equal(table_of(found).weight, table_of(wanted).weight)
+
+
+def test_a_fixed_table_is_not_trained_and_has_no_penalty(tmp_path: Path) -> None:
+    for kind in QUERY_ENCODERS:
+        wanted = section(query_encoder=kind)
+        names = {term.name for term in objective_terms(wanted, 10, with_query_encoder(encoder(tmp_path), wanted, []))}
+        assert ("query_flops" in names) == (kind in ("source", "shared", "learned")), kind
+    idf = with_query_encoder(encoder(tmp_path), section(query_encoder="idf"), [])
+    assert "query_flops" not in {term.name for term in objective_terms(section(), 10, idf)}
+
+
+# settings
+
+
+def test_settings_without_effect_are_not_read() -> None:
+    fixed, learned = section(query_encoder="idf").settings_read, section(query_encoder="learned").settings_read
+    assert not {"finetune.query_penalty", "finetune.flops.query", "finetune.learned.learning_rate"} & fixed
+    assert {"finetune.query_penalty", "finetune.flops.query", "finetune.learned.learning_rate"} <= learned
+    assert {"finetune.query_encoder", "finetune.activation", "finetune.flops.document"} <= fixed & learned
+
+
+def test_active_dimensions_of_a_fixed_table_cannot_be_asked_for(tmp_path: Path) -> None:
+    for kind in ("binary", "idf"):
+        with pytest.raises(ValidationError, match=f"with query_encoder {kind} a query has as many dimensions as"):
+            section(query_encoder=kind, target_active={"query": 20})
+        assert section(query_encoder=kind, target_active={"document": 20}).target("document") == 20
+    idf = with_query_encoder(encoder(tmp_path), section(query_encoder="idf"), [])
+    with pytest.raises(DataError, match=r'static table, which stays as it is.*"learned" or "shared"'):
+        with_query_encoder(idf, section(target_active={"query": 20}), [])
+
+
+# whole runs
+
+
+def cli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vtkit", *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "COLUMNS": "200", "HF_HUB_OFFLINE": "1",
+             "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+
+
+def test_a_whole_run_trains_indexes_evaluates_and_searches_by_its_table(tmp_path: Path) -> None:
+    save_encoder(encoder(tmp_path / "work"), tmp_path / "encoder")
+    tokenizer(shuffled(1)).save_pretrained(str(tmp_path / "target"))
+    data = write_collection(tmp_path / "collection", DATA)
+    shutil.copyfile(data / "qrels" / "test.tsv", data / "qrels" / "train.tsv")
+    (tmp_path / "tiny.toml").write_text(
+        '[recipe]\nname = "tiny"\nlanguage = "en"\n[source]\nmodel = "./encoder"\n'
+        '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
+        '[finetune]\ndata = "collection"\nsteps = 10\nbatch_size = 6\nquery_encoder = "learned"\n'
+        'activation = "log1p_log1p"\n'
+        '[evaluate]\nsets = ["collection"]\nmeasures = ["RR@10"]\n',
+        "utf-8",
+    )
+    refused = cli(tmp_path, "run", "tiny.toml", "--set", "finetune.query_encoder=idf",
+                  "--set", "finetune.target_active={query = 20}")  # fmt: skip
+    assert refused.returncode == 2
+    assert "target_active.query: with query_encoder idf" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+    ran = cli(tmp_path, "run", "tiny.toml")
+    assert ran.returncode == 0, ran.stderr
+    plain = SparseEncoder(str(tmp_path / "runs" / "tiny" / "model"), device="cpu")
+    query = plain.encode_query("river stone river").coalesce()
+    names = plain.tokenizer.convert_ids_to_tokens(query.indices()[0].tolist())
+    assert sorted(names) == ["river", "stone"]
+    assert [module.activation_function for module in plain[0].sub_modules["document"][1:]] == ["log1p_relu"]
+
+    report = json.loads((tmp_path / "runs" / "tiny" / "report.json").read_text("utf-8"))
+    words = "a static table that was trained with the encoder of documents"
+    assert (report["query_encoder"], report["activation"]) == (words, "log(1 + log(1 + ReLU(x)))")
+    rows = {row["model"]: row["query_encoder"] for row in report["results"][0]["rows"]}
+    assert (rows["finetune"], rows["transfer"], rows["BM25"]) == (words, None, None)
+    page = (tmp_path / "runs" / "tiny" / "report.md").read_text("utf-8")
+    assert f"Queries of after fine-tuning are encoded by {words}." in page
+    card = (tmp_path / "runs" / "tiny" / "model" / "README.md").read_text("utf-8")
+    assert f"Queries are encoded by {words}. No model runs for a query." in card
+
+    searched = cli(tmp_path, "search", "runs/tiny", "river stone river", "--json")
+    assert searched.returncode == 0, searched.stderr
+    assert {token for token, _ in json.loads(searched.stdout)["tokens"]} == {"river", "stone"}
