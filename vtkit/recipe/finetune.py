@@ -297,6 +297,7 @@ Kind = TypeVar("Kind", bound=_Named)
 
 Activation = Literal["source", "log1p", "log1p_log1p"]
 
+
 class MiningSection(Section):
     """[finetune.mining]: where hard negatives come from. What a ranking finds first, without the documents that are
     relevant to the query; of several rankings all."""
