@@ -242,7 +242,7 @@ def test_a_transformer_of_its_own_for_queries_is_kept_by_nothing_and_replaced_by
     plain, other = encoder(tmp_path / "a"), encoder(tmp_path / "b", seed=1)
     whole = WholeEncoder(modules=list(plain), device="cpu")
     whole.keep_query_side(other)
-    with pytest.raises(DataError, match=r"\[finetune\] changes encoders.*query side of its own"):
+    with pytest.raises(DataError, match=r'queries have one of their own.*Set finetune\.query_encoder to "shared"'):
         with_query_encoder(whole, section(), [])
     assert isinstance(whole.query_side, SparseEncoder)
     assert isinstance(whole.query_side[0], Transformer)

@@ -11,7 +11,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from vtkit.encoder.asymmetric import query_table, refuse_query_side
+from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.families import as_array
 from vtkit.encoder.query_tables import (
     binary_weights,
@@ -48,7 +48,11 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
     table = query_table(encoder)
     match section.queries:
         case SourceQueries():
-            refuse_query_side(encoder, "finetune", static_too=False)
+            if isinstance(encoder, WholeEncoder) and encoder.query_side is not None and table is None:
+                raise DataError(
+                    "[finetune] trains one encoder, and the model's queries have one of their own, which would stay "
+                    'behind. Set finetune.query_encoder to "shared" or to a table, or start from another encoder.'
+                )
             if table is not None and section.target("query") is not None:
                 raise DataError(
                     "finetune.target_active.query: the model's queries have a static table, which stays as it is. "
