@@ -139,6 +139,8 @@ class Bar:
 
     def __init__(self, description: str, total: int | None, done: int = 0) -> None:
         self.description, self.total, self.done, self.words = description, total, done, ""
+        self.aside = ""
+        """Further words, which ``advance`` leaves as they are."""
         self._started = self._spoke = time.monotonic()
         self._begun_at = done
         self._task = _bars.add_task(description, total=total, completed=done, words="") if _bars is not None else None
@@ -147,7 +149,7 @@ class Bar:
         self.done += steps
         self.words = self.words if words is None else words
         if _bars is not None and self._task is not None:
-            _bars.update(self._task, completed=self.done, words=escape(one_line(self.words)))
+            _bars.update(self._task, completed=self.done, words=escape(one_line(self._words())))
         elif time.monotonic() - self._spoke >= QUIET_SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
             say(self._line())
@@ -159,7 +161,10 @@ class Bar:
         if self.total is not None and made > 0:
             seconds = (time.monotonic() - self._started) / made * (self.total - self.done)
             left = f", about {seconds:.0f} s left"
-        return f"  {self.description} {self.done}{of}{left}{'  ' + self.words if self.words else ''}"
+        return f"  {self.description} {self.done}{of}{left}{'  ' + self._words() if self._words() else ''}"
+
+    def _words(self) -> str:
+        return "  ".join(filter(None, (self.words, self.aside)))
 
 
 @contextmanager

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from sentence_transformers import SparseEncoder
 
 from vtkit.checks.result import Seen
 from vtkit.encoder.sides import encode_side
+from vtkit.errors import DataError
 from vtkit.measures.significance import paired_randomization
 from vtkit.runtime import fastest_precision
 from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
+from vtkit.training.validation import Judged
 
 QUERY_WORDS = 16
 """Longest span; at most half of the text."""
@@ -50,6 +53,23 @@ def probe_of(texts: Sequence[str], pairs: int, seed: int) -> Probe:
         if len(queries) == pairs:
             break
     return Probe(queries, documents)
+
+
+def judged_probe(texts: Sequence[str], pairs: int, seed: int, section: Literal["adapt", "finetune"]) -> Judged:
+    """Up to ``pairs`` probe pairs, as judged queries to validate a training with.
+
+    Raises:
+        DataError: too few texts are long enough.
+    """
+    probe = probe_of(texts, pairs, seed)
+    if len(probe.queries) < FEWEST_PAIRS:
+        what = "adapt.corpus" if section == "adapt" else "finetune.data"
+        raise DataError(
+            f"{section}.validation: {len(probe.queries)} texts of {what} are different and long enough "
+            f"to make a probe pair of, and {FEWEST_PAIRS} are needed. Name more text, or remove [{section}.validation]."
+        )
+    grades = [{number: 1} for number in range(len(probe.queries))]
+    return Judged(probe.queries, probe.documents, grades, "RR", "probe pairs")
 
 
 def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> np.ndarray:

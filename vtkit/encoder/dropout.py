@@ -49,7 +49,7 @@ def scale(p: float) -> float:
 @contextmanager
 def fast_dropout(model: PreTrainedModel) -> Iterator[None]:
     """``model`` with the dropout of this module while the block runs; it is in force in training mode only."""
-    modules = [module for module in model.modules() if type(module) is nn.Dropout]
+    modules = [module for module in model.modules() if type(module) is nn.Dropout and "forward" not in vars(module)]
     for module in modules:
         module.forward = partial(_forward, module)  # type: ignore[method-assign]
     replaced = model.config._attn_implementation == "sdpa" and model._can_set_attn_implementation()

@@ -402,11 +402,14 @@ def _to_dense(parameter: Tensor) -> None:
 @contextmanager
 def without_decoder(decoder: nn.Linear) -> Iterator[None]:
     """While the block runs ``decoder`` hands its input on, so that a model's "logits" are its hidden states."""
+    before = vars(decoder).get("forward")  # such a block may stand in another: a validation while training
     decoder.forward = _identity  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
         del decoder.forward
+        if before is not None:
+            decoder.forward = before  # type: ignore[method-assign]
 
 
 def _identity(hidden: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ def per_query(run: Run, qrels: Qrels, measures: Sequence[str]) -> dict[str, dict
     return values
 
 
-def validate_measures(names: Iterable[str], depth: int = DEEPEST) -> None:
+def validate_measures(names: Iterable[str], depth: int = DEEPEST, setting: str = "evaluate.measures") -> None:
     """Nothing, if every name is a measure that can be computed here from the first ``depth`` results.
 
     Raises:
@@ -70,9 +70,7 @@ def validate_measures(names: Iterable[str], depth: int = DEEPEST) -> None:
     ]
     if bad:
         listed = "".join(f"\n  {line}" for line in bad)
-        raise RecipeError(
-            f"evaluate.measures cannot be used:{listed}\nUse ir_measures names, such as nDCG@10 or R@100."
-        )
+        raise RecipeError(f"{setting} cannot be used:{listed}\nUse ir_measures names, such as nDCG@10 or R@100.")
 
 
 def _complaint(name: str, depth: int) -> str | None:

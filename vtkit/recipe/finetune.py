@@ -255,6 +255,38 @@ class TargetActive(Section):
         return self.query if side == "query" else self.document
 
 
+class ValidationSettings(Section):
+    """What every validation while training is asked."""
+
+    every: Steps = 50
+    """Steps between validations."""
+
+    patience: PositiveInt = 5
+    """Training stops after so many validations in a row that are no better than the best before them."""
+
+    max_queries: PositiveInt = 500
+    """Queries at most, sampled with the seed."""
+
+
+class FinetuneValidation(ValidationSettings):
+    """[finetune.validation]: the encoder is judged while it is trained; training stops when it gets no better, and ends
+    with the best weights. The queries are those of ``split``, or a ``share`` of the training queries; without either,
+    probe pairs made of the documents of ``data``."""
+
+    split: str | None = None
+    """Judgements of ``data`` to judge with, such as ``dev``: neither those that are trained on nor those that
+    [evaluate] uses."""
+
+    share: Share | None = None
+    """Share of the training queries that is not trained on, but judged with."""
+
+    metric: str = "nDCG@10"
+    """ir_measures name. Probe pairs have one relevant document each, and always use ``RR``."""
+
+    max_documents: Annotated[int, Field(ge=10, le=100_000_000)] = 10_000
+    """Documents searched: all that are judged for the queries, and others, sampled with the seed, up to this number."""
+
+
 AnyLoss = InfonceLoss | MarginMseLoss | KlLoss | ListwiseLoss
 
 AnyPenalty = FlopsPenalty | L1Penalty | MaskedFlopsPenalty | DfFlopsPenalty | CasedPenalty
@@ -414,6 +446,8 @@ class FinetuneSection(_Tables):
     checkpoint_every: Steps = 100
     """Steps between checkpoints; a killed run continues from the last."""
 
+    validation: FinetuneValidation | None = None
+
     @property
     def losses(self) -> tuple[AnyLoss, ...]:
         """The settings of the losses that are summed."""
@@ -480,6 +514,8 @@ class FinetuneSection(_Tables):
                 found = {side} if place == 0 and self.target(side) is not None else set()  # λ
                 names |= {f"{own.name}.{setting}" for setting in own.settings_of(side) - found}
         names |= {f"target_active.{side}" for side in SIDES if self.target_active is not None}
+        if self.validation is not None:
+            names |= {f"validation.{setting}" for setting in FinetuneValidation.model_fields}
         return {f"finetune.{name}" for name in names}
 
     @model_validator(mode="after")
@@ -524,6 +560,11 @@ class FinetuneSection(_Tables):
                 )
         if self.taught and not self.teachers and self.bm25 is False and not is_training_file(self.data):
             yield "bm25 = false leaves no teacher: name one in finetune.teachers"
+        if self.validation is not None:
+            if self.validation.split is not None and self.validation.share is not None:
+                yield "validation.split and validation.share are two places to take queries from: remove one"
+            if self.validation.split == self.split:
+                yield f'validation.split is "{self.split}", which is trained on: name another, or set validation.share'
         mining = self.mining
         if self.hard_negatives and not (mining.bm25 or mining.encoder or mining.models or mining.files):
             yield (

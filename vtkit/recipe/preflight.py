@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -100,6 +100,7 @@ def _report(
     """The lines of the message, and of each thing that is missing whether it is on the hub."""
     required = [thing for thing in required_things(recipe) if thing.setting not in loaded]
     missing = [found for thing in required for found in _missing(thing, recipe, hub_reason)]
+    missing += _validation_faults(required, recipe)
     lines = _lines(missing, required, places)
     on_hub = [found.on_hub for found in missing]
     source = recipe.source.recipe
@@ -171,6 +172,31 @@ def _split_of(thing: Named, recipe: Recipe) -> str | None:
     if section is None or thing.what != "retrieval" or os.path.isfile(thing.value):
         return None
     return section.split or collections.default_split(thing.value)
+
+
+def _validation_faults(required: Sequence[Named], recipe: Recipe) -> Iterator[_Missing]:
+    """The complaints that the judgements of ``finetune.validation.split`` are not there, or are those that the recipe
+    is judged on in the end: a model that was chosen on these looks better than it is."""
+    section = recipe.finetune
+    if section is None or section.validation is None or section.validation.split is None:
+        return
+    split, setting = section.validation.split, "finetune.validation.split"
+    thing = Named(setting, "split", split, False)
+    share = "--set finetune.validation.share=0.1 instead takes queries from those that are trained on."
+    if os.path.isfile(section.data):
+        yield _Missing(thing, f"{section.data} is a file, which has no splits.", share)
+        return
+    data = next((named for named in required if named.setting == "finetune.data"), None)
+    there = collections.splits_of(section.data) if data is not None else ()
+    if there and split not in there:
+        has = " and ".join(toml_value(name) for name in there)
+        yield _Missing(thing, f"{section.data} has no judgements {toml_value(split)}: it has {has}.", share)
+    for name in recipe.evaluate.sets if recipe.evaluate is not None else ():
+        assert recipe.evaluate is not None
+        same = name == section.data or os.path.realpath(name) == os.path.realpath(section.data)
+        if same and split == (recipe.evaluate.split or collections.default_split(name)):
+            why = f"{name} is judged on {toml_value(split)} in the end ([evaluate]), so it cannot choose the model too."
+            yield _Missing(thing, why, share)
 
 
 def _split_missing(thing: Named, split: str) -> Iterator[_Missing]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from vtkit.recipe.finetune import SIDES, FinetuneSection, TargetActive
+from vtkit.recipe.finetune import SIDES, FinetuneSection, TargetActive, ValidationSettings
 from vtkit.recipe.transfer import TransferSection
 from vtkit.recipe.types import (
     CorpusName,
@@ -403,6 +403,12 @@ class DistillSection(Section):
         return self.queries == "generated" and not self.query_corpus
 
 
+class AdaptValidation(ValidationSettings):
+    """[adapt.validation]: the encoder is judged while it is trained, on probe pairs made of texts of the corpus that
+    are not trained on, a tenth of it at most; training stops when it gets no better, and ends with the best weights.
+    For ``crop``, ``align`` and ``distill``."""
+
+
 class AdaptSection(Section):
     """[adapt]: training in the new vocabulary without judgements."""
 
@@ -482,6 +488,7 @@ class AdaptSection(Section):
     checkpoint_every: Steps = 200
     """Steps between checkpoints; a killed run continues from the last."""
 
+    validation: AdaptValidation | None = None
     crop: CropSection = CropSection()
     align: AlignSection = AlignSection()
     distill: DistillSection = DistillSection()
@@ -496,7 +503,7 @@ class AdaptSection(Section):
         """Dotted paths of the settings that its objectives read; the others have no effect."""
         own = set(type(self).model_fields) - {"crop", "align", "distill"}
         masked = {"labels", "mask_rate", "new_token_weight", "prior", "held_out"}
-        sparse = {"flops", "ramp", "target_active", "texts_at_once"}
+        sparse = {"flops", "ramp", "target_active", "texts_at_once", "validation"}
         objectives = set(self.objectives)
         tables: set[str] = set()
         if "auto" in objectives:
@@ -507,8 +514,11 @@ class AdaptSection(Section):
             own -= {"teacher"}
         if not objectives & {"crop", "align", "distill"}:
             own -= sparse
-        elif self.target_active is not None:
-            tables |= {f"target_active.{side}" for side in SIDES}
+        else:
+            if self.target_active is not None:
+                tables |= {f"target_active.{side}" for side in SIDES}
+            if self.validation is not None:
+                tables |= {f"validation.{setting}" for setting in AdaptValidation.model_fields}
         for name, kind in (("crop", CropSection), ("align", AlignSection), ("distill", DistillSection)):
             crops = name == "crop" and "distill" in objectives and not self.distill.query_corpus
             if name in objectives or crops:
@@ -521,6 +531,8 @@ class AdaptSection(Section):
     def _objective_has_its_teacher(self) -> AdaptSection:
         if (self.objective == "sap") != (self.teacher is not None):
             raise ValueError('objective "sap" and the setting teacher belong together: give both or neither')
+        if self.validation is not None and set(self.objectives) <= {"mlm", "sap"}:
+            raise ValueError('validation is for the objectives "crop", "align" and "distill"; mlm has held_out')
         if self.objective not in ("auto", "mlm") and self.labels is not None:
             raise ValueError('labels are for the objective "mlm": the others mask nothing')
         if len(set(self.objectives)) < len(self.objectives):

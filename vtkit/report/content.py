@@ -508,6 +508,11 @@ def _training(report: ReportData) -> Section | None:
         blocks.append(Paragraph((f"Queries are encoded by {report.query_encoder}.",)))
     if report.activation is not None:
         blocks.append(Paragraph((f"Fine-tuning made weights of logits x as {report.activation}.",)))
+    for stage, found in report.validated.items():
+        name = _TRAININGS.get(stage, stage)
+        points = tuple(((whole(step),), (score(value),)) for step, value in zip(found.steps, found.values, strict=True))
+        blocks.append(Paragraph((f"Validation of {name}: {found.words()}",)))
+        blocks.append(Table(f"Validations of {name}", ("step", found.metric), points))
     if report.held_out is not None:
         blocks.append(_held_out(report.held_out))
     return Section("training", "Training", tuple(blocks)) if blocks else None

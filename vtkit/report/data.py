@@ -14,6 +14,7 @@ from vtkit.checks.result import CheckResult
 from vtkit.encoder.calibration_result import Calibration
 from vtkit.measures.masked_predictions import HeldOutPredictions
 from vtkit.measures.sparsity import Sparsity
+from vtkit.measures.validation import Validated
 from vtkit.results import Result
 from vtkit.transfer.neighbours import Neighbour
 
@@ -159,6 +160,9 @@ class ReportData(Result):
     neighbours: tuple[Neighbour, ...] = ()
     curves: Mapping[str, Mapping[str, tuple[Number, ...]]] = field(default_factory=dict)
     """Training stage -> ``steps``, and the values of each curve at these."""
+
+    validated: Mapping[str, Validated] = field(default_factory=dict)
+    """Training stage -> its validations."""
 
     held_out: HeldOutPredictions | None = None
     """Of masked tokens, before and after adaptation, where it predicts them."""

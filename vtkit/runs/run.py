@@ -128,6 +128,10 @@ def _check_measures(recipe: Recipe) -> None:
         from vtkit.measures.effectiveness import validate_measures
 
         validate_measures(recipe.evaluate.measures, recipe.evaluate.depth)
+    if recipe.finetune is not None and recipe.finetune.validation is not None:
+        from vtkit.measures.effectiveness import validate_measures
+
+        validate_measures([recipe.finetune.validation.metric], 100, "finetune.validation.metric")
 
 
 def _check_data(loaded: LoadedRecipe, store: Store) -> None:

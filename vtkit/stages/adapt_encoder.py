@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
 from vtkit.measures.masked_predictions import HeldOutPredictions
+from vtkit.measures.validation import Validated
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.transfer import ParallelTransfer
 from vtkit.results import Result
@@ -39,6 +40,9 @@ class AdaptResult(Result):
     held_out: HeldOutPredictions | None = None
     """Of masked tokens, where the objective predicts them."""
 
+    validated: Validated | None = None
+    """Where [adapt.validation] asks for it."""
+
 
 def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptResult:
     """Fill ``out/model`` with the adapted encoder.
@@ -58,11 +62,13 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
     if reason:
         console.say(f"  objective {' and '.join(objectives)}: {reason}")
     if objectives in (("mlm",), ("sap",)):
+        if section.validation is not None:
+            console.warn("adapt.validation has no effect: masked-language-model training measures on held-out texts")
         texts, done = _predict(recipe, inputs, out, encoder, objectives[0])
         found = AdaptResult(objectives, reason, texts, 0, done.curve, done.held_out)
     else:
-        texts, pairs, curve = _train_vectors(recipe, inputs, out, encoder, objectives)
-        found = AdaptResult(objectives, reason, texts, pairs, curve)
+        texts, pairs, curve, validated = _train_vectors(recipe, inputs, out, encoder, objectives)
+        found = AdaptResult(objectives, reason, texts, pairs, curve, validated=validated)
     save_encoder(encoder, out / "model")
     return found
 
@@ -134,16 +140,25 @@ def _predict(
 
 def _train_vectors(
     recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objectives: Sequence[str]
-) -> tuple[int, int, Mapping[str, Sequence[float]]]:
+) -> tuple[int, int, Mapping[str, Sequence[float]], Validated | None]:
     """Training of the sparse vectors themselves."""
+    from vtkit.checks.probe import judged_probe
     from vtkit.training.adapt import adapt_vectors
     from vtkit.training.query_generator import load_generator
     from vtkit.training.teachers import Teacher, load_teacher
+    from vtkit.training.validation import Validation
 
     section, seed = recipe.adapt, recipe.recipe.seed
     assert section is not None
     most = section.steps * section.batch_size
-    texts = draw(read_texts(recipe.corpora("adapt.corpus")), most, seed)
+    wanted = 0 if section.validation is None else section.validation.max_queries
+    texts = draw(read_texts(recipe.corpora("adapt.corpus")), most + wanted, seed)
+    validation = None
+    if section.validation is not None:
+        held_out = draw(texts, min(wanted, len(texts) // 10), seed)
+        unseen = set(held_out)
+        texts = [text for text in texts if text not in unseen]
+        validation = Validation(judged_probe(held_out, wanted, seed, "adapt"), section.validation)
     alignment = _alignment(recipe, inputs, texts) if "align" in objectives else None
     teachers, queries, generator = list[Teacher](), list[str](), None
     if "distill" in objectives:
@@ -164,8 +179,10 @@ def _train_vectors(
         teachers=teachers,
         queries=queries,
         generator=generator,
+        validation=validation,
     )
-    return len(texts), 0 if alignment is None else len(alignment.pairs), curve
+    validated = None if validation is None else validation.validated
+    return len(texts), 0 if alignment is None else len(alignment.pairs), curve, validated
 
 
 def _alignment(recipe: View, inputs: Mapping[str, Path], texts: Sequence[str]) -> Alignment:

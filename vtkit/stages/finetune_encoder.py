@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
+from vtkit.measures.validation import Validated
 from vtkit.results import Result
 from vtkit.stages.stage import Stage, View
+from vtkit.stages.texts import draw
+
+if TYPE_CHECKING:
+    from vtkit.data.retrieval import RetrievalSet
+    from vtkit.recipe.finetune import FinetuneSection
+    from vtkit.training.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,9 @@ class FinetuneResult(Result):
 
     activation: str = "source"
     """What makes weights of logits, by its name in the recipe."""
+
+    validated: Validated | None = None
+    """Where [finetune.validation] asks for it."""
 
 
 def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> FinetuneResult:
@@ -48,6 +59,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     console.say(f"queries are encoded by {query_encoder_of(encoder) or 'the encoder of documents'}")
     language = recipe.recipe.language if section.asks_bm25 else ""
     length, names = section.document_length, section.teachers if section.taught else ()
+    data, validation = _validation(section, data, recipe.recipe.seed)
     curve = finetune(
         encoder,
         data,
@@ -56,9 +68,34 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
         recipe.recipe.seed,
         out / CHECKPOINTS,
         teachers=[load_teacher(name, length, "finetune.teachers") for name in names],
+        validation=validation,
     )
     save_encoder(encoder, out / "model")
-    return FinetuneResult(len(data.queries), len(data.documents), curve, section.query_encoder, section.activation)
+    validated = None if validation is None else validation.validated
+    return FinetuneResult(
+        len(data.queries), len(data.documents), curve, section.query_encoder, section.activation, validated
+    )
+
+
+def _validation(section: FinetuneSection, data: RetrievalSet, seed: int) -> tuple[RetrievalSet, Validation | None]:
+    """What is left to train on, and what the encoder is judged on meanwhile."""
+    from vtkit.checks.probe import judged_probe
+    from vtkit.data.collections import load_retrieval
+    from vtkit.training.validation import Validation, held_out_queries, judged_queries
+
+    settings = section.validation
+    if settings is None:
+        return data, None
+    if settings.split is not None:
+        judged_on, judging = f"queries of split {settings.split}", load_retrieval(section.data, settings.split)
+    elif settings.share is not None:
+        data, judging = held_out_queries(data, settings.share, seed)
+        judged_on = "training queries held out"
+    else:
+        texts = draw((document.contents for document in data.documents), 2 * settings.max_queries, seed)
+        return data, Validation(judged_probe(texts, settings.max_queries, seed, "finetune"), settings)
+    limits = settings.max_queries, settings.max_documents
+    return data, Validation(judged_queries(judging, settings.metric, judged_on, *limits, seed), settings)
 
 
 FINETUNE = Stage("finetune", version=5, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")

@@ -86,6 +86,11 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
             for name, found in trained.items()
             if found is not None
         },
+        validated={
+            name: found.validated
+            for name, found in trained.items()
+            if found is not None and found.validated is not None
+        },
         held_out=None if adapted is None else adapted.held_out,
         calibration=_found(inputs, "calibrate", Calibration),
         query_encoder=queries,

@@ -32,6 +32,7 @@ from vtkit.training.regularizers import flops_terms, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
 from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, SparseTeacher, Teacher, kept_scores
+from vtkit.training.validation import Validation
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -70,6 +71,7 @@ def adapt_vectors(
     teachers: Sequence[Teacher] = (),
     queries: Sequence[str] = (),
     generator: QueryGenerator | None = None,
+    validation: Validation | None = None,
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place.
 
@@ -85,6 +87,7 @@ def adapt_vectors(
         teachers: for ``distill``, beside or without BM25 (``section.distill.bm25``).
         queries: for ``distill``, queries of its own.
         generator: for ``distill`` with ``queries = "generated"``.
+        validation: by which the training stops; it says afterwards what came of it.
 
     Returns:
         The curves: ``steps``, ``loss``, each term as added, and mean active dimensions.
@@ -154,6 +157,8 @@ def adapt_vectors(
         ),
         folder,
         "adapting",
+        validation,
+        ramp_steps,
     )  # fmt: skip
     for parameter in model.parameters():
         parameter.requires_grad_(True)

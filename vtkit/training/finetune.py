@@ -38,6 +38,7 @@ from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
 from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, GivenScores, Teacher, kept_scores
+from vtkit.training.validation import Validation
 from vtkit.vocabulary.casing import cased_ids
 
 
@@ -50,6 +51,7 @@ def finetune(
     folder: Path,
     *,
     teachers: Sequence[Teacher] = (),
+    validation: Validation | None = None,
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place on ``data``'s judged pairs.
 
@@ -62,6 +64,7 @@ def finetune(
         seed: of the order, the hard negatives and the dropout.
         folder: where checkpoints and the teachers' scores are kept and looked for.
         teachers: for the losses that learn from some, beside or without BM25 (``section.bm25``).
+        validation: by which the training stops; it says afterwards what came of it.
 
     Returns:
         The curves: ``steps``, ``loss``, each loss and penalty as added (``contrastive`` is InfoNCE),
@@ -126,6 +129,8 @@ def finetune(
         ),
         folder,
         "fine-tuning",
+        validation,
+        _ramp_ends(section, steps),
     )
 
 
@@ -225,15 +230,20 @@ def _ramp_steps(section: FinetuneSection, own: float | None, steps: int) -> int:
     return max(1, round((section.ramp if own is None else own) * steps))
 
 
+def _ramp_ends(section: FinetuneSection, steps: int) -> int:
+    """The step from which on all penalties are at full strength."""
+    ramps = [_ramp_steps(section, each.ramp(side), steps) for side in SIDES for each in section.penalties(side)]
+    return max(ramps, default=0)
+
+
 def _collapse_gate(section: FinetuneSection, steps: int, encoder: SparseEncoder) -> CollapseGate:
     def settings(side: Side) -> str:
         aimed = section.target(side) is not None
         return " and ".join(f"finetune.{each.name}.{side}" for each in section.penalties(side)[aimed:])
 
-    ramps = [_ramp_steps(section, each.ramp(side), steps) for side in SIDES for each in section.penalties(side)]
     return CollapseGate(
         encoder[0].auto_model.config.vocab_size,
-        max(ramps, default=0),
+        _ramp_ends(section, steps),
         learning=_learning(section),
         penalty={side: settings(side) or f"the penalties of finetune.{side}_penalty" for side in SIDES},
     )

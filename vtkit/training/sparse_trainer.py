@@ -25,6 +25,7 @@ from vtkit.training.batch_encoding import encode_groups
 from vtkit.training.objective import Objective
 from vtkit.training.query_table import TableSteps
 from vtkit.training.resuming import KeptState, Progress, curve, train, trainer_settings
+from vtkit.training.validation import EarlyStopping, Validation
 from vtkit.training.workers import Workers, workers
 
 TABLE = r"^table\."
@@ -62,6 +63,8 @@ def train_vectors(
     schedule: Schedule,
     folder: Path,
     description: str,
+    validation: Validation | None = None,
+    ramp_ends: int = 0,
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place on texts in the order they are given.
 
@@ -73,6 +76,8 @@ def train_vectors(
         schedule: of the run.
         folder: where checkpoints are kept and looked for.
         description: words for the progress display.
+        validation: by which the training stops; it says afterwards what came of it.
+        ramp_ends: first step at which the penalties are at full strength.
 
     Returns:
         The curves: ``steps`` and those of :attr:`Objective.curves`.
@@ -100,21 +105,39 @@ def train_vectors(
         loss.texts_at_once = schedule.texts_at_once
         loss.encode = encode_groups if others is None else others.encode
         table_steps = [] if loss.table is None or not loss.table.trained else [TableSteps(loss.table)]
+        stopping = None
+        if validation is not None:
+            cut = lengths.get("query", lengths[next(iter(lengths))]), lengths.get("document", max(lengths.values()))
+            stopping = EarlyStopping(validation, encoder, _learned(loss), cut, ramp_ends, schedule.steps, folder, bar)
+            loss.state["validation"] = stopping.state
         with without_notices():  # that there are connections between processes, which are not the trainer's business
             trainer = _Trainer(
                 model=encoder,
                 args=arguments,
                 train_dataset=Dataset.from_dict(dict(columns)),
                 loss=loss,
-                callbacks=[*table_steps, KeptState(loss.state), Progress(bar)],  # the last marks a checkpoint complete
+                # in this order: the last marks a checkpoint complete
+                callbacks=[
+                    *table_steps,
+                    *([] if stopping is None else [stopping]),
+                    KeptState(loss.state),
+                    Progress(bar),
+                ],
             )
         trainer.others = others
         trainer.data_collator = Collator(encoder, lengths)
         history = train(trainer, folder)
+        if stopping is not None:
+            stopping.finish()
     for missed in filter(None, (target.missed() for target in loss.targets.values())):
         console.warn(missed)
     encoder.eval()
     return curve(history, *loss.curves)
+
+
+def _learned(loss: Objective) -> dict[str, nn.Parameter]:
+    """What training changes, by its name: the encoder's parameters, and those of a query table beside it."""
+    return {name: parameter for name, parameter in loss.named_parameters() if parameter.requires_grad}
 
 
 def _say_what_is_cut(encoder: SparseEncoder, columns: Mapping[str, list[str]], lengths: Mapping[str, int]) -> None:

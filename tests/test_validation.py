@@ -1,0 +1,248 @@
+"""Early stopping: what an encoder is judged on while it is trained, which weights are kept, and when it stops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from sentence_transformers import SparseEncoder
+from test_finetuning import DATA, section
+from tiny import collection, encoder, interrupted_at, same, texts, tokenizer, weights, write_collection
+
+from vtkit.artifacts import result_of
+from vtkit.checks.probe import judged_probe, probe_of, reciprocal_ranks
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.encoder.encoding import encode
+from vtkit.encoder.sparse_head import streaming
+from vtkit.errors import DataError, RecipeError
+from vtkit.measures.validation import Validated
+from vtkit.recipe.finetune import FinetuneValidation, ValidationSettings
+from vtkit.recipe.load import load_recipe
+from vtkit.recipe.preflight import preflight
+from vtkit.recipe.sections import AdaptSection
+from vtkit.runs.run import run
+from vtkit.stages.adapt_encoder import AdaptResult
+from vtkit.stages.finetune_encoder import FinetuneResult
+from vtkit.training import sparse_trainer
+from vtkit.training.finetune import finetune
+from vtkit.training.validation import Validation, held_out_queries, judged_queries
+
+TRAINED_ON, HELD_OUT = held_out_queries(DATA, 0.3, 1)
+
+
+def validated(
+    folder: Path, settings: dict[str, int], **changes: Any
+) -> tuple[SparseEncoder, dict[str, list[float]], Validated, Validation]:
+    """An encoder fine-tuned with validations on held-out queries, and what came of them."""
+    judged = judged_queries(HELD_OUT, "nDCG@10", "held-out queries", 500, 1000, 1)
+    validation = Validation(judged, ValidationSettings(**settings))
+    ours = encoder(folder)
+    curves = finetune(ours, TRAINED_ON, section(**changes), "en", 5, folder / "checkpoints", validation=validation)
+    assert validation.validated is not None
+    return ours, curves, validation.validated, validation
+
+
+# what is judged on
+
+
+def test_queries_of_one_text_are_held_out_together() -> None:
+    data = replace(
+        DATA, queries=[replace(query, text=f"text {number // 3}") for number, query in enumerate(DATA.queries)]
+    )
+    left, held = held_out_queries(data, 0.25, 1)
+    assert [len(part.queries) for part in (left, held)] == [36, 12]
+    assert not {query.text for query in left.queries} & {query.text for query in held.queries}
+    assert left.qrels | held.qrels == data.qrels
+    assert held_out_queries(data, 0.25, 1)[1] == held != held_out_queries(data, 0.25, 2)[1]
+    with pytest.raises(DataError, match=r"0\.01 of 16 different queries leaves none to judge with"):
+        held_out_queries(data, 0.01, 1)
+
+
+def test_all_judged_documents_are_searched_and_a_sample_of_the_others() -> None:
+    data = RetrievalSet("made", DATA.documents, DATA.queries[:4], {
+        "q0": {"d7": 2, "d9": 0}, "q1": {"d7": 1}, "q2": {"d3": 0}, "q3": {"d5": 1, "d1": 1},
+    })  # fmt: skip
+    judged = judged_queries(data, "nDCG@10", "made", 500, 10, 1)
+    assert judged.queries == [data.queries[number].text for number in (0, 1, 3)]  # q2 has no relevant document
+    of = [document.contents for document in data.documents]
+    assert [{judged.documents[row]: grade for row, grade in grades.items()} for grades in judged.grades] == [
+        {of[7]: 2, of[9]: 0}, {of[7]: 1}, {of[5]: 1, of[1]: 1},
+    ]  # fmt: skip
+    assert len(set(judged.documents)) == 10
+    assert len(judged_queries(data, "nDCG@10", "made", 500, 2, 1).documents) == 4
+    assert len(judged_queries(data, "nDCG@10", "made", 2, 10, 1).queries) == 2
+
+
+def test_probe_pairs_are_judged_by_the_rank_of_the_text(tmp_path: Path) -> None:
+    made, ours = texts(40, seed=3, words=(9, 20)), encoder(tmp_path)
+    judged = judged_probe(made, 30, 1, "adapt")
+    assert len(judged.queries) == 30
+    ranks = reciprocal_ranks(ours, probe_of(made, 30, 1), 48)  # which counts equal scores as half
+    assert judged.value(ours, 48, 48) == pytest.approx(float(ranks.mean()), abs=0.02)
+    with pytest.raises(DataError, match=r"finetune\.validation: 2 texts of finetune\.data .* and 20 are needed"):
+        judged_probe(made[:2], 30, 1, "finetune")
+
+
+def test_a_validation_while_training_leaves_the_training_as_it_is(tmp_path: Path) -> None:
+    model = encoder(tmp_path).train()
+    features = dict(model.tokenizer(texts(4), padding=True, return_tensors="pt"))
+
+    def vectors() -> torch.Tensor:
+        model.train()
+        torch.manual_seed(1)
+        return model(dict(features))["sentence_embedding"]
+
+    with streaming(model):
+        before = vectors()
+        encode(model, texts(3), 48)
+        assert torch.equal(vectors(), before)
+    assert not vectors().is_sparse
+
+
+# stopping
+
+
+def test_training_stops_when_it_gets_no_better(tmp_path: Path) -> None:
+    _, curves, found, _ = validated(tmp_path, {"every": 3, "patience": 2}, learning_rate=1e-15, ramp=0.2)
+    assert found.counted_from == 5
+    assert found.steps == (3, 6, 9, 12)
+    assert len(set(found.values)) == 1  # nothing is learned, so the first one that counts is the best
+    assert (found.best_step, found.stopped_at) == (6, 12)
+    assert curves["steps"] == [10]
+    stopped = "at step 6, whose weights are kept. Stopped at step 12: no validation since was better."
+    assert found.words().endswith(f"best {found.values[0]:.4f} {stopped}")
+
+
+def test_it_ends_with_its_best_weights(tmp_path: Path) -> None:
+    # a learning rate at which the encoder first learns, and then breaks
+    settings = {"every": 2, "patience": 50}
+    ours, _, found, validation = validated(tmp_path, settings, learning_rate=0.02, ramp=0.1, infonce={"scale": 0.3})
+    assert found.steps[-1] == 23
+    counted = {step: value for step, value in zip(found.steps, found.values, strict=True) if step >= found.counted_from}
+    assert found.best_step == max(counted, key=lambda step: (counted[step], -step))
+    assert validation.judged.value(ours, 64, 128) == counted[found.best_step]
+    assert found.stopped_at is None
+
+
+def test_validations_before_the_end_of_the_ramp_do_not_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, found, _ = validated(tmp_path, {"every": 5, "patience": 1}, learning_rate=1e-15, ramp=0.99)
+    assert found.steps == (5, 10, 15, 20, 23)
+    assert (found.best_step, found.stopped_at) == (23, None)
+    _, _, found, _ = validated(tmp_path / "later", {"every": 5, "patience": 1}, steps=1, ramp=0.99)
+    assert found.best_step == 1
+
+
+@pytest.mark.parametrize("step", [7, 14])
+def test_an_interrupted_run_ends_the_same(step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"every": 3, "patience": 3}
+    changes: dict[str, Any] = {"learning_rate": 0.02, "ramp": 0.1, "checkpoint_every": 6, "steps": 40}
+    wanted, curves, found, _ = validated(tmp_path / "undisturbed", settings, **changes)
+    monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(step))
+    with pytest.raises(KeyboardInterrupt):
+        validated(tmp_path / "again", settings, **changes)
+    monkeypatch.undo()
+    again, curves_again, found_again, _ = validated(tmp_path / "again", settings, **changes)
+    assert found_again == found
+    assert curves_again == curves
+    assert same(weights(again), weights(wanted))
+    assert found.stopped_at == 15
+
+    # killed after it had been stopped, and a checkpoint written: one more step changes nothing
+    changes |= {"checkpoint_every": 15}
+    validated(tmp_path / "stopped", settings, **changes)
+    stopped, _, found_stopped, _ = validated(tmp_path / "stopped", settings, **changes)
+    assert found_stopped == found
+    assert same(weights(stopped), weights(wanted))
+
+
+# settings
+
+
+def test_the_settings_exclude_each_other() -> None:
+    with pytest.raises(ValidationError, match=r'validation\.split is "train", which is trained on'):
+        section(validation={"split": "train"})
+    with pytest.raises(ValidationError, match=r"two places to take queries from: remove one"):
+        section(validation={"split": "dev", "share": 0.1})
+    with pytest.raises(ValidationError, match=r"mlm has held_out"):
+        AdaptSection(objective="mlm", validation={})
+    assert "finetune.validation.metric" in section(validation={}).settings_read
+    assert FinetuneValidation().patience == 5
+
+
+RECIPE = """
+[recipe]
+name = "validated"
+language = "en"
+[source.scratch]
+layers = 2
+hidden = 32
+heads = 2
+feed_forward = 48
+[vocabulary]
+kind = "existing"
+tokenizer = "./target"
+[adapt]
+objective = "crop"
+corpus = ["./long.txt"]
+steps = 4
+batch_size = 4
+ramp = 0.5
+[adapt.validation]
+every = 2
+[finetune]
+data = "./collection"
+steps = 4
+batch_size = 6
+ramp = 0.5
+[finetune.validation]
+every = 2
+{where}
+[evaluate]
+sets = ["./collection"]
+models = ["finetune"]
+bm25 = false
+"""
+
+
+def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path) -> None:
+    tokenizer().save_pretrained(str(tmp_path / "target"))
+    write_collection(tmp_path / "collection", collection(48, seed=4))
+    (tmp_path / "long.txt").write_text("\n".join(texts(400, seed=5, words=(9, 20))), "utf-8")
+    qrels = tmp_path / "collection" / "qrels"
+    for split in ("train", "dev"):
+        (qrels / f"{split}.tsv").write_text((qrels / "test.tsv").read_text("utf-8"), "utf-8")
+    recipe = tmp_path / "validated.toml"
+
+    def refused(where: str) -> str:
+        recipe.write_text(RECIPE.replace("{where}", where), "utf-8")
+        with pytest.raises(RecipeError) as caught:
+            preflight(load_recipe(recipe).recipe, path=recipe)
+        return str(caught.value)
+
+    assert 'is judged on "test" in the end ([evaluate]), so it cannot choose the model too' in refused('split = "test"')
+    assert 'has no judgements "validation": it has "dev" and "test" and "train"' in refused('split = "validation"')
+
+    recipe.write_text(RECIPE.replace("{where}", 'split = "dev"'), "utf-8")
+    folder = run(recipe, runs=tmp_path / "runs", threads=1)
+    (adapted,) = (tmp_path / "runs" / "artifacts").glob("adapt-*")
+    (tuned,) = (tmp_path / "runs" / "artifacts").glob("finetune-*")
+    found = result_of(tuned, FinetuneResult).validated
+    assert found is not None
+    assert (found.queries, found.documents, found.steps) == (48, 48, (2, 4))
+    probed = result_of(adapted, AdaptResult).validated
+    assert probed is not None
+    assert (probed.metric, probed.judged_on, probed.queries) == ("RR", "probe pairs", 40)
+    assert np.isfinite(probed.values).all()
+    page = (
+        (folder / "report.md").read_text("utf-8")
+        if (folder / "report.md").is_file()
+        else (folder / "report.html").read_text("utf-8")
+    )
+    assert "Validation of fine-tuning: nDCG@10 on 48 queries of split dev over 48 documents" in page

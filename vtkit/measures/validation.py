@@ -1,0 +1,47 @@
+"""How good an encoder was from time to time while it was trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vtkit.results import Result
+
+
+@dataclass(frozen=True)
+class Validated(Result):
+    """The validations of a training run, and what they decided."""
+
+    metric: str
+    judged_on: str
+    """What the queries are, in words."""
+
+    queries: int
+    documents: int
+    """Searched: all that are judged, and a sample of the others where there are many."""
+
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    """At these steps."""
+
+    counted_from: int
+    """Step at which the penalties are at full strength: what was measured before is not compared."""
+
+    best_step: int | None
+    """Whose weights the training ends with; None: those of its last step, as no validation counts."""
+
+    stopped_at: int | None
+    """Step after which it was stopped; None: it went on to its end."""
+
+    def words(self) -> str:
+        """What was decided and why, as a sentence or two."""
+        measured = f"{self.metric} on {self.queries} {self.judged_on} over {self.documents} documents"
+        if self.best_step is None:
+            return (
+                f"{measured}: no validation came after the ramp (step {self.counted_from}), so the weights are those "
+                "of the last step."
+            )
+        best = self.values[self.steps.index(self.best_step)]
+        kept = f"{measured}: best {best:.4f} at step {self.best_step}, whose weights are kept"
+        if self.stopped_at is None:
+            return f"{kept}; {self.values[-1]:.4f} at the last step, {self.steps[-1]}."
+        return f"{kept}. Stopped at step {self.stopped_at}: no validation since was better."

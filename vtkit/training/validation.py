@@ -1,0 +1,246 @@
+"""Early stopping: an encoder is judged while it is trained, its best weights are kept, and training that does not get
+better any more is stopped.
+
+Validations before the end of the ramp do not count: vectors are not as sparse yet as they are meant to be, and denser
+ones find more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SparseEncoder
+from torch import Tensor, nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from vtkit import console
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.trec import Run
+from vtkit.encoder.sides import encode_side
+from vtkit.errors import DataError
+from vtkit.measures.effectiveness import evaluate
+from vtkit.measures.validation import Validated
+from vtkit.recipe.finetune import ValidationSettings
+from vtkit.runtime import fastest_precision
+from vtkit.search.exact import ExactIndex
+
+BEST = "best.safetensors"
+"""The best weights so far, beside the checkpoints."""
+
+DEEPEST = 100
+"""Results a query."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Queries with judged documents."""
+
+    queries: Sequence[str]
+    documents: Sequence[str]
+    grades: Sequence[dict[int, int]]
+    """Of each query: number of a document -> grade."""
+
+    metric: str
+    judged_on: str
+    """What the queries are, in words."""
+
+    def value(self, encoder: SparseEncoder, query_length: int, document_length: int) -> float:
+        """The mean of the metric over the queries, texts cut at these lengths."""
+        precision = fastest_precision()
+        documents = encode_side(encoder, self.documents, "document", document_length, precision=precision)
+        queries = encode_side(encoder, self.queries, "query", query_length, precision=precision)
+        ids, scores = ExactIndex.build(documents).search(queries, min(DEEPEST, len(self.documents)))
+        run: Run = {
+            str(query): [(str(number), float(score)) for number, score in zip(*row, strict=True) if number >= 0]
+            for query, row in enumerate(zip(ids, scores, strict=True))
+        }
+        qrels = {
+            str(query): {str(document): grade for document, grade in grades.items()}
+            for query, grades in enumerate(self.grades)
+        }
+        return evaluate(run, qrels, [self.metric])[self.metric]
+
+
+def judged_queries(
+    data: RetrievalSet, metric: str, judged_on: str, max_queries: int, max_documents: int, seed: int
+) -> Judged:
+    """The queries of ``data`` that have a relevant document, and what is searched: all documents judged for them, and
+    others sampled up to ``max_documents``.
+
+    Raises:
+        DataError: no query has a relevant document.
+    """
+    relevant = [query.id for query in data.queries if any(grade > 0 for grade in data.qrels.get(query.id, {}).values())]
+    if not relevant:
+        raise DataError("finetune.validation: no query that it is to judge with has a relevant document.")
+    kept = {query: data.qrels[query] for query in relevant}
+    data = replace(data, queries=[query for query in data.queries if query.id in kept], qrels=kept)
+    data = data.sample(max_queries, seed)
+    judged = {document for grades in data.qrels.values() for document in grades}
+    places = [place for place, document in enumerate(data.documents) if document.id in judged]
+    others = [place for place, document in enumerate(data.documents) if document.id not in judged]
+    wanted = min(len(others), max(0, max_documents - len(places)))
+    places += np.random.default_rng([seed, 8]).permutation(others)[:wanted].tolist()
+    number = {data.documents[place].id: row for row, place in enumerate(places)}
+    return Judged(
+        [query.text for query in data.queries],
+        [data.documents[place].contents for place in places],
+        [{number[name]: grade for name, grade in data.qrels[query.id].items()} for query in data.queries],
+        metric,
+        judged_on,
+    )
+
+
+def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[RetrievalSet, RetrievalSet]:
+    """What is left to train on, and ``share`` of the queries; queries of the same text are on the same side.
+
+    Raises:
+        DataError: too few queries for both.
+    """
+    texts = list(dict.fromkeys(query.text.strip() for query in data.queries))
+    count = round(share * len(texts))
+    if not 0 < count < len(texts):
+        raise DataError(
+            f"finetune.validation.share: {share:g} of {len(texts)} different queries leaves none to "
+            f"{'judge with' if not count else 'train on'}. Set another share, or remove it: probe pairs are made then."
+        )
+    drawn = {texts[place] for place in np.random.default_rng([seed, 7]).permutation(len(texts))[:count].tolist()}
+
+    def part(held_out: bool) -> RetrievalSet:
+        queries = [query for query in data.queries if (query.text.strip() in drawn) is held_out]
+        ids = {query.id for query in queries}
+        return replace(
+            data,
+            queries=queries,
+            qrels={query: grades for query, grades in data.qrels.items() if query in ids},
+            scores={query: scores for query, scores in data.scores.items() if query in ids},
+        )
+
+    return part(False), part(True)
+
+
+class Validation:
+    """What a training run is validated on, and afterwards what came of it."""
+
+    def __init__(self, judged: Judged, settings: ValidationSettings) -> None:
+        self.judged, self.settings = judged, settings
+        self.validated: Validated | None = None
+        """After the training."""
+
+
+class EarlyStopping(TrainerCallback):  # type: ignore[misc]
+    """Judges the encoder every few steps, keeps its best weights, and stops the trainer.
+
+    All that it decides follows from the values measured, which are in each checkpoint (``state``). The file of the
+    best weights may be newer than the checkpoint a killed run goes on from: the run comes to the same value again, and
+    writes the same weights.
+
+    Args:
+        validation: what on.
+        encoder: that is trained.
+        learned: what training changes, by its name.
+        lengths: tokens that queries and documents are cut at.
+        counted_from: first step whose validation counts.
+        steps: of the whole run.
+        folder: of the checkpoints.
+        bar: shows the last value.
+    """
+
+    def __init__(
+        self,
+        validation: Validation,
+        encoder: SparseEncoder,
+        learned: Mapping[str, nn.Parameter],
+        lengths: tuple[int, int],
+        counted_from: int,
+        steps: int,
+        folder: Path,
+        bar: console.Bar,
+    ) -> None:
+        self.validation, self.encoder, self.learned, self.lengths = validation, encoder, learned, lengths
+        self.counted_from, self.folder, self.bar = counted_from, folder, bar
+        every = validation.settings.every
+        self.at = [min(step, steps) for step in range(every, steps + every, every)]
+        self.state = _Values(len(self.at))
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if self._stopped_at() is not None:  # a run that was killed after it had been stopped
+            control.should_training_stop = True
+            return
+        if state.global_step not in self.at:
+            return
+        place = self.at.index(state.global_step)
+        self.state.values[place] = self.validation.judged.value(self.encoder, *self.lengths)
+        value, best = float(self.state.values[place]), self._best()
+        if best == place:
+            self._keep()
+        metric = self.validation.judged.metric
+        told = "" if best is None else f" (best {float(self.state.values[best]):.4f} at step {self.at[best]})"
+        console.note(f"validation after step {state.global_step}: {metric} {value:.4f}{told}")
+        self.bar.aside = f"{metric} {value:.4f}{told}"
+        if self._stopped_at() is not None:
+            control.should_training_stop = True
+
+    def finish(self) -> None:
+        """Give the encoder its best weights, and say so."""
+        best, measured = self._best(), self._measured()
+        if best is not None:
+            kept = load_file(self.folder / BEST)
+            with torch.no_grad():
+                for name, parameter in self.learned.items():
+                    parameter.copy_(kept[name])
+        judged = self.validation.judged
+        self.validation.validated = found = Validated(
+            judged.metric,
+            judged.judged_on,
+            len(judged.queries),
+            len(judged.documents),
+            tuple(self.at[place] for place in measured),
+            tuple(float(self.state.values[place]) for place in measured),
+            self.counted_from,
+            None if best is None else self.at[best],
+            self._stopped_at(),
+        )
+        (console.warn if best is None else console.say)(f"  {found.words()}" if best is not None else found.words())
+
+    def _measured(self) -> list[int]:
+        return [place for place, value in enumerate(self.state.values.tolist()) if value == value]
+
+    def _counted(self) -> list[int]:
+        return [place for place in self._measured() if self.at[place] >= self.counted_from]
+
+    def _best(self) -> int | None:
+        """The first of the best."""
+        return max(self._counted(), key=lambda place: (float(self.state.values[place]), -place), default=None)
+
+    def _stopped_at(self) -> int | None:
+        """The step at which patience ran out, where it did and there were steps left."""
+        best, measured = self._best(), self._measured()
+        if best is None or measured[-1] - best < self.validation.settings.patience or measured[-1] + 1 == len(self.at):
+            return None
+        return self.at[measured[-1]]
+
+    def _keep(self) -> None:
+        """Write what learns beside the checkpoints."""
+        fresh = self.folder / f".{BEST}.new"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        learned = {name: parameter.detach().cpu().contiguous() for name, parameter in self.learned.items()}
+        save_file(learned, fresh)
+        os.replace(fresh, self.folder / BEST)
+
+
+class _Values(nn.Module):
+    """What was measured, NaN where nothing was yet."""
+
+    values: Tensor
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.register_buffer("values", torch.full((count,), float("nan"), dtype=torch.float64))
