@@ -255,6 +255,9 @@ class TargetActive(Section):
         return self.query if side == "query" else self.document
 
 
+Reporter = Literal["tensorboard", "wandb"]
+
+
 class ValidationSettings(Section):
     """What every validation while training is asked."""
 
@@ -445,6 +448,9 @@ class FinetuneSection(_Tables):
 
     checkpoint_every: Steps = 100
     """Steps between checkpoints; a killed run continues from the last."""
+
+    report_to: tuple[Reporter, ...] = ()
+    """Programs that show the curves while training goes on: ``tensorboard``, ``wandb`` (offline without --download)."""
 
     validation: FinetuneValidation | None = None
 

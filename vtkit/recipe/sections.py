@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from vtkit.recipe.finetune import SIDES, FinetuneSection, TargetActive, ValidationSettings
+from vtkit.recipe.finetune import SIDES, FinetuneSection, Reporter, TargetActive, ValidationSettings
 from vtkit.recipe.transfer import TransferSection
 from vtkit.recipe.types import (
     CorpusName,
@@ -487,6 +487,9 @@ class AdaptSection(Section):
 
     checkpoint_every: Steps = 200
     """Steps between checkpoints; a killed run continues from the last."""
+
+    report_to: tuple[Reporter, ...] = ()
+    """Programs that show the curves while training goes on: ``tensorboard``, ``wandb`` (offline without --download)."""
 
     validation: AdaptValidation | None = None
     crop: CropSection = CropSection()

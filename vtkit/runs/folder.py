@@ -115,6 +115,10 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
     """Put the results of the finished steps into the run's folder."""
     if plan.final_model in steps:
         publish(store.root / steps[plan.final_model] / "model", folder / "model")
+    for name in ("adapt", "finetune"):
+        if name in steps and (store.root / steps[name] / "curves").is_dir():
+            (folder / "curves").mkdir(exist_ok=True)
+            publish(store.root / steps[name] / "curves", folder / "curves" / name)
     index = f"index:{plan.final_model}"
     if index in steps:
         publish(store.root / steps[index], folder / "index")

@@ -67,6 +67,7 @@ def run(
             raise
         not_fetched = error
     _check_measures(recipe)
+    _check_reporters(recipe)
     runs = runs.absolute()
     folder = runs / recipe.recipe.name
     store = Store(runs / STORE)
@@ -132,6 +133,14 @@ def _check_measures(recipe: Recipe) -> None:
         from vtkit.measures.effectiveness import validate_measures
 
         validate_measures([recipe.finetune.validation.metric], 100, "finetune.validation.metric")
+
+
+def _check_reporters(recipe: Recipe) -> None:
+    from vtkit.training.reporting import require
+
+    for name, section in (("adapt", recipe.adapt), ("finetune", recipe.finetune)):
+        if section is not None:
+            require(section.report_to, name)
 
 
 def _check_data(loaded: LoadedRecipe, store: Store) -> None:

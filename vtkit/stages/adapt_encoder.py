@@ -53,6 +53,7 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
     """
     from vtkit.encoder.asymmetric import refuse_query_side
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
+    from vtkit.training import reporting
 
     section = recipe.adapt
     assert section is not None
@@ -70,6 +71,7 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
         texts, pairs, curve, validated = _train_vectors(recipe, inputs, out, encoder, objectives)
         found = AdaptResult(objectives, reason, texts, pairs, curve, validated=validated)
     save_encoder(encoder, out / "model")
+    reporting.keep(out / CHECKPOINTS, out)
     return found
 
 

@@ -47,6 +47,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     from vtkit.data.collections import load_retrieval
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.query_tables import query_encoder_of
+    from vtkit.training import reporting
     from vtkit.training.finetune import finetune
     from vtkit.training.query_table import with_query_encoder
     from vtkit.training.teachers import load_teacher
@@ -71,6 +72,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
         validation=validation,
     )
     save_encoder(encoder, out / "model")
+    reporting.keep(out / CHECKPOINTS, out)
     validated = None if validation is None else validation.validated
     return FinetuneResult(
         len(data.queries), len(data.documents), curve, section.query_encoder, section.activation, validated

@@ -153,7 +153,7 @@ def adapt_vectors(
         ),
         Schedule(
             steps, size, section.learning_rate, section.warmup, "cosine", section.weight_decay,
-            section.checkpoint_every, seed, section.texts_at_once,
+            section.checkpoint_every, seed, section.texts_at_once, report_to=section.report_to,
         ),
         folder,
         "adapting",

@@ -125,6 +125,7 @@ def finetune(
             section.checkpoint_every,
             seed,
             section.texts_at_once,
+            report_to=section.report_to,
             table_learning_rate=section.table_learning_rate,
         ),
         folder,

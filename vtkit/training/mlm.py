@@ -37,6 +37,7 @@ from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
 from vtkit.measures.masked_predictions import GroupedPredictions, HeldOutPredictions
 from vtkit.recipe.sections import AdaptSection
+from vtkit.training import reporting
 from vtkit.training.gates import LossGate
 from vtkit.training.held_out import held_out_predictions
 from vtkit.training.masked_batches import (
@@ -48,7 +49,7 @@ from vtkit.training.masked_batches import (
     tokenized,
 )
 from vtkit.training.masking import IGNORED
-from vtkit.training.resuming import Progress, curve, fixed_order, train, trainer_settings
+from vtkit.training.resuming import Progress, Speed, curve, fixed_order, train, trainer_settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -160,7 +161,11 @@ def adapt(
     torch.manual_seed(seed)
     with console.progress("adapting", total=section.steps) as bar, fast_dropout(model):
         trainer = _MaskedTrainer(
-            model=model, args=arguments, train_dataset=batches, data_collator=only, callbacks=[Progress(bar)]
+            model=model,
+            args=arguments,
+            train_dataset=batches,
+            data_collator=only,
+            callbacks=[*reporting.callbacks(section.report_to, folder), Progress(bar)],
         )
         trainer.gate = LossGate(
             "adaptation",
@@ -323,12 +328,22 @@ class _MaskedTrainer(Trainer):  # type: ignore[misc]
 
     gate: LossGate
 
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        self.speed = Speed()
+        super().__init__(*arguments, **settings)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" in logs:
+            logs = {**logs, "tokens_per_second": self.speed.take()}
+        super().log(logs, start_time)
+
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         return SequentialSampler(self.train_dataset)
 
     def training_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
         """The gradient of a batch, part by part."""
         model.train()
+        self.speed.tokens += int(inputs["attention_mask"].sum())
         weighed = [(part, self._terms(part)) for part in parts(self._prepare_inputs(inputs))]
         total = sum(terms for _, terms in weighed)
         loss = torch.zeros((), device=self.args.device)

@@ -8,7 +8,8 @@ seeded by its place in that order, and a checkpoint counts only once it is marke
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +106,28 @@ class KeptState(TrainerCallback):  # type: ignore[misc]
         return Path(args.output_dir) / f"checkpoint-{state.global_step}" / "loss.safetensors"
 
 
+class Speed:
+    """Tokens a second, padding left out, between one point of the log and the next."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        """Counted by whoever makes the batches."""
+        self._taken, self._at = 0, time.monotonic()
+
+    def take(self) -> float:
+        """Of the tokens counted since the last call."""
+        now, tokens = time.monotonic(), self.tokens
+        found = (tokens - self._taken) / max(now - self._at, 1e-6)
+        self._taken, self._at = tokens, now
+        return round(found, 1)
+
+
 class Progress(TrainerCallback):  # type: ignore[misc]
     """vtkit's progress display over a library trainer, and the mark on complete checkpoints."""
 
-    def __init__(self, bar: console.Bar) -> None:
-        self.bar = bar
+    def __init__(self, bar: console.Bar, parts: Sequence[str] = ()) -> None:
+        self.bar, self.parts = bar, parts
+        """What the loss is the sum of."""
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.bar.advance(state.global_step)
@@ -121,20 +139,24 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
     ) -> None:
         if logs and "loss" in logs:
-            self.bar.advance(0, _words(logs))
+            self.bar.advance(0, _words(logs, self.parts))
             console.note(f"step {state.global_step}  {logs}")
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
 
 
-def _words(logs: Mapping[str, float]) -> str:
-    """Loss, active dimensions of queries and documents, and λ where it is found while training."""
+def _words(logs: Mapping[str, float], parts: Sequence[str] = ()) -> str:
+    """Loss and its parts, active dimensions of queries and documents, λ where it is found while training, speed."""
     words = [f"loss {float(logs['loss']):.3f}"]
+    if len(found := [f"{part.replace('_', ' ')} {float(logs[part]):.3f}" for part in parts if part in logs]) > 1:
+        words.append(f"({', '.join(found)})")
     for name, form in (("dimensions", ",.0f"), ("lambda", ".1e")):
         values = [f"{logs[key]:{form}}" for side in SIDES if (key := f"{side}_{name}") in logs]
         if values:
             words.append(f"{' / '.join(values)} active" if name == "dimensions" else f"λ {' / '.join(values)}")
+    if "tokens_per_second" in logs:
+        words.append(f"{logs['tokens_per_second']:,.0f} tokens/s")
     return "  ".join(words)
 
 

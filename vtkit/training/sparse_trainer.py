@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,11 +20,13 @@ from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.sparse_head import streaming
 from vtkit.encoder.truncation import share_cut, shortened
+from vtkit.recipe.finetune import Reporter
 from vtkit.runtime import without_notices
+from vtkit.training import reporting
 from vtkit.training.batch_encoding import encode_groups
 from vtkit.training.objective import Objective
 from vtkit.training.query_table import TableSteps
-from vtkit.training.resuming import KeptState, Progress, curve, train, trainer_settings
+from vtkit.training.resuming import KeptState, Progress, Speed, curve, train, trainer_settings
 from vtkit.training.validation import EarlyStopping, Validation
 from vtkit.training.workers import Workers, workers
 
@@ -53,6 +55,9 @@ class Schedule:
 
     table_learning_rate: float | None = None
     """Peak of a static query table's; None where there is none, or where it stays as it is."""
+
+    report_to: Sequence[Reporter] = ()
+    """Programs that show the curves meanwhile."""
 
 
 def train_vectors(
@@ -119,13 +124,14 @@ def train_vectors(
                 # in this order: the last marks a checkpoint complete
                 callbacks=[
                     *table_steps,
+                    *reporting.callbacks(schedule.report_to, folder),
                     *([] if stopping is None else [stopping]),
                     KeptState(loss.state),
-                    Progress(bar),
+                    Progress(bar, [term.name for term in loss.terms]),
                 ],
             )
         trainer.others = others
-        trainer.data_collator = Collator(encoder, lengths)
+        trainer.data_collator = Collator(encoder, lengths, trainer.speed)
         history = train(trainer, folder)
         if stopping is not None:
             stopping.finish()
@@ -166,6 +172,12 @@ class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
 
     others: Workers | None = None
 
+    speed: Speed
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        self.speed = Speed()
+        super().__init__(*arguments, **settings)
+
     def training_step(self, *arguments: Any, **settings: Any) -> Tensor:
         loss: Tensor = super().training_step(*arguments, **settings)
         if self.others is not None:
@@ -181,7 +193,7 @@ class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
-            logs = {**logs, **self.loss.take_active_dimensions()}
+            logs = {**logs, **self.loss.take_active_dimensions(), "tokens_per_second": self.speed.take()}
         super().log(logs, start_time)
 
 
@@ -192,6 +204,9 @@ class Collator:
     encoder: SparseEncoder
     lengths: Mapping[str, int]
     """Column -> tokens its texts are cut at."""
+
+    speed: Speed = field(default_factory=Speed)
+    """Counts the tokens."""
 
     valid_label_columns: Sequence[str] = ()
 
@@ -213,5 +228,6 @@ class Collator:
                 return_tensors="pt",
                 return_token_type_ids=False,
             )
+            self.speed.tokens += int(features["attention_mask"].sum())
             batch.update({f"{column}_{name}": tensor for name, tensor in features.items()})
         return batch

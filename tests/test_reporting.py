@@ -1,0 +1,95 @@
+"""What is shown while training goes on: the progress line, and curves for TensorBoard and Weights & Biases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from test_finetuning import DATA, trained
+from test_validation import validated
+from tiny import tokenizer, write_collection
+
+from vtkit import console
+from vtkit.errors import MissingExtra
+from vtkit.runs.run import run
+from vtkit.training import reporting, resuming
+from vtkit.training.resuming import Speed
+
+
+def test_the_progress_line_has_parts_dimensions_strengths_speed_and_the_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "QUIET_SECONDS_BETWEEN_LINES", 0.0)
+    settings = {"every": 5, "patience": 9}
+    validated(tmp_path, settings, steps=12, target_active={"query": 20, "document": 40}, ramp=0.2)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  fine-tuning 11/12")]
+    assert lines[0].startswith("  fine-tuning 11/12, about ")
+    shown = (
+        " s left  loss ",
+        "(contrastive ",
+        "query flops ",
+        "document flops ",
+        " active  λ ",
+        " tokens/s  nDCG@10 0.",
+    )
+    for part in shown:
+        assert part in lines[0], part
+    assert " (best 0." in lines[0]
+
+
+def test_the_speed_is_that_since_the_last_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 10.0
+    monkeypatch.setattr(resuming.time, "monotonic", lambda: now)
+    speed = Speed()
+    speed.tokens, now = 300, 12.0
+    assert speed.take() == 150.0
+    speed.tokens, now = 400, 13.0
+    assert speed.take() == 100.0
+
+
+def test_curves_are_written_for_tensorboard(tmp_path: Path) -> None:
+    _, curves = trained(tmp_path, report_to=["tensorboard"])
+    read = EventAccumulator(str(tmp_path / "checkpoints" / "curves" / "tensorboard"))
+    read.Reload()
+    tags = read.Tags()["scalars"]
+    assert {"train/loss", "train/contrastive", "train/query_dimensions", "train/tokens_per_second"} <= {*tags}
+    written = [(point.step, point.value) for point in read.Scalars("train/contrastive")]
+    assert [step for step, _ in written] == curves["steps"]
+    assert [value for _, value in written] == pytest.approx(curves["contrastive"], rel=1e-5)
+
+
+RECIPE = """
+[recipe]
+name = "shown"
+[source.scratch]
+layers = 2
+hidden = 32
+heads = 2
+feed_forward = 48
+[vocabulary]
+kind = "existing"
+tokenizer = "./tokens"
+[finetune]
+data = "./collection"
+split = "test"
+batch_size = 6
+steps = 3
+report_to = ["tensorboard"]
+"""
+
+
+def test_a_run_keeps_them_and_other_programs_change_no_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer().save_pretrained(str(tmp_path / "tokens"))
+    write_collection(tmp_path / "collection", DATA)
+    recipe = tmp_path / "shown.toml"
+    recipe.write_text(RECIPE, "utf-8")
+    monkeypatch.setattr(reporting, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r'finetune\.report_to = \["tensorboard"\] needs tensorboard, which is not '):
+        run(recipe, runs=tmp_path / "runs", threads=1, dry_run=True)
+    monkeypatch.undo()
+    folder = run(recipe, runs=tmp_path / "runs", threads=1, until="finetune")
+    assert list((folder / "curves" / "finetune" / "tensorboard").glob("events.out.*"))
+    made = [path.name for path in (tmp_path / "runs" / "artifacts").glob("finetune-*")]
+    run(recipe, ("finetune.report_to=[]",), runs=tmp_path / "runs", threads=1, until="finetune")
+    assert [path.name for path in (tmp_path / "runs" / "artifacts").glob("finetune-*")] == made

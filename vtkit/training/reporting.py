@@ -1,0 +1,86 @@
+"""Curves for other programs while training goes on: TensorBoard and Weights & Biases, by transformers' callbacks.
+
+What they write goes into a folder beside the checkpoints, which outlives a kill; the stage keeps it (:func:`keep`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vtkit.data.hub import downloads_allowed
+from vtkit.errors import MissingExtra
+from vtkit.recipe.finetune import Reporter
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
+CURVES = "curves"
+"""Folder of what they write."""
+
+
+def require(reporters: Sequence[Reporter], section: str) -> None:
+    """Nothing, if the packages of ``reporters`` are installed.
+
+    Raises:
+        MissingExtra: one is not.
+    """
+    for name in reporters:
+        if find_spec(name) is None:
+            raise MissingExtra(f'{section}.report_to = ["{name}"]', name, name)
+
+
+def callbacks(reporters: Sequence[Reporter], folder: Path) -> list[TrainerCallback]:
+    """The trainer's callbacks of ``reporters``, which write below ``folder``.
+
+    Weights & Biases works offline (``wandb sync`` sends its files later) unless downloads are allowed, or WANDB_MODE
+    says otherwise.
+    """
+    made: list[TrainerCallback] = []
+    for name in reporters:
+        place = folder / CURVES / name
+        place.mkdir(parents=True, exist_ok=True)
+        if name == "tensorboard":
+            from torch.utils.tensorboard import SummaryWriter
+            from transformers.integrations import TensorBoardCallback
+
+            made.append(TensorBoardCallback(SummaryWriter(str(place))))
+        else:
+            made.append(_weights_and_biases(place))
+    return made
+
+
+def _weights_and_biases(folder: Path) -> TrainerCallback:
+    import wandb
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+    from transformers.integrations import WandbCallback
+
+    class OneRun(WandbCallback):  # type: ignore[misc]
+        """A run of its own for each training, where the library would go on with one of an earlier training."""
+
+        def setup(self, args: TrainingArguments, state: TrainerState, model: Any, **others: Any) -> None:
+            wandb.init(
+                project=os.environ.get("WANDB_PROJECT", "vtkit"),
+                dir=folder,
+                mode=None if downloads_allowed() or "WANDB_MODE" in os.environ else "offline",
+                settings=wandb.Settings(silent=True),
+            )
+            super().setup(args, state, model, **others)
+
+        def on_train_end(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
+        ) -> None:
+            super().on_train_end(args, state, control, **others)
+            wandb.finish()
+
+    return OneRun()
+
+
+def keep(checkpoints: Path, out: Path) -> None:
+    """Move what was written from beside the checkpoints, which are removed, into a stage's output."""
+    if (checkpoints / CURVES).is_dir():
+        shutil.move(checkpoints / CURVES, out / CURVES)
