@@ -17,6 +17,8 @@ import pytest
 import torch
 from test_adapt_vectors import TEXTS
 from test_finetuning import EVERYTHING, trained
+from test_query_encoders import table_of
+from test_query_encoders import trained as with_table
 from tiny import collection, encoder, interrupted_at, same, tokenizer, weights, write_collection
 
 from vtkit import launch
@@ -106,6 +108,17 @@ def test_two_processes_train_as_one(
     assert other.wait(60) == 0
     assert other.stdout is not None
     assert other.stdout.read() == ""
+
+
+def test_two_processes_train_a_query_table_as_one(tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]) -> None:
+    """The table is the first process's own: the others encode documents only."""
+    alone, its_curves = with_table(tmp_path / "alone", "learned", steps=6)
+    other = begin()
+    together, curves = with_table(tmp_path / "together", "learned", steps=6)
+    assert_close(curves, its_curves)
+    torch.testing.assert_close(table_of(together).weight, table_of(alone).weight, rtol=1e-2, atol=1e-3)
+    workers.dismiss()
+    assert other.wait(60) == 0
 
 
 def test_a_process_that_is_killed_ends_the_run_with_a_message(
