@@ -26,7 +26,7 @@ from vtkit.training import adapt as adaptation
 from vtkit.training import sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
-from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, symmetric_divergence
+from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, min_max, symmetric_divergence
 from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, DenseTeacher, Ensemble, kept_scores, load_teacher
 
 TEXTS = texts(80, seed=11, words=(6, 30))
@@ -342,6 +342,16 @@ def test_of_several_teachers_the_mean_in_standard_deviations_counts() -> None:
     t = 3**0.5  # 0, 0, 0, 4: mean 1, deviation sqrt(3)
     assert scores[1] == pytest.approx([-1 / t / 2, -1 / t / 2, -1 / t / 2, 3 / t / 2], abs=1e-6)
     assert scores.dtype == np.float32
+
+
+def test_of_several_teachers_the_mean_between_0_and_1_counts() -> None:
+    one = np.array([[1.0, 2.0, 3.0, np.nan], [5.0, 5.0, 5.0, 5.0]], dtype=np.float32)
+    two = np.array([[300.0, 100.0, 200.0, 400.0], [0.0, 0.0, 0.0, 4.0]], dtype=np.float32)
+    asked = [Asked(["a", "b"], ["c", "d", "e", "f"], [0, 1, 2, 3], 2)]
+    (scores,) = Ensemble([_Fixed(one), _Fixed(two)], min_max).scores(asked)
+    assert scores[0, :3] == pytest.approx([(0 + 2 / 3) / 2, (0.5 + 0) / 2, (1 + 1 / 3) / 2])
+    assert np.isnan(scores[0, 3])
+    assert scores[1] == pytest.approx([0, 0, 0, 0.5])
 
 
 def test_an_embedder_reads_a_document_once(folders: dict[str, Path]) -> None:

@@ -396,6 +396,7 @@ def test_texts_that_are_all_cut_are_stated(tmp_path: Path, capsys: pytest.Captur
         ),
         ({"loss": "listwise", "bm25": False}, "leaves no teacher: name one in finetune.teachers"),
         ({"loss": ["infonce", "infonce"]}, "loss lists something twice"),
+        ({"hard_negatives": 1, "mining": {"bm25": False}}, "leaves nothing that finds hard negatives"),
         ({"document_penalty": ["l1", "l1"]}, "document_penalty lists something twice"),
     ],
 )
@@ -411,5 +412,8 @@ def test_settings_of_what_is_not_used_have_no_effect() -> None:
         "infonce.weight", "infonce.scale", "l1.query", "l1.query_ramp",
         "masked_flops.document", "masked_flops.document_ramp", "masked_flops.document_dimensions",
     }  # fmt: skip
-    assert not {"finetune.teachers", "finetune.bm25"} & read
-    assert {"finetune.teachers", "finetune.bm25"} <= section(loss="listwise").settings_read
+    of_teachers = {"finetune.teachers", "finetune.bm25", "finetune.ensemble"}
+    assert not of_teachers & read
+    assert of_teachers <= section(loss="listwise").settings_read
+    assert not any(name.startswith("finetune.mining.") for name in read)
+    assert "finetune.mining.models" in section(hard_negatives=1).settings_read

@@ -73,7 +73,8 @@ class MarginMseLoss(LossSettings):
 
     scale: PositiveFloat = 1.0
     """Factor on the teacher's margins. Cross-encoders and BM25 give margins of the size that sparse encoders have;
-    cosines need 20 to 100, and the scores of several teachers, which are in standard deviations, 5 to 10."""
+    cosines need 20 to 100, and the scores of several teachers 5 to 10 in standard deviations, 20 to 30 between 0 and
+    1."""
 
 
 class KlLoss(LossSettings):
@@ -406,11 +407,15 @@ class FinetuneSection(_Tables):
 
     teachers: tuple[ModelName, ...] = ()
     """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
-    mean counts, each score in standard deviations of that teacher's scores of the query."""
+    mean counts, on one scale (``ensemble``)."""
 
     bm25: bool | None = None
     """BM25 over the documents is a teacher too. Default: where there is no other, neither ``teachers`` nor scores in
     ``data``."""
+
+    ensemble: Literal["deviations", "min-max"] = "deviations"
+    """How the scores of several teachers are brought to one scale for each query: in standard deviations, or between 0
+    and 1 (arXiv:2411.04403)."""
 
     epochs: PositiveFloat = 3.0
     """Passes over the pairs; ``steps`` overrides it."""
@@ -511,7 +516,7 @@ class FinetuneSection(_Tables):
         names |= {f"{self.query_encoder}.{setting}" for setting in type(self.queries).model_fields}
         names -= {"mining"}
         if not self.taught:
-            names -= {"teachers", "bm25"}
+            names -= {"teachers", "bm25", "ensemble"}
         if self.hard_negatives:
             names |= {f"mining.{setting}" for setting in MiningSection.model_fields}
         names |= {f"{loss.name}.{setting}" for loss in self.losses for setting in type(loss).model_fields}

@@ -29,7 +29,15 @@ from vtkit.recipe.finetune import (
 )
 from vtkit.search.bm25 import Bm25
 from vtkit.training.gates import CollapseGate, LossGate
-from vtkit.training.losses import divergence, info_nce, listwise_divergence, margin_mse, own_candidates
+from vtkit.training.losses import (
+    divergence,
+    info_nce,
+    listwise_divergence,
+    margin_mse,
+    min_max,
+    own_candidates,
+    standardized,
+)
 from vtkit.training.negatives import RANKINGS_FOLDER, mined_rankings, negative_pools
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.pairs import Example, judged_pairs, training_batches
@@ -101,7 +109,7 @@ def finetune(
         asked_of = [*([GivenScores.of(data)] if given else []), *teachers]
         if section.bm25 or (section.bm25 is None and not asked_of):
             asked_of.append(Bm25Teacher(bm25()))
-        taught = _taught(asked_of, batches, data, contents, folder)
+        taught = _taught(asked_of, section, batches, data, contents, folder)
     looked_up, learned = query_table(encoder), isinstance(section.queries, LearnedQueries)
     return train_vectors(
         encoder,
@@ -200,6 +208,7 @@ def _loss_term(settings: AnyLoss, taught: Tensor | None) -> Term:
 
 def _taught(
     teachers: Sequence[Teacher],
+    section: FinetuneSection,
     batches: Sequence[Sequence[Example]],
     data: RetrievalSet,
     contents: Sequence[str],
@@ -217,7 +226,8 @@ def _taught(
         numbers = [number for column in columns for number in column]
         queries = [data.queries[row.query].text for row in batch]
         asked.append(Asked(queries, [contents[number] for number in numbers], numbers, len(columns)))
-    scores = kept_scores(teachers[0] if len(teachers) == 1 else Ensemble(teachers), asked, folder)
+    scaled = min_max if section.ensemble == "min-max" else standardized
+    scores = kept_scores(teachers[0] if len(teachers) == 1 else Ensemble(teachers, scaled), asked, folder)
     if (np.isfinite(scores).sum(axis=2) < 2).all():
         raise DataError(
             "finetune.teachers: there is a score of one document of each query only, which teaches nothing (a "

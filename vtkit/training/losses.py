@@ -127,6 +127,19 @@ def standardized(scores: Tensor) -> Tensor:
     return torch.where(tells, centred / deviation.clamp(min=1e-12), 0.0).masked_fill(~asked, torch.nan)
 
 
+def min_max(scores: Tensor) -> Tensor:
+    """(s_ij - min_j s_ij) / (max_j s_ij - min_j s_ij) over the documents j that were asked about; 0 where all are
+    equal.
+
+    Args:
+        scores: (queries, documents), NaN where a teacher was not asked; these stay NaN.
+    """
+    missing = scores.isnan()
+    lowest = scores.masked_fill(missing, torch.inf).amin(dim=1, keepdim=True)
+    spread = scores.masked_fill(missing, -torch.inf).amax(dim=1, keepdim=True) - lowest
+    return torch.where(spread > 0, (scores - lowest) / spread, 0.0).masked_fill(missing, torch.nan)
+
+
 def mapped_difference(student: Tensor, teacher: Tensor) -> Tensor:
     """mean_i 1/|A_i| Σ_{j in A_i} (s_ij - t_ij)², A_i the dimensions where either is positive.
 

@@ -7,7 +7,7 @@ was not asked.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from sentence_transformers import CrossEncoder, SparseEncoder
+from torch import Tensor
 
 from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
@@ -168,14 +169,16 @@ class GivenScores:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Several teachers: the mean of their scores, each in standard deviations of its scores of the query."""
+    """Several teachers: the mean of their scores, each brought to one scale for each query."""
 
     teachers: Sequence[Teacher]
+    scaled: Callable[[Tensor], Tensor] = standardized
+    """How: in standard deviations, or between 0 and 1 (:func:`vtkit.training.losses.min_max`)."""
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step, NaN where one of them was not asked."""
         found = [
-            [standardized(torch.from_numpy(scores)) for scores in teacher.scores(steps)] for teacher in self.teachers
+            [self.scaled(torch.from_numpy(scores)) for scores in teacher.scores(steps)] for teacher in self.teachers
         ]
         return [torch.stack(step).mean(dim=0).numpy() for step in zip(*found, strict=True)]
 
