@@ -97,6 +97,8 @@ def test_the_parts_of_an_estimate_by_hand(folder: Path) -> None:
     assert found.bytes == found.models + found.checkpoints + found.indexes + found.runs
     assert needed(folder, "index.top_dimensions=16").indexes == text + 400 * 16 * 8
     assert needed(folder, "adapt=none", "evaluate.models=['transfer']").checkpoints == 0
+    validated = needed(folder, 'adapt.objective="crop"', "adapt.validation={}", 'adapt.train="embeddings"')
+    assert validated.checkpoints == found.checkpoints + 4 * learns  # the best weights
 
 
 def test_a_compressed_collection_counts_as_what_is_in_it(folder: Path) -> None:

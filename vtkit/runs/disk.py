@@ -183,17 +183,20 @@ def _vocabulary(recipe: Recipe, source: Encoder | None) -> int | None:
 
 
 def _checkpoints(recipe: Recipe, stage: str, encoder: Encoder) -> int:
-    """Weights and two moments of everything that learns, as often as checkpoints are kept at a time."""
+    """Weights and two moments of everything that learns, as often as checkpoints are kept at a time, and the weights
+    that validations find best."""
     if stage == "adapt" and recipe.adapt is not None:
         section = recipe.adapt
+        validated = section.validation is not None
         learns = encoder.vocabulary * encoder.width + (encoder.other if section.train == "all" else 0)
         kept = min(CHECKPOINTS_KEPT, -(-section.steps // section.checkpoint_every))
     elif stage == "finetune" and recipe.finetune is not None:
+        validated = recipe.finetune.validation is not None
         learns, steps, every = encoder.bytes // NUMBER, recipe.finetune.steps, recipe.finetune.checkpoint_every
         kept = CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // every))
     else:
         return 0
-    return kept * (encoder.bytes + 2 * NUMBER * learns)
+    return kept * (encoder.bytes + 2 * NUMBER * learns) + validated * NUMBER * learns
 
 
 @dataclass(frozen=True)
