@@ -724,7 +724,7 @@ def test_a_hub_that_cannot_be_reached_is_named(
         ),
         ('adapt.corpus=["empty"]', "empty holds no corpus.jsonl."),
         ('adapt.corpus=["small.toml"]', "small.toml has an unknown form."),
-        ("finetune.data=./file.txt", "is a file, not the folder of a collection"),
+        ("finetune.data=./file.txt", "has an unknown form. Training data are a .tsv of query, relevant document"),
         ("finetune.data=./empty", "empty holds no collection: corpus.jsonl and queries.jsonl missing."),
         ("finetune.data=./unjudged", 'has no judgements "train", nor any others.'),
         ("finetune.data=miracl:xx", "MIRACL has no language 'xx'."),

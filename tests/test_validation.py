@@ -15,7 +15,7 @@ from test_finetuning import DATA, section
 from tiny import collection, encoder, interrupted_at, same, texts, tokenizer, weights, write_collection
 
 from vtkit.artifacts import result_of
-from vtkit.checks.probe import judged_probe, probe_of, reciprocal_ranks
+from vtkit.checks.probe import probe_of, probe_validation_set, reciprocal_ranks
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.sparse_head import streaming
@@ -31,7 +31,7 @@ from vtkit.stages.finetune_encoder import FinetuneResult
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
-from vtkit.training.validation import Validation, held_out_queries, judged_queries
+from vtkit.training.validation import Validation, held_out_queries, validation_set
 
 TRAINED_ON, HELD_OUT = held_out_queries(DATA, 0.3, 1)
 
@@ -40,7 +40,7 @@ def validated(
     folder: Path, settings: dict[str, int], **changes: Any
 ) -> tuple[SparseEncoder, dict[str, list[float]], Validated, Validation]:
     """An encoder fine-tuned with validations on held-out queries, and what came of them."""
-    judged = judged_queries(HELD_OUT, "nDCG@10", "held-out queries", 500, 1000, 1)
+    judged = validation_set(HELD_OUT, "nDCG@10", "held-out queries", 500, 1000, 1)
     validation = Validation(judged, ValidationSettings(**settings))
     wanted = section(**changes)
     ours = with_query_encoder(encoder(folder), wanted, [document.contents for document in DATA.documents])
@@ -69,25 +69,25 @@ def test_all_judged_documents_are_searched_and_a_sample_of_the_others() -> None:
     data = RetrievalSet("made", DATA.documents, DATA.queries[:4], {
         "q0": {"d7": 2, "d9": 0}, "q1": {"d7": 1}, "q2": {"d3": 0}, "q3": {"d5": 1, "d1": 1},
     })  # fmt: skip
-    judged = judged_queries(data, "nDCG@10", "made", 500, 10, 1)
+    judged = validation_set(data, "nDCG@10", "made", 500, 10, 1)
     assert judged.queries == [data.queries[number].text for number in (0, 1, 3)]  # q2 has no relevant document
     of = [document.contents for document in data.documents]
     assert [{judged.documents[row]: grade for row, grade in grades.items()} for grades in judged.grades] == [
         {of[7]: 2, of[9]: 0}, {of[7]: 1}, {of[5]: 1, of[1]: 1},
     ]  # fmt: skip
     assert len(set(judged.documents)) == 10
-    assert len(judged_queries(data, "nDCG@10", "made", 500, 2, 1).documents) == 4
-    assert len(judged_queries(data, "nDCG@10", "made", 2, 10, 1).queries) == 2
+    assert len(validation_set(data, "nDCG@10", "made", 500, 2, 1).documents) == 4
+    assert len(validation_set(data, "nDCG@10", "made", 2, 10, 1).queries) == 2
 
 
 def test_probe_pairs_are_judged_by_the_rank_of_the_text(tmp_path: Path) -> None:
     made, ours = texts(40, seed=3, words=(9, 20)), encoder(tmp_path)
-    judged = judged_probe(made, 30, 1, "adapt")
+    judged = probe_validation_set(made, 30, 1, "adapt")
     assert len(judged.queries) == 30
     ranks = reciprocal_ranks(ours, probe_of(made, 30, 1), 48)  # which counts equal scores as half
     assert judged.value(ours, 48, 48) == pytest.approx(float(ranks.mean()), abs=0.02)
     with pytest.raises(DataError, match=r"finetune\.validation: 2 texts of finetune\.data .* and 20 are needed"):
-        judged_probe(made[:2], 30, 1, "finetune")
+        probe_validation_set(made[:2], 30, 1, "finetune")
 
 
 def test_a_validation_while_training_leaves_the_training_as_it_is(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from vtkit.errors import DataError
 from vtkit.measures.significance import paired_randomization
 from vtkit.runtime import fastest_precision
 from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
-from vtkit.training.validation import Judged
+from vtkit.training.validation import ValidationSet
 
 QUERY_WORDS = 16
 """Longest span; at most half of the text."""
@@ -55,7 +55,9 @@ def probe_of(texts: Sequence[str], pairs: int, seed: int) -> Probe:
     return Probe(queries, documents)
 
 
-def judged_probe(texts: Sequence[str], pairs: int, seed: int, section: Literal["adapt", "finetune"]) -> Judged:
+def probe_validation_set(
+    texts: Sequence[str], pairs: int, seed: int, section: Literal["adapt", "finetune"]
+) -> ValidationSet:
     """Up to ``pairs`` probe pairs, as judged queries to validate a training with.
 
     Raises:
@@ -69,7 +71,7 @@ def judged_probe(texts: Sequence[str], pairs: int, seed: int, section: Literal["
             f"to make a probe pair of, and {FEWEST_PAIRS} are needed. Name more text, or remove [{section}.validation]."
         )
     grades = [{number: 1} for number in range(len(probe.queries))]
-    return Judged(probe.queries, probe.documents, grades, "RR", "probe pairs")
+    return ValidationSet(probe.queries, probe.documents, grades, "RR", "probe pairs")
 
 
 def reciprocal_ranks(encoder: SparseEncoder, probe: Probe, max_length: int) -> np.ndarray:

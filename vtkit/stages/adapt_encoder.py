@@ -144,7 +144,7 @@ def _train_vectors(
     recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objectives: Sequence[str]
 ) -> tuple[int, int, Mapping[str, Sequence[float]], Validated | None]:
     """Training of the sparse vectors themselves."""
-    from vtkit.checks.probe import judged_probe
+    from vtkit.checks.probe import probe_validation_set
     from vtkit.training.adapt import adapt_vectors
     from vtkit.training.query_generator import load_generator
     from vtkit.training.teachers import Teacher, load_teacher
@@ -160,7 +160,7 @@ def _train_vectors(
         held_out = draw(texts, min(wanted, len(texts) // 10), seed)
         unseen = set(held_out)
         texts = [text for text in texts if text not in unseen]
-        validation = Validation(judged_probe(held_out, wanted, seed, "adapt"), section.validation)
+        validation = Validation(probe_validation_set(held_out, wanted, seed, "adapt"), section.validation)
     alignment = _alignment(recipe, inputs, texts) if "align" in objectives else None
     teachers, queries, generator = list[Teacher](), list[str](), None
     if "distill" in objectives:

@@ -81,9 +81,9 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
 
 def _validation(section: FinetuneSection, data: RetrievalSet, seed: int) -> tuple[RetrievalSet, Validation | None]:
     """What is left to train on, and what the encoder is judged on meanwhile."""
-    from vtkit.checks.probe import judged_probe
+    from vtkit.checks.probe import probe_validation_set
     from vtkit.data.collections import load_retrieval
-    from vtkit.training.validation import Validation, held_out_queries, judged_queries
+    from vtkit.training.validation import Validation, held_out_queries, validation_set
 
     settings = section.validation
     if settings is None:
@@ -95,9 +95,9 @@ def _validation(section: FinetuneSection, data: RetrievalSet, seed: int) -> tupl
         judged_on = "training queries held out"
     else:
         texts = draw((document.contents for document in data.documents), 2 * settings.max_queries, seed)
-        return data, Validation(judged_probe(texts, settings.max_queries, seed, "finetune"), settings)
+        return data, Validation(probe_validation_set(texts, settings.max_queries, seed, "finetune"), settings)
     limits = settings.max_queries, settings.max_documents
-    return data, Validation(judged_queries(judging, settings.metric, judged_on, *limits, seed), settings)
+    return data, Validation(validation_set(judging, settings.metric, judged_on, *limits, seed), settings)
 
 
 FINETUNE = Stage("finetune", version=5, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")

@@ -39,7 +39,7 @@ DEEPEST = 100
 
 
 @dataclass(frozen=True)
-class Judged:
+class ValidationSet:
     """Queries with judged documents."""
 
     queries: Sequence[str]
@@ -68,9 +68,9 @@ class Judged:
         return evaluate(run, qrels, [self.metric])[self.metric]
 
 
-def judged_queries(
+def validation_set(
     data: RetrievalSet, metric: str, judged_on: str, max_queries: int, max_documents: int, seed: int
-) -> Judged:
+) -> ValidationSet:
     """The queries of ``data`` that have a relevant document, and what is searched: all documents judged for them, and
     others sampled up to ``max_documents``.
 
@@ -89,7 +89,7 @@ def judged_queries(
     wanted = min(len(others), max(0, max_documents - len(places)))
     places += np.random.default_rng([seed, 8]).permutation(others)[:wanted].tolist()
     number = {data.documents[place].id: row for row, place in enumerate(places)}
-    return Judged(
+    return ValidationSet(
         [query.text for query in data.queries],
         [data.documents[place].contents for place in places],
         [{number[name]: grade for name, grade in data.qrels[query.id].items()} for query in data.queries],
@@ -129,7 +129,7 @@ def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[Retri
 class Validation:
     """What a training run is validated on, and afterwards what came of it."""
 
-    def __init__(self, judged: Judged, settings: ValidationSettings) -> None:
+    def __init__(self, judged: ValidationSet, settings: ValidationSettings) -> None:
         self.judged, self.settings = judged, settings
         self.validated: Validated | None = None
         """After the training."""
