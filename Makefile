@@ -19,6 +19,7 @@ test: $(VENV)/.installed-test
 benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/sparse_head.py
 	$(BIN)/python tests/benchmarks/training_step.py
+	$(BIN)/python tests/benchmarks/query_encoding.py
 	$(BIN)/python tests/benchmarks/mlm_loss.py
 	$(BIN)/python tests/benchmarks/exact_search.py
 	$(BIN)/python tests/benchmarks/sparse_weights.py

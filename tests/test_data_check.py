@@ -123,6 +123,13 @@ def test_a_damaged_model_that_a_later_stage_opens_is_named_before_anything_runs(
     assert not list((folder / "runs" / "artifacts").glob("vocabulary*"))
 
 
+def test_the_judgements_that_training_is_validated_on_are_read_too(folder: Path) -> None:
+    recipe = folder / "small.toml"
+    recipe.write_text(recipe.read_text().replace("[evaluate]", '[finetune.validation]\nsplit = "dev"\n[evaluate]'))
+    put(folder / "collection" / "qrels" / "dev.tsv", "q1\tabsent\t1\n")
+    assert "qrels/dev.tsv: document 'absent' (query 'q1') is not in corpus.jsonl" in complaint(folder)
+
+
 def test_byte_order_marks_and_windows_line_ends_do_no_harm(folder: Path) -> None:
     for name in (CORPUS, QUERIES, TEST, "pairs.tsv", "text.txt"):
         path = folder / name

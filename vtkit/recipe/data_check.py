@@ -106,20 +106,19 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
                 split = (section.split if section is not None else None) or collections.default_split(value)
                 if local is None and hub.downloads_allowed():
                     continue  # it is fetched by the stage that needs it first
-                yield _Check(
-                    thing.setting,
-                    f"retrieval {split} {value}",
-                    paths,
-                    partial(checking.collection_problems, value, split),
-                )
-                weighs = thing.setting == "evaluate.sets" and split != "train" and local is not None
-                tuned = recipe.finetune is not None and recipe.finetune.data == value
-                if weighs and not tuned and "train" in collections.splits_of(value):
-                    yield _Check(  # these queries choose the weight of the sum with BM25
+                splits, tuning = [split], recipe.finetune
+                if thing.setting == "finetune.data":
+                    validation = tuning.validation if tuning is not None else None
+                    splits += [validation.split] if validation is not None and validation.split is not None else []
+                elif local is not None and not (tuning is not None and tuning.data == value):
+                    # these queries choose the weight of the sum with BM25
+                    splits += ["train"] if split != "train" and "train" in collections.splits_of(value) else []
+                for judged in splits:
+                    yield _Check(
                         thing.setting,
-                        f"retrieval train {value}",
+                        f"retrieval {judged} {value}",
                         paths,
-                        partial(checking.collection_problems, value, "train"),
+                        partial(checking.collection_problems, value, judged),
                     )
             case "corpus" if local is None or (replaced and thing.setting == "vocabulary.corpus"):
                 continue
