@@ -87,3 +87,14 @@ def open_index(engine: Engine, folder: Path) -> Index:
             return ExactIndex.load(folder)
         case _:
             assert_never(engine)
+
+
+def search_exactly(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
+    """As :meth:`Index.search`, of documents that are searched once and in memory, so that no index is kept.
+
+    Raises:
+        CollapseError: a weight is infinite or no number.
+    """
+    from vtkit.search.exact import ExactIndex
+
+    return ExactIndex.build(documents).search(queries, depth)

@@ -20,7 +20,7 @@ from vtkit.recipe.finetune import FinetuneSection
 from vtkit.runtime import fastest_precision
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
-from vtkit.search.exact import ExactIndex
+from vtkit.search.engine import search_exactly
 from vtkit.training.pairs import Judged
 from vtkit.training.teachers import DenseTeacher, SparseTeacher, load_teacher
 
@@ -145,7 +145,7 @@ def _search(
         description="encoding documents for hard negatives",
     )
     terms = encode_side(model.encoder, queries, "query", section.query_length, precision=precision)
-    return ExactIndex.build(weights).search(terms, depth)[0]
+    return search_exactly(weights, terms, depth)[0]
 
 
 def _kept(file: Path, search: Callable[[], npt.NDArray[np.int32]]) -> Ranking:

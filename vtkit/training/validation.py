@@ -29,7 +29,7 @@ from vtkit.measures.effectiveness import evaluate
 from vtkit.measures.validation import Validated
 from vtkit.recipe.finetune import ValidationSettings
 from vtkit.runtime import fastest_precision
-from vtkit.search.exact import ExactIndex
+from vtkit.search.engine import search_exactly
 
 BEST = "best.safetensors"
 """The best weights so far, beside the checkpoints."""
@@ -56,7 +56,7 @@ class ValidationSet:
         precision = fastest_precision()
         documents = encode_side(encoder, self.documents, "document", document_length, precision=precision)
         queries = encode_side(encoder, self.queries, "query", query_length, precision=precision)
-        ids, scores = ExactIndex.build(documents).search(queries, min(DEEPEST, len(self.documents)))
+        ids, scores = search_exactly(documents, queries, min(DEEPEST, len(self.documents)))
         run: Run = {
             str(query): [(str(number), float(score)) for number, score in zip(*row, strict=True) if number >= 0]
             for query, row in enumerate(zip(ids, scores, strict=True))
