@@ -196,23 +196,28 @@ def test_no_scores_and_no_teacher(tmp_path: Path) -> None:
         finetune(encoder(tmp_path), DATA, wanted, "en", 3, tmp_path / "checkpoints")
 
 
+def run_of(folder: Path, finetune: str) -> list[str]:
+    """The arguments that run the tiny recipe in ``folder`` with these further tables."""
+    finished_run(folder, DATA)
+    recipe = folder / "tiny.toml"
+    recipe.write_text(recipe.read_text("utf-8") + finetune, "utf-8")
+    return ["run", str(recipe), "--runs", str(folder / "runs"), "--threads", "1"]
+
+
 def test_a_file_of_scored_tuples_through_the_command_line(tmp_path: Path) -> None:
     """One file is all that training needs: its texts are what adaptation and calibration would read, its negatives and
     scores what fine-tuning learns."""
-    finished_run(tmp_path, DATA)
     queries, documents = [query.text for query in DATA.queries], [document.contents for document in DATA.documents]
     rows = [
         {"query": text, "positive": documents[n], "negative": documents[n - 1], "scores": [4.0, -1.0]}
         for n, text in enumerate(queries)
     ]
     put(tmp_path / "train.jsonl", *rows)
-    recipe = tmp_path / "tiny.toml"
     more = (
         '[finetune]\ndata = "train.jsonl"\nloss = "margin_mse"\nsteps = 6\nbatch_size = 4\nhard_negatives = 1\n'
         "learning_rate = 1e-3\n[calibrate]\n"
     )
-    recipe.write_text(recipe.read_text("utf-8") + more, "utf-8")
-    arguments = ["run", str(recipe), "--runs", str(tmp_path / "runs"), "--threads", "1"]
+    arguments = run_of(tmp_path, more)
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     (manifest,) = (tmp_path / "runs" / "artifacts").glob("finetune-*/manifest.json")
@@ -229,15 +234,12 @@ def test_a_file_of_scored_tuples_through_the_command_line(tmp_path: Path) -> Non
 
 
 def test_rankings_are_read_before_anything_runs(tmp_path: Path) -> None:
-    finished_run(tmp_path, DATA)
     put(tmp_path / "mined.jsonl", {"qid": "q0", "neg": {"theirs": ["d3"]}}, {"qid": 1.5})
-    recipe = tmp_path / "tiny.toml"
     more = (
         '[finetune]\ndata = "./collection"\nsplit = "test"\nsteps = 4\nbatch_size = 4\nhard_negatives = 1\n'
         'mining.bm25 = false\nmining.files = ["mined.jsonl"]\n'
     )
-    recipe.write_text(recipe.read_text("utf-8") + more, "utf-8")
-    arguments = ["run", str(recipe), "--runs", str(tmp_path / "runs"), "--threads", "1"]
+    arguments = run_of(tmp_path, more)
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 1
     assert re.search(r"finetune\.mining\.files: .*line 2: qid is missing", str(done.exception))

@@ -8,7 +8,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_finetuning import DATA, trained
 from test_validation import validated
-from tiny import tokenizer, write_collection
+from tiny import SCRATCH, tokenizer, write_collection
 
 from vtkit import console
 from vtkit.errors import MissingExtra
@@ -59,14 +59,13 @@ def test_curves_are_written_for_tensorboard(tmp_path: Path) -> None:
     assert [value for _, value in written] == pytest.approx(curves["contrastive"], rel=1e-5)
 
 
-RECIPE = """
+RECIPE = (
+    """
 [recipe]
 name = "shown"
-[source.scratch]
-layers = 2
-hidden = 32
-heads = 2
-feed_forward = 48
+"""
+    + SCRATCH
+    + """
 [vocabulary]
 kind = "existing"
 tokenizer = "./tokens"
@@ -77,6 +76,7 @@ batch_size = 6
 steps = 3
 report_to = ["tensorboard"]
 """
+)
 
 
 def test_a_run_keeps_them_and_other_programs_change_no_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

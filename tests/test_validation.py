@@ -12,7 +12,7 @@ import torch
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from test_finetuning import DATA, section
-from tiny import collection, encoder, interrupted_at, same, texts, tokenizer, weights, write_collection
+from tiny import SCRATCH, collection, encoder, interrupted_at, same, texts, tokenizer, weights, write_collection
 
 from vtkit.artifacts import result_of
 from vtkit.checks.probe import probe_of, probe_validation_set, reciprocal_ranks
@@ -179,15 +179,14 @@ def test_the_settings_exclude_each_other() -> None:
     assert FinetuneValidation().patience == 5
 
 
-RECIPE = """
+RECIPE = (
+    """
 [recipe]
 name = "validated"
 language = "en"
-[source.scratch]
-layers = 2
-hidden = 32
-heads = 2
-feed_forward = 48
+"""
+    + SCRATCH
+    + """
 [vocabulary]
 kind = "existing"
 tokenizer = "./target"
@@ -212,6 +211,7 @@ sets = ["./collection"]
 models = ["finetune"]
 bm25 = false
 """
+)
 
 
 def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from test_adapt_vectors import TEXTS
 from test_finetuning import EVERYTHING, trained
 from test_query_encoders import table_of
 from test_query_encoders import trained as with_table
-from tiny import collection, encoder, interrupted_at, same, tokenizer, weights, write_collection
+from tiny import SCRATCH, collection, encoder, interrupted_at, same, tokenizer, weights, write_collection
 
 from vtkit import launch
 from vtkit.errors import VtkitError
@@ -159,14 +159,13 @@ def test_what_another_process_says_is_said_once_by_the_first(
     assert other.stdout.read() == ""
 
 
-RECIPE = """
+RECIPE = (
+    """
 [recipe]
 name = "launched"
-[source.scratch]
-layers = 2
-hidden = 32
-heads = 2
-feed_forward = 48
+"""
+    + SCRATCH
+    + """
 [vocabulary]
 kind = "existing"
 tokenizer = "./tokens"
@@ -176,6 +175,7 @@ batch_size = 12
 steps = 10
 split = "test"
 """
+)
 
 
 def test_a_recipe_runs_under_torchrun_and_says_everything_once(tmp_path: Path) -> None:

@@ -141,6 +141,16 @@ def model(
     return made.eval()
 
 
+SCRATCH = """
+[source.scratch]
+layers = 2
+hidden = 32
+heads = 2
+feed_forward = 48
+"""
+"""The source of recipes that begin with a model of this size, of random weights."""
+
+
 def encoder(folder: Path, architecture: str = "bert", **settings: Any) -> SparseEncoder:
     """A sparse encoder over :func:`model`, computing on one thread; ``folder`` is where it is written on the way."""
     torch.set_num_threads(1)

@@ -132,12 +132,17 @@ def _predict(
     section = section.model_copy(update={"objective": objective, "prior": prior})
     wanted = section.steps * section.batch_size
     texts = draw(read_texts(recipe.corpora("adapt.corpus")), wanted + section.held_out, seed)
-    held_out = [] if objective == "sap" else draw(texts, min(section.held_out, len(texts) // 10), seed)
-    unseen = set(held_out)
-    texts = [text for text in texts if text not in unseen]
+    texts, held_out = _held_out(texts, 0 if objective == "sap" else section.held_out, seed)
     new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
     teacher = None if section.teacher is None else load_encoder(section.teacher)
     return len(texts), adapt(encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher, held_out)
+
+
+def _held_out(texts: Sequence[str], most: int, seed: int) -> tuple[list[str], list[str]]:
+    """What is left to train on, and up to ``most`` of ``texts``, a tenth of them at most, that are not trained on."""
+    held_out = draw(texts, min(most, len(texts) // 10), seed)
+    unseen = set(held_out)
+    return [text for text in texts if text not in unseen], held_out
 
 
 def _train_vectors(
@@ -157,9 +162,7 @@ def _train_vectors(
     texts = draw(read_texts(recipe.corpora("adapt.corpus")), most + wanted, seed)
     validation = None
     if section.validation is not None:
-        held_out = draw(texts, min(wanted, len(texts) // 10), seed)
-        unseen = set(held_out)
-        texts = [text for text in texts if text not in unseen]
+        texts, held_out = _held_out(texts, wanted, seed)
         validation = Validation(probe_validation_set(held_out, wanted, seed, "adapt"), section.validation)
     alignment = _alignment(recipe, inputs, texts) if "align" in objectives else None
     teachers, queries, generator = list[Teacher](), list[str](), None

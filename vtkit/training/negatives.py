@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -22,6 +21,7 @@ from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.engine import search_exactly
 from vtkit.training.pairs import Judged
+from vtkit.training.resuming import kept_array
 from vtkit.training.teachers import DenseTeacher, SparseTeacher, load_teacher
 
 RANKINGS_FOLDER = "rankings"
@@ -108,9 +108,10 @@ def mined_rankings(
     found: list[Ranking] = []
     if mining.bm25:
         found.append(bm25().search(queries, depth)[0].tolist())
+    folder.mkdir(parents=True, exist_ok=True)
     if mining.encoder:
         own = SparseTeacher(encoder, section.document_length)
-        found.append(_kept(folder / "encoder.npy", lambda: _search(own, data, section, depth)))
+        found.append(kept_array(folder / "encoder.npy", lambda: _search(own, data, section, depth)).tolist())
     for place, name in enumerate(mining.models, 1):
 
         def searched(name: str = name) -> npt.NDArray[np.int32]:
@@ -122,7 +123,7 @@ def mined_rankings(
                 )
             return _search(model, data, section, depth)
 
-        found.append(_kept(folder / f"model-{place}.npy", searched))
+        found.append(kept_array(folder / f"model-{place}.npy", searched).tolist())
     found += [ranking for file in mining.files for ranking in read_rankings(file, data)]
     return found
 
@@ -146,18 +147,3 @@ def _search(
     )
     terms = encode_side(model.encoder, queries, "query", section.query_length, precision=precision)
     return search_exactly(weights, terms, depth)[0]
-
-
-def _kept(file: Path, search: Callable[[], npt.NDArray[np.int32]]) -> Ranking:
-    """What ``file`` holds, or what ``search`` finds, which it then holds."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        found: npt.NDArray[np.int32] = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        found = search()
-        aside = file.with_suffix(f".{os.getpid()}")
-        with aside.open("wb") as out:
-            np.save(out, found)
-        aside.replace(file)
-    ranking: Ranking = found.tolist()
-    return ranking

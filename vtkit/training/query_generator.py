@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from vtkit import console
+from vtkit.artifacts import write_atomically
 from vtkit.data.text import read_jsonl
 from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, library_errors, model_folder
 from vtkit.errors import DataError
@@ -127,10 +127,8 @@ def _read(file: Path, texts: Sequence[str]) -> list[list[str]] | None:
 
 
 def _keep(file: Path, texts: Sequence[str], written: Sequence[Sequence[str]]) -> None:
-    aside = file.with_suffix(f".{os.getpid()}")
     lines = [
         json.dumps({"text": _digest(text), "queries": queries}, ensure_ascii=False)
         for text, queries in zip(texts, written, strict=True)
     ]
-    aside.write_text("\n".join(lines) + "\n", "utf-8")
-    aside.replace(file)
+    write_atomically(file, "\n".join(lines) + "\n")

@@ -7,9 +7,10 @@ seeded by its place in that order, and a checkpoint counts only once it is marke
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,25 @@ def fixed_order(items: int, wanted: int, seed: int) -> np.ndarray:
     return np.concatenate(
         [np.random.default_rng([seed, epoch]).permutation(items) for epoch in range(passes)]
     )[:wanted]  # fmt: skip
+
+
+def kept_array(
+    file: Path, make: Callable[[], np.ndarray], fits: Callable[[np.ndarray], bool] = lambda found: True
+) -> np.ndarray:
+    """The array that ``file`` holds, if it is whole and ``fits``; else what ``make`` gives, which it then holds: a
+    killed run does not compute it again."""
+    try:
+        found: np.ndarray = np.load(file, allow_pickle=False)
+        if fits(found):
+            return found
+    except (OSError, ValueError, EOFError):
+        pass
+    found = make()
+    aside = file.with_suffix(f".{os.getpid()}")
+    with aside.open("wb") as out:
+        np.save(out, found)
+    aside.replace(file)
+    return found
 
 
 def trainer_settings(folder: Path, *, steps: int, seed: int, checkpoint_every: int) -> dict[str, Any]:

@@ -6,9 +6,9 @@ was not asked.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ from vtkit.errors import DataError
 from vtkit.runtime import fastest_device, fastest_precision, quiet_libraries
 from vtkit.search.bm25 import Bm25
 from vtkit.training.losses import standardized
+from vtkit.training.resuming import kept_array
 
 SCORES_FOLDER = "teacher-scores"
 
@@ -222,27 +223,22 @@ def kept_scores(teacher: Teacher, steps: Sequence[Asked], folder: Path) -> np.nd
     with console.progress("teacher's scores", total=len(steps)) as bar:
         for start in range(0, len(steps), STEPS_AT_ONCE):
             part, file = steps[start : start + STEPS_AT_ONCE], scores / f"{start:08d}.npy"
-            found = _read(file, part)
-            if found is None:
-                found = np.stack(teacher.scores(part))
-                _refuse_useless(found, part, start)
-                aside = file.with_suffix(f".{os.getpid()}")
-                with aside.open("wb") as out:
-                    np.save(out, found)
-                aside.replace(file)
+
+            def asked(part: Sequence[Asked] = part, start: int = start) -> np.ndarray:
+                given = np.stack(teacher.scores(part))
+                _refuse_useless(given, part, start)
+                return given
+
+            found = kept_array(file, asked, partial(_is_of, part))
             parts.append(found)
             bar.advance(len(part))
     return np.concatenate(parts)
 
 
-def _read(file: Path, steps: Sequence[Asked]) -> np.ndarray | None:
-    """What was kept; None where there is nothing, or something else."""
-    try:
-        found: np.ndarray = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
+def _is_of(steps: Sequence[Asked], scores: np.ndarray) -> bool:
+    """Whether what was kept can be the scores of these steps."""
     wanted = (len(steps), len(steps[0].queries), len(steps[0].documents))
-    return found if found.shape == wanted and found.dtype == np.float32 else None
+    return scores.shape == wanted and scores.dtype == np.float32
 
 
 def _refuse_useless(scores: np.ndarray, steps: Sequence[Asked], start: int) -> None:
