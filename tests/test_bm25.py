@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import unicodedata
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +16,10 @@ from hypothesis import strategies as st
 
 from vtkit.data.retrieval import load_beir
 from vtkit.data.trec import to_run
+from vtkit.errors import MissingExtra, RecipeError
 from vtkit.measures.effectiveness import evaluate
-from vtkit.search.analysers import STEMMERS, Analysis, analyser
+from vtkit.recipe.analysers import Analysis
+from vtkit.search.analysers import STEMMERS, analyser
 from vtkit.search.bm25 import Bm25
 
 
@@ -152,6 +156,43 @@ def test_the_full_analyser_cuts_each_script_in_its_own_way(language: str, text: 
     assert analyser(language)(text) == terms.split()
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "more"),
+    [
+        ("ko", "수도는 서울", "수도 서울"),
+        ("kor", "먹었습니다 abc", "먹"),
+        ("ko", "2008년에 東京", "2008 년"),
+        ("ja", "東京タワーは高かった。", "東京 タワー 高い"),
+        ("jpn", "東京 ABC 서울", "東京"),
+    ],
+)
+def test_morphemes_are_dictionary_forms_beside_the_terms_of_the_full_analyser(
+    language: str, text: str, more: str
+) -> None:
+    found = Counter(analyser(language, "morphemes")(text))
+    assert found == Counter(analyser(language)(text)) + Counter(more.split())
+
+
+@pytest.mark.parametrize("unit", ["가", "한국의", "東京"])
+def test_morphemes_of_a_run_without_end_are_found_piece_by_piece(unit: str) -> None:
+    """Sudachi refuses more than 49,149 bytes at once, and the time that Kiwi takes grows faster than the run."""
+    language = "ja" if unit == "東京" else "ko"
+    assert analyser(language, "morphemes")(unit * 5000)[-1]
+
+
+def test_morphology_is_refused_where_there_is_none() -> None:
+    with pytest.raises(RecipeError, match='"morphemes" knows ja, ko, not "en"'):
+        analyser("en", "morphemes")
+
+
+@pytest.mark.parametrize("language", ["ko", "ja"])
+def test_morphology_without_its_package_says_what_to_install(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("kiwipiepy", "sudachipy"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtra, match=r"pip install 'vtkit\[morphology\]'"):
+        analyser(language, "morphemes")
+
+
 def test_every_stemmer_named_is_there() -> None:
     codes = [code for codes in STEMMERS.values() for code in codes]
     assert len(codes) == len(set(codes))
@@ -166,9 +207,21 @@ def test_the_description_says_what_the_terms_are(language: str) -> None:
     assert len({analyser(other).description for other in ("en", "ko", "ja", "th", "xx")}) == 5
 
 
-@given(st.sampled_from(["en", "ko", "zh", "ar", "tr"]), st.sampled_from(["full", "words"]), st.text())
-def test_terms_hold_no_space_and_are_never_empty(language: str, analysis: Analysis, text: str) -> None:
-    terms = analyser(language, analysis)(text)
+def test_the_description_names_the_morphology_with_its_version() -> None:
+    assert f"(Kiwi {version('kiwipiepy')})" in analyser("ko", "morphemes").description
+    assert f"(Sudachi {version('sudachidict_core')})" in analyser("ja", "morphemes").description
+
+
+analysers = st.one_of(
+    st.tuples(st.sampled_from(["en", "ko", "zh", "ar", "tr"]), st.sampled_from(["full", "words"])),
+    st.tuples(st.sampled_from(["ko", "ja"]), st.just("morphemes")),
+)
+texts = st.one_of(st.text(), st.text(st.characters(min_codepoint=0x3040, max_codepoint=0xD7A3)))
+
+
+@given(analysers, texts)
+def test_terms_hold_no_space_and_are_never_empty(which: tuple[str, Analysis], text: str) -> None:
+    terms = analyser(*which)(text)
     assert all(term and not any(character.isspace() for character in term) for term in terms)
 
 

@@ -240,6 +240,10 @@ def test_which_models_are_judged_changes_no_models_own_numbers(folder: Path) -> 
     assert after["report"] != before["report"]
 
 
+def test_the_analyser_of_bm25_changes_what_is_summed_and_compared_with_it(folder: Path) -> None:
+    assert changed(folder, "index.bm25_analyser='morphemes'") == ["evaluate:bm25", "evaluate:hybrid"]
+
+
 CHECKS = ["check:vocabulary", "check:transfer", "check:adapt", "check:calibrate"]
 
 

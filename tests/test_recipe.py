@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -472,7 +473,7 @@ learning_rate = inf
         "decides how BM25 cuts text into terms.",
         '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
         "--set 4 index.nothing: unknown setting. There are engine, query_length, document_length, top_dimensions, "
-        "document_weighting, precision.",
+        "document_weighting, bm25_analyser, precision.",
     ]
 
 
@@ -686,6 +687,36 @@ def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, 
         "--set evaluate.split=dev",
         '--set \'evaluate.sets=["judged", "FOLDER", "FOLDER"]\'',
         "What is on the Hugging Face hub can be fetched there: add --download.",
+    ]
+
+
+def test_packages_of_an_analyser_are_looked_for_before_the_run_where_bm25_is_judged(
+    tmp_path: Path, hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
+        write(hub_cache, f"models--{name}", "{}")
+    collection(tmp_path / "judged", "test")
+    path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged"]\n')
+    settings = ("recipe.language=ja", "index.bm25_analyser=morphemes")
+    preflight(load_recipe(path, settings).recipe, path=path)
+    for module in ("sudachipy", "sudachidict_core"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert refused_before_the_run(path, *settings)[1:] == [
+        '--set 2 index.bm25_analyser: "morphemes" needs SudachiPy and SudachiDict-core, not installed: '
+        "pip install 'vtkit[morphology]'",
+        "--set index.bm25_analyser=full knows every language, and needs no package.",
+    ]
+    preflight(load_recipe(path, (*settings, "evaluate.bm25=false")).recipe, path=path)
+
+
+def test_an_analyser_that_does_not_know_the_language_is_refused_before_the_run(tmp_path: Path, hub_cache: Path) -> None:
+    for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
+        write(hub_cache, f"models--{name}", "{}")
+    collection(tmp_path / "judged", "test")
+    path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged"]\n')
+    assert refused_before_the_run(path, "recipe.language=th", "index.bm25_analyser=morphemes")[1:] == [
+        '--set 2 index.bm25_analyser: "morphemes" knows ja, ko, not "th"',
+        "--set index.bm25_analyser=full knows every language, and needs no package.",
     ]
 
 

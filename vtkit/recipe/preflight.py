@@ -21,6 +21,7 @@ from vtkit.data.retrieval import LAYOUT
 from vtkit.data.text import find_file
 from vtkit.data.training_files import FORMS, is_training_file
 from vtkit.errors import DataError, RecipeError
+from vtkit.recipe.analysers import EXTRAS, missing_packages, refused
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
 from vtkit.recipe.sections import Named, Recipe, Specification, local_path, named_things
@@ -100,7 +101,7 @@ def _report(
     """The lines of the message, and of each thing that is missing whether it is on the hub."""
     required = [thing for thing in required_things(recipe) if thing.setting not in loaded]
     missing = [found for thing in required for found in _missing(thing, recipe, hub_reason)]
-    missing += _validation_faults(required, recipe)
+    missing += [*_validation_faults(required, recipe), *_analyser_faults(recipe)]
     lines = _lines(missing, required, places)
     on_hub = [found.on_hub for found in missing]
     source = recipe.source.recipe
@@ -197,6 +198,24 @@ def _validation_faults(required: Sequence[Named], recipe: Recipe) -> Iterator[_M
         if same and split == (recipe.evaluate.split or collections.default_split(name)):
             why = f"{name} is judged on {toml_value(split)} in the end ([evaluate]), so it cannot choose the model too."
             yield _Missing(thing, why, share)
+
+
+def _analyser_faults(recipe: Recipe) -> Iterator[_Missing]:
+    """The complaint that BM25's analyser does not know the language or that its packages are not installed, where BM25
+    is searched with it."""
+    if recipe.evaluate is None or not recipe.evaluate.bm25:
+        return
+    analysis, setting, language = recipe.index.bm25_analyser, "index.bm25_analyser", recipe.recipe.language
+    why, packages = refused(analysis, language), missing_packages(analysis, language)
+    if packages:
+        needed, extra = " and ".join(packages), EXTRAS[analysis]
+        why = f"{toml_value(analysis)} needs {needed}, not installed: pip install 'vtkit[{extra}]'"
+    if why is not None:
+        yield _Missing(
+            Named(setting, "package", analysis, False),
+            why,
+            f"--set {setting}=full knows every language, and needs no package.",
+        )
 
 
 def _split_missing(thing: Named, split: str) -> Iterator[_Missing]:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
+from vtkit.recipe.analysers import Analysis
 from vtkit.recipe.finetune import SIDES, FinetuneSection, Reporter, TargetActive, ValidationSettings
 from vtkit.recipe.transfer import TransferSection
 from vtkit.recipe.types import (
@@ -658,6 +659,12 @@ class IndexSection(Section):
     for tokens of no document. ``cai-code``: its square root, as the authors' code has it. ``geng``:
     ln(1 + (N − N_t + ½)/(N_t + ½)). Counted on the whole texts of each evaluation set (docs/evaluation.md)."""
 
+    bm25_analyser: Analysis = "full"
+    """What cuts text into the terms of the BM25 that everything is compared and summed with (docs/data.md). ``full``:
+    words, their stems and pieces of words; needs no package, and knows every language. ``morphemes``: the same and the
+    morphemes of Korean or Japanese words (``pip install "vtkit[morphology]"``). ``words``: words as they stand.
+    Fine-tuning and adaptation find their negatives with ``full``."""
+
     precision: Literal["float32", "bf16"] = "float32"
     """Of the encoder's matrix products, for documents and judged queries. ``bf16`` is several times faster on GPUs
     and processors that have it, and moves weights by about one part in a hundred."""
@@ -687,8 +694,8 @@ class EvaluateSection(Section):
     """Which stages' models to judge; those the recipe does not build are skipped."""
 
     bm25: bool = True
-    """Judge BM25 too, with the best analyser known for the language and over plain words, and its sum with the final
-    model (docs/evaluation.md)."""
+    """Judge BM25 too, with ``index.bm25_analyser`` and over plain words, and its sum with the final model
+    (docs/evaluation.md)."""
 
     peers: tuple[ModelName, ...] = ()
     """Dense embedders (folders or hub ids of sentence-transformers models) that could be used instead, judged beside

@@ -1,4 +1,5 @@
-"""The analysers that cut text into BM25's terms: one that searches each script as well as is known, and plain words.
+"""The analysers that cut text into BM25's terms: one that searches each script as well as is known without a
+dictionary, the same with the morphemes of Korean and Japanese, and plain words.
 
 What a run of characters becomes is decided by its script, not by the language of the recipe, so that a Korean text
 with English names in it is served in both. The language adds the stemmer and a few habits of spelling.
@@ -11,10 +12,9 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
-Analysis = Literal["full", "words"]
-"""``full``: stems and pieces of words, the baseline to beat. ``words``: as Lucene without an analysis of words."""
+from vtkit.errors import RecipeError
+from vtkit.recipe.analysers import Analysis, known_as, refused
 
 STEMMERS = {
     "arabic": ("ar", "ara"),
@@ -128,9 +128,20 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
     are not marked, so that a short word meets the compounds it is part of. Hangul words are pairs of syllables, their
     edges counted; Han and Kana are characters and pairs; Thai, Lao, Khmer and Burmese are threes.
 
+    ``morphemes``: the terms of ``full``, and of Hangul in Korean and of Han and Kana in Japanese the dictionary forms
+    of the content morphemes as well (:mod:`vtkit.search.morphology`): 수도는 → ``<수``, ``수도``, ``도는``, ``는>`` and
+    ``수도``. They are not marked, so that a morpheme of two syllables counts twice.
+
     ``words``: words as they are, and pairs of characters where there are no spaces, as Lucene's standard and CJK
     analysers do.
+
+    Raises:
+        RecipeError: there is no such analyser of the language.
+        MissingExtra: the package that ``analysis`` needs is not installed.
     """
+    known = known_as(analysis, language)
+    if known is None:
+        raise RecipeError(f"BM25's analyser {refused(analysis, language)}")
     prepare = _preparation(language)
     pattern, south_east_asia, ideographs = _patterns()
 
@@ -164,7 +175,18 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
         stems = [f"{stem(run)}*"] if stem is not None else []
         return [run, *stems, *_grams(f"<{run}>", PIECE)]
 
-    return Analyser(runs, terms, _description(language), B_FULL)
+    if analysis == "full":
+        return Analyser(runs, terms, _description(language), B_FULL)
+
+    from vtkit.search.morphology import morphemes, morphology_name
+
+    content, native = morphemes(known), _HANGUL.search if known == "ko" else ideographs.match
+
+    def terms_and_morphemes(run: str) -> list[str]:
+        return [*terms(run), *content(run)] if native(run) else terms(run)
+
+    description = f"{_description(language)}, and the dictionary forms of content morphemes ({morphology_name(known)})"
+    return Analyser(runs, terms_and_morphemes, description, B_FULL)
 
 
 def _description(language: str) -> str:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.search.analysers import K1, Analyser, Analysis, analyser
+from vtkit.recipe.analysers import Analysis
+from vtkit.search.analysers import K1, Analyser, analyser
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import Ids, Scores
 

@@ -11,6 +11,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.evaluate_runs import (
+    BM25,
     MEASURED,
     SETS,
     EvaluatedSet,
@@ -137,7 +138,7 @@ EVALUATE_PEER = Stage(
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
     version=2,
-    reads=(*MEASURED, "recipe.language"),
+    reads=(*MEASURED, *BM25),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
     from vtkit.data.trec import Run
-    from vtkit.search.analysers import Analysis
+    from vtkit.recipe.analysers import Analysis
     from vtkit.search.bm25 import Bm25
     from vtkit.search.engine import Index
 
@@ -103,22 +103,22 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
 
 
 def evaluate_bm25(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
-    """BM25 over the same documents and queries, with the best analyser that is known for the language."""
-    return _evaluate_bm25(recipe, out, "full")
+    """BM25 over the same documents and queries, with the analyser that the recipe names."""
+    return _evaluate_bm25(recipe, out, recipe.index.bm25_analyser, "bm25")
 
 
 def evaluate_bm25_words(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """BM25 over plain words, as Lucene has it where no analysis of words is configured."""
-    return _evaluate_bm25(recipe, out, "words")
+    return _evaluate_bm25(recipe, out, "words", "bm25-words")
 
 
-def _evaluate_bm25(recipe: View, out: Path, analysis: Analysis) -> EvaluateResult:
+def _evaluate_bm25(recipe: View, out: Path, analysis: Analysis, tag: str) -> EvaluateResult:
     from vtkit.search.analysers import K1
 
     sets: dict[str, EvaluatedSet] = {}
     for folder, collection in judged_sets(recipe).items():
         run, index = _search_bm25(recipe, collection, analysis)
-        judged = judge(recipe, collection, run, out / folder, tag="bm25" if analysis == "full" else "bm25-words")
+        judged = judge(recipe, collection, run, out / folder, tag=tag)
         sets[folder] = replace(judged, analyser=index.analyser.description, k1=K1, b=index.analyser.b)
     return EvaluateResult(sets)
 
@@ -202,7 +202,7 @@ def _weight_curve(recipe: View, model: Run, training: RetrievalSet) -> tuple[tup
 
     assert recipe.evaluate is not None
     first = recipe.evaluate.measures[0]
-    bm25, _ = _search_bm25(recipe, training, "full")
+    bm25, _ = _search_bm25(recipe, training, recipe.index.bm25_analyser)
     return weight_curve(model, bm25, recipe.evaluate.depth, lambda run: evaluate(run, training.qrels, [first])[first])
 
 
@@ -288,6 +288,7 @@ def _tag(inputs: Mapping[str, Path]) -> str:
 
 
 MEASURED = ("evaluate.measures", "evaluate.depth", "evaluate.max_queries")
+BM25 = ("recipe.language", "index.bm25_analyser")
 SETS = {"evaluate.sets": evaluation_sets}
 _TRAINING = "training queries of evaluate.sets"
 
@@ -300,16 +301,14 @@ EVALUATE = Stage(
 )
 """Of one model; where that is the source itself, its name is read too. Which others are judged changes nothing."""
 
-EVALUATE_BM25 = Stage(
-    "evaluate:bm25", version=3, reads=(*MEASURED, "recipe.language"), corpora=SETS, function=evaluate_bm25
-)
+EVALUATE_BM25 = Stage("evaluate:bm25", version=3, reads=(*MEASURED, *BM25), corpora=SETS, function=evaluate_bm25)
 EVALUATE_BM25_WORDS = Stage(
     "evaluate:bm25-words", version=1, reads=(*MEASURED, "recipe.language"), corpora=SETS, function=evaluate_bm25_words
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
     version=5,
-    reads=(*MEASURED, "index.engine", "index.query_length", "index.precision", "recipe.language"),
+    reads=(*MEASURED, "index.engine", "index.query_length", "index.precision", *BM25),
     corpora=SETS | {_TRAINING: training_queries},
     function=evaluate_hybrid,
 )

@@ -1,0 +1,79 @@
+"""Morphemes of Korean and Japanese, by analysers that come with their model as packages (the extra ``morphology``).
+
+A word of Korean, or a run of Japanese between spaces and punctuation, is analysed by itself: the same run has the same
+morphemes wherever it stands, in queries as in documents, and is analysed once in a collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from vtkit.errors import MissingExtra
+from vtkit.recipe.analysers import missing_packages
+
+_NAMES = {"ko": ("Kiwi", "kiwipiepy"), "ja": ("Sudachi", "sudachidict_core")}
+"""Each language's analyser, and the package whose version says what it cuts."""
+
+LONGEST = 100
+"""Characters that are analysed at once: no word is longer, and time grows faster than length beyond."""
+
+_KOREAN_CONTENT = ("N", "VV", "VA", "M", "IC", "XP", "XR", "XSN", "SL", "SH", "SN")
+"""Beginnings of Kiwi's tags of content morphemes: nouns, verbs and adjectives, adverbs, prefixes, roots and the
+suffixes of nouns, foreign words, Chinese characters and numbers. The rest are particles, endings, auxiliary and
+copular verbs, verb-making suffixes, and signs."""
+
+_JAPANESE_FUNCTION = {"助詞", "助動詞", "補助記号", "空白", "記号"}
+"""Sudachi's parts of speech that are no content: particles, auxiliary verbs, signs."""
+
+
+def morphemes(language: str) -> Callable[[str], list[str]]:
+    """What cuts a run of ``language``, ``ko`` or ``ja``, into the dictionary forms of its content morphemes.
+
+    Raises:
+        MissingExtra: the package is not installed.
+    """
+    missing = missing_packages("morphemes", language)
+    if missing:
+        raise MissingExtra(f"Morphology of language {language!r}", " and ".join(missing), "morphology")
+    return _korean if language == "ko" else _japanese
+
+
+def morphology_name(language: str) -> str:
+    """The analyser of ``language`` with the version of its package or dictionary: Kiwi 0.24.1."""
+    name, package = _NAMES[language]
+    return f"{name} {version(package)}"
+
+
+def _korean(run: str) -> list[str]:
+    """먹었습니다 → 먹."""
+    tokenizer = _kiwi()
+    tokens = [token for piece in _pieces(run) for token in tokenizer.tokenize(piece)]
+    return [token.form for token in tokens if token.tag.startswith(_KOREAN_CONTENT)]
+
+
+def _japanese(run: str) -> list[str]:
+    """高かった → 高い, in Sudachi's shortest units."""
+    tokenizer = _sudachi()
+    tokens = [token for piece in _pieces(run) for token in tokenizer.tokenize(piece)]
+    return [token.dictionary_form() for token in tokens if token.part_of_speech()[0] not in _JAPANESE_FUNCTION]
+
+
+def _pieces(run: str) -> list[str]:
+    return [run[start : start + LONGEST] for start in range(0, len(run), LONGEST)]
+
+
+@cache
+def _kiwi() -> Any:
+    from kiwipiepy import Kiwi
+
+    return Kiwi(num_workers=1)
+
+
+@cache
+def _sudachi() -> Any:
+    from sudachipy import Dictionary, SplitMode
+
+    return Dictionary(dict="core").tokenizer(SplitMode.A, {"pos", "dictionary_form"})
