@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numba
@@ -12,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.errors import CollapseError, DataError
+from vtkit.search import exact, pruning
 from vtkit.search.exact import ExactIndex
 
 Expected = list[list[tuple[int, float]]]
@@ -149,3 +154,136 @@ def test_results_hold_where_the_sampled_scores_mislead() -> None:
     index = ExactIndex.build(sp.csr_matrix(scores))
     for depth in (1, 100, 2000, 4000):
         assert found(index, sp.csr_matrix([[2.0]]), depth) == brute_force(np.array([[2.0]]), scores, depth)
+
+
+@contextmanager
+def pruned() -> Iterator[None]:
+    """Collections of any size, and any depth, are pruned."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pruning, "LEAST_DOCUMENTS", 0)
+        patch.setattr(exact, "DOCUMENTS_A_RESULT", 0)
+        yield
+
+
+def everything_scored(index: ExactIndex) -> ExactIndex:
+    return replace(index, frequent=None)
+
+
+def assert_the_same(index: ExactIndex, queries: sp.csr_matrix, depth: int) -> None:
+    expected = everything_scored(index).search(queries, depth)
+    for ours, theirs in zip(index.search(queries, depth), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@given(small_matrices(), st.integers(1, 15))
+def test_pruning_equals_brute_force_ties_included(matrices: tuple[np.ndarray, np.ndarray], depth: int) -> None:
+    queries, documents = matrices
+    with pruned():
+        index = ExactIndex.build(sp.csr_matrix(documents, dtype=np.float32))
+        assert (index.frequent is None) == bool((documents < 0).any())  # no bounds where weights may be negative
+        assert found(index, sp.csr_matrix(queries, dtype=np.float32), depth) == brute_force(queries, documents, depth)
+
+
+@st.composite
+def uneven_vectors(draw: st.DrawFn) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+    """Weights over many orders of magnitude, terms from rare to everywhere, equal rows: what bounds stumble over."""
+    generator = np.random.default_rng(draw(st.integers(0, 2**32)))
+    rows, columns = draw(st.integers(1, 200)), draw(st.integers(1, 20))
+    spread = draw(st.sampled_from([0.0, 1.0, 10.0, 44.0]))
+
+    def some(count: int) -> np.ndarray:
+        there = generator.random((count, columns)) < generator.random(columns) ** draw(st.sampled_from([0, 1, 4]))
+        return (10 ** (generator.random((count, columns)) * -spread) * there).astype(np.float32)
+
+    documents = some(rows)
+    documents = documents[generator.integers(0, rows, rows)] if draw(st.booleans()) else documents
+    return sp.csr_matrix(documents), sp.csr_matrix(some(5))
+
+
+@given(uneven_vectors(), st.integers(1, 30))
+def test_pruning_gives_bit_for_bit_what_scoring_everything_gives(
+    vectors_of_both: tuple[sp.csr_matrix, sp.csr_matrix], depth: int
+) -> None:
+    documents, queries = vectors_of_both
+    with pruned():
+        assert_the_same(ExactIndex.build(documents), queries, depth)
+
+
+@pytest.mark.parametrize("depth", [1, 10, 33])
+def test_a_large_collection_is_pruned_window_by_window(depth: int) -> None:
+    documents = vectors(70_000, 60, 0.05, 1)  # three windows
+    documents.data[documents.data < 0.3] = 0.25  # with ties
+    columns = sp.hstack([documents, sp.csr_matrix(np.full((70_000, 1), 0.125, dtype=np.float32))]).tocsr()
+    index, queries = ExactIndex.build(columns), vectors(40, 61, 0.2, 2)
+    assert index.frequent is not None
+    assert 0 < len(index.frequent.terms) < 61
+    answered = index._pruned(queries, index.frequent, *blank_results(40, depth))
+    assert answered.mean() > 0.9
+    assert_the_same(index, queries, depth)
+    assert_the_same(index, sp.csr_matrix((3, 61), dtype=np.float32), depth)
+
+
+def test_what_pruning_cannot_answer_is_scored_whole() -> None:
+    documents = sp.csr_matrix(np.ones((70_000, 2), dtype=np.float32))  # every score is equal
+    index = ExactIndex.build(documents)
+    negative = sp.csr_matrix([[2.0, -1.0], [1.0, 0.0], [-1.0, 0.5], [0.0, 1.0]], dtype=np.float32)
+    assert index.frequent is not None
+    assert not index._pruned(negative, index.frequent, *blank_results(4, 5)).any()
+    assert found(index, negative, 5) == [[(n, 1.0) for n in range(5)]] * 2 + [[]] + [[(n, 1.0) for n in range(5)]]
+
+
+def test_small_collections_and_deep_rankings_are_scored_whole() -> None:
+    assert ExactIndex.build(vectors(pruning.LEAST_DOCUMENTS - 1, 5, 0.5, 1)).frequent is None
+    index = ExactIndex.build(vectors(pruning.LEAST_DOCUMENTS, 5, 0.5, 1))
+    assert index.frequent is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ExactIndex, "_pruned", lambda *_: pytest.fail("pruned"))
+        index.search(vectors(1, 5, 0.9, 2), 11)
+
+
+def test_frequent_terms_by_eye() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pruning, "LEAST_DOCUMENTS", 1)
+        documents = np.zeros((20, 3), dtype=np.float32)
+        documents[:4, 1] = [255.0, 0.5, 1.0, 1.5]
+        documents[7, 2] = 1.0  # one document of twenty: not frequent
+        frequent = ExactIndex.build(sp.csr_matrix(documents)).frequent
+    assert frequent is not None
+    assert (frequent.terms.tolist(), frequent.steps.tolist()) == ([1], [1.0])
+    assert frequent.rows[0].tolist() == [255, 1, 1, 2] + [0] * 16  # rounded up
+
+
+@pytest.mark.parametrize("damage", ["terms", "rows", "steps", "narrow", "missing", "count"])
+def test_damaged_rows_of_frequent_terms_are_refused(tmp_path: Path, damage: str) -> None:
+    ExactIndex.build(vectors(20_000, 5, 0.5, 1)).save(tmp_path)
+    ExactIndex.load(tmp_path)
+    arrays = {name: np.load(tmp_path / f"frequent_{name}.npy") for name in ("terms", "rows", "steps")}
+    match damage:
+        case "terms":
+            np.save(tmp_path / "frequent_terms.npy", arrays["terms"] + np.int32(1))
+        case "rows":
+            np.save(tmp_path / "frequent_rows.npy", arrays["rows"][:-1])
+        case "steps":
+            np.save(tmp_path / "frequent_steps.npy", arrays["steps"] * np.float32(np.nan))
+        case "narrow":
+            np.save(tmp_path / "frequent_rows.npy", arrays["rows"][:, :-1])
+        case "missing":
+            (tmp_path / "frequent_rows.npy").unlink()
+        case "count":
+            counts = json.loads((tmp_path / "postings.json").read_text())
+            (tmp_path / "postings.json").write_text(json.dumps(counts | {"frequent": "5"}))
+    with pytest.raises(DataError, match="Build it again"):
+        ExactIndex.load(tmp_path)
+
+
+def test_a_saved_index_is_pruned_as_the_built_one(tmp_path: Path) -> None:
+    index, queries = ExactIndex.build(vectors(20_000, 30, 0.2, 5)), vectors(9, 30, 0.3, 6)
+    index.save(tmp_path)
+    loaded = ExactIndex.load(tmp_path)
+    assert loaded.frequent is not None
+    assert loaded._pruned(queries, loaded.frequent, *blank_results(9, 7)).all()
+    assert all((a == b).all() for a, b in zip(loaded.search(queries, 7), index.search(queries, 7), strict=True))
+
+
+def blank_results(queries: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.full((queries, depth), -1, np.int32), np.zeros((queries, depth), np.float32)

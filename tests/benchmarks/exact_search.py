@@ -1,10 +1,16 @@
-"""Exact search: vtkit's posting lists against scipy's sparse product with argpartition, in one process.
+"""Exact search against what else searches sparse vectors, in one process and on one thread.
 
-    python tests/benchmarks/exact_search.py [--small] [--repeats N]
+    python tests/benchmarks/exact_search.py [--small] [--documents N] [--depth K] [--repeats N]
+        [--peers bm25s splade-index seismic] [--vectors DOCUMENTS.npz QUERIES.npz]
 
-The vectors are shaped like those of a learned sparse encoder: terms of Zipf-like frequency, 150 weights a
-document, 30 a query, a vocabulary of 30,000. Both sides return the same 1,000 documents a query and are checked
-against each other. The last line is one object of JSON; ``ratio`` is scipy's median time over vtkit's.
+The vectors are shaped like those of a learned sparse encoder: terms of Zipf-like frequency, 150 weights a document, 30
+a query, a vocabulary of 30,000; or they are those of a file (``scipy.sparse.save_npz``), such as an encoder made.
+vtkit's index is compared with scipy's sparse product and argpartition, with itself scoring every document (``vtkit,
+everything``), and with the peers asked for, each if it is installed. Those that are exact are checked against scipy's
+scores; for Seismic, which is not, the settings of the table are those of growing effort, up to the first that finds .99
+of the true results. bm25s has no weights in queries, and is timed without them.
+
+The last line is one object of JSON; ``ratio`` is scipy's median time over vtkit's.
 """
 
 from __future__ import annotations
@@ -15,7 +21,9 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numba
@@ -29,9 +37,31 @@ from memory import forget_peak, peak_mebibytes
 from vtkit.search.exact import ExactIndex
 
 VOCABULARY = 30_000
-DEPTH = 1000
-CHUNK = 50
-"""Queries that scipy multiplies at a time; 10 to 200 are equally fast."""
+CHUNK_VALUES = 5_000_000
+"""Scores that scipy makes at a time; a fifth and ten times as many are equally fast."""
+
+SEISMIC_EFFORTS = ((3, 0.9), (5, 0.9), (8, 0.9), (10, 0.8), (15, 0.8), (20, 0.7), (30, 0.5), (30, 0.0))
+"""Terms of a query that are looked at, and the factor on the heap's least score; single results are in the table."""
+
+PEERS = {"bm25s": "bm25s", "splade-index": "splade_index", "seismic": "seismic"}
+
+Ranking = tuple[np.ndarray, np.ndarray]
+Search = Callable[[], Ranking]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one side took."""
+
+    name: str
+    build_seconds: float
+    peak_mib: float
+    """Beside the vectors, building and searching."""
+
+    milliseconds_a_query: float
+    worst: float
+    recall: float
+    """Share of the true best documents, as many as asked for."""
 
 
 def zipf_vectors(rows: int, weights: int, seed: int) -> sp.csr_matrix:
@@ -39,23 +69,30 @@ def zipf_vectors(rows: int, weights: int, seed: int) -> sp.csr_matrix:
     generator = np.random.default_rng(seed)
     shares = (np.arange(VOCABULARY) + 20.0) ** -0.9
     bounds = np.cumsum(shares / shares.sum())
-    drawn = np.searchsorted(bounds, generator.random((rows, weights * 2)))
-    kept = [np.unique(row)[generator.permutation(len(np.unique(row)))[:weights]] for row in drawn]
-    starts = np.cumsum([0, *map(len, kept)])
-    columns = np.concatenate(kept)
-    values = generator.gamma(1.5, 0.4, len(columns)).astype(np.float32)
-    matrix = sp.csr_matrix((values, columns, starts), shape=(rows, VOCABULARY))
+    parts = []
+    for start in range(0, rows, 10_000):
+        count = min(10_000, rows - start)
+        sampled = np.sort(np.searchsorted(bounds, generator.random((count, weights * 2))).astype(np.int32), axis=1)
+        order = generator.random(sampled.shape, dtype=np.float32)
+        order[:, 1:][sampled[:, 1:] == sampled[:, :-1]] = 2.0  # a term's second time
+        chosen = np.argpartition(order, weights, axis=1)[:, :weights]
+        there = np.take_along_axis(order, chosen, axis=1) < 2.0
+        columns = np.take_along_axis(sampled, chosen, axis=1)[there]
+        starts = np.cumsum([0, *there.sum(axis=1)])
+        values = generator.gamma(1.5, 0.4, len(columns)).astype(np.float32)
+        parts.append(sp.csr_matrix((values, columns, starts), shape=(count, VOCABULARY)))
+    matrix = sp.vstack(parts, format="csr")
     matrix.sort_indices()
     return matrix
 
 
-def scipy_search(transposed: sp.csr_matrix, queries: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+def scipy_search(transposed: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Ranking:
     """The best documents of each query by the product of two sparse matrices."""
     documents = transposed.shape[1]
-    depth = min(DEPTH, documents)
+    depth, chunk = min(depth, documents), max(1, CHUNK_VALUES // documents)
     all_ids, all_scores = [], []
-    for start in range(0, queries.shape[0], CHUNK):
-        dense = (queries[start : start + CHUNK] @ transposed).toarray()
+    for start in range(0, queries.shape[0], chunk):
+        dense = (queries[start : start + chunk] @ transposed).toarray()
         best = np.argpartition(dense, documents - depth, axis=1)[:, documents - depth :]
         scores = np.take_along_axis(dense, best, axis=1)
         order = np.argsort(-scores, axis=1)
@@ -64,71 +101,181 @@ def scipy_search(transposed: sp.csr_matrix, queries: sp.csr_matrix) -> tuple[np.
     return np.concatenate(all_ids), np.concatenate(all_scores)
 
 
-def timed(search: Callable[[], object], repeats: int) -> list[float]:
-    """Seconds of each of ``repeats`` calls, after one that is not counted."""
-    search()
-    seconds = []
+def vtkit_search(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
+    index = ExactIndex.build(documents)
+    return lambda: index.search(queries, depth)
+
+
+def everything_scored(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
+    index = replace(ExactIndex.build(documents), frequent=None)
+    return lambda: index.search(queries, depth)
+
+
+def scipy_product(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
+    transposed = documents.T.tocsr()
+    return lambda: scipy_search(transposed, queries, depth)
+
+
+def bm25s_scoring(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
+    from bm25s.numba.retrieve_utils import _retrieve_internal_jitted_serial as retrieve
+
+    by_term = documents.tocsc()
+    starts, terms = queries.indptr.astype(np.int32), queries.indices.astype(np.int32)
+
+    def search() -> Ranking:
+        scores, ids = retrieve(
+            terms, starts, depth, True, np.dtype("f4"), np.dtype("i4"),
+            by_term.data, by_term.indptr.astype(np.int32), by_term.indices, documents.shape[0],
+        )  # fmt: skip
+        return ids, scores
+
+    return search
+
+
+def splade_index_scoring(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
+    from splade_index.numba.retrieve_utils import _retrieve_internal_jitted_parallel as retrieve
+
+    by_term = documents.tocsc()
+    starts, terms = queries.indptr.astype(np.int32), queries.indices.astype(np.int32)
+
+    def search() -> Ranking:
+        scores, ids = retrieve(
+            terms, queries.data, starts, depth, True, np.dtype("f4"), np.dtype("i4"),
+            by_term.data, by_term.indptr.astype(np.int32), by_term.indices, documents.shape[0],
+        )  # fmt: skip
+        return ids, scores
+
+    return search
+
+
+def seismic_searches(
+    documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int
+) -> Iterator[tuple[str, Callable[[], Search]]]:
+    """One for each effort; the index is built by the first."""
+    from seismic import SeismicDataset, SeismicIndex, get_seismic_string
+
+    tokens = np.array([f"t{term}" for term in range(documents.shape[1])], dtype=get_seismic_string())
+    built: list[SeismicIndex] = []
+
+    def build() -> SeismicIndex:
+        if not built:
+            dataset = SeismicDataset()
+            for row in range(documents.shape[0]):
+                entries = slice(documents.indptr[row], documents.indptr[row + 1])
+                dataset.add_document(str(row), tokens[documents.indices[entries]], documents.data[entries])
+            built.append(SeismicIndex.build_from_dataset(dataset, num_threads=1))
+        return built[0]
+
+    names = np.array([str(query) for query in range(queries.shape[0])], dtype=get_seismic_string())
+    of_queries = [slice(*queries.indptr[query : query + 2]) for query in range(queries.shape[0])]
+    terms, weights = [tokens[queries.indices[e]] for e in of_queries], [queries.data[e] for e in of_queries]
+    for cut, factor in SEISMIC_EFFORTS:
+
+        def searching(cut: int = cut, factor: float = factor) -> Search:
+            index = build()
+
+            def search() -> Ranking:
+                rows = index.batch_search(
+                    queries_ids=names, query_components=terms, query_values=weights, k=depth,
+                    query_cut=cut, heap_factor=factor, num_threads=1,
+                )  # fmt: skip
+                ids, scores = np.full((len(names), depth), -1, np.int32), np.zeros((len(names), depth), np.float32)
+                for row in rows:
+                    for rank, (query, score, document) in enumerate(row):
+                        ids[int(query), rank], scores[int(query), rank] = int(document), score
+                return ids, scores
+
+            return search
+
+        yield f"seismic, {cut} terms, {factor}", searching
+
+
+def measured(name: str, build: Callable[[], Search], repeats: int, reference: np.ndarray | None) -> tuple[Row, Ranking]:
+    """One side's time and memory, and what it found the last time."""
+    before, started = forget_peak(), time.perf_counter()
+    search = build()
+    build_seconds = time.perf_counter() - started
+    ranking, seconds = search(), []
     for _ in range(repeats):
         started = time.perf_counter()
         search()
         seconds.append(time.perf_counter() - started)
-    return seconds
+    queries = max(len(ranking[0]), 1)
+    kept = [
+        len(np.intersect1d(ours[ours >= 0], theirs)) / max(len(theirs), 1)
+        for ours, theirs in zip(ranking[0], reference if reference is not None else ranking[0], strict=True)
+    ]
+    to_milliseconds = 1000 / queries
+    row = Row(
+        name, round(build_seconds, 3), round(peak_mebibytes() - before, 1),
+        round(statistics.median(seconds) * to_milliseconds, 4), round(max(seconds) * to_milliseconds, 4),
+        round(float(np.mean(kept)), 4),
+    )  # fmt: skip
+    print(
+        f"{name:24} build {row.build_seconds:8.2f} s  {row.peak_mib:8.0f} MiB  "
+        f"{row.milliseconds_a_query:8.3f} ms a query (worst {row.worst:.3f})  recall {row.recall:.4f}",
+        flush=True,
+    )
+    return row, ranking
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="5,000 documents and 100 queries, for a quick look")
+    parser.add_argument("--documents", type=int, default=100_000, help="documents of the vectors that are made")
+    parser.add_argument("--depth", type=int, default=1000, help="results a query")
     parser.add_argument("--repeats", type=int, default=5, help="timed searches a side")
+    parser.add_argument("--threads", type=int, help="of vtkit and the peers in numba; default: as many as numba takes")
+    parser.add_argument("--peers", nargs="*", default=[], choices=sorted(PEERS), help="what else is measured")
+    parser.add_argument("--vectors", nargs=2, metavar="FILE", help="documents and queries instead of those made here")
     arguments = parser.parse_args()
-    document_count, query_count = (5_000, 100) if arguments.small else (100_000, 1_000)
-    documents, queries = zipf_vectors(document_count, 150, seed=1), zipf_vectors(query_count, 30, seed=2)
-    added = {}
-
-    before = forget_peak()
-    started = time.perf_counter()
-    index = ExactIndex.build(documents)
-    build_seconds = time.perf_counter() - started
-    ours = timed(lambda: index.search(queries, DEPTH), arguments.repeats)
-    added["vtkit"] = peak_mebibytes() - before
-
-    before = forget_peak()
-    started = time.perf_counter()
-    transposed = documents.T.tocsr()
-    transpose_seconds = time.perf_counter() - started
-    theirs = timed(lambda: scipy_search(transposed, queries), arguments.repeats)
-    added["scipy"] = peak_mebibytes() - before
-
-    scores, reference = index.search(queries, DEPTH)[1], scipy_search(transposed, queries)[1]
-    difference = float(np.abs(scores[:, : reference.shape[1]] - np.maximum(reference, 0)).max())
+    if arguments.threads:
+        numba.set_num_threads(arguments.threads)
+    count, query_count = (5_000, 100) if arguments.small else (arguments.documents, 1_000)
+    if arguments.vectors:
+        documents, queries = (sp.load_npz(file).tocsr().astype(np.float32) for file in arguments.vectors)
+    else:
+        documents, queries = zipf_vectors(count, 150, seed=1), zipf_vectors(query_count, 30, seed=2)
+    depth, repeats = min(arguments.depth, documents.shape[0]), arguments.repeats
+    print(
+        f"{documents.shape[0]} documents of {documents.nnz / documents.shape[0]:.0f} weights, "
+        f"{queries.shape[0]} queries of {queries.nnz / queries.shape[0]:.0f}, "
+        f"top {depth}, {numba.get_num_threads()} threads, "
+        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    )
+    sides = (documents, queries, depth)
+    ours, (found, scores) = measured("vtkit", lambda: vtkit_search(*sides), repeats, None)
+    rows = [ours, measured("vtkit, everything", lambda: everything_scored(*sides), repeats, found)[0]]
+    theirs, (_, reference) = measured("scipy", lambda: scipy_product(*sides), min(repeats, 3), found)
+    rows.append(theirs)
+    difference = float(np.abs(scores - np.maximum(reference, 0)).max())
     if difference > 1e-4:
         raise SystemExit(f"the two sides disagree: scores differ by up to {difference}")
-
-    median, peer = statistics.median(ours), statistics.median(theirs)
-    print(
-        f"{document_count} documents, {query_count} queries, top {DEPTH}, {numba.get_num_threads()} threads: "
-        f"vtkit {median:.3f} s (worst {max(ours):.3f}), scipy {peer:.3f} s (worst {max(theirs):.3f}), "
-        f"{peer / median:.1f} times faster; index and search took {added['vtkit']:.0f} MiB at their peak, "
-        f"scipy's {added['scipy']:.0f} MiB"
-    )
+    for peer in arguments.peers:
+        if find_spec(PEERS[peer]) is None:
+            print(f"{peer:24} is not installed")
+        elif peer == "seismic":
+            for name, build in seismic_searches(*sides):
+                rows.append(measured(name, build, min(repeats, 3), found)[0])
+                if rows[-1].recall >= 0.99:
+                    break
+        else:
+            scoring = bm25s_scoring if peer == "bm25s" else splade_index_scoring
+            rows.append(measured(peer, lambda scoring=scoring: scoring(*sides), min(repeats, 3), found)[0])
     print(
         json.dumps(
             {
                 "benchmark": "exact_search",
-                "documents": document_count,
-                "queries": query_count,
-                "depth": DEPTH,
-                "vocabulary": VOCABULARY,
+                "documents": documents.shape[0],
+                "queries": queries.shape[0],
+                "depth": depth,
+                "vocabulary": documents.shape[1],
                 "threads": numba.get_num_threads(),
                 "cores": os.cpu_count(),
-                "build_seconds": round(build_seconds, 4),
-                "scipy_transpose_seconds": round(transpose_seconds, 4),
-                "vtkit_median_seconds": round(median, 4),
-                "vtkit_worst_seconds": round(max(ours), 4),
-                "scipy_median_seconds": round(peer, 4),
-                "scipy_worst_seconds": round(max(theirs), 4),
-                "ratio": round(peer / median, 2),
+                "load": round(os.getloadavg()[0], 2),
+                "ratio": round(theirs.milliseconds_a_query / ours.milliseconds_a_query, 2),
                 "largest_score_difference": difference,
-                "peak_mib_beside_the_data": {name: round(value, 1) for name, value in added.items()},
+                "sides": [asdict(row) for row in rows],
             }
         )
     )

@@ -1,13 +1,14 @@
 """Exact search over sparse vectors, in process: every document that shares a term with the query is scored.
 
 Term-at-a-time over posting lists with one accumulator a document, queries in parallel, the best picked out by
-partial sorting. Nothing is approximated: the scores are the float32 dot products.
+partial sorting. For a few results of a large collection most postings are left unread (:mod:`vtkit.search.pruning`).
+Nothing is approximated: the scores are the float32 dot products, and both ways give the same.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ import scipy.sparse as sp
 
 from vtkit.errors import CollapseError, DataError
 from vtkit.search.index_info import Contributions, Ids, IndexInfo, Scores
+from vtkit.search.pruning import DOCUMENTS_A_RESULT, FrequentTerms, compiled, frequent_terms, search_pruned
 
 _COUNTS = "postings.json"
 _LARGEST_NUMBER = 2**32 - 1
@@ -28,6 +30,7 @@ _LEAST = np.float32(1e-45)
 _STRIDE = 32
 _COUNTED_AT_ONCE = 2**24
 _ARRAYS = ("starts", "documents", "weights")
+_FREQUENT = ("terms", "rows", "steps")
 _REBUILD = "Build it again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
 
 
@@ -45,6 +48,9 @@ class ExactIndex:
     """Weights beside them, (postings,)."""
 
     document_count: int
+
+    frequent: FrequentTerms | None = None
+    """What pruning needs beside the lists; None where everything is always scored."""
 
     @property
     def vocabulary(self) -> int:
@@ -70,12 +76,9 @@ class ExactIndex:
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         _check_weights(matrix.data, "document")
-        return cls(
-            _frozen(matrix.indptr.astype(np.int64)),
-            _frozen(matrix.indices.astype(np.int32)),
-            _frozen(matrix.data),
-            matrix.shape[0],
-        )
+        starts, numbers, weights = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
+        frequent = frequent_terms(starts, numbers, weights, matrix.shape[0])
+        return cls(_frozen(starts), _frozen(numbers), _frozen(weights), matrix.shape[0], _all_frozen(frequent))
 
     def save(self, folder: str | Path) -> None:
         """Write the index into ``folder`` as plain arrays (no pickle); the folder is made if need be."""
@@ -84,6 +87,10 @@ class ExactIndex:
         for name in _ARRAYS:
             np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
         counts = {"documents": self.document_count, "vocabulary": self.vocabulary, "postings": len(self.documents)}
+        if self.frequent is not None:
+            counts["frequent"] = len(self.frequent.terms)
+            for name in _FREQUENT:
+                np.save(folder / f"frequent_{name}.npy", getattr(self.frequent, name), allow_pickle=False)
         (folder / _COUNTS).write_text(json.dumps(counts), encoding="utf-8")
 
     @classmethod
@@ -110,8 +117,9 @@ class ExactIndex:
             and (not len(documents) or (int(documents.min()) >= 0 and int(documents.max()) < count))
         )
         if not sound:  # a wrong number here would make the search read outside its arrays
-            raise DataError(f"{folder}: the index is damaged, its files do not fit each other. {_REBUILD}")
-        return cls(_frozen(starts), _frozen(documents), _frozen(weights), count)
+            raise _unfit(folder)
+        frequent = _opened(folder, counts["frequent"], count, len(starts) - 1) if "frequent" in counts else None
+        return cls(_frozen(starts), _frozen(documents), _frozen(weights), count, _all_frozen(frequent))
 
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
         """The ``depth`` documents of the largest dot product with each query, best first.
@@ -136,19 +144,14 @@ class ExactIndex:
         _check_weights(matrix.data, "query")
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
-        if matrix.shape[0] and self.document_count:
-            _search(
-                self.starts,
-                self.documents,
-                self.weights,
-                self.document_count,
-                matrix.indptr.astype(np.int64),
-                matrix.indices.astype(np.int32),
-                matrix.data,
-                ids,
-                scores,
-                numba.get_num_threads(),
-            )
+        if self.frequent is None or depth * DOCUMENTS_A_RESULT > self.document_count:
+            self._score_all(matrix, ids, scores)
+            return ids, scores
+        left = np.flatnonzero(~self._pruned(matrix, self.frequent, ids, scores))
+        if len(left):
+            ids_left, scores_left = ids[left], scores[left]
+            self._score_all(matrix[left], ids_left, scores_left)
+            ids[left], scores[left] = ids_left, scores_left
         return ids, scores
 
     def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
@@ -172,6 +175,37 @@ class ExactIndex:
         terms, ours, theirs = zip(*found, strict=True) if found else ((), (), ())
         return Contributions(np.asarray(terms, np.int64), np.asarray(ours, np.float64), np.asarray(theirs, np.float64))
 
+    def _score_all(self, queries: sp.csr_matrix, ids: Ids, scores: Scores) -> None:
+        """Every document of every list of the queries; results into ``ids`` and ``scores``."""
+        if queries.shape[0] and self.document_count:
+            lists, threads = (self.starts, self.documents, self.weights, self.document_count), numba.get_num_threads()
+            _search(*lists, *_arrays(queries), ids, scores, threads)
+
+    def _pruned(
+        self, queries: sp.csr_matrix, frequent: FrequentTerms, ids: Ids, scores: Scores
+    ) -> npt.NDArray[np.bool_]:
+        """Whether each query could be answered so; its results into ``ids`` and ``scores``."""
+        answered = np.zeros(queries.shape[0], dtype=np.bool_)
+        workers = min(numba.get_num_threads(), queries.shape[0])
+        lists = (self.starts, self.documents, self.weights, self.document_count)
+        rows = (self._places, frequent.rows, frequent.steps)
+        results = (*_arrays(queries), ids, scores, answered)
+        if workers <= 1:
+            search_pruned(*lists, *rows, *results, 0, 1)
+            return answered
+        with ThreadPoolExecutor(workers) as pool:
+            for done in [pool.submit(search_pruned, *lists, *rows, *results, at, workers) for at in range(workers)]:
+                done.result()
+        return answered
+
+    @cached_property
+    def _places(self) -> npt.NDArray[np.int32]:
+        """The row of each term, -1 for none; (vocabulary,)."""
+        places = np.full(self.vocabulary, -1, dtype=np.int32)
+        if self.frequent is not None:
+            places[self.frequent.terms] = np.arange(len(self.frequent.terms))
+        return places
+
     def _check_width(self, queries: sp.csr_matrix) -> None:
         if queries.shape[1] != self.vocabulary:
             raise ValueError(f"queries have {queries.shape[1]} dimensions, the index has {self.vocabulary}")
@@ -185,6 +219,30 @@ def _mapped(path: Path) -> npt.NDArray[Any]:
         raise _damaged(path, error) from error
     except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
         raise DataError(f"{path} is damaged or cut short: it is no array as numpy writes them. {_REBUILD}") from error
+
+
+def _opened(folder: Path, rows: object, documents: int, vocabulary: int) -> FrequentTerms:
+    """What :meth:`ExactIndex.save` wrote of frequent terms."""
+    terms, values, steps = (_mapped(folder / f"frequent_{name}.npy") for name in _FREQUENT)
+    sound = (
+        [array.dtype.name for array in (terms, values, steps)] == ["int32", "uint8", "float32"]
+        and terms.shape == steps.shape == (rows,)
+        and values.shape == (rows, documents)
+        and bool((np.diff(terms) > 0).all())
+        and (not len(terms) or (int(terms[0]) >= 0 and int(terms[-1]) < vocabulary))
+        and bool((np.isfinite(steps) & (steps > 0)).all())
+    )
+    if not sound:
+        raise _unfit(folder)
+    return FrequentTerms(terms, values, steps)
+
+
+def _unfit(folder: Path) -> DataError:
+    return DataError(f"{folder}: the index is damaged, its files do not fit each other. {_REBUILD}")
+
+
+def _arrays(queries: sp.csr_matrix) -> tuple[npt.NDArray[Any], ...]:
+    return queries.indptr.astype(np.int64), queries.indices.astype(np.int32), queries.data
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
@@ -208,19 +266,13 @@ def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def _compiled(**options: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """numba.njit, its machine code kept on disk where there is a place that can be written to."""
-
-    def compile_it(function: Callable[..., Any]) -> Callable[..., Any]:
-        try:
-            return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
-        except RuntimeError:
-            return numba.njit(**options)(function)  # type: ignore[no-any-return]
-
-    return compile_it
+def _all_frozen(frequent: FrequentTerms | None) -> FrequentTerms | None:
+    if frequent is None:
+        return None
+    return FrequentTerms(_frozen(frequent.terms), _frozen(frequent.rows), _frozen(frequent.steps))
 
 
-@_compiled()
+@compiled()
 def _floor(accumulators: Any, depth: int, sample: Any) -> Any:
     """A score that somewhat more than ``depth`` accumulators are likely to reach; the least of all positive
     numbers where guessing does not pay."""
@@ -235,7 +287,7 @@ def _floor(accumulators: Any, depth: int, sample: Any) -> Any:
     return np.partition(sample[:size], size - wanted)[size - wanted]
 
 
-@_compiled()
+@compiled()
 def _keep_best(accumulators: Any, sample: Any, keys: Any, ids: Any, scores: Any) -> None:
     """The largest positive accumulators, best first, into ``ids`` and ``scores`` (which start at -1 and 0).
 
@@ -262,7 +314,7 @@ def _keep_best(accumulators: Any, sample: Any, keys: Any, ids: Any, scores: Any)
         ids[rank], scores[rank] = number, accumulators[number]
 
 
-@_compiled(parallel=True)
+@compiled(parallel=True)
 def _search(
     starts: Any,
     documents: Any,
