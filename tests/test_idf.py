@@ -20,6 +20,7 @@ from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
 from vtkit.encoder.sides import encode_side
 from vtkit.recipe.sections import Recipe
 from vtkit.search.exact import ExactIndex
+from vtkit.stages.encode_corpus import ENCODE
 from vtkit.stages.index_corpus import INDEX
 from vtkit.vocabulary.forms import tokens
 
@@ -83,7 +84,9 @@ def test_the_index_weights_folded_documents_by_folded_frequencies(fold: Fold, tm
             "evaluate": {"sets": [str(tmp_path / "set")]},
         }
     )
-    INDEX.function(INDEX.view(recipe), {"model": tmp_path / "model"}, tmp_path / "out")
+    inputs = {"model": tmp_path / "model"}
+    ENCODE.function(ENCODE.view(recipe), inputs, tmp_path / "vectors")
+    INDEX.function(INDEX.view(recipe), inputs | {"vectors": tmp_path / "vectors"}, tmp_path / "out")
     (folder,) = (tmp_path / "out").iterdir()
     index = ExactIndex.load(folder / "postings")
     plain = encode_side(ours, contents, "document", recipe.index.document_length).toarray()

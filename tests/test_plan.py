@@ -49,7 +49,7 @@ STEPS = [
     "check:calibrate",
     "finetune",
     *(f"{stage}:{model}" for model in ("source", "transfer", "adapt", "calibrate", "finetune")
-      for stage in ("index", "evaluate")),
+      for stage in ("encode", "index", "evaluate")),
     "evaluate:bm25",
     "evaluate:bm25-words",
     "evaluate:hybrid",
@@ -110,7 +110,11 @@ def downstream(first: str) -> list[str]:
     """``first`` and the steps that come after it up to the final model, and all that judges their models."""
     made = STEPS[STEPS.index(first) : STEPS.index("finetune") + 1]
     models = [name for name in made if name != "vocabulary" and not name.startswith("check:")]
-    return [*made, *(f"{stage}:{model}" for model in models for stage in ("index", "evaluate")), "evaluate:hybrid"]
+    return [
+        *made,
+        *(f"{stage}:{model}" for model in models for stage in ("encode", "index", "evaluate")),
+        "evaluate:hybrid",
+    ]
 
 
 # what there is
@@ -130,7 +134,9 @@ def test_the_steps_come_in_the_order_they_run_each_after_its_inputs(folder: Path
 
 def test_what_has_no_section_is_no_step(folder: Path) -> None:
     made = plan(folder, "adapt=none", "finetune=none", "calibrate.corpus=['more.txt']", "evaluate.bm25=false")
-    judged = [f"{stage}:{model}" for model in ("source", "transfer", "calibrate") for stage in ("index", "evaluate")]
+    judged = [
+        f"{stage}:{model}" for model in ("source", "transfer", "calibrate") for stage in ("encode", "index", "evaluate")
+    ]
     assert list(made.steps) == [
         "vocabulary", "check:vocabulary", "transfer", "check:transfer", "calibrate", "check:calibrate", *judged,
         "analyse", "report",
@@ -162,9 +168,11 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
     assert changed(folder, "finetune.infonce.scale=2.0") == downstream("finetune")
     evaluations = [name for name in STEPS if name.startswith("evaluate")]
     assert changed(folder, "evaluate.depth=100") == evaluations
-    indexes = [name for name in STEPS if name.startswith(("index", "evaluate:")) and "bm25" not in name]
-    assert changed(folder, "index.document_length=64") == indexes
-    searches = [name for name in indexes if name.startswith("evaluate:")]
+    encoded = [name for name in STEPS if name.startswith(("encode", "index", "evaluate:")) and "bm25" not in name]
+    assert changed(folder, "index.document_length=64") == encoded
+    indexed = [name for name in encoded if not name.startswith("encode")]
+    assert changed(folder, "index.document_weighting='geng'") == indexed
+    searches = [name for name in encoded if name.startswith("evaluate:")]
     assert changed(folder, "index.query_length=32") == searches
     assert changed(folder, "report.formats=['md']") == []
     assert changed(folder, "recipe.seed=1") == [name for name in STEPS if name != "report"]
@@ -195,8 +203,8 @@ def test_masked_language_model_training_reads_the_source_to_choose_its_prior(fol
 def test_the_language_matters_to_fine_tuning_only_where_it_draws_hard_negatives(folder: Path) -> None:
     negatives = "finetune.hard_negatives=1"
     assert changed(folder, negatives, "recipe.language=ja", before=(negatives,)) == [
-        "finetune", "index:finetune", "evaluate:finetune", "evaluate:bm25", "evaluate:bm25-words", "evaluate:hybrid",
-        "analyse",
+        "finetune", "encode:finetune", "index:finetune", "evaluate:finetune", "evaluate:bm25", "evaluate:bm25-words",
+        "evaluate:hybrid", "analyse",
     ]  # fmt: skip
 
 
@@ -305,7 +313,7 @@ def test_a_changed_file_changes_the_stages_that_read_it(name: str, first: str, f
     (folder / name).write_text("something else\n")
     after = keys(plan(folder))
     found = [step for step in after if before[step] != after[step]]
-    source = ["index:source", "evaluate:source"] if name.startswith("source") else []
+    source = ["encode:source", "index:source", "evaluate:source"] if name.startswith("source") else []
     source += ["analyse"] if name.startswith(("source", "tokenizer")) else []
     assert sorted(found) == sorted([*downstream(first), *source, "report"])
 
@@ -376,9 +384,9 @@ def test_the_reason_names_the_seed(folder: Path) -> None:
 def test_the_reason_names_inputs_that_came_or_went(folder: Path) -> None:
     previous = make(plan(folder, "evaluate.models=['finetune']"))
     found = reasons(plan(folder, "evaluate.models=['adapt', 'finetune']").decide(previous))
-    assert found.keys() == {"index:adapt", "evaluate:adapt", "report"}
+    assert found.keys() == {"encode:adapt", "index:adapt", "evaluate:adapt", "report"}
     assert found["evaluate:adapt"] == "not made yet"
-    assert found["report"] == "the recipe changed; index:adapt is new; evaluate:adapt is new"
+    assert found["report"] == "the recipe changed; encode:adapt is new; index:adapt is new; evaluate:adapt is new"
     found = reasons(plan(folder, "evaluate.models=['finetune']", "evaluate.bm25=false").decide(previous))
     assert (
         found["report"]
@@ -502,7 +510,7 @@ def test_the_steps_of_a_source_recipe_come_first_and_are_not_judged_there(chaine
     made = plan(chained)
     assert list(made.steps) == [*THEIRS, *STEPS]
     assert made.steps["transfer"].inputs == {"vocabulary": "vocabulary", "source": "english/finetune"}
-    assert made.steps["index:source"].inputs == {"model": "english/finetune"}
+    assert made.steps["encode:source"].inputs == {"model": "english/finetune"}
     assert [made.steps[name].recipe.recipe.name for name in ("english/adapt", "adapt")] == ["english", "tiny"]
     assert made.steps["english/finetune"].stage.name == "finetune"
 

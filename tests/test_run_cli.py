@@ -211,7 +211,7 @@ def test_the_run_file_gives_the_reported_measures(finished: Path) -> None:
 def test_a_second_run_does_nothing(finished: Path) -> None:
     again = vtkit(finished, "run", "korean.toml")
     plan = [line for line in again.stderr.splitlines() if ": done" in line]
-    assert len(plan) == 30  # with the stages of the source recipe, and six checks
+    assert len(plan) == 35  # with the stages of the source recipe, and six checks
     assert " run: " not in again.stderr
     assert "search it: vtkit search " in again.stderr
     assert again.stderr.rstrip().endswith("/runs/korean 'your query'")

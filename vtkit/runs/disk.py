@@ -93,14 +93,15 @@ def estimate(steps: Sequence[Step]) -> Estimate:
                 continue
             models += encoder.bytes
             checkpoints = max(checkpoints, _checkpoints(recipe, stage, encoder))
-        elif stage == "index" or stage.split(":")[0] == "evaluate":
+        elif stage in ("encode", "index") or stage.split(":")[0] == "evaluate":
             for corpus in step.view.corpora("evaluate.sets"):
                 counted = _collection(corpus.name)
                 if counted is None:
                     unknown[corpus.name] = None
-                elif stage == "index":
+                elif stage in ("encode", "index"):
                     dimensions = min(DIMENSIONS, recipe.index.top_dimensions or DIMENSIONS)
-                    indexes += counted.bytes + counted.documents * dimensions * 2 * NUMBER
+                    texts = counted.bytes if stage == "encode" else 0  # the index has the same file
+                    indexes += texts + counted.documents * dimensions * 2 * NUMBER
                 elif recipe.evaluate is not None:
                     queries = min(counted.queries, recipe.evaluate.max_queries or counted.queries)
                     runs += queries * min(recipe.evaluate.depth, counted.documents) * RUN_LINE

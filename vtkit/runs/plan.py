@@ -18,6 +18,7 @@ from vtkit.stages.check_adaptation import CHECK_ADAPTATION
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
 from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
+from vtkit.stages.encode_corpus import ENCODE
 from vtkit.stages.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER, of_peer, peers_of
 from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
 from vtkit.stages.finetune_encoder import FINETUNE
@@ -137,13 +138,15 @@ class Plan:
                     continue
                 if model != "source" and model not in self.steps:
                     continue
-                index, evaluate = INDEX, EVALUATE
+                encode, index, evaluate = ENCODE, INDEX, EVALUATE
                 inputs: dict[str, str] = {"model": model}
                 if model == "source" and recipe.source.model is not None:
-                    index, evaluate, inputs = INDEX.reading("source.model"), EVALUATE.reading("source.model"), {}
+                    inputs, read = {}, "source.model"
+                    encode, index, evaluate = encode.reading(read), index.reading(read), evaluate.reading(read)
                 elif model == "source":
                     inputs = {"model": self.steps["transfer"].inputs["source"]}
-                indexed = self._add(index, recipe, inputs, model=model)
+                encoded = self._add(encode, recipe, inputs, model=model)
+                indexed = self._add(index, recipe, {"vectors": encoded} | inputs, model=model)
                 self._add(evaluate, recipe, {"index": indexed} | inputs, model=model)
             if recipe.evaluate.bm25:
                 bm25 = self._add(EVALUATE_BM25, recipe, {})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vtkit.analysis.profiles import Sample, VocabularyAnalysis
 from vtkit.recipe.sections import Recipe
-from vtkit.stages.index_corpus import opened
+from vtkit.stages.encode_corpus import opened
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import adaptation_corpus, draw, evaluation_sets, read_texts
 from vtkit.stages.transfer_embeddings import source_tokenizer, target_tokenizer

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Recipe
+from vtkit.stages.encode_corpus import opened
 from vtkit.stages.evaluate_runs import (
     BM25,
     MEASURED,
@@ -21,7 +22,6 @@ from vtkit.stages.evaluate_runs import (
     to_sets_run,
     weight_queries,
 )
-from vtkit.stages.index_corpus import opened
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import peer_training_queries
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.results import Result
-from vtkit.stages.index_corpus import model_name, opened
+from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import evaluation_sets, training_queries
 

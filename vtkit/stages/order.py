@@ -13,6 +13,7 @@ from vtkit.stages.check_adaptation import CHECK_ADAPTATION
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
 from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
+from vtkit.stages.encode_corpus import ENCODE
 from vtkit.stages.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER
 from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
 from vtkit.stages.finetune_encoder import FINETUNE
@@ -31,6 +32,7 @@ STAGES: tuple[Stage[Any], ...] = (
     CALIBRATE,
     CHECK_CALIBRATION,
     FINETUNE,
+    ENCODE,
     INDEX,
     EVALUATE,
     EVALUATE_BM25,

@@ -19,10 +19,11 @@ from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Example, Need, Overlap, ReportData, Row, SetResults
 from vtkit.results import Result
 from vtkit.stages.adapt_encoder import AdaptResult
+from vtkit.stages.encode_corpus import EncodeResult, opened
 from vtkit.stages.evaluate_peers import peers_of
 from vtkit.stages.evaluate_runs import EvaluatedSet, EvaluateResult
 from vtkit.stages.finetune_encoder import FinetuneResult
-from vtkit.stages.index_corpus import IndexResult, opened
+from vtkit.stages.index_corpus import IndexResult
 from vtkit.stages.models import MODEL_LABELS
 from vtkit.stages.stage import WHOLE_RECIPE, Stage, View
 from vtkit.stages.texts import evaluation_sets, used_where_left_open
@@ -63,7 +64,8 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     tuned = _found(inputs, "finetune", FinetuneResult)
     trained = {"adapt": adapted, "finetune": tuned}
     index = _found(inputs, f"index:{final}", IndexResult)
-    queries = _query_encoder(tuned, index)
+    encoded = _found(inputs, f"encode:{final}", EncodeResult)
+    queries = _query_encoder(tuned, encoded)
     manifests = {name: read_manifest(path) for name, path in inputs.items()}
     return ReportData(
         name=recipe.recipe.name,
@@ -77,7 +79,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         recipe_toml=resolved_toml(recipe, used_where_left_open(recipe)),
         versions=versions(),
         seconds={name: manifest["seconds"] for name, manifest in manifests.items() if manifest is not None},
-        results=_results(recipe, inputs, labels, final, index, queries),
+        results=_results(recipe, inputs, labels, final, encoded, queries),
         vocabulary=_overlap(transfer),
         vocabularies=_found(inputs, "analyse", VocabularyAnalysis),
         neighbours=transfer.moved.neighbours if transfer.moved is not None else (),
@@ -114,11 +116,11 @@ ACTIVATIONS = {"log1p": "log(1 + ReLU(x))", "log1p_log1p": "log(1 + log(1 + ReLU
 """``finetune.activation`` -> words."""
 
 
-def _query_encoder(tuned: FinetuneResult | None, index: IndexResult | None) -> str | None:
+def _query_encoder(tuned: FinetuneResult | None, encoded: EncodeResult | None) -> str | None:
     """What encodes the queries of the final model: as fine-tuning made it, or as the model was found."""
     if tuned is not None and tuned.query_encoder in QUERY_TABLES:
         return QUERY_TABLES[tuned.query_encoder]
-    return None if index is None else index.query_encoder
+    return None if encoded is None else encoded.query_encoder
 
 
 def _found(inputs: Mapping[str, Path], name: str, kind: type[R]) -> R | None:
@@ -142,7 +144,7 @@ def _results(
     inputs: Mapping[str, Path],
     labels: dict[str, str],
     final: str,
-    index: IndexResult | None,
+    encoded: EncodeResult | None,
     query_encoder: str | None,
 ) -> tuple[SetResults, ...]:
     """One entry for each evaluation set; its rows are BM25, the models as they were made, the sum, and the
@@ -196,7 +198,7 @@ def _results(
             for name, found in on_set.items()
         )
         any_of_them = next(iter(on_set.values()))
-        cut = index.sets[folder].share_cut if index is not None else None
+        cut = encoded.sets[folder].share_cut if encoded is not None else None
         counts = any_of_them.queries, any_of_them.documents
         results.append(SetResults(folder, rows, *counts, cut, recipe.index.document_length))
     return tuple(results)

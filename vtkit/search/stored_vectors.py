@@ -1,0 +1,52 @@
+"""Sparse vectors on disk: a collection is encoded once, and indexed in as many ways as are asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from vtkit.errors import DataError
+
+VECTORS = "vectors"
+"""Folder of the vectors, beside the documents."""
+
+_ARRAYS = {"indptr": "int64", "indices": "int32", "data": "float32"}
+_WIDTH = "width.npy"
+_REBUILD = "Encode again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
+
+
+def write_vectors(vectors: sp.csr_matrix, folder: Path) -> None:
+    """Write ``vectors``, (texts, width), into ``folder`` as plain arrays (no pickle); the folder is made."""
+    folder.mkdir(parents=True)
+    for name, kind in _ARRAYS.items():
+        np.save(folder / f"{name}.npy", getattr(vectors, name).astype(kind, copy=False), allow_pickle=False)
+    np.save(folder / _WIDTH, np.asarray(vectors.shape[1]), allow_pickle=False)
+
+
+def read_vectors(folder: Path) -> sp.csr_matrix:
+    """What :func:`write_vectors` wrote, its arrays mapped into memory, not read.
+
+    Raises:
+        DataError: files are missing or do not fit each other.
+    """
+    try:
+        width = int(np.load(folder / _WIDTH, allow_pickle=False))
+        arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS}
+    except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
+        raise DataError(f"{folder}: the vectors are missing or damaged ({type(error).__name__}). {_REBUILD}") from error
+    indptr, indices, data = arrays.values()
+    sound = (
+        {name: array.dtype.name for name, array in arrays.items()} == _ARRAYS
+        and all(
+            array.ndim == 1 and len(array) >= least for array, least in zip(arrays.values(), (1, 0, 0), strict=True)
+        )
+        and indptr[0] == 0
+        and indptr[-1] == len(indices) == len(data)
+        and bool((np.diff(indptr) >= 0).all())
+        and (not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < width))
+    )
+    if not sound:
+        raise DataError(f"{folder}: the vectors are damaged, their files do not fit each other. {_REBUILD}")
+    return sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, width), copy=False)

@@ -1,0 +1,102 @@
+"""Stage ``encode``: the documents of every evaluation set as sparse vectors on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vtkit import console
+from vtkit.data.collections import load_retrieval
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.results import Result
+from vtkit.stages.stage import Corpus, Stage, View
+from vtkit.stages.texts import evaluation_sets
+
+DOCUMENTS = "documents.jsonl"
+"""The documents beside their vectors, in the same order."""
+
+
+@dataclass(frozen=True)
+class EncodedSet(Result):
+    """The documents of one evaluation set as vectors."""
+
+    documents: int
+    postings: int
+    """Weights above zero, of all documents together."""
+
+    share_cut: float = 0.0
+    """Share of the documents of which the encoder does not read the end."""
+
+
+@dataclass(frozen=True)
+class EncodeResult(Result):
+    """What one encoder made of the documents of each evaluation set."""
+
+    sets: Mapping[str, EncodedSet]
+    query_encoder: str | None = None
+    """What encodes the queries that are to find them, in words; None where the encoder of documents does."""
+
+
+def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeResult:
+    """Fill ``out/SET`` with ``vectors/`` and ``documents.jsonl`` for every set of the recipe.
+
+    The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input.
+    """
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.query_tables import query_encoder_of
+    from vtkit.encoder.sides import encode_side, prompt_of
+    from vtkit.encoder.truncation import share_cut
+    from vtkit.runtime import fastest_device
+    from vtkit.search.stored_vectors import VECTORS, write_vectors
+
+    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    sets: dict[str, EncodedSet] = {}
+    for corpus in recipe.corpora("evaluate.sets"):
+        collection, folder = opened(corpus), str(corpus.folder)
+        texts = [document.contents for document in collection.documents]
+        length = min(recipe.index.document_length, encoder.max_seq_length or recipe.index.document_length)
+        cut = share_cut(encoder.tokenizer, texts, length, prompt_of(encoder, "document"))
+        if cut:
+            console.say(f"  {cut:.0%} of the documents of {folder} are cut at {length} tokens (index.document_length)")
+        vectors = encode_side(
+            encoder,
+            texts,
+            "document",
+            length,
+            top_dimensions=recipe.index.top_dimensions,
+            precision=recipe.index.precision,
+            description=f"encoding the documents of {folder}",
+        )
+        write_vectors(vectors, out / folder / VECTORS)
+        with (out / folder / DOCUMENTS).open("w", encoding="utf-8") as file:
+            for document in collection.documents:
+                entry = {"_id": document.id, "title": document.title, "text": document.text}
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        sets[folder] = EncodedSet(len(collection.documents), vectors.nnz, cut)
+    return EncodeResult(sets, query_encoder_of(encoder))
+
+
+def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
+    """Folder of the model a step works with, or the source's own name."""
+    if "model" in inputs:
+        return str(inputs["model"] / "model")
+    assert recipe.source.model is not None
+    return recipe.source.model
+
+
+def opened(corpus: Corpus) -> RetrievalSet:
+    """The collection that a stage reads."""
+    assert corpus.split is not None
+    return load_retrieval(corpus.name, corpus.split)
+
+
+ENCODE = Stage(
+    "encode",
+    version=1,
+    reads=("index.document_length", "index.top_dimensions", "index.precision"),
+    corpora={"evaluate.sets": evaluation_sets},
+    function=encode_corpus,
+)
+"""Of one model; where that is the source itself, its name is read too."""
