@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -794,17 +795,25 @@ class Named:
 
 def named_things(section: BaseModel, prefix: str = "") -> Iterator[Named]:
     """Everything outside the recipe that ``section`` names, in the order of the settings."""
-    for name, field in type(section).model_fields.items():
+    marks = _marks(type(section))
+    for name in type(section).model_fields:
         value: Any = getattr(section, name)
         path = f"{prefix}{name}"
         if isinstance(value, BaseModel):
             yield from named_things(value, f"{path}.")
             continue
-        mark = find_mark(field.metadata, field.annotation)
+        mark = marks.get(name)
         if mark is None or value is None:
             continue
         for entry in value if isinstance(value, tuple) else (value,):
             yield Named(path, mark.what, str(entry), isinstance(value, tuple))
+
+
+@cache
+def _marks(kind: type[BaseModel]) -> dict[str, Names]:
+    """Field -> its mark, of those that have one."""
+    found = {name: find_mark(field.metadata, field.annotation) for name, field in kind.model_fields.items()}
+    return {name: mark for name, mark in found.items() if mark is not None}
 
 
 def find_mark(metadata: list[Any], annotation: Any) -> Names | None:

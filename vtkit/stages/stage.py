@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -121,7 +121,8 @@ class Stage(Generic[R]):
         for entry in self.reads:
             if entry.endswith("?"):
                 found[f"[{entry[:-1]}]"] = "given" if getattr(recipe, entry[:-1]) is not None else "missing"
-        found |= {name: value for name, value in _flat(recipe) if self._keys(name, recipe)}
+        sections = {entry.partition(".")[0] for entry in self.reads}
+        found |= {name: value for name, value in _flat(recipe, sections) if self._keys(name, recipe)}
         for setting, texts in self.corpora.items():
             for part in ("split", "folder"):
                 values = [getattr(corpus, part) for corpus in texts(recipe)]
@@ -146,15 +147,15 @@ class Stage(Generic[R]):
 
     def _keys(self, setting: str, recipe: Recipe) -> bool:
         """Whether the value of ``setting`` is in the key."""
-        section = setting.partition(".")[0]
-        used = getattr(getattr(recipe, section), "settings_read", None)  # the others have no effect
-        return (
-            any(setting == entry or setting.startswith(f"{entry}.") for entry in self.reads)
-            and setting not in self.corpora
-            and setting != "source.recipe"  # an input: the other recipe's last model
-            and setting.rpartition(".")[2] not in CHANGES_NO_OUTPUT
-            and (used is None or setting in used)
-        )
+        if (
+            not any(setting == entry or setting.startswith(f"{entry}.") for entry in self.reads)
+            or setting in self.corpora
+            or setting == "source.recipe"  # an input: the other recipe's last model
+            or setting.rpartition(".")[2] in CHANGES_NO_OUTPUT
+        ):
+            return False
+        used = getattr(getattr(recipe, setting.partition(".")[0]), "settings_read", None)  # the others have no effect
+        return used is None or setting in used
 
 
 def _part(kind: type[BaseModel], whole: BaseModel, path: str, reads: set[str], stage: str) -> Any:
@@ -190,15 +191,23 @@ def _raising(kind: type[BaseModel]) -> type[BaseModel]:
     return type(kind.__name__, (kind,), {"__getattr__": missing, "__module__": kind.__module__})
 
 
-def _flat(section: BaseModel, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted setting -> value, for all settings of a recipe."""
-    named = {thing.setting for thing in named_things(section, path)}
+def _flat(recipe: Recipe, sections: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Dotted setting -> value, for all settings of these sections."""
+    for name in type(recipe).model_fields:
+        section = getattr(recipe, name)
+        if name in sections and section is not None:  # one that is left out has no settings
+            yield from _flat_section(
+                section, f"{name}.", {thing.setting for thing in named_things(section, f"{name}.")}
+            )
+
+
+def _flat_section(section: BaseModel, path: str, named: Collection[str]) -> Iterator[tuple[str, Any]]:
     for name in type(section).model_fields:
         value, setting = getattr(section, name), f"{path}{name}"
         if isinstance(value, BaseModel):
-            yield from _flat(value, f"{setting}.")
+            yield from _flat_section(value, f"{setting}.", named)
         elif setting in named:
             values = value if isinstance(value, tuple) else (value,)
             yield setting, [entry.replace(local_path(entry) or "\0", "(file)") for entry in values]
-        elif value is not None or path:  # a section that is left out has no settings
+        else:
             yield setting, list(value) if isinstance(value, tuple) else value
