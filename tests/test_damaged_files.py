@@ -24,6 +24,7 @@ from vtkit.encoder.encoding import encode
 from vtkit.measures.sparsity import Sparsity
 from vtkit.results import Result
 from vtkit.search.exact import ExactIndex
+from vtkit.search.index_record import IndexRecord, tokenizer_digest
 from vtkit.stages.index_corpus import IndexedSet, IndexResult
 
 Damage = Callable[[Path], object]
@@ -274,8 +275,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Result()
 
     def save_index(out: Path) -> IndexResult:
-        vectors = encode(load_encoder(str(model_output / "model")), [d.text for d in found.documents], 48)
+        ours = load_encoder(str(model_output / "model"))
+        vectors = encode(ours, [d.text for d in found.documents], 48)
         ExactIndex.build(vectors).save(out / "tiny" / "postings")
+        IndexRecord("exact", vectors.shape[1], tokenizer_digest(ours.tokenizer)).save(out / "tiny")
         lines = [json.dumps({"_id": d.id, "title": d.title, "text": d.text}) for d in found.documents]
         (out / "tiny" / "documents.jsonl").write_text("\n".join(lines) + "\n")
         return IndexResult({"tiny": IndexedSet(12, 1, Sparsity(0.0))})
@@ -296,7 +299,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 RUN, INDEX = "tiny/run.json", "artifacts/index-finetune-*/tiny"
 NPY = f"{INDEX}/postings/documents.npy"
-DOCUMENTS = f"{INDEX}/documents.jsonl"
+DOCUMENTS, RECORD = f"{INDEX}/documents.jsonl", f"{INDEX}/index.json"
 BROKEN = r"documents\.jsonl is (damaged after \d|cut short)"
 
 
@@ -311,11 +314,17 @@ SEARCHES: dict[str, tuple[Damage, str]] = {
     "run.json: empty": (text(RUN, "{}"), r"run\.json is damaged"),
     "run.json: steps a list": (with_values(RUN, steps=[1]), r"run\.json is damaged"),
     "run.json: a word for a number": (with_values(RUN, query_length="long"), r"run\.json is damaged"),
-    "run.json: another engine": (with_values(RUN, engine=["lucene"]), r"run\.json is damaged .*no engine"),
     "run.json: no name": (without(RUN, "name"), r"run\.json is damaged"),
     "run.json: outputs gone": (with_values(RUN, steps={"finetune": "nothing"}), "stage outputs that are gone"),
     "run.json: gone": (gone(RUN), r"run\.json is missing"),
     "manifest: cut": (first("artifacts/index-*/manifest.json", lambda n: cut(n, 50)), "manifest is missing"),
+    "index.json: cut": (first(RECORD, lambda n: cut(n, 20)), r"index\.json is damaged"),
+    "index.json: a list": (first(RECORD, lambda n: text(n, "[]")), r"index\.json is damaged"),
+    "index.json: no such engine": (first(RECORD, lambda n: with_values(n, engine="grep")), r"index\.json is damaged"),
+    "index.json: another vocabulary": (
+        first(RECORD, lambda n: with_values(n, tokenizer="0")), r"made with another vocabulary than that of the model"
+    ),
+    "index.json: gone": (first(RECORD, gone), r"index\.json is missing"),
     "documents: a line cut": (first(DOCUMENTS, lambda n: cut(n, 250)), BROKEN),
     "documents: noise": (first(DOCUMENTS, lambda n: raw(n, b"\xff\x00\n")), BROKEN),
     "documents: no id": (first(DOCUMENTS, lambda n: text(n, '{"text": "a"}\n' * 12)), BROKEN),

@@ -472,7 +472,7 @@ learning_rate = inf
         "decides how BM25 cuts text into terms.",
         '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
         "--set 4 index.nothing: unknown setting. There are engine, query_length, document_length, top_dimensions, "
-        "document_weighting, bm25_analyser, precision.",
+        "document_weighting, bm25_analyser, lexical, lexical_dimensions, precision.",
     ]
 
 

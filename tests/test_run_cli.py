@@ -225,7 +225,8 @@ def test_a_changed_setting_runs_only_what_depends_on_it_and_says_why(finished: P
     assert reasons["finetune"] == "run: finetune.learning_rate 0.001 -> 0.002"
     assert reasons["calibrate"] == "skip: done"
     assert reasons["evaluate:adapt"] == "skip: done"
-    assert reasons["index:finetune"] == "run: finetune changed"
+    assert reasons["encode:finetune"] == "run: finetune changed"
+    assert reasons["index:finetune"] == "run: encode:finetune changed; finetune changed"
     assert reasons["evaluate:bm25"] == "skip: done"
 
 

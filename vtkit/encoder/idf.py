@@ -8,18 +8,17 @@ is weighting the queries, as long as nothing is pruned or quantised.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from vtkit.data.text import batches
+from vtkit.recipe.sections import DocumentWeighting
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-Weighting = Literal["none", "cai-paper", "cai-code", "geng"]
 
 
 class DocumentCounter:
@@ -62,7 +61,7 @@ def document_frequencies(
     return counter.frequencies, counter.documents
 
 
-def idf_weights(frequencies: NDArray[np.integer], documents: int, weighting: Weighting) -> NDArray[np.float32]:
+def idf_weights(frequencies: NDArray[np.integer], documents: int, weighting: DocumentWeighting) -> NDArray[np.float32]:
     """What each dimension of a document is multiplied by, (vocabulary,), for N documents of which N_t hold token t.
 
     - ``cai-paper``: ``w_t = ln(N / N_t)``, and 1 where no document holds t (CAI).

@@ -48,6 +48,14 @@ GateLevel = Literal["fail", "warn", "off"]
 Engine = Literal["exact"]
 """Search engines, each in a file of ``vtkit/search``."""
 
+DocumentWeighting = Literal["none", "cai-paper", "cai-code", "geng"]
+"""What the dimensions of documents are multiplied by (``vtkit/encoder/idf.py``)."""
+
+LexicalKind = Literal["bm25", "tokens"]
+"""What the terms of an index's lexical part are."""
+
+Lexical = Literal["none", "bm25", "tokens"]
+
 
 class RecipeSection(Section):
     """[recipe]: what this recipe is called."""
@@ -655,7 +663,7 @@ class IndexSection(Section):
     top_dimensions: PositiveInt | None = None
     """Keep only so many of the largest weights of a document. Default: all."""
 
-    document_weighting: Literal["none", "cai-paper", "cai-code", "geng"] = "none"
+    document_weighting: DocumentWeighting = "none"
     """Multiply each dimension of the documents by its token's inverse document frequency. ``cai-paper``: ln(N/N_t), 1
     for tokens of no document. ``cai-code``: its square root, as the authors' code has it. ``geng``:
     ln(1 + (N − N_t + ½)/(N_t + ½)). Counted on the whole texts of each evaluation set (docs/evaluation.md)."""
@@ -666,9 +674,22 @@ class IndexSection(Section):
     morphemes of Korean or Japanese words (``pip install "vtkit[morphology]"``). ``words``: words as they stand.
     Fine-tuning and adaptation find their negatives with ``full``."""
 
+    lexical: Lexical = "none"
+    """Index BM25's impacts beside the final model's weights, as further dimensions of the same vectors, so that the sum
+    with BM25 is one index and one query. ``bm25``: of the terms of BM25's analyser. ``tokens``: of the tokens of the
+    model's own vocabulary. The weight of both is chosen on training queries, or fixed (docs/evaluation.md)."""
+
+    lexical_dimensions: Annotated[int, Field(ge=1_000, le=2**30)] | None = None
+    """Hash the terms of the lexical part into so many dimensions; terms that share one count as the same term. Default:
+    every term has its own."""
+
     precision: Literal["float32", "bf16"] = "float32"
     """Of the encoder's matrix products, for documents and judged queries. ``bf16`` is several times faster on GPUs
     and processors that have it, and moves weights by about one part in a hundred."""
+
+
+_LISTED = {"sets": "collection", "weightings": "weighting", "lexical": "lexical part", "peers": "peer"}
+"""List of [evaluate] -> what stands in it."""
 
 
 class EvaluateSection(Section):
@@ -698,20 +719,26 @@ class EvaluateSection(Section):
     """Judge BM25 too, with ``index.bm25_analyser`` and over plain words, and its sum with the final model
     (docs/evaluation.md)."""
 
+    weightings: tuple[DocumentWeighting, ...] = ()
+    """Judge the final model under these ``index.document_weighting`` too; nothing is encoded again."""
+
+    lexical: tuple[Lexical, ...] = ()
+    """Judge the final model with these ``index.lexical`` too, each under each weighting."""
+
     peers: tuple[ModelName, ...] = ()
     """Dense embedders (folders or hub ids of sentence-transformers models) that could be used instead, judged beside
     the encoders. Each encodes with its own prompts and up to its own length, is searched exactly, and is summed
     with BM25 too."""
 
-    @field_validator("sets", "peers")
+    @field_validator("sets", "weightings", "lexical", "peers")
     @classmethod
     def _nothing_twice(cls, listed: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         names: dict[str, str] = {}
         for name in listed:
-            same = os.path.realpath(name) if is_local(name) else name
+            same = os.path.realpath(name) if info.field_name in ("sets", "peers") and is_local(name) else name
             if same in names:
                 other = "" if names[same] == name else f" (also called {names[same]})"
-                what = "collection" if info.field_name == "sets" else "peer"
+                what = _LISTED[str(info.field_name)]
                 raise ValueError(f"{name} is listed twice{other}: each {what} is judged once")
             names[same] = name
         return listed

@@ -27,7 +27,8 @@ class Row(Result):
     """One model, BM25, a peer, or a sum with BM25, on one evaluation set."""
 
     model: str
-    """``BM25``, ``BM25 (words)``, ``source``, a stage's name, or a model's name with ``+ BM25`` behind it."""
+    """``BM25``, ``BM25 (words)``, ``source``, a stage's name, a model's name with ``+ BM25`` behind it, ``deployed``,
+    or ``variant:`` and what it is."""
 
     measures: Mapping[str, Number]
     label: str = ""
@@ -35,6 +36,9 @@ class Row(Result):
 
     peer: bool = False
     """Whether it is a dense embedder of ``evaluate.peers``, or its sum with BM25."""
+
+    index: bool = False
+    """Whether it is the final model in the index that is to be used, or in one of the other ways it was judged in."""
 
     query_dimensions: Number = None
     """Mean number of weights above zero; so ``document_dimensions``."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -127,6 +128,10 @@ def charts(report: ReportData) -> dict[str, list[Chart]]:
     return {section: drawn for section, drawn in made.items() if drawn}
 
 
+LABEL_WIDTH = 40
+"""Characters a line of the name of a bar; a longer one would leave the bars no room."""
+
+
 def effectiveness_charts(report: ReportData) -> list[Chart]:
     """For each set, a bar for each stage: the first measure, BM25 as the mark to reach."""
     drawn = []
@@ -143,13 +148,14 @@ def effectiveness_charts(report: ReportData) -> list[Chart]:
 
 def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart:
     labels = [visible(row_label(row)) for row, _ in values]
+    wrapped = [textwrap.fill(label, LABEL_WIDTH) for label in labels]
     models = [row.model for row, _ in values]
     heights = [value for _, value in values]
     encoders = [position for position, (row, _) in enumerate(values) if is_encoder(row)]
     quiet = [row.peer or row.model in BASELINES for row, _ in values]
     colours = [
-        QUIET if still else SECOND if model.endswith(HYBRID) else SOFT
-        for model, still in zip(models, quiet, strict=True)
+        QUIET if still else SECOND if row.model.endswith(HYBRID) or row.index else SOFT
+        for (row, _), still in zip(values, quiet, strict=True)
     ]
     if encoders:
         colours[encoders[-1]] = FIRST
@@ -164,8 +170,8 @@ def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart
         for position, (model, value) in enumerate(zip(models, heights, strict=True)):
             if model == "BM25":
                 axes.axvline(value, color=QUIET, linewidth=1, linestyle=(0, (3, 3)), zorder=0)
-                labels[position] = "BM25"
-        axes.set_yticks(positions, labels)
+                wrapped[position] = "BM25"
+        axes.set_yticks(positions, wrapped)
         axes.tick_params(axis="y", labelcolor=INK, labelsize=11)
         axes.invert_yaxis()
         axes.set_xlim(0, max(max(heights) * 1.2, 1e-6))
@@ -173,7 +179,8 @@ def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart
         axes.spines["bottom"].set_visible(False)
 
     words = ", ".join(f"{label} {score(value)}" for label, value in zip(labels, heights, strict=True))
-    return chart(name, 0.35 * len(values) + 0.25, draw, caption, words)
+    lines = sum(1 + label.count("\n") for label in wrapped)
+    return chart(name, 0.35 * lines + 0.25, draw, caption, words)
 
 
 def training_charts(report: ReportData) -> list[Chart]:

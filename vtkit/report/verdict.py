@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vtkit.report.data import Number, ReportData, Row
@@ -41,7 +41,7 @@ def row_label(row: Row) -> str:
 
 def is_encoder(row: Row) -> bool:
     """Whether a row is of one of the run's own models, alone."""
-    return not row.peer and row.model not in BASELINES and not row.model.endswith(HYBRID)
+    return not row.peer and not row.index and row.model not in BASELINES and not row.model.endswith(HYBRID)
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ class Standing:
     """The better of the rows of BM25: what everything is judged against."""
 
     hybrid: Row | None
+    """The sum of both: in the index that is to be used, where it has a lexical part, otherwise of two rankings."""
+
     source: Row | None
     peer: Row | None = None
     """The best of the peers and their sums with BM25."""
@@ -81,7 +83,7 @@ def standings(report: ReportData) -> list[Standing]:
                 measure=measure,
                 final=final,
                 bm25=max(baselines, key=lambda row: _sortable(row.measures.get(measure)), default=None),
-                hybrid=by_model.get(final.model + HYBRID),
+                hybrid=by_model["deployed"] if _is_sum(by_model) else by_model.get(final.model + HYBRID),
                 source=by_model.get("source") if final.model != "source" else None,
                 peer=max(
                     (row for row in results.rows if row.peer),
@@ -91,6 +93,11 @@ def standings(report: ReportData) -> list[Standing]:
             )
         )
     return [standing for standing in found if standing.value(standing.final) is not None]
+
+
+def _is_sum(by_model: Mapping[str, Row]) -> bool:
+    """Whether the index to be used has a lexical part."""
+    return "deployed" in by_model and is_number(by_model["deployed"].weight)
 
 
 def _sortable(value: Number) -> float:

@@ -93,12 +93,12 @@ def estimate(steps: Sequence[Step]) -> Estimate:
                 continue
             models += encoder.bytes
             checkpoints = max(checkpoints, _checkpoints(recipe, stage, encoder))
-        elif stage in ("encode", "index") or stage.split(":")[0] == "evaluate":
+        elif stage.split(":")[0] in ("encode", "index", "evaluate"):
             for corpus in step.view.corpora("evaluate.sets"):
                 counted = _collection(corpus.name)
                 if counted is None:
                     unknown[corpus.name] = None
-                elif stage in ("encode", "index"):
+                elif stage.split(":")[0] in ("encode", "index"):
                     dimensions = min(DIMENSIONS, recipe.index.top_dimensions or DIMENSIONS)
                     texts = counted.bytes if stage == "encode" else 0  # the index has the same file
                     indexes += texts + counted.documents * dimensions * 2 * NUMBER

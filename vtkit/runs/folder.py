@@ -8,11 +8,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 from vtkit.artifacts import Store, publish, result_of, write_atomically
 from vtkit.errors import DataError, VtkitError
-from vtkit.recipe.sections import STORE, Engine, Recipe
+from vtkit.recipe.sections import STORE, Recipe
 from vtkit.report.data import ReportData
 from vtkit.runs.plan import Plan
 from vtkit.stages.evaluate_runs import EvaluateResult
@@ -33,9 +32,6 @@ class RunFolder:
 
     models: dict[str, str]
     """Stage -> folder (or hub id, for a source) of its model."""
-
-    engine: Engine
-    """What its indexes were made by."""
 
     query_length: int
 
@@ -61,9 +57,6 @@ def open_run(folder: Path) -> RunFolder:
         steps = {str(name): store / output for name, output in recorded["steps"].items()}
         name, language, final_model = (str(recorded[key]) for key in ("name", "language", "final_model"))
         source, query_length = recorded["source"], int(recorded["query_length"])
-        engine: Engine = recorded.get("engine", "exact")
-        if engine not in get_args(Engine):
-            raise ValueError(f"there is no engine {engine!r}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     gone = [str(output) for output in steps.values() if not output.is_dir()]
@@ -75,7 +68,7 @@ def open_run(folder: Path) -> RunFolder:
     models = {step: str(output / "model") for step, output in steps.items() if (output / "model").is_dir()}
     if source is not None:
         models["source"] = models.get(str(source), str(source))
-    return RunFolder(folder, name, language, final_model, steps, models, engine, query_length)
+    return RunFolder(folder, name, language, final_model, steps, models, query_length)
 
 
 def report_of(folder: Path) -> ReportData | None:
@@ -104,7 +97,6 @@ def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -
         "language": recipe.recipe.language,
         "final_model": plan.final_model,
         "source": recipe.source.model or plan.steps["transfer"].inputs.get("source"),
-        "engine": recipe.index.engine,
         "query_length": recipe.index.query_length,
         "steps": {name: output for name, output in done.items() if name in plan.steps},
     }
@@ -119,8 +111,8 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
         if name in steps and (store.root / steps[name] / "curves").is_dir():
             (folder / "curves").mkdir(exist_ok=True)
             publish(store.root / steps[name] / "curves", folder / "curves" / name)
-    index = f"index:{plan.final_model}"
-    if index in steps:
+    index = next((name for name in ("index:deployed", f"index:{plan.final_model}") if name in steps), None)
+    if index is not None:
         publish(store.root / steps[index], folder / "index")
     runs = {run_name(name): store.root / steps[name] for name in steps if name.startswith("evaluate:")}
     if runs:

@@ -18,7 +18,9 @@ from vtkit.stages.check_adaptation import CHECK_ADAPTATION
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
 from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
+from vtkit.stages.deploy_index import DEPLOY, differs
 from vtkit.stages.encode_corpus import ENCODE
+from vtkit.stages.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT, variants_of
 from vtkit.stages.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER, of_peer, peers_of
 from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
 from vtkit.stages.finetune_encoder import FINETUNE
@@ -155,6 +157,8 @@ class Plan:
                 if final in self.steps:
                     searched = {"index": f"index:{self.final_model}", "encoder": self.final_model}
                     self._add(EVALUATE_HYBRID, recipe, {"bm25": bm25, "model": final} | searched)
+            if f"encode:{self.final_model}" in self.steps:
+                self._add_deployed(recipe, {"vectors": f"encode:{self.final_model}", "model": self.final_model})
             for name, peer in peers_of(recipe).items():
                 alone = self._add(EVALUATE_PEER, of_peer(recipe, peer), {}, model=name)
                 if recipe.evaluate.bm25:
@@ -166,6 +170,14 @@ class Plan:
         )
         # the report quotes the whole recipe and what every step found and cost
         self._add(REPORT, recipe, {name: name for name in self.steps})
+
+    def _add_deployed(self, recipe: Recipe, inputs: Mapping[str, str]) -> None:
+        """The index to be used, where it is another than the one that models are judged on, and its variants."""
+        if differs(recipe):
+            deployed = self._add(DEPLOY, recipe, inputs)
+            self._add(EVALUATE_DEPLOYED, recipe, {"index": deployed, "model": self.final_model})
+        for name, variant in variants_of(recipe).items():
+            self._add(EVALUATE_VARIANT, variant, inputs, model=name)
 
     def decide(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vtkit.artifacts import result_of
 from vtkit.errors import DataError, VtkitError
 from vtkit.runs.folder import open_run
+from vtkit.stages.deploy_index import DEPLOYED, DeployResult
 from vtkit.stages.index_corpus import IndexResult
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def open_searcher(folder: Path, *, model: str | None, collection: str | None) ->
 
     Args:
         folder: the run's folder.
-        model: stage whose model and index to use; None for the final one.
+        model: stage whose model and index to use, as it was judged; None for the final one, in the index to be used.
         collection: evaluation set; None for the first.
 
     Raises:
@@ -28,18 +29,20 @@ def open_searcher(folder: Path, *, model: str | None, collection: str | None) ->
     run = open_run(folder)
     name = model or run.final_model
     indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]
-    if name not in indexed:
+    if name not in indexed or name == DEPLOYED:
+        indexed = [each for each in indexed if each != DEPLOYED]
         raise VtkitError(
             f"{folder} has no index of {name!r}. "
             + (f"There are {', '.join(indexed)}: choose with --model." if indexed else "Run its recipe to the end.")
         )
     from vtkit.search.searcher import REBUILD, Searcher
 
-    index = run.steps[f"index:{name}"]
+    deployed = model is None and f"index:{DEPLOYED}" in run.steps
+    index = run.steps[f"index:{DEPLOYED if deployed else name}"]
     if name not in run.models:
         raise DataError(f"{folder}: the model of {name!r} is missing from its stage output. {REBUILD}")
-    sets = list(result_of(index, IndexResult).sets)
+    sets = list(result_of(index, DeployResult).sets if deployed else result_of(index, IndexResult).sets)
     chosen = collection or sets[0]
     if chosen not in sets:
         raise VtkitError(f"{folder} has no collection {chosen!r}. There are {', '.join(sets)}.")
-    return Searcher.load(run.models[name], index / chosen, run.engine, run.query_length)
+    return Searcher.load(run.models[name], index / chosen, run.query_length)

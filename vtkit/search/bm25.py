@@ -6,6 +6,7 @@ search itself is that of :mod:`vtkit.search.exact`. What a term is, :mod:`vtkit.
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,63 @@ from vtkit.search.index_info import Ids, Scores
 
 
 @dataclass(frozen=True)
+class TermDimensions:
+    """Which dimension each of BM25's terms has: those of a collection as they were met, or all terms by a hash."""
+
+    analyser: Analyser
+    numbers: dict[str, int]
+    """Term -> its dimension; empty where terms are hashed."""
+
+    hashed: int | None = None
+    """How many dimensions terms are hashed into; then terms that share one count as the same term."""
+
+    def __len__(self) -> int:
+        return len(self.numbers) if self.hashed is None else self.hashed
+
+    def of(self, term: str) -> int | None:
+        """The dimension of ``term``; None for a term that the collection does not have."""
+        return self.numbers.get(term) if self.hashed is None else hashed_term(term, self.hashed)
+
+    def enter(self, term: str) -> int:
+        """The dimension of ``term``, which gets one if it has none."""
+        return self.numbers.setdefault(term, len(self)) if self.hashed is None else hashed_term(term, self.hashed)
+
+    def counts(self, texts: Sequence[str]) -> sp.csr_matrix:
+        """How often each term stands in each of ``texts``, queries as a rule, (texts, dimensions)."""
+        starts, columns, counts = array("q", [0]), array("i"), array("f")
+        for text in texts:
+            numbers = (self.of(term) for term in self.analyser(text))
+            counted = Counter(number for number in numbers if number is not None)
+            columns.extend(counted)
+            counts.extend(counted.values())
+            starts.append(len(columns))
+        return _matrix(starts, columns, counts, len(self))
+
+
+def hashed_term(term: str, dimensions: int) -> int:
+    """One of ``dimensions`` numbers, the same for the same term everywhere: CRC-32 of its UTF-8, modulo."""
+    return zlib.crc32(term.encode("utf-8", "surrogatepass")) % dimensions
+
+
+def bm25_impacts(
+    texts: Iterable[str], cut: Analyser, k1: float = K1, b: float | None = None, hashed: int | None = None
+) -> tuple[sp.csr_matrix, TermDimensions]:
+    """BM25's impact of each term on each of ``texts``, (texts, dimensions) float32, and which dimension is whose.
+
+    Args:
+        cut: cuts a text into terms.
+        k1, b: how soon repetitions stop to count, and how much long documents are held back; ``b`` defaults to
+            what goes with the analyser.
+        hashed: number of dimensions that terms are hashed into. Default: every term has its own.
+    """
+    counts, runs = _count(texts, cut)
+    terms = TermDimensions(cut, {}, hashed)
+    counts = (counts @ _terms_of(runs, terms)).tocsr()
+    counts.data = _impacts(counts, k1, cut.b if b is None else b)
+    return counts, terms
+
+
+@dataclass(frozen=True)
 class Bm25:
     """A collection's BM25 impacts: ln(1 + (N − df + ½)/(df + ½)) · tf/(tf + k1·(1 − b + b·length/mean length)).
 
@@ -29,10 +87,7 @@ class Bm25:
     """
 
     index: ExactIndex
-    terms: dict[str, int]
-    """Term -> its dimension in the index."""
-
-    analyser: Analyser
+    terms: TermDimensions
 
     @classmethod
     def build(
@@ -44,25 +99,19 @@ class Bm25:
             texts: the documents.
             language: ISO 639 code; see :func:`vtkit.search.analysers.analyser`.
             analysis: ``full``, or ``words`` for plain words.
-            k1, b: how soon repetitions stop to count, and how much long documents are held back; ``b`` defaults to
-                what goes with the analyser.
+            k1, b: as in :func:`bm25_impacts`.
         """
-        cut = analyser(language, analysis)
-        counts, runs = _count(texts, cut)
-        terms: dict[str, int] = {}
-        counts = (counts @ _terms_of(runs, cut, terms)).tocsr()
-        counts.data = _impacts(counts, k1, cut.b if b is None else b)
-        return cls(ExactIndex.build(counts), terms, cut)
+        impacts, terms = bm25_impacts(texts, analyser(language, analysis), k1, b)
+        return cls(ExactIndex.build(impacts), terms)
+
+    @property
+    def analyser(self) -> Analyser:
+        """What cuts texts into terms."""
+        return self.terms.analyser
 
     def search(self, texts: Sequence[str], depth: int) -> tuple[Ids, Scores]:
         """Document numbers and scores of the best ``depth`` documents, as :meth:`ExactIndex.search` returns them."""
-        starts, columns, counts = array("q", [0]), array("i"), array("f")
-        for text in texts:
-            counted = Counter(term for term in self.analyser(text) if term in self.terms)
-            columns.extend(self.terms[term] for term in counted)
-            counts.extend(counted.values())
-            starts.append(len(columns))
-        return self.index.search(_matrix(starts, columns, counts, len(self.terms)), depth)
+        return self.index.search(self.terms.counts(texts), depth)
 
 
 def _count(texts: Iterable[str], cut: Analyser) -> tuple[sp.csr_matrix, list[str]]:
@@ -77,11 +126,11 @@ def _count(texts: Iterable[str], cut: Analyser) -> tuple[sp.csr_matrix, list[str
     return _matrix(starts, columns, counts, len(numbers)), list(numbers)
 
 
-def _terms_of(runs: Sequence[str], cut: Analyser, terms: dict[str, int]) -> sp.csr_matrix:
-    """How often each term stands in each run, (runs, terms); every run is cut once. New terms enter ``terms``."""
+def _terms_of(runs: Sequence[str], terms: TermDimensions) -> sp.csr_matrix:
+    """How often each term stands in each run, (runs, dimensions); every run is cut once. New terms enter ``terms``."""
     starts, columns = array("q", [0]), array("i")
     for run in runs:
-        columns.extend(terms.setdefault(term, len(terms)) for term in cut.terms(run))
+        columns.extend(terms.enter(term) for term in terms.analyser.terms(run))
         starts.append(len(columns))
     return _matrix(starts, columns, array("f", [1.0]) * len(columns), len(terms))
 

@@ -23,9 +23,10 @@ from vtkit.encoder.asymmetric import output_tokenizer
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError, VtkitError
-from vtkit.recipe.sections import Engine
 from vtkit.runtime import fastest_device
 from vtkit.search.engine import POSTINGS, Index, open_index
+from vtkit.search.index_record import IndexRecord, tokenizer_digest
+from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
 from vtkit.vocabulary.forms import legible, special_ids
 
@@ -118,22 +119,38 @@ class Searcher:
     query_length: int
     """Tokens a query is cut at."""
 
+    lexical: LexicalPart | None = None
+    """BM25's terms behind the encoder's dimensions, where the index has them."""
+
     @classmethod
-    def load(cls, model: str, index: Path, engine: Engine, query_length: int) -> Searcher:
+    def load(cls, model: str, index: Path, query_length: int) -> Searcher:
         """The searcher of a model and an index.
 
         Args:
             model: SparseEncoder folder or hub id.
-            index: one set's folder of an index output: ``postings/`` and ``documents.jsonl``.
-            engine: which one made it.
+            index: one set's folder of an index output: ``postings/``, ``documents.jsonl`` and ``index.json``.
             query_length: tokens a query is cut at.
+
+        Raises:
+            DataError: files are missing or damaged, or the index is of another model's vocabulary.
         """
-        opened, documents = open_index(engine, index / POSTINGS), Documents.open(index / "documents.jsonl")
+        record = IndexRecord.load(index)
+        opened, documents = open_index(record.engine, index / POSTINGS), Documents.open(index / "documents.jsonl")
         if len(documents) < opened.info.documents:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
         encoder = load_encoder(model, fastest_device())
         tokenizer = output_tokenizer(encoder)
-        return cls(encoder, opened, documents, legible(tokenizer), frozenset(special_ids(tokenizer)), query_length)
+        if tokenizer_digest(tokenizer) != record.tokenizer:
+            raise DataError(
+                f"{index} was made with another vocabulary than that of the model {model}: they do not belong "
+                f"together. {REBUILD}"
+            )
+        names, lexical = legible(tokenizer), None
+        if record.lexical is not None:
+            lexical = LexicalPart.load(index, record.lexical, record.vocabulary, tokenizer)
+            names = [*names, *[""] * (record.vocabulary - len(names)), *lexical.names()]
+        special = frozenset(special_ids(tokenizer))
+        return cls(encoder, opened, documents, names, special, query_length, lexical)
 
     def search(self, queries: Sequence[str], depth: int) -> Iterator[Found]:
         """The best ``depth`` documents for each query and, for each, the tokens whose products sum to its score.
@@ -184,12 +201,17 @@ class Searcher:
         )
 
     def _encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
-        """(queries, vocabulary); a blank query has no weights, although a model gives some to its special tokens."""
+        """(queries, dimensions of the index).
+
+        A blank query has no weights, although a model gives some to its special tokens.
+        """
         described = "encoding the query" if len(queries) == 1 else "queries"
         vectors = encode_side(self.encoder, queries, "query", self.query_length, description=described)
+        if self.lexical is not None:
+            vectors = self.lexical.queries(vectors, queries)
         if vectors.shape[1] != self.index.info.vocabulary:
             raise DataError(
-                f"{self.documents.path.parent} is over {self.index.info.vocabulary:,} dimensions, and the model gives "
+                f"{self.documents.path.parent} is over {self.index.info.vocabulary:,} dimensions, and a query has "
                 f"{vectors.shape[1]:,}: they do not belong together. {REBUILD}"
             )
         for row, query in enumerate(queries):
@@ -213,6 +235,6 @@ class Searcher:
         return tuple(named[False][:TOKENS_SHOWN]), tuple(named[True][:TOKENS_SHOWN])
 
 
-def explain_results(model: str, index: Path, engine: Engine, query: str, *, depth: int, query_length: int) -> Found:
+def explain_results(model: str, index: Path, query: str, *, depth: int, query_length: int) -> Found:
     """:meth:`Searcher.search` for one query, by names."""
-    return next(Searcher.load(model, index, engine, query_length).search([query], depth))
+    return next(Searcher.load(model, index, query_length).search([query], depth))

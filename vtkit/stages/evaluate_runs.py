@@ -89,7 +89,7 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     sets: dict[str, EvaluatedSet] = {}
     for folder, collection in judged_sets(recipe).items():
-        index = open_index(recipe.index.engine, inputs["index"] / folder / POSTINGS)
+        index = open_index("exact", inputs["index"] / folder / POSTINGS)
         run, queries, scores = _search(recipe, encoder, index, collection, f"encoding the queries of {folder}")
         sets[folder] = replace(
             judge(recipe, collection, run, out / folder, tag=_tag(inputs)),
@@ -136,10 +136,10 @@ def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eval
         from vtkit.search.engine import POSTINGS, open_index
 
         encoder = load_encoder(str(inputs["encoder"] / "model"), fastest_device())
-        index = open_index(recipe.index.engine, inputs["index"] / folder / POSTINGS)
+        index = open_index("exact", inputs["index"] / folder / POSTINGS)
         return _search(recipe, encoder, index, training, f"encoding training queries of {folder}")[0]
 
-    return sum_with_bm25(recipe, inputs, out, _TRAINING, training_run)
+    return sum_with_bm25(recipe, inputs, out, TRAINING, training_run)
 
 
 def sum_with_bm25(
@@ -217,19 +217,18 @@ def _search(
     recipe: View, encoder: SparseEncoder, index: Index, collection: RetrievalSet, description: str
 ) -> tuple[Run, sp.csr_matrix, np.ndarray]:
     """The encoder's run, its query vectors, and the scores, (queries, depth)."""
-    from vtkit.encoder.sides import encode_side
-
     assert recipe.evaluate is not None
-    queries = encode_side(
-        encoder,
-        [query.text for query in collection.queries],
-        "query",
-        recipe.index.query_length,
-        precision=recipe.index.precision,
-        description=description,
-    )
+    queries = encoded_queries(recipe, encoder, [query.text for query in collection.queries], description)
     ids, scores = index.search(queries, recipe.evaluate.depth)
     return to_sets_run(collection, ids, scores), queries, scores
+
+
+def encoded_queries(recipe: View, encoder: SparseEncoder, texts: list[str], description: str) -> sp.csr_matrix:
+    """The query vectors of ``texts`` under ``[index]``, (queries, vocabulary)."""
+    from vtkit.encoder.sides import encode_side
+
+    length, precision = recipe.index.query_length, recipe.index.precision
+    return encode_side(encoder, texts, "query", length, precision=precision, description=description)
 
 
 def _search_bm25(recipe: View, collection: RetrievalSet, analysis: Analysis) -> tuple[Run, Bm25]:
@@ -290,12 +289,12 @@ def _tag(inputs: Mapping[str, Path]) -> str:
 MEASURED = ("evaluate.measures", "evaluate.depth", "evaluate.max_queries")
 BM25 = ("recipe.language", "index.bm25_analyser")
 SETS = {"evaluate.sets": evaluation_sets}
-_TRAINING = "training queries of evaluate.sets"
+TRAINING = "training queries of evaluate.sets"
 
 EVALUATE = Stage(
     "evaluate",
     version=3,
-    reads=(*MEASURED, "index.engine", "index.query_length", "index.precision"),
+    reads=(*MEASURED, "index.query_length", "index.precision"),
     corpora=SETS,
     function=evaluate_model,
 )
@@ -308,7 +307,7 @@ EVALUATE_BM25_WORDS = Stage(
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
     version=5,
-    reads=(*MEASURED, "index.engine", "index.query_length", "index.precision", *BM25),
-    corpora=SETS | {_TRAINING: training_queries},
+    reads=(*MEASURED, "index.query_length", "index.precision", *BM25),
+    corpora=SETS | {TRAINING: training_queries},
     function=evaluate_hybrid,
 )

@@ -17,6 +17,7 @@ from vtkit.stages.texts import evaluation_sets
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
+    from sentence_transformers import SparseEncoder
 
 HISTOGRAM_BINS = 24
 
@@ -40,45 +41,63 @@ class IndexResult(Result):
 
 
 def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexResult:
-    """Fill ``out/SET`` with ``postings/`` and ``documents.jsonl`` for every set of the recipe.
+    """Fill ``out/SET`` with an index for every set of the recipe: ``postings/``, ``documents.jsonl``, ``index.json``.
 
     The vectors are those of ``inputs["vectors"]``, an output of the stage ``encode``, made by ``inputs["model"]`` or,
-    where there is no such input, by the source as it is.
+    where there is no such input, by the source as it is. Judged models are searched exactly, whatever the engine.
     """
+    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.encoder.checkpoint import load_encoder
     from vtkit.search.engine import POSTINGS, build_index
+    from vtkit.search.index_record import IndexRecord, tokenizer_digest
 
+    encoder = load_encoder(model_name(recipe, inputs), "cpu")
+    tokenizer = tokenizer_digest(output_tokenizer(encoder))
     sets: dict[str, IndexedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
-        folder = str(corpus.folder)
-        vectors = document_vectors(recipe, inputs, corpus)
-        info = build_index(recipe.index.engine, vectors, out / folder / POSTINGS).info
-        keep_documents(inputs["vectors"] / folder / DOCUMENTS, out / folder / DOCUMENTS)
+        folder = out / str(corpus.folder)
+        vectors = weighted_vectors(recipe, inputs, corpus, encoder, folder)
+        info = build_index("exact", vectors, folder / POSTINGS).info
+        keep_documents(inputs, corpus, folder)
+        IndexRecord("exact", vectors.shape[1], tokenizer, recipe.index.document_weighting).save(folder)
         sparsity = Sparsity(info.dead_dimensions, info.histogram(HISTOGRAM_BINS), info.frequencies())
-        sets[folder] = IndexedSet(info.documents, info.postings, sparsity)
+        sets[str(corpus.folder)] = IndexedSet(info.documents, info.postings, sparsity)
     return IndexResult(sets)
 
 
-def document_vectors(recipe: View, inputs: Mapping[str, Path], corpus: Corpus) -> sp.csr_matrix:
-    """The vectors of one set, (documents, vocabulary), weighted as ``index.document_weighting`` says."""
+def weighted_vectors(
+    recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path | None = None
+) -> sp.csr_matrix:
+    """The vectors of one set, (documents, vocabulary), weighted as ``index.document_weighting`` says.
+
+    Args:
+        out: folder in which the weights of the dimensions are kept, if there are any.
+    """
+    import numpy as np
+
+    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.encoder.folding import fold_map_of, folding
+    from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
+    from vtkit.search.index_record import IDF
     from vtkit.search.stored_vectors import VECTORS, read_vectors
 
     vectors = read_vectors(inputs["vectors"] / str(corpus.folder) / VECTORS)
     if recipe.index.document_weighting == "none":
         return vectors
-    from vtkit.encoder.asymmetric import output_tokenizer
-    from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.encoder.folding import fold_map_of, folding
-    from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
-
-    encoder = load_encoder(model_name(recipe, inputs), "cpu")
     folded_to = None if folding(encoder) is None else fold_map_of(encoder)
     texts = (document.contents for document in opened(corpus).documents)
     frequencies, count = document_frequencies(output_tokenizer(encoder), texts, vectors.shape[1], folded_to)
-    return weighted(vectors, idf_weights(frequencies, count, recipe.index.document_weighting))
+    weights = idf_weights(frequencies, count, recipe.index.document_weighting)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        np.save(out / IDF, weights, allow_pickle=False)
+    return weighted(vectors, weights)
 
 
-def keep_documents(source: Path, target: Path) -> None:
-    """The same file under a second name; a copy where the file system has no such thing."""
+def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> None:
+    """The documents of the vectors beside their index: the same file under a second name, or a copy where the file
+    system has no such thing."""
+    source, target = inputs["vectors"] / str(corpus.folder) / DOCUMENTS, out / DOCUMENTS
     try:
         os.link(source, target)
     except OSError:
@@ -88,7 +107,7 @@ def keep_documents(source: Path, target: Path) -> None:
 INDEX = Stage(
     "index",
     version=7,
-    reads=("index.engine", "index.document_weighting"),
+    reads=("index.document_weighting",),
     corpora={"evaluate.sets": evaluation_sets},
     function=index_corpus,
 )

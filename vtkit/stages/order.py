@@ -13,7 +13,9 @@ from vtkit.stages.check_adaptation import CHECK_ADAPTATION
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
 from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
+from vtkit.stages.deploy_index import DEPLOY
 from vtkit.stages.encode_corpus import ENCODE
+from vtkit.stages.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT
 from vtkit.stages.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER
 from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
 from vtkit.stages.finetune_encoder import FINETUNE
@@ -34,10 +36,13 @@ STAGES: tuple[Stage[Any], ...] = (
     FINETUNE,
     ENCODE,
     INDEX,
+    DEPLOY,
     EVALUATE,
     EVALUATE_BM25,
     EVALUATE_BM25_WORDS,
     EVALUATE_HYBRID,
+    EVALUATE_DEPLOYED,
+    EVALUATE_VARIANT,
     EVALUATE_PEER,
     EVALUATE_HYBRID_PEER,
     ANALYSE,

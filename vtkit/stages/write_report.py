@@ -14,12 +14,13 @@ from vtkit.artifacts import read_manifest, result_of, versions
 from vtkit.checks.result import Checked
 from vtkit.encoder.calibration_result import Calibration
 from vtkit.measures.sparsity import Sparsity
-from vtkit.recipe.sections import is_local, named_things
+from vtkit.recipe.sections import Recipe, is_local, named_things
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Example, Need, Overlap, ReportData, Row, SetResults
 from vtkit.results import Result
 from vtkit.stages.adapt_encoder import AdaptResult
 from vtkit.stages.encode_corpus import EncodeResult, opened
+from vtkit.stages.evaluate_deployed import variants_of
 from vtkit.stages.evaluate_peers import peers_of
 from vtkit.stages.evaluate_runs import EvaluatedSet, EvaluateResult
 from vtkit.stages.finetune_encoder import FinetuneResult
@@ -155,6 +156,9 @@ def _results(
 
     models = BM25 | {name: name for name in labels} | {"hybrid": f"{final} + BM25"}
     called = BM25 | labels | {"hybrid": f"{labels[final]} + BM25"}
+    indexes = {"deployed": _deployed(recipe)}
+    indexes |= {f"variant:{name}": _ways(variant) for name, variant in variants_of(recipe).items()}
+    models, called = models | {name: name for name in indexes}, called | indexes
     peers: set[str] = set()
     for peer in peers_of(recipe):
         both = {f"peer:{peer}": f"{peer} (dense)", f"hybrid-peer:{peer}": f"{peer} (dense) + BM25"}
@@ -173,7 +177,7 @@ def _results(
             name: paired_randomization(
                 _per_query(inputs, name, folder, first), _per_query(inputs, baseline, folder, first)
             )
-            for name in (final, "hybrid", *sorted(peers))
+            for name in (final, "hybrid", *indexes, *sorted(peers))
             if baseline is not None and name in on_set
         }
         rows = tuple(
@@ -181,6 +185,7 @@ def _results(
                 model=models[name],
                 label=called[name],
                 peer=name in peers,
+                index=name in indexes,
                 measures=found.measures,
                 query_dimensions=found.query_dimensions,
                 document_dimensions=found.document_dimensions,
@@ -202,6 +207,24 @@ def _results(
         counts = any_of_them.queries, any_of_them.documents
         results.append(SetResults(folder, rows, *counts, cut, recipe.index.document_length))
     return tuple(results)
+
+
+LEXICAL = {"none": "", "bm25": "with BM25 in one index", "tokens": "with BM25 of its tokens in one index"}
+"""``index.lexical`` -> words."""
+
+
+def _ways(recipe: Recipe) -> str:
+    """How the documents of a variant are weighted, and what is indexed beside."""
+    weighting = recipe.index.document_weighting
+    ways = ("no weighting" if weighting == "none" else f"{weighting} weighting", LEXICAL[recipe.index.lexical])
+    return ", ".join(way for way in ways if way)
+
+
+def _deployed(recipe: Recipe) -> str:
+    """The index to be used, in words."""
+    index = recipe.index
+    engine = "" if index.engine == "exact" else f" ({index.engine})"
+    return (LEXICAL[index.lexical] or "in the index to be used") + engine
 
 
 def _strongest_bm25(on_set: Mapping[str, EvaluatedSet], measure: str) -> str | None:
@@ -232,8 +255,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | 
         query = opened(first).queries[0].text
     found = explain_results(
         str(inputs[final] / "model"),
-        inputs[f"index:{final}"] / str(first.folder),
-        recipe.index.engine,
+        inputs.get("index:deployed", inputs[f"index:{final}"]) / str(first.folder),
         query,
         depth=EXAMPLE_RESULTS,
         query_length=recipe.index.query_length,
@@ -243,7 +265,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | 
 
 REPORT = Stage(
     "report",
-    version=6,
+    version=7,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,

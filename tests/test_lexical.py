@@ -1,0 +1,245 @@
+"""The lexical part of an index: BM25 as further dimensions of the same vectors, one index and one query."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtkit.artifacts import Store
+from vtkit.data.retrieval import Query, load_beir
+from vtkit.data.trec import Run, read_trec, to_run
+from vtkit.errors import DataError, VtkitError
+from vtkit.recipe.load import load_recipe
+from vtkit.report.verdict import standings
+from vtkit.runs.folder import report_of
+from vtkit.runs.plan import Plan
+from vtkit.runs.run import run
+from vtkit.runs.search import open_searcher
+from vtkit.search.analysers import analyser
+from vtkit.search.bm25 import Bm25, bm25_impacts, hashed_term
+from vtkit.search.engine import search_exactly
+from vtkit.search.hybrid import deviation, weighted_sum
+from vtkit.search.index_record import Balance, IndexRecord, tokenizer_digest
+from vtkit.search.lexical import TERMS, LexicalPart, term_analyser
+from vtkit.search.searcher import Searcher
+from vtkit.stages.evaluate_deployed import variants_of
+
+CUT = analyser("en", "words")
+TEXTS = ["river stone river", "oak reef", "stone oak oak maple", "", "reef river stone oak"]
+QUERIES = ["river oak", "maple", "nothing known", "stone stone reef"]
+
+
+def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix, hashed: int | None = None) -> tuple[
+    LexicalPart, sp.csr_matrix
+]:  # fmt: skip
+    impacts, terms = bm25_impacts(texts, CUT, hashed=hashed)
+    part = LexicalPart.balanced("bm25", "en", "words", terms, vectors, impacts, balance)
+    return part, part.documents(vectors, impacts)
+
+
+def found(documents: sp.csr_matrix, queries: sp.csr_matrix) -> Run:
+    names = [str(number) for number in range(documents.shape[0])]
+    return to_run([str(row) for row in range(queries.shape[0])], names, *search_exactly(documents, queries, len(names)))
+
+
+@given(st.integers(0, 99), st.integers(1, 10).map(lambda tenths: tenths / 10))
+def test_one_search_ranks_and_scores_as_the_sum_of_two(seed: int, weight: float) -> None:
+    """S = w · S_encoder / σ_encoder + (1 − w) · S_BM25 / σ_BM25, times σ_encoder / w."""
+    vectors = sp.random(len(TEXTS), 9, 0.5, "csr", dtype=np.float32, random_state=seed)
+    asked = sp.random(len(QUERIES), 9, 0.4, "csr", dtype=np.float32, random_state=seed + 1)
+    encoder = found(vectors, asked)
+    ids, scores = Bm25.build(TEXTS, "en", "words").search(QUERIES, len(TEXTS))
+    bm25 = to_run([str(row) for row in range(len(QUERIES))], [str(n) for n in range(len(TEXTS))], ids, scores)
+    balance = Balance(weight, deviation(encoder), deviation(bm25), len(QUERIES), judged=False)
+    part, documents = part_of(balance, TEXTS, vectors)
+    assert documents.shape[1] == part.width == 9 + len(part.terms)
+    one = found(documents, part.queries(asked, QUERIES))
+    two = weighted_sum(encoder, bm25, len(TEXTS), weight)
+    for query in one:
+        expected = {document: score * balance.encoder_deviation / weight for document, score in two[query] if score}
+        assert dict(one[query]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_weights_at_the_ends_leave_one_ranking_alone() -> None:
+    vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32))
+    asked = sp.csr_matrix(np.ones((len(QUERIES), 9), dtype=np.float32))
+    part, documents = part_of(Balance(0.0, 2.0, 1.0, 1, judged=True), TEXTS, vectors)
+    alone = part.queries(asked, QUERIES)
+    assert not alone[:, :9].nnz
+    scores = [[round(score, 4) for _, score in results] for results in found(documents, alone).values()]
+    bm25 = Bm25.build(TEXTS, "en", "words").search(QUERIES, len(TEXTS))[1]
+    assert scores == [[round(float(score), 4) for score in row if score] for row in bm25]
+    part, documents = part_of(Balance(1.0, 2.0, 1.0, 1, judged=True), TEXTS, vectors)
+    assert not part.queries(asked, QUERIES)[:, 9:].nnz
+
+
+def test_both_parts_of_a_document_reach_the_same_largest_weight() -> None:
+    vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32) * 3)
+    _, documents = part_of(Balance(0.5, 1.0, 1.0, 1, judged=False), TEXTS, vectors)
+    assert documents[:, :9].max() == pytest.approx(documents[:, 9:].max()) == pytest.approx(3)
+
+
+def test_a_hashed_term_has_the_same_dimension_everywhere() -> None:
+    assert hashed_term("river", 1000) == zlib.crc32(b"river") % 1000 == 3
+    impacts, terms = bm25_impacts(TEXTS, CUT, hashed=100_000)
+    plain, _ = bm25_impacts(TEXTS, CUT)
+    assert impacts.shape == (len(TEXTS), 100_000)
+    assert np.array_equal(np.sort(impacts.data), np.sort(plain.data))  # no two share a dimension
+    assert len(terms) == 100_000
+    assert terms.of("never seen") == hashed_term("never seen", 100_000)
+
+
+def test_terms_that_share_a_dimension_are_one_term() -> None:
+    impacts, _ = bm25_impacts(["river oak", "stone", ""], CUT, hashed=1)
+    same, _ = bm25_impacts(["river river", "river", ""], CUT)
+    assert np.array_equal(impacts.toarray(), same.toarray())
+
+
+def test_a_part_comes_back_as_it_was(tmp_path: Path) -> None:
+    vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32))
+    asked = sp.csr_matrix((len(QUERIES), 9), dtype=np.float32)
+    for hashed in (None, 5000):
+        part, _ = part_of(Balance(0.3, 2.0, 1.5, 7, judged=False), TEXTS, vectors, hashed)
+        again = LexicalPart.load(tmp_path, part.save(tmp_path), 9, tiny.tokenizer())
+        assert (again.queries(asked, QUERIES) != part.queries(asked, QUERIES)).nnz == 0
+        assert again.names() == part.names()
+    assert part.names()[17] == "bm25:#17"
+
+
+@pytest.mark.parametrize("text", ["[", '["river"]', "[1, 2, 3, 4, 5]", '{"river": 1}', '["oak", "oak", "a", "b", "c"]'])
+def test_damaged_terms_are_named_with_what_to_do(tmp_path: Path, text: str) -> None:
+    vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32))
+    part, _ = part_of(Balance(0.3, 2.0, 1.5, 7, judged=False), TEXTS, vectors)
+    record = part.save(tmp_path)
+    assert record.terms == 5  # river, stone, oak, reef, maple
+    (tmp_path / TERMS).write_text(text)
+    with pytest.raises(DataError, match=r"terms\.json: the terms of the index are missing or damaged.*vtkit run"):
+        LexicalPart.load(tmp_path, record, 9, tiny.tokenizer())
+
+
+def test_tokens_as_terms_are_those_of_the_models_tokenizer() -> None:
+    cut = term_analyser("tokens", "en", "full", tiny.tokenizer())
+    assert cut("river rivers") == ["river", "river", "##s"]
+    assert cut.description == "tokens of the model's vocabulary"
+
+
+def test_the_digest_of_a_tokenizer_is_of_what_it_makes_of_text() -> None:
+    plain, other = tiny.tokenizer(), tiny.tokenizer(tiny.shuffled(3))
+    digest = tokenizer_digest(plain)
+    plain.backend_tokenizer.enable_truncation(4)
+    plain.backend_tokenizer.enable_padding()
+    assert tokenizer_digest(plain) == digest != tokenizer_digest(other)
+
+
+# a whole run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run whose index has a lexical part, over a collection that has training queries."""
+    folder = tmp_path_factory.mktemp("run")
+    data = tiny.collection(120)
+    tiny.finished_run(folder, data)
+    training = [Query(f"t{query.id}", f"{query.text} maple") for query in data.queries]
+    with (folder / "collection" / "queries.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps({"_id": query.id, "text": query.text}) + "\n" for query in training)
+    rows = [f"t{query}\t{document}\t{grade}" for query, of in data.qrels.items() for document, grade in of.items()]
+    text = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
+    (folder / "collection" / "qrels" / "train.tsv").write_text(text, encoding="utf-8")
+    changes = (
+        "index.lexical=bm25",
+        "evaluate.weightings=['none', 'geng']",
+        "evaluate.lexical=['none', 'bm25', 'tokens']",
+    )
+    return run(folder / "tiny.toml", changes, runs=folder / "runs", threads=1)
+
+
+def test_the_index_to_be_used_finds_what_the_sum_of_two_rankings_finds(finished: Path) -> None:
+    trec = finished / "trec" / "collection"
+    deployed, two = read_trec(trec / "deployed.trec"), read_trec(trec / "hybrid.trec")
+    assert deployed.keys() == two.keys()
+    firsts = [(deployed[query][0][0], two[query][0][0]) for query in two if two[query]]
+    assert np.mean([first == second for first, second in firsts]) > 0.9  # σ is of other queries, so near, not equal
+    record = IndexRecord.load(finished / "index" / "collection")
+    assert (record.engine, record.weighting) == ("exact", "none")
+    assert record.lexical is not None
+    assert record.lexical.analysis == "full"
+
+
+def test_every_other_way_has_a_row_and_nothing_is_encoded_again(finished: Path) -> None:
+    report = report_of(finished)
+    assert report is not None
+    (results,) = report.results
+    rows = {row.model: row for row in results.rows if row.index}
+    assert list(rows) == [
+        "deployed", "variant:none", "variant:none+tokens", "variant:geng", "variant:geng+bm25", "variant:geng+tokens",
+    ]  # fmt: skip
+    alone = next(row for row in results.rows if row.model == "transfer")
+    assert rows["variant:none"].measures == alone.measures
+    assert all(row.p_value_vs_bm25 is not None for row in rows.values())
+    (standing,) = standings(report)
+    assert (standing.final, standing.hybrid) == (alone, rows["deployed"])
+    collection = finished.parents[1] / "collection"
+    steps = json.loads((finished / "run.json").read_text("utf-8"))["steps"]
+    assert [name for name in steps if name.startswith("encode")] == ["encode:source", "encode:transfer"]
+    weights = {row.model: row.weight_queries for row in results.rows}
+    assert weights["deployed"] == weights["transfer + BM25"] == len(load_beir(collection, "train").queries) >= 50
+
+
+def test_a_search_names_the_terms_of_bm25(finished: Path) -> None:
+    searcher = open_searcher(finished, model=None, collection=None)
+    collection = load_beir(finished.parents[1] / "collection", "test")
+    query = collection.queries[0].text
+    result = next(searcher.search([query], 3)).results[0]
+    assert any(token.startswith("bm25:") for token, _ in result.tokens)
+    whole = searcher.explain(query, result.id)
+    assert whole.score == pytest.approx(result.score, rel=1e-4)
+    judged = open_searcher(finished, model="transfer", collection=None)
+    assert judged.lexical is None
+    with pytest.raises(VtkitError, match=r"no index of 'deployed'\. There are source, transfer"):
+        open_searcher(finished, model="deployed", collection=None)
+
+
+def test_an_index_of_another_vocabulary_is_refused(finished: Path, tmp_path: Path) -> None:
+    index = finished / "index" / "collection"
+    other = tiny.encoder(tmp_path / "work", tokens=tiny.shuffled(3))
+    other.save_pretrained(str(tmp_path / "other"))
+    with pytest.raises(DataError, match=r"made with another vocabulary than that of the model .*other"):
+        Searcher.load(str(tmp_path / "other"), index, 32)
+
+
+def test_a_changed_lexical_part_changes_no_model_and_no_vectors(finished: Path) -> None:
+    recipe = finished.parents[1] / "tiny.toml"
+    store = Store(finished.parent / "artifacts")
+
+    def keys(*changes: str) -> dict[str, str]:
+        plan = Plan(load_recipe(recipe, changes).recipe, store)
+        return {name: step.dependencies.key for name, step in plan.steps.items()}
+
+    before = keys("index.lexical=bm25")
+    for change in ("index.lexical_dimensions=5000", "index.lexical=tokens"):
+        after = keys("index.lexical=bm25", change)
+        assert [name for name in after if before[name] != after[name]] == [
+            "index:deployed", "evaluate:deployed", "report",
+        ]  # fmt: skip
+    assert not {"index:deployed", "evaluate:deployed"} & keys().keys()
+
+
+def test_variants_are_every_weighting_with_every_lexical_part_but_the_recipes_own(finished: Path) -> None:
+    recipe = finished.parents[1] / "tiny.toml"
+
+    def variants(*changes: str) -> list[str]:
+        return list(variants_of(load_recipe(recipe, changes).recipe))
+
+    assert variants() == []
+    assert variants("evaluate.weightings=['none', 'geng']") == ["geng"]
+    assert variants("evaluate.lexical=['tokens']", "index.document_weighting=geng") == ["geng+tokens"]
+    assert variants("evaluate.weightings=['cai-code']", "index.lexical=bm25") == ["cai-code+bm25"]

@@ -1,0 +1,105 @@
+"""What an index says of itself: the engine, whose tokens its dimensions are, how its documents were weighted, and its
+lexical part."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from vtkit.errors import DataError
+from vtkit.recipe.analysers import Analysis
+from vtkit.recipe.sections import DocumentWeighting, Engine, LexicalKind
+from vtkit.results import Result
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+RECORD = "index.json"
+"""File of the record, in the folder of an index."""
+
+IDF = "idf.npy"
+"""File of what each dimension of the documents was multiplied by, where they are weighted."""
+
+
+@dataclass(frozen=True)
+class Balance(Result):
+    """What brings the scores of encoder and BM25 together."""
+
+    weight: float
+    """w, of the encoder, between 0 (BM25 alone) and 1."""
+
+    encoder_deviation: float
+    """σ of :func:`vtkit.search.hybrid.deviation`, and so ``bm25_deviation``."""
+
+    bm25_deviation: float
+    queries: int
+    """How many queries these were measured on ..."""
+
+    judged: bool
+    """... and whether they were training queries, which also chose the weight; otherwise spans of the documents."""
+
+    weight_curve: tuple[tuple[float, float], ...] = ()
+    """Weight -> first measure on the training queries."""
+
+
+@dataclass(frozen=True)
+class LexicalRecord(Result):
+    """A lexical part in the record of its index."""
+
+    kind: LexicalKind
+    language: str
+    analysis: Analysis
+    hashed: int | None
+    terms: int
+    """Dimensions of the part."""
+
+    document_scale: float
+    encoder_factor: float
+    term_factor: float
+
+
+@dataclass(frozen=True)
+class IndexRecord(Result):
+    """The record of an index."""
+
+    engine: Engine
+    vocabulary: int
+    """Dimensions of the encoder."""
+
+    tokenizer: str
+    """:func:`tokenizer_digest` of what names them."""
+
+    weighting: DocumentWeighting = "none"
+    lexical: LexicalRecord | None = None
+
+    def save(self, folder: Path) -> None:
+        """Write it into ``folder``."""
+        (folder / RECORD).write_text(json.dumps(self.to_json(), indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> IndexRecord:
+        """The record in ``folder``.
+
+        Raises:
+            DataError: it is missing or damaged.
+        """
+        try:
+            return cls.from_json(json.loads((folder / RECORD).read_text("utf-8")))
+        except (OSError, ValueError, TypeError, RecursionError, ValidationError) as error:
+            why = "missing" if isinstance(error, FileNotFoundError) else "damaged"
+            raise DataError(
+                f"{folder / RECORD} is {why}: what the index is of, and how it is searched, stands there. Run the "
+                "recipe again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
+            ) from error
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
+    """SHA-256 of what makes the tokens: vocabulary, normalizer and rules, not how long texts are cut or padded."""
+    parts = json.loads(tokenizer.backend_tokenizer.to_str())
+    made_by = {name: value for name, value in parts.items() if name not in ("truncation", "padding", "version")}
+    return hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()

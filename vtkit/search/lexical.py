@@ -1,0 +1,170 @@
+"""The lexical part of an index: BM25's terms as further dimensions behind those of an encoder.
+
+BM25 is a dot product too, of a document's impacts with a query's counts. Put behind the encoder's dimensions, the sum
+of both rankings is one sparse vector a document, one a query, and one search in any engine::
+
+    S = w · S_encoder / σ_encoder + (1 − w) · S_BM25 / σ_BM25      (the sum of vtkit.search.hybrid)
+
+What stands before the two scores is in the query, so that another weight needs no other index.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+
+from vtkit.errors import DataError
+from vtkit.recipe.analysers import Analysis
+from vtkit.recipe.sections import LexicalKind
+from vtkit.search.analysers import B_PLAIN, Analyser, analyser
+from vtkit.search.bm25 import TermDimensions
+from vtkit.search.index_record import Balance, LexicalRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from transformers import PreTrainedTokenizerFast
+
+TERMS = "terms.json"
+"""File of the terms, in the order of their dimensions."""
+
+
+@dataclass(frozen=True)
+class LexicalPart:
+    """The dimensions of BM25's terms behind the encoder's, and what a query weighs both with."""
+
+    kind: LexicalKind
+    language: str
+    analysis: Analysis
+    terms: TermDimensions
+    vocabulary: int
+    """Dimensions of the encoder; those of terms come after them."""
+
+    document_scale: float
+    """What impacts are multiplied by in documents, so that the largest weight of both parts is the same: an engine that
+    rounds weights to so many steps then gives each part all of them."""
+
+    encoder_factor: float
+    term_factor: float
+    """What the two parts of a query are multiplied by."""
+
+    @classmethod
+    def balanced(
+        cls,
+        kind: LexicalKind,
+        language: str,
+        analysis: Analysis,
+        terms: TermDimensions,
+        vectors: sp.csr_matrix,
+        impacts: sp.csr_matrix,
+        balance: Balance,
+    ) -> LexicalPart:
+        """The part for documents of ``vectors`` and ``impacts``.
+
+        The factors are (1, (1 − w)/w · σ_encoder/σ_BM25) over the scale of the documents: the sum of
+        :mod:`vtkit.search.hybrid` times σ_encoder/w, in which the encoder's weights stay as they are; for w = 0, BM25
+        alone.
+        """
+        largest = [float(part.data.max(initial=0.0)) or 1.0 for part in (vectors, impacts)]
+        scale = largest[0] / largest[1]
+        ratio = balance.encoder_deviation / balance.bm25_deviation
+        encoder, term = (1.0, (1 - balance.weight) / balance.weight * ratio) if balance.weight else (0.0, 1.0)
+        return cls(kind, language, analysis, terms, vectors.shape[1], scale, encoder, term / scale)
+
+    @property
+    def width(self) -> int:
+        """Dimensions of both parts together."""
+        return self.vocabulary + len(self.terms)
+
+    def documents(self, vectors: sp.csr_matrix, impacts: sp.csr_matrix) -> sp.csr_matrix:
+        """Encoder's weights and BM25's impacts in one matrix, (documents, width)."""
+        return sp.hstack([vectors, impacts * np.float32(self.document_scale)], format="csr", dtype=np.float32)
+
+    def queries(self, vectors: sp.csr_matrix, texts: Sequence[str]) -> sp.csr_matrix:
+        """The encoder's query vectors with the counts of terms behind them, (queries, width)."""
+        parts = [vectors * np.float32(self.encoder_factor), self.terms.counts(texts) * np.float32(self.term_factor)]
+        joined = sp.hstack(parts, format="csr", dtype=np.float32)
+        joined.eliminate_zeros()
+        return joined
+
+    def names(self) -> list[str]:
+        """What the dimensions of the terms are called; by number where terms are hashed."""
+        if self.terms.hashed is not None:
+            return [f"bm25:#{number}" for number in range(self.terms.hashed)]
+        return [f"bm25:{term}" for term in self.terms.numbers]
+
+    def save(self, folder: Path) -> LexicalRecord:
+        """Write the terms into ``folder``; returns what the record of the index says of this part."""
+        if self.terms.hashed is None:
+            (folder / TERMS).write_text(json.dumps(list(self.terms.numbers), ensure_ascii=False), encoding="utf-8")
+        return LexicalRecord(
+            self.kind,
+            self.language,
+            self.analysis,
+            self.terms.hashed,
+            len(self.terms),
+            self.document_scale,
+            self.encoder_factor,
+            self.term_factor,
+        )
+
+    @classmethod
+    def load(
+        cls, folder: Path, record: LexicalRecord, vocabulary: int, tokenizer: PreTrainedTokenizerFast
+    ) -> LexicalPart:
+        """The part of an index.
+
+        Args:
+            folder: of the index, with ``terms.json``.
+            record: what :meth:`save` returned.
+            vocabulary: dimensions of the encoder.
+            tokenizer: of the encoder's output; cuts texts where terms are tokens.
+
+        Raises:
+            DataError: its terms are missing or damaged.
+        """
+        numbers: dict[str, int] = {}
+        if record.hashed is None:
+            try:
+                listed = json.loads((folder / TERMS).read_text("utf-8"))
+                numbers = {term: number for number, term in enumerate(listed)}
+            except (OSError, ValueError, TypeError, RecursionError) as error:
+                raise _damaged(folder / TERMS) from error
+            if len(numbers) != record.terms or not all(isinstance(term, str) for term in numbers):
+                raise _damaged(folder / TERMS)
+        cut = term_analyser(record.kind, record.language, record.analysis, tokenizer)
+        return cls(
+            record.kind,
+            record.language,
+            record.analysis,
+            TermDimensions(cut, numbers, record.hashed),
+            vocabulary,
+            record.document_scale,
+            record.encoder_factor,
+            record.term_factor,
+        )
+
+
+def term_analyser(kind: LexicalKind, language: str, analysis: Analysis, tokenizer: PreTrainedTokenizerFast) -> Analyser:
+    """What cuts texts into the terms of a lexical part: BM25's analyser of the language, or a model's tokenizer."""
+    if kind == "bm25":
+        return analyser(language, analysis)
+    cut = tokenizer.backend_tokenizer
+
+    def tokens(text: str) -> list[str]:
+        found: list[str] = cut.encode(text, add_special_tokens=False).tokens
+        return found
+
+    return Analyser(tokens, lambda token: [token], "tokens of the model's vocabulary", B_PLAIN)
+
+
+def _damaged(path: Path) -> DataError:
+    return DataError(
+        f"{path}: the terms of the index are missing or damaged. Run the recipe again: vtkit run RECIPE finds what is "
+        "damaged by its checksum and makes it anew."
+    )

@@ -1,0 +1,216 @@
+"""Stage ``index:deployed``: the final model's index as it is to be used, with its lexical part and in its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit import console
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.recipe.sections import Recipe
+from vtkit.results import Result
+from vtkit.search.index_record import Balance
+from vtkit.stages.encode_corpus import model_name, opened
+from vtkit.stages.evaluate_runs import BM25, SETS, TRAINING, encoded_queries, weight_queries
+from vtkit.stages.index_corpus import keep_documents, weighted_vectors
+from vtkit.stages.stage import Corpus, Stage, View
+from vtkit.stages.texts import training_queries
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    from sentence_transformers import SparseEncoder
+
+    from vtkit.search.lexical import LexicalPart
+
+DEPLOYED = "deployed"
+"""What this index is called in steps, beside those of single models."""
+
+SPANS = 256
+"""Spans of documents that stand for queries where there are no training queries."""
+
+SPAN_WORDS = (4, 12)
+"""Fewest and most words of such a span."""
+
+
+@dataclass(frozen=True)
+class DeployedSet(Result):
+    """The documents of one evaluation set in the index to be used."""
+
+    documents: int
+    postings: int
+    """Weights above zero, of all documents together; with those of the lexical part ..."""
+
+    lexical_postings: int
+    """... which are so many of them."""
+
+    terms: int
+    """Dimensions of the lexical part."""
+
+    balance: Balance | None = None
+
+
+@dataclass(frozen=True)
+class DeployResult(Result):
+    """The index of each evaluation set, as it is to be used."""
+
+    sets: Mapping[str, DeployedSet]
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A collection's vectors with their lexical part."""
+
+    documents: sp.csr_matrix
+    """(documents, width)."""
+
+    vocabulary: int
+    """Dimensions of the encoder."""
+
+    lexical: LexicalPart | None = None
+    balance: Balance | None = None
+
+
+def differs(recipe: Recipe) -> bool:
+    """Whether the index to be used is another than the one that models are judged on."""
+    return recipe.index.engine != "exact" or recipe.index.lexical != "none"
+
+
+def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployResult:
+    """Fill ``out/SET`` with an index of ``inputs["vectors"]``, made by ``inputs["model"]``, for every set."""
+    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.runtime import fastest_device
+    from vtkit.search.engine import POSTINGS, build_index
+    from vtkit.search.index_record import IndexRecord, tokenizer_digest
+
+    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    tokenizer = tokenizer_digest(output_tokenizer(encoder))
+    sets: dict[str, DeployedSet] = {}
+    for corpus in recipe.corpora("evaluate.sets"):
+        folder = out / str(corpus.folder)
+        made = assembled(recipe, inputs, corpus, encoder, folder)
+        build_index(recipe.index.engine, made.documents, folder / POSTINGS)
+        keep_documents(inputs, corpus, folder)
+        lexical = None if made.lexical is None else made.lexical.save(folder)
+        record = IndexRecord(recipe.index.engine, made.vocabulary, tokenizer, recipe.index.document_weighting, lexical)
+        record.save(folder)
+        theirs = int((made.documents.indices >= made.vocabulary).sum())
+        terms = made.documents.shape[1] - made.vocabulary
+        sets[str(corpus.folder)] = DeployedSet(made.documents.shape[0], made.documents.nnz, theirs, terms, made.balance)
+        if made.lexical is not None and made.balance is not None:
+            console.say(f"  {corpus.folder}: {_described(sets[str(corpus.folder)], made.balance)}")
+    return DeployResult(sets)
+
+
+def assembled(
+    recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path | None = None
+) -> Assembled:
+    """The vectors of one set with the weighting and the lexical part of ``[index]``.
+
+    Args:
+        encoder: what made the vectors; it encodes the queries that the parts are balanced on.
+        out: folder in which the weights of dimensions are kept; made if need be.
+    """
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    vectors = weighted_vectors(recipe, inputs, corpus, encoder, out)
+    kind = recipe.index.lexical
+    if kind == "none":
+        return Assembled(vectors, vectors.shape[1])
+    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.search.bm25 import bm25_impacts
+    from vtkit.search.lexical import LexicalPart, term_analyser
+
+    collection = opened(corpus)
+    language, analysis = recipe.recipe.language, recipe.index.bm25_analyser
+    cut = term_analyser(kind, language, analysis, output_tokenizer(encoder))
+    contents = (document.contents for document in collection.documents)
+    impacts, terms = bm25_impacts(contents, cut, hashed=recipe.index.lexical_dimensions)
+    training = {str(one.folder): one for one in recipe.corpora(TRAINING)}.get(str(corpus.folder))
+    judged = None if training is None else weight_queries(opened(training), collection, recipe.recipe.seed)
+    texts = _spans(collection, recipe.recipe.seed) if judged is None else [query.text for query in judged.queries]
+    queries = encoded_queries(recipe, encoder, texts, f"encoding queries that balance {corpus.folder}")
+    balance = _balance(recipe, collection, judged, (vectors, queries), (impacts, terms.counts(texts)))
+    part = LexicalPart.balanced(kind, language, analysis, terms, vectors, impacts, balance)
+    return Assembled(part.documents(vectors, impacts), vectors.shape[1], part, balance)
+
+
+def _balance(
+    recipe: View,
+    collection: RetrievalSet,
+    judged: RetrievalSet | None,
+    ours: tuple[sp.csr_matrix, sp.csr_matrix],
+    theirs: tuple[sp.csr_matrix, sp.csr_matrix],
+) -> Balance:
+    """What brings two rankings of ``collection`` together.
+
+    Args:
+        judged: the training queries; None where the queries are spans, and the weight is the fixed one.
+        ours, theirs: documents and queries of the encoder and of BM25.
+    """
+    from vtkit.data.trec import to_run
+    from vtkit.measures.effectiveness import evaluate
+    from vtkit.search.engine import search_exactly
+    from vtkit.search.hybrid import ENCODER_WEIGHT, best_weight, deviation, weight_curve
+
+    assert recipe.evaluate is not None
+    depth = recipe.evaluate.depth
+    count = ours[1].shape[0]
+    names = [str(number) for number in range(count)] if judged is None else [query.id for query in judged.queries]
+    ids = [document.id for document in collection.documents]
+    encoder, bm25 = (to_run(names, ids, *search_exactly(*part, depth)) for part in (ours, theirs))
+    weight = ENCODER_WEIGHT
+    curve: tuple[tuple[float, float], ...] = ()
+    if judged is not None:
+        first, qrels = recipe.evaluate.measures[0], judged.qrels
+        curve = weight_curve(encoder, bm25, depth, lambda run: evaluate(run, qrels, [first])[first])
+        weight = best_weight(curve)
+    return Balance(weight, deviation(encoder), deviation(bm25), count, judged is not None, curve)
+
+
+def _spans(collection: RetrievalSet, seed: int) -> list[str]:
+    """Random spans of random documents."""
+    import numpy as np
+
+    from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
+
+    draw = np.random.default_rng(seed)
+    spans = []
+    for number in draw.permutation(len(collection.documents)):
+        text = collection.documents[int(number)].contents
+        words = units(text)
+        if len(words) >= SHORTEST_TEXT:
+            spans.append(joined(words[query_span(words, *SPAN_WORDS, draw)], text))
+        if len(spans) == SPANS:
+            break
+    return spans
+
+
+def _described(made: DeployedSet, balance: Balance) -> str:
+    on = "training queries" if balance.judged else "spans of documents"
+    chosen = "chosen on them" if balance.judged else "fixed"
+    return (
+        f"lexical part of {made.terms:,} terms, {made.lexical_postings / max(made.documents, 1):.0f} a document; the "
+        f"encoder weighs {balance.weight:.1f}, {chosen}; scores compared on {balance.queries:,} {on}"
+    )
+
+
+DEPLOY = Stage(
+    f"index:{DEPLOYED}",
+    version=1,
+    reads=(
+        "index.engine",
+        "index.document_weighting",
+        "index.lexical",
+        "index.lexical_dimensions",
+        "index.query_length",
+        "index.precision",
+        *BM25,
+        "evaluate.depth",
+        "evaluate.measures",
+    ),
+    corpora=SETS | {TRAINING: training_queries},
+    function=deploy_index,
+)

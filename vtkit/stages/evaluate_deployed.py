@@ -1,0 +1,125 @@
+"""Stages ``evaluate:deployed`` and ``evaluate:variant``: the final model's index as it is to be used, and other ways to
+weight and to extend the same vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.recipe.sections import Recipe
+from vtkit.stages.deploy_index import DEPLOY, DeployResult, assembled
+from vtkit.stages.encode_corpus import model_name
+from vtkit.stages.evaluate_runs import (
+    MEASURED,
+    SETS,
+    EvaluatedSet,
+    EvaluateResult,
+    encoded_queries,
+    judge,
+    judged_sets,
+    to_sets_run,
+)
+from vtkit.stages.stage import Stage, View
+
+if TYPE_CHECKING:
+    from vtkit.search.index_record import Balance
+
+
+def variants_of(recipe: Recipe) -> dict[str, Recipe]:
+    """What each variant of ``[evaluate] weightings`` and ``lexical`` is called -> the recipe whose ``[index]`` it is.
+
+    Every weighting with every lexical part; what is not listed is as ``[index]`` has it. The recipe's own is not among
+    them.
+    """
+    if recipe.evaluate is None:
+        return {}
+    own = recipe.index.document_weighting, recipe.index.lexical
+    weightings, parts = recipe.evaluate.weightings or own[:1], recipe.evaluate.lexical or own[1:]
+    found: dict[str, Recipe] = {}
+    for weighting, lexical in product(weightings, parts):
+        if (weighting, lexical) != own:
+            changes = {"document_weighting": weighting, "lexical": lexical}
+            name = weighting if lexical == "none" else f"{weighting}+{lexical}"
+            found[name] = recipe.model_copy(update={"index": recipe.index.model_copy(update=changes)})
+    return found
+
+
+def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+    """Search every set in the index to be used, ``inputs["index"]``, in its engine and with its lexical part.
+
+    Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``.
+    """
+    from vtkit.artifacts import result_of
+    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.runtime import fastest_device
+    from vtkit.search.engine import POSTINGS, open_index
+    from vtkit.search.index_record import IndexRecord
+    from vtkit.search.lexical import LexicalPart
+
+    assert recipe.evaluate is not None
+    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    made = result_of(inputs["index"], DeployResult)
+    sets: dict[str, EvaluatedSet] = {}
+    for folder, collection in judged_sets(recipe).items():
+        index = open_index(recipe.index.engine, inputs["index"] / folder / POSTINGS)
+        record = IndexRecord.load(inputs["index"] / folder)
+        texts = [query.text for query in collection.queries]
+        queries = encoded_queries(recipe, encoder, texts, f"encoding the queries of {folder}")
+        if record.lexical is not None:
+            tokenizer = output_tokenizer(encoder)
+            part = LexicalPart.load(inputs["index"] / folder, record.lexical, record.vocabulary, tokenizer)
+            queries = part.queries(queries, texts)
+        run = to_sets_run(collection, *index.search(queries, recipe.evaluate.depth))
+        found = judge(recipe, collection, run, out / folder, tag="deployed")
+        sets[folder] = _balanced(found, made.sets[folder].balance)
+    return EvaluateResult(sets)
+
+
+def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+    """Search every set exactly, with the weighting and the lexical part of ``[index]``, in the vectors of
+    ``inputs["vectors"]``; no index is kept."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.runtime import fastest_device
+    from vtkit.search.engine import search_exactly
+
+    assert recipe.evaluate is not None
+    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    judged = judged_sets(recipe)
+    sets: dict[str, EvaluatedSet] = {}
+    for corpus in recipe.corpora("evaluate.sets"):
+        folder = str(corpus.folder)
+        made, collection = assembled(recipe, inputs, corpus, encoder), judged[folder]
+        texts = [query.text for query in collection.queries]
+        queries = encoded_queries(recipe, encoder, texts, f"encoding the queries of {folder}")
+        if made.lexical is not None:
+            queries = made.lexical.queries(queries, texts)
+        run = to_sets_run(collection, *search_exactly(made.documents, queries, recipe.evaluate.depth))
+        sets[folder] = _balanced(judge(recipe, collection, run, out / folder, tag="variant"), made.balance)
+    return EvaluateResult(sets)
+
+
+def _balanced(found: EvaluatedSet, balance: Balance | None) -> EvaluatedSet:
+    if balance is None:
+        return found
+    queries = balance.queries if balance.judged else None
+    return replace(found, weight=balance.weight, weight_queries=queries, weight_curve=balance.weight_curve)
+
+
+EVALUATE_DEPLOYED = Stage(
+    "evaluate:deployed",
+    version=1,
+    reads=(*MEASURED, "index.engine", "index.query_length", "index.precision"),
+    corpora=SETS,
+    function=evaluate_deployed,
+)
+EVALUATE_VARIANT = Stage(
+    "evaluate:variant",
+    version=1,
+    reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - {"index.engine"})),
+    corpora=DEPLOY.corpora,
+    function=evaluate_variant,
+)
