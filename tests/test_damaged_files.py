@@ -290,7 +290,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = root / "runs" / "tiny"
     folder.mkdir()
     facts = {
-        "name": "tiny", "language": "en", "final_model": "finetune", "source": None, "query_length": 48,
+        "name": "tiny", "language": "en", "final_model": "finetune", "source": None,
+        "index": {"query_length": 48},
         "steps": {"finetune": model_output.name, "index:finetune": index.name},
     }  # fmt: skip
     (folder / "run.json").write_text(json.dumps(facts))
@@ -313,7 +314,8 @@ SEARCHES: dict[str, tuple[Damage, str]] = {
     "run.json: a list": (text(RUN, "[]"), r"run\.json is damaged"),
     "run.json: empty": (text(RUN, "{}"), r"run\.json is damaged"),
     "run.json: steps a list": (with_values(RUN, steps=[1]), r"run\.json is damaged"),
-    "run.json: a word for a number": (with_values(RUN, query_length="long"), r"run\.json is damaged"),
+    "run.json: a word for a number": (with_values(RUN, index={"query_length": "long"}), r"run\.json is damaged"),
+    "run.json: another engine": (with_values(RUN, index={"engine": ["lucene"]}), r"run\.json is damaged"),
     "run.json: no name": (without(RUN, "name"), r"run\.json is damaged"),
     "run.json: outputs gone": (with_values(RUN, steps={"finetune": "nothing"}), "stage outputs that are gone"),
     "run.json: gone": (gone(RUN), r"run\.json is missing"),

@@ -3,47 +3,95 @@
 from __future__ import annotations
 
 import ast
+import base64
+import html
+import shutil
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, Literal, get_args
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opensearch_server import opensearch_server, running
 from test_import_floors import MODULES, imports_in, module_name
 
+from vtkit.artifacts import result_of
+from vtkit.errors import CollapseError, DataError, MissingExtra, VtkitError
 from vtkit.measures.cost import activation_shares, active_dimensions
 from vtkit.measures.sparsity import DocumentFrequencies, Histogram
-from vtkit.recipe.sections import Engine
-from vtkit.search.engine import Index, build_index, open_index
+from vtkit.recipe.engines import NEEDS, Engine, MilvusSettings, OpenSearchSettings, SeismicSettings, missing_packages
+from vtkit.recipe.sections import IndexSection
+from vtkit.runs.folder import open_run
+from vtkit.runs.run import run
+from vtkit.runs.search import open_searcher
+from vtkit.search.agreement import agreement
+from vtkit.search.engine import EngineIndex, Index, build_index, open_index, reach_engine
+from vtkit.search.exact import ExactIndex
+from vtkit.search.index_info import digest_of
+from vtkit.search.lucene import quantised
+from vtkit.search.opensearch import PASSWORD, USER
+from vtkit.stages.evaluate_runs import EvaluateResult
 
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 each_engine = pytest.mark.parametrize("engine", ENGINES)
+each_other = pytest.mark.parametrize("engine", ENGINES[1:])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with opensearch_server() as url:
+        yield url
+
+
+@pytest.fixture
+def made_for(server: str) -> Callable[[Engine], IndexSection]:
+    """The settings by which an engine finds everything, at its exact score where weights are 0, 1, 2 or 3."""
+
+    def made(engine: Engine) -> IndexSection:
+        return IndexSection(
+            engine=engine,
+            quantisation_bits=2,
+            seismic=SeismicSettings(query_cut=100, heap_factor=0.0),
+            opensearch=OpenSearchSettings(url=server),
+        )
+
+    return made
 
 
 def vectors(rows: int, columns: int, seed: int) -> sp.csr_matrix:
-    """Small whole weights, so that sums are exact in any order and many scores are equal."""
+    """Small whole weights, so that sums are exact in any order, in two bits too, and many scores are equal."""
     generator = np.random.default_rng(seed)
     return sp.csr_matrix(
-        generator.integers(1, 5, (rows, columns)) * (generator.random((rows, columns)) < 0.3), dtype="f4"
+        generator.integers(1, 4, (rows, columns)) * (generator.random((rows, columns)) < 0.3), dtype="f4"
     )
 
 
 @pytest.fixture(params=["as built", "opened again"])
-def index(request: pytest.FixtureRequest, tmp_path: Path, engine: Engine) -> Index:
-    built = build_index(engine, vectors(40, 25, 1), tmp_path / "index")
-    return built if request.param == "as built" else open_index(engine, tmp_path / "index")
+def index(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: Engine, made_for: Callable[[Engine], IndexSection]
+) -> Index:
+    built = build_index(made_for(engine), vectors(40, 25, 1), tmp_path / "index")
+    return built if request.param == "as built" else open_index(made_for(engine), tmp_path / "index")
 
 
 @each_engine
-def test_results_are_the_largest_dot_products(index: Index) -> None:
+def test_results_are_the_largest_dot_products(index: Index, engine: Engine) -> None:
     queries = vectors(6, 25, 2)
     ids, scores = index.search(queries, 10)
     for query, row in enumerate((queries @ vectors(40, 25, 1).T).toarray().tolist()):
         best = sorted((-score, number) for number, score in enumerate(row) if score > 0)[:10]
         found = [(-score, number) for number, score in zip(ids[query], scores[query], strict=True) if number >= 0]
-        assert found == best
+        assert found == sorted(found)
+        assert [score for score, _ in found] == [score for score, _ in best]
+        assert all(row[number] == -score for score, number in found)
+        if engine in ("exact", "lucene"):  # the others choose among documents that tie for the last place
+            assert found == best
     assert (ids >= 0).any()
     with pytest.raises(ValueError, match="dimensions"):
         index.search(vectors(1, 24, 2), 10)
@@ -65,8 +113,10 @@ def test_contributions_are_the_products_that_make_the_score(index: Index) -> Non
 
 
 @each_engine
-def test_what_a_query_and_a_document_do_not_share_explains_nothing(tmp_path: Path, engine: Engine) -> None:
-    index = build_index(engine, sp.csr_matrix([[1.0, 0, 2], [0, 3, 0]], dtype=np.float32), tmp_path)
+def test_what_a_query_and_a_document_do_not_share_explains_nothing(
+    tmp_path: Path, engine: Engine, made_for: Callable[[Engine], IndexSection]
+) -> None:
+    index = build_index(made_for(engine), sp.csr_matrix([[1.0, 0, 2], [0, 3, 0]], dtype=np.float32), tmp_path)
     query = sp.csr_matrix([[2.0, 0, 0.5]], dtype=np.float32)
     assert index.explain(query, 0).products.tolist() == [2.0, 1.0]
     assert index.explain(query, 1).products.tolist() == []
@@ -75,14 +125,13 @@ def test_what_a_query_and_a_document_do_not_share_explains_nothing(tmp_path: Pat
             index.explain(bad, number)
 
 
-@each_engine
 @settings(max_examples=20)
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 99))
 def test_info_counts_what_was_indexed(
-    tmp_path_factory: pytest.TempPathFactory, engine: Engine, rows: int, columns: int, seed: int
+    tmp_path_factory: pytest.TempPathFactory, rows: int, columns: int, seed: int
 ) -> None:
     documents = vectors(rows, columns, seed)
-    info = build_index(engine, documents, tmp_path_factory.mktemp("index")).info
+    info = build_index(IndexSection(), documents, tmp_path_factory.mktemp("index")).info
     active = documents.toarray() != 0
     assert (info.documents, info.vocabulary, info.postings) == (rows, columns, active.sum())
     assert info.document_frequencies.tolist() == active.sum(axis=0).tolist()
@@ -94,13 +143,13 @@ def test_info_counts_what_was_indexed(
 
 
 @each_engine
-def test_info_by_eye(tmp_path: Path, engine: Engine) -> None:
+def test_info_by_eye(tmp_path: Path, engine: Engine, made_for: Callable[[Engine], IndexSection]) -> None:
     documents = sp.csr_matrix([[1, 1, 0, 0], [1, 0, 2, 0], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=np.float32)
-    info = build_index(engine, documents, tmp_path).info
+    info = build_index(made_for(engine), documents, tmp_path).info
     assert info.frequencies() == DocumentFrequencies(largest=1.0, median=0.5)
     assert (info.mean_size, info.dead_dimensions) == (2.0, 0.25)
     assert info.histogram(2) == Histogram(edges=(1.0, 2.0, 3.0), counts=(1, 3))
-    empty = build_index(engine, sp.csr_matrix((2, 3), dtype=np.float32), tmp_path / "empty").info
+    empty = build_index(made_for(engine), sp.csr_matrix((2, 3), dtype=np.float32), tmp_path / "empty").info
     assert (empty.frequencies(), empty.mean_size) == (DocumentFrequencies(0.0, 0.0), 0.0)
 
 
@@ -110,4 +159,267 @@ def test_engines_are_known_to_the_search_folder_only() -> None:
         if module and not module.startswith("search."):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             names = set(imports_in(tree, module, when_imported=False))
-            assert not any(name.startswith("vtkit.search.exact") for name in names), module
+            own = [f"vtkit.search.{engine}" for engine in (*ENGINES, "java")]
+            assert not any(name.startswith(engine) for name in names for engine in own), module
+
+
+@each_engine
+def test_what_no_index_was_ever_asked_before(tmp_path: Path, engine: Engine, made_for: Any) -> None:
+    """Empty queries, queries of every term there is, documents without weights, more results than documents."""
+    documents = sp.vstack([vectors(7, 3000, 4), sp.csr_matrix((1, 3000)), vectors(22, 3000, 5)], "csr", "f4")
+    index = build_index(made_for(engine), documents, tmp_path / "index")
+    everything = sp.vstack([sp.csr_matrix((1, 3000)), np.full((1, 3000), 0.5), sp.csr_matrix((1, 3000))], dtype="f4")
+    ids, scores = index.search(everything.tocsr(), 10_000)
+    assert (ids[[0, 2]] == -1).all()
+    assert sorted(ids[1][ids[1] >= 0]) == [number for number in range(30) if number != 7]
+    # of a query of more than 1024 terms OpenSearch is asked for the 1024 largest
+    wanted = documents[:, : 1024 if engine == "opensearch" else None].toarray().sum(axis=1) / 2
+    assert np.allclose(scores[1][:29], np.sort(wanted)[::-1][:29], rtol=1e-3)
+    nobody = build_index(made_for(engine), sp.csr_matrix((0, 3000), dtype=np.float32), tmp_path / "nobody")
+    assert (nobody.search(everything.tocsr(), 5)[0] == -1).all()
+    weightless = build_index(made_for(engine), sp.csr_matrix((4, 3000), dtype=np.float32), tmp_path / "weightless")
+    assert (weightless.search(everything.tocsr(), 5)[0] == -1).all()
+
+
+@each_engine
+def test_weights_of_every_size_are_searched(tmp_path: Path, engine: Engine, made_for: Any) -> None:
+    """A query weight of 1e-12 or 1e9 is one like others; and what no query can have is refused."""
+    index = build_index(made_for(engine), sp.csr_matrix([[1.0, 0], [0, 1.0]], dtype=np.float32), tmp_path / "index")
+    ids, scores = index.search(sp.csr_matrix([[1e-12, 0], [0, 1e9]], dtype=np.float32), 2)
+    assert ids.tolist() == [[0, -1], [1, -1]]
+    assert scores[:, 0] == pytest.approx([1e-12, 1e9], rel=5e-3)
+    with pytest.raises(CollapseError):
+        index.search(sp.csr_matrix([[np.inf, 1.0]], dtype=np.float32), 2)
+    with pytest.raises(ValueError, match="depth"):
+        index.search(sp.csr_matrix([[1.0, 1.0]], dtype=np.float32), 0)
+
+
+@each_other
+def test_an_index_is_replaced_whole_and_foreign_folders_are_left_alone(
+    tmp_path: Path, engine: Engine, made_for: Any
+) -> None:
+    folder = tmp_path / "index"
+    for seed in (1, 2):
+        build_index(made_for(engine), vectors(20, 9, seed), folder)
+    opened = open_index(made_for(engine), folder)
+    exact = open_index(IndexSection(), folder)
+    assert (opened.search(vectors(5, 9, 3), 20)[0] == exact.search(vectors(5, 9, 3), 20)[0]).all()
+    with pytest.raises(DataError, match="no weights below zero"):
+        build_index(made_for(engine), -vectors(20, 9, 1), folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("ten years")
+    with pytest.raises(DataError, match="something else"):
+        build_index(made_for(engine), vectors(20, 9, 1), tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "ten years"
+
+
+@each_other
+def test_files_that_are_gone_or_cut_are_told_with_the_remedy(tmp_path: Path, engine: Engine, made_for: Any) -> None:
+    """Each file of the engine once removed and once cut in half: a clear error, or the right results all the same."""
+    folder, documents, queries = tmp_path / "index", vectors(60, 25, 1), vectors(6, 25, 2)
+    right = build_index(made_for(engine), documents, folder).search(queries, 60)[0]
+    files = [path for path in (folder / engine).rglob("*") if path.is_file()]
+    assert files
+    told: list[str] = []
+    for path in files:
+        whole = path.read_bytes()
+        for left in (None, whole[: len(whole) // 2]):
+            path.unlink() if left is None else path.write_bytes(left)
+            try:
+                assert (open_index(made_for(engine), folder).search(queries, 60)[0] == right).all()
+            except VtkitError as error:
+                told.append(str(error))
+            path.write_bytes(whole)
+    assert told
+    assert all("again" in message for message in told)
+    shutil.rmtree(folder / engine)
+    with pytest.raises(DataError, match="its files are gone"):
+        open_index(made_for(engine), folder)
+
+
+@each_other
+def test_a_missing_package_is_named_with_its_extra(
+    tmp_path: Path, engine: Engine, made_for: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, package = NEEDS[engine].packages[0]
+    assert missing_packages(engine) == ()
+    monkeypatch.setitem(sys.modules, module, None)
+    assert missing_packages(engine) == (package,)
+    with pytest.raises(MissingExtra, match=rf"pip install 'vtkit\[{engine}\]'"):
+        build_index(made_for(engine), vectors(3, 3, 1), tmp_path / "index")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_answers_that_cannot_be_are_not_passed_on(tmp_path: Path) -> None:
+    exact = build_index(IndexSection(), vectors(5, 4, 1), tmp_path / "index")
+    assert isinstance(exact, ExactIndex)
+    for ids, scores in (([5], [1.0]), ([-1], [1.0]), ([1, 1], [2.0, 1.0]), ([1], [np.nan]), ([1], [])):
+
+        class Nonsense:
+            def rank(self, queries: sp.csr_matrix, depth: int, ids: Any = ids, scores: Any = scores) -> Any:
+                return iter([(np.asarray(ids, np.int32), np.asarray(scores, np.float32))])
+
+        with pytest.raises(DataError, match="milvus answers with documents that the index does not have"):
+            EngineIndex(exact, Nonsense(), "milvus").search(sp.csr_matrix([[1.0, 0, 0, 0]]), 3)
+
+
+def test_quantisation_by_hand() -> None:
+    weights = sp.csr_matrix([[3.0, 1.4, 0.4, 0.0]], dtype=np.float32)
+    whole, loss = quantised(weights, 2)
+    assert whole.toarray().tolist() == [[3, 1, 0, 0]]
+    assert (loss.step, loss.dropped) == (1.0, pytest.approx(1 / 3))
+    assert loss.mean_error == pytest.approx((0.4 + 0.4) / 4.8)
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 16), st.integers(0, 99))
+def test_a_quantised_weight_is_off_by_half_a_step_at_most(bits: int, seed: int) -> None:
+    weights = sp.random(5, 40, 0.4, format="csr", random_state=seed, dtype=np.float32)
+    whole, loss = quantised(weights, bits)
+    assert (whole.data >= 1).all()
+    assert (whole.data < 2**bits).all()
+    assert np.abs(whole.toarray() * loss.step - weights.toarray()).max() <= loss.step * 0.5001
+
+
+def test_agreement_by_hand() -> None:
+    ids, scores = np.array([[1, 2, 9], [4, -1, -1], [-1, -1, -1]]), np.array([[4.0, 3.0, 1], [2.0, 0, 0], [0, 0, 0]])
+    exact_ids, exact_scores = (
+        np.array([[1, 2, 3], [4, 5, -1], [-1, -1, -1]]),
+        np.array([[4.0, 2.0, 1], [2, 1, 0], [0] * 3]),
+    )
+    found = agreement("lucene", ids, scores, exact_ids, exact_scores)
+    assert found.overlap == pytest.approx((2 / 3 + 1 / 2) / 2)
+    assert (found.mean_error, found.largest_error) == (pytest.approx(0.5 / 3), 0.5)
+    same = agreement("lucene", exact_ids, exact_scores, exact_ids, exact_scores)
+    assert (same.overlap, same.mean_error, same.largest_error) == (1.0, 0.0, 0.0)
+
+
+def test_equal_vectors_have_one_name_on_a_server_and_others_another() -> None:
+    assert digest_of(vectors(9, 5, 1)) == digest_of(vectors(9, 5, 1).copy())
+    assert len({digest_of(vectors(9, 5, seed)) for seed in range(5)}) == 5
+
+
+@pytest.mark.parametrize("query", ["neural_sparse", "rank_feature"])
+def test_opensearch_is_sent_what_anybody_could_send(
+    tmp_path: Path, query: Literal["neural_sparse", "rank_feature"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both kinds of query score alike; features keep 9 bits; the bulk files sent by hand make the same index."""
+    monkeypatch.setenv(USER, "searcher")
+    monkeypatch.setenv(PASSWORD, "a secret: ü 비밀")
+    documents = sp.random(50, 40, 0.3, format="csr", random_state=1, dtype=np.float32)
+    queries = sp.random(5, 40, 0.3, format="csr", random_state=2, dtype=np.float32)
+    with running() as server:
+        made = IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url=server.url, query=query))
+        index = build_index(made, documents, tmp_path / "index")
+        assert isinstance(index, EngineIndex)
+        found, exact = index.search(queries, 50), index.exact.search(queries, 50)
+        compared = agreement("opensearch", *found, *exact)
+        assert 0 < compared.mean_error < compared.largest_error <= 2**-8
+        credentials = base64.b64encode("searcher:a secret: ü 비밀".encode()).decode()
+        assert {authorization for _, _, authorization in server.requests} == {f"Basic {credentials}"}
+        sent = [request for request in server.requests if request[1].endswith("_bulk")]
+        build_index(made, documents, tmp_path / "again")
+        assert [request for request in server.requests if request[1].endswith("_bulk")] == sent  # it is there already
+        name = next(iter(server.indices))
+        held = server.indices.pop(name)
+        with pytest.raises(DataError, match=f"{name} is not there.*--force index"):
+            open_index(made, tmp_path / "index")
+        folder = tmp_path / "index" / "opensearch"
+        for method, path, file in (("PUT", name, "mapping.json"), ("POST", f"{name}/_bulk", "bulk-00000.ndjson")):
+            asked = Request(f"{server.url}/{path}", (folder / file).read_bytes(), method=method)
+            urlopen(asked).close()
+        assert server.indices[name]["documents"] == held["documents"]
+        with pytest.raises(DataError, match="has 0 of 50 documents"):  # nothing is refreshed yet
+            open_index(made, tmp_path / "index")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((200, {"hello": "world"}), "answers what OpenSearch would not"),
+        ((200, b"<html>It works!</html>"), "answers what OpenSearch would not"),
+        ((200, []), "answers what OpenSearch would not"),
+        ((401, {"error": "who are you"}), "set VTKIT_OPENSEARCH_USER"),
+        ((403, {"error": "no"}), "does not let you"),
+        ((500, b"\x1b[31mred"), "answers what OpenSearch would not"),
+        ((200, b"\xff"), "does not answer .*decode"),
+    ],
+)
+def test_a_server_that_is_none_of_opensearch_is_told(answer: tuple[int, Any], said: str) -> None:
+    with opensearch_server(answer) as url, pytest.raises(DataError, match=said):
+        reach_engine(IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url=url)))
+
+
+def test_a_server_that_does_not_answer_is_told_within_the_timeout() -> None:
+    for settings_ in (
+        IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url="http://127.0.0.1:9", timeout=1)),
+        IndexSection(engine="milvus", milvus=MilvusSettings(uri="http://127.0.0.1:9", timeout=1)),
+    ):
+        with pytest.raises(DataError, match=r"http://127\.0\.0\.1:9.*address is index\.(opensearch\.url|milvus\.uri)"):
+            reach_engine(settings_)
+
+
+def test_an_error_of_a_query_is_told(tmp_path: Path) -> None:
+    with running() as server:
+        made = IndexSection(engine="opensearch", opensearch=OpenSearchSettings(url=server.url))
+        index = build_index(made, vectors(9, 5, 1), tmp_path / "index")
+        refused = {"error": {"root_cause": [{"reason": "unknown query [neural_sparse]"}]}, "status": 400}
+        for response, said in ((refused, "unknown query"), ({"status": 200}, "timed_out"), (None, "refuses")):
+            server.answer = (200, {"responses": [response]})
+            with pytest.raises(DataError, match=said):
+                index.search(vectors(1, 5, 2), 3)
+        server.answer = (200, {"responses": []})
+        with pytest.raises(DataError, match="answers 0 of 1 queries"):
+            index.search(vectors(1, 5, 2), 3)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the runs of a tiny recipe lie."""
+    folder = tmp_path_factory.mktemp("finished")
+    tiny.finished_run(folder, tiny.collection(30))
+    return folder
+
+
+QUICKLY = ("recipe.name=other", 'evaluate.models=["transfer"]', "evaluate.bm25=false")
+
+
+@each_other
+def test_a_run_says_what_its_engine_costs(
+    finished: Path, server: str, engine: Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Through ``vtkit run`` and ``vtkit search``; with Lucene also the report, and an index that is damaged."""
+    wanted = (*QUICKLY, f"index.engine={engine}", f"index.opensearch.url={server}")
+    until = None if engine == "lucene" else "evaluate"
+    folder = run(finished / "tiny.toml", wanted, runs=finished / "runs", until=until, threads=1)
+    said = capfd.readouterr()
+    steps = open_run(folder).steps
+    compared = result_of(steps["evaluate:deployed"], EvaluateResult).sets["collection"].agreement
+    assert compared is not None
+    assert (compared.engine, compared.measure) == (engine, "nDCG@10")
+    assert compared.overlap > 0.9
+    assert compared.largest_error < 0.2
+    assert compared.words() in " ".join((said.out + said.err).split())
+    for noise in ("Building", "grpc", "WARNING", "Traceback"):
+        assert noise not in said.out + said.err
+    found = next(open_searcher(folder, model=None, collection=None).search(["amber river"], 5)).results
+    exact = open_searcher(finished / "runs" / "tiny", model=None, collection=None)
+    assert {result.id for result in found} & {result.id for result in next(exact.search(["amber river"], 5)).results}
+    if engine == "lucene":
+        assert html.escape(compared.words()) in (folder / "report.html").read_text("utf-8")
+        assert compared.words() in (folder / "report.md").read_text("utf-8")
+        index = steps["index:deployed"] / "collection" / "postings" / "lucene"
+        damaged = max((path for path in index.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+        whole = damaged.read_bytes()
+        damaged.write_bytes(whole[: len(whole) // 2])
+        run(finished / "tiny.toml", wanted, runs=finished / "runs", until="index", threads=1)
+        assert damaged.stat().st_size == len(whole)
+
+
+def test_a_server_that_is_away_stops_a_run_before_anything_is_made(finished: Path) -> None:
+    before = sorted(path.name for path in (finished / "runs" / "artifacts").iterdir())
+    settings_ = (*QUICKLY, "index.engine=opensearch", "index.opensearch.url=http://127.0.0.1:9")
+    with pytest.raises(DataError, match="does not answer"):
+        run(finished / "tiny.toml", settings_, runs=finished / "runs", threads=1)
+    assert sorted(path.name for path in (finished / "runs" / "artifacts").iterdir()) == before

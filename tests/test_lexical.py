@@ -18,6 +18,7 @@ from vtkit.data.retrieval import Query, load_beir
 from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.load import load_recipe
+from vtkit.recipe.sections import IndexSection
 from vtkit.report.verdict import standings
 from vtkit.runs.folder import report_of
 from vtkit.runs.plan import Plan
@@ -213,7 +214,7 @@ def test_an_index_of_another_vocabulary_is_refused(finished: Path, tmp_path: Pat
     other = tiny.encoder(tmp_path / "work", tokens=tiny.shuffled(3))
     other.save_pretrained(str(tmp_path / "other"))
     with pytest.raises(DataError, match=r"made with another vocabulary than that of the model .*other"):
-        Searcher.load(str(tmp_path / "other"), index, 32)
+        Searcher.load(str(tmp_path / "other"), index, IndexSection(query_length=32))
 
 
 def test_a_changed_lexical_part_changes_no_model_and_no_vectors(finished: Path) -> None:

@@ -471,8 +471,9 @@ learning_rate = inf
         '--set 2 recipe.language: cannot be "Korean". Expected: ISO 639 code of the language searched in; '
         "decides how BM25 cuts text into terms.",
         '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
-        "--set 4 index.nothing: unknown setting. There are engine, query_length, document_length, top_dimensions, "
-        "document_weighting, bm25_analyser, lexical, lexical_dimensions, precision.",
+        "--set 4 index.nothing: unknown setting. There are engine, quantisation_bits, query_length, document_length, "
+        "top_dimensions, document_weighting, bm25_analyser, lexical, lexical_dimensions, precision, seismic, milvus, "
+        "opensearch.",
     ]
 
 
@@ -706,6 +707,35 @@ def test_packages_of_an_analyser_are_looked_for_before_the_run_where_bm25_is_jud
         "--set index.bm25_analyser=full knows every language, and needs no package.",
     ]
     preflight(load_recipe(path, (*settings, "evaluate.bm25=false")).recipe, path=path)
+
+
+def test_packages_of_an_engine_are_looked_for_before_the_run_where_anything_is_searched(
+    tmp_path: Path, hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
+        write(hub_cache, f"models--{name}", "{}")
+    collection(tmp_path / "judged", "test")
+    path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged"]\n')
+    monkeypatch.setitem(sys.modules, "jnius", None)
+    assert refused_before_the_run(path, "index.engine=lucene")[1:] == [
+        "--set 1 index.engine: \"lucene\" needs pyjnius, not installed: pip install 'vtkit[lucene]'",
+        "--set index.engine=exact needs no package.",
+    ]
+    write(tmp_path, "small.toml", SMALLEST)
+    preflight(load_recipe(path, ("index.engine=lucene",)).recipe, path=path)
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("index.opensearch.url=https://me:secret@host:9200", "name and password do not belong into a recipe"),
+        ("index.milvus.uri=milvus.db", "is no address of a server"),
+        ("index.engine=opensearch", "needs the address of a server"),
+    ],
+)
+def test_addresses_of_servers_are_checked_as_the_recipe_is_read(tmp_path: Path, setting: str, why: str) -> None:
+    path = write(tmp_path, "small.toml", SMALLEST)
+    assert why in str(refused(path, setting))
 
 
 def test_an_analyser_that_does_not_know_the_language_is_refused_before_the_run(tmp_path: Path, hub_cache: Path) -> None:

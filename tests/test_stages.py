@@ -84,8 +84,9 @@ def test_whatever_a_stage_can_read_is_in_its_key(stage: Stage[Any]) -> None:
     assert RECIPE.adapt is not None
     assert RECIPE.finetune is not None
     used = RECIPE.transfer.settings_read | RECIPE.adapt.settings_read | RECIPE.finetune.settings_read
+    used |= RECIPE.index.settings_read
     for setting in settings(RECIPE):
-        without_effect = setting.startswith(("transfer.", "adapt.", "finetune.")) and setting not in used
+        without_effect = setting.startswith(("transfer.", "adapt.", "finetune.", "index.")) and setting not in used
         without_effect |= setting.endswith(CHANGES_NO_OUTPUT) or setting == "source.recipe"
         if can_read(stage, setting) and setting != "recipe.seed" and not without_effect:
             assert setting in keyed or setting in stage.corpora, setting

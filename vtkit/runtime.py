@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +58,13 @@ def limit_threads(threads: int | None) -> None:
     torch.set_num_threads(count)
 
 
+def search_threads() -> int:
+    """How many threads an engine may search with: as many as numba, which :func:`limit_threads` sets."""
+    import numba
+
+    return int(numba.get_num_threads())
+
+
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt`` (malloc.h)."""
 
@@ -84,6 +92,20 @@ def reuse_memory() -> None:
     mallopt(M_MMAP_THRESHOLD, REUSED_BYTES)
     mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
     trim(ctypes.c_size_t(0))
+
+
+@contextmanager
+def without_output() -> Iterator[None]:
+    """Without what a library of machine code writes to standard output, past Python's own streams."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 @contextmanager

@@ -22,6 +22,8 @@ from vtkit.data.text import find_file
 from vtkit.data.training_files import FORMS, is_training_file
 from vtkit.errors import DataError, RecipeError
 from vtkit.recipe.analysers import EXTRAS, missing_packages, refused
+from vtkit.recipe.engines import NEEDS
+from vtkit.recipe.engines import missing_packages as missing_engine_packages
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
 from vtkit.recipe.sections import Named, Recipe, Specification, local_path, named_things
@@ -101,7 +103,7 @@ def _report(
     """The lines of the message, and of each thing that is missing whether it is on the hub."""
     required = [thing for thing in required_things(recipe) if thing.setting not in loaded]
     missing = [found for thing in required for found in _missing(thing, recipe, hub_reason)]
-    missing += [*_validation_faults(required, recipe), *_analyser_faults(recipe)]
+    missing += [*_validation_faults(required, recipe), *_analyser_faults(recipe), *_engine_faults(recipe)]
     lines = _lines(missing, required, places)
     on_hub = [found.on_hub for found in missing]
     source = recipe.source.recipe
@@ -218,6 +220,17 @@ def _analyser_faults(recipe: Recipe) -> Iterator[_Missing]:
             why,
             f"--set {setting}=full knows every language, and needs no package.",
         )
+
+
+def _engine_faults(recipe: Recipe) -> Iterator[_Missing]:
+    """The complaint that packages of the search engine are not installed, where anything is searched."""
+    packages = missing_engine_packages(recipe.index.engine)
+    if recipe.evaluate is None or not packages:
+        return
+    engine, setting = recipe.index.engine, "index.engine"
+    needed, extra = " and ".join(packages), NEEDS[engine].extra
+    why = f"{toml_value(engine)} needs {needed}, not installed: pip install 'vtkit[{extra}]'"
+    yield _Missing(Named(setting, "package", engine, False), why, f"--set {setting}=exact needs no package.")
 
 
 def _split_missing(thing: Named, split: str) -> Iterator[_Missing]:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from vtkit.recipe.analysers import Analysis
+from vtkit.recipe.engines import Engine, MilvusSettings, OpenSearchSettings, SeismicSettings
 from vtkit.recipe.finetune import SIDES, FinetuneSection, Reporter, TargetActive, ValidationSettings
 from vtkit.recipe.transfer import TransferSection
 from vtkit.recipe.types import (
@@ -44,9 +45,6 @@ STORE = "artifacts"
 """Folder, beside those of the runs, of their stage outputs."""
 
 GateLevel = Literal["fail", "warn", "off"]
-
-Engine = Literal["exact"]
-"""Search engines, each in a file of ``vtkit/search``."""
 
 DocumentWeighting = Literal["none", "cai-paper", "cai-code", "geng"]
 """What the dimensions of documents are multiplied by (``vtkit/encoder/idf.py``)."""
@@ -652,7 +650,13 @@ class IndexSection(Section):
     """[index]: how documents are encoded and searched."""
 
     engine: Engine = "exact"
-    """``exact``: every document that shares a term is scored, in process, no approximation."""
+    """What searches. ``exact``: every document that shares a term is scored, in process, no approximation.
+    ``lucene``: Lucene's index of impacts, in process. ``seismic``: approximate, in process. ``milvus``: a Milvus
+    database, embedded or a cluster. ``opensearch``: an OpenSearch cluster. All but ``exact`` are extras to install, and
+    are compared with ``exact`` in the evaluation (docs/engines.md)."""
+
+    quantisation_bits: Annotated[int, Field(ge=2, le=16)] = 8
+    """``lucene``: document weights become whole numbers of so many bits, in equal steps up to the largest."""
 
     query_length: PositiveInt = 64
     """Tokens a query is cut at."""
@@ -686,6 +690,25 @@ class IndexSection(Section):
     precision: Literal["float32", "bf16"] = "float32"
     """Of the encoder's matrix products, for documents and judged queries. ``bf16`` is several times faster on GPUs
     and processors that have it, and moves weights by about one part in a hundred."""
+
+    seismic: SeismicSettings = SeismicSettings()
+    milvus: MilvusSettings = MilvusSettings()
+    opensearch: OpenSearchSettings = OpenSearchSettings()
+
+    @property
+    def settings_read(self) -> set[str]:
+        """Dotted paths of the settings that have an effect: of the engines' own only those of the one named."""
+        tables = {"seismic", "milvus", "opensearch"}
+        own = set(type(self).model_fields) - tables - (set() if self.engine == "lucene" else {"quantisation_bits"})
+        if self.engine in tables:
+            own |= {f"{self.engine}.{name}" for name in type(getattr(self, self.engine)).model_fields}
+        return {f"index.{name}" for name in own}
+
+    @model_validator(mode="after")
+    def _a_server_has_an_address(self) -> IndexSection:
+        if self.engine == "opensearch" and self.opensearch.url is None:
+            raise ValueError('engine = "opensearch" needs the address of a server: opensearch.url')
+        return self
 
 
 _LISTED = {"sets": "collection", "weightings": "weighting", "lexical": "lexical part", "peers": "peer"}

@@ -172,6 +172,12 @@ def _results(report: ReportData) -> Section | None:
         notes.append("Dense: an embedder that could be used instead, searched exactly, as its own settings have it.")
     notes += _analysers(report)
     notes += [
+        f"{results.set}, {row_label(row)}: {row.agreement.words()}."
+        for results in report.results
+        for row in results.rows
+        if row.agreement is not None
+    ]
+    notes += [
         f"The encoder reads the first {amount(results.document_length)} tokens of a document (index.document_length), "
         f"which are not all of {share(results.share_cut)} of the documents of {results.set}; BM25 reads all."
         for results in report.results

@@ -16,6 +16,7 @@ from vtkit.measures.masked_predictions import HeldOutPredictions
 from vtkit.measures.sparsity import Sparsity
 from vtkit.measures.validation import Validated
 from vtkit.results import Result
+from vtkit.search.agreement import Agreement
 from vtkit.transfer.neighbours import Neighbour
 
 Number = int | float | None
@@ -67,6 +68,9 @@ class Row(Result):
 
     weight_curve: tuple[tuple[float, float], ...] = ()
     """Weight -> first measure on those queries."""
+
+    agreement: Agreement | None = None
+    """With exact search, of engines that are not exact."""
 
 
 @dataclass(frozen=True)

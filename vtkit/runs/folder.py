@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vtkit.artifacts import Store, publish, result_of, write_atomically
 from vtkit.errors import DataError, VtkitError
-from vtkit.recipe.sections import STORE, Recipe
+from vtkit.recipe.sections import STORE, IndexSection, Recipe
 from vtkit.report.data import ReportData
 from vtkit.runs.plan import Plan
 from vtkit.stages.evaluate_runs import EvaluateResult
@@ -33,7 +33,8 @@ class RunFolder:
     models: dict[str, str]
     """Stage -> folder (or hub id, for a source) of its model."""
 
-    query_length: int
+    index: IndexSection
+    """What its indexes were made by, and how they are searched."""
 
 
 def open_run(folder: Path) -> RunFolder:
@@ -56,7 +57,7 @@ def open_run(folder: Path) -> RunFolder:
     try:
         steps = {str(name): store / output for name, output in recorded["steps"].items()}
         name, language, final_model = (str(recorded[key]) for key in ("name", "language", "final_model"))
-        source, query_length = recorded["source"], int(recorded["query_length"])
+        source, index = recorded["source"], IndexSection.model_validate(recorded["index"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     gone = [str(output) for output in steps.values() if not output.is_dir()]
@@ -68,7 +69,7 @@ def open_run(folder: Path) -> RunFolder:
     models = {step: str(output / "model") for step, output in steps.items() if (output / "model").is_dir()}
     if source is not None:
         models["source"] = models.get(str(source), str(source))
-    return RunFolder(folder, name, language, final_model, steps, models, query_length)
+    return RunFolder(folder, name, language, final_model, steps, models, index)
 
 
 def report_of(folder: Path) -> ReportData | None:
@@ -97,7 +98,7 @@ def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -
         "language": recipe.recipe.language,
         "final_model": plan.final_model,
         "source": recipe.source.model or plan.steps["transfer"].inputs.get("source"),
-        "query_length": recipe.index.query_length,
+        "index": recipe.index.model_dump(mode="json"),
         "steps": {name: output for name, output in done.items() if name in plan.steps},
     }
     write_atomically(folder / RUN_RECORD, json.dumps(recorded, indent=1))

@@ -98,6 +98,7 @@ def run(
         _show(decisions)
         refuse_full_disk(*_show_disk(decisions, runs), runs)
         if any(decision.runs for decision in decisions):
+            _check_engine(recipe)
             check_models(recipe, path=Path(loaded.shown), places=loaded.places)
             _check_data(loaded, store)
         write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe, used_where_left_open(recipe)))
@@ -141,6 +142,14 @@ def _check_reporters(recipe: Recipe) -> None:
     for name, section in (("adapt", recipe.adapt), ("finetune", recipe.finetune)):
         if section is not None:
             require(section.report_to, name)
+
+
+def _check_engine(recipe: Recipe) -> None:
+    """A server that does not answer is found before anything is computed."""
+    if recipe.evaluate is not None:
+        from vtkit.search.engine import reach_engine
+
+        reach_engine(recipe.index)
 
 
 def _check_data(loaded: LoadedRecipe, store: Store) -> None:

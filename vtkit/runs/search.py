@@ -45,4 +45,4 @@ def open_searcher(folder: Path, *, model: str | None, collection: str | None) ->
     chosen = collection or sets[0]
     if chosen not in sets:
         raise VtkitError(f"{folder} has no collection {chosen!r}. There are {', '.join(sets)}.")
-    return Searcher.load(run.models[name], index / chosen, run.query_length)
+    return Searcher.load(run.models[name], index / chosen, run.index)

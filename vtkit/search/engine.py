@@ -1,21 +1,35 @@
 """Search engines: what an index over sparse vectors can do, whichever of them made it, and which one a recipe names.
 
-Outside of this folder an index is nothing but an :class:`Index`: where an engine keeps its weights, and in what form,
-only its own file knows.
+Outside of this folder an index is nothing but an :class:`Index`. Its folder always holds the exact postings, by which
+results are explained, counted and compared; another engine than ``exact`` keeps its own files, or the name of what it
+keeps on a server, in a folder of its name beside them, and does nothing but search.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
+import numpy as np
 import scipy.sparse as sp
 
-from vtkit.recipe.sections import Engine
-from vtkit.search.index_info import Contributions, Ids, IndexInfo, Scores
+from vtkit.errors import DataError, MissingExtra
+from vtkit.recipe.engines import NEEDS, Engine, missing_packages
+from vtkit.recipe.sections import IndexSection
+from vtkit.search.index_info import Contributions, Ids, IndexInfo, Scores, check_weights
+
+if TYPE_CHECKING:
+    from vtkit.search.exact import ExactIndex
 
 POSTINGS = "postings"
 """Folder of the index, beside the documents."""
+
+REBUILD = "Build it again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
 
 
 class Index(Protocol):
@@ -29,7 +43,9 @@ class Index(Protocol):
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
         """The ``depth`` documents that score best for each query, best first.
 
-        Only documents that score above zero; of equal scores the lower document number comes first.
+        Only documents that score above zero; of equal scores the lower document number comes first. Which of several
+        documents that tie for the last place are left out, ``exact`` and ``lucene`` decide by the number too, the
+        others as they like.
 
         Args:
             queries: (queries, vocabulary).
@@ -40,12 +56,13 @@ class Index(Protocol):
 
         Raises:
             CollapseError: a query weight is infinite or no number.
+            DataError: what the engine keeps is damaged, or its server does not answer as it should.
             ValueError: the queries are of another vocabulary, or ``depth`` is not positive.
         """
         ...
 
     def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
-        """What makes the score of one document.
+        """What makes the exact score of one document.
 
         Args:
             query: (1, vocabulary).
@@ -57,36 +74,179 @@ class Index(Protocol):
         ...
 
 
-def build_index(engine: Engine, documents: sp.csr_matrix, folder: Path) -> Index:
-    """An index of ``documents``, (documents, vocabulary), made by ``engine`` and kept in ``folder``.
+class Ranker(Protocol):
+    """What an engine does: it ranks. Its results may be approximate, and come in any order."""
+
+    def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
+        """For each query in turn at most ``depth`` document numbers and their scores.
+
+        Args:
+            queries: (queries, vocabulary), weights above zero, terms ascending.
+            depth: results a query, no more than there are documents.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class EngineIndex:
+    """An index that another engine than ``exact`` searches; the exact postings beside it count and explain."""
+
+    exact: ExactIndex
+    ranker: Ranker
+    engine: Engine
+
+    @property
+    def info(self) -> IndexInfo:
+        """What is in it."""
+        return self.exact.info
+
+    def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
+        """As :meth:`Index.search`; what the engine answers is checked.
+
+        Raises:
+            DataError: the engine names documents that there are none of, or one twice, or scores that are no numbers.
+        """
+        matrix = _sound_queries(queries, self.exact.vocabulary, depth)
+        count = self.exact.document_count if len(self.exact.documents) else 0
+        ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
+        scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
+        asked = np.flatnonzero(np.diff(matrix.indptr)) if count else np.empty(0, dtype=np.int64)
+        answers = self.ranker.rank(matrix[asked], min(depth, count)) if len(asked) else iter(())
+        for row, (found, weights) in zip(asked, answers, strict=True):
+            if len(found) > depth or not _sound_answer(found, weights, count):
+                raise DataError(
+                    f"{self.engine} answers with documents that the index does not have, or without scores. What it "
+                    f"keeps is not of this index. {REBUILD}"
+                )
+            good = weights > 0
+            found, weights = found[good], weights[good].astype(np.float32)
+            order = np.lexsort((found, -weights))
+            ids[row, : len(order)], scores[row, : len(order)] = found[order], weights[order]
+        return ids, scores
+
+    def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
+        """As :meth:`Index.explain`."""
+        return self.exact.explain(query, document)
+
+
+def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> Index:
+    """An index of ``documents``, (documents, vocabulary), for the engine of ``index``, kept in ``folder``.
+
+    It is made beside ``folder`` and moved there when it is whole; an index that stood there is replaced.
 
     Raises:
         CollapseError: a weight is infinite or no number.
+        DataError: ``folder`` holds something else; a server does not answer as it should; a weight is negative, which
+            only ``exact`` can have.
+        MissingExtra: a package that the engine needs is not installed.
     """
-    match engine:
+    from vtkit.search.exact import ExactIndex
+
+    require_engine(index.engine)
+    exact = ExactIndex.build(documents)
+    if index.engine != "exact" and len(exact.weights) and exact.weights.min() < 0:
+        raise DataError(f"{index.engine} takes no weights below zero, and the documents have some: use exact.")
+    with _moved_into_place(folder) as fresh:
+        exact.save(fresh)
+        if index.engine != "exact":
+            _build(index, _by_document(exact), fresh / index.engine)
+    return exact if index.engine == "exact" else open_index(index, folder)
+
+
+def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> None:
+    """What another engine than ``exact`` needs to search ``documents``: in ``folder``, or on its server."""
+    folder.mkdir()
+    match index.engine:
         case "exact":
-            from vtkit.search.exact import ExactIndex
+            raise AssertionError("its postings are there already")
+        case "lucene":
+            from vtkit.search.lucene import build_lucene
 
-            index = ExactIndex.build(documents)
-            index.save(folder)
-            return index
+            build_lucene(documents, folder, index.quantisation_bits)
+        case "seismic":
+            from vtkit.search.seismic import build_seismic
+
+            build_seismic(documents, folder, index.seismic)
+        case "milvus":
+            from vtkit.search.milvus import build_milvus
+
+            build_milvus(documents, folder, index.milvus)
+        case "opensearch":
+            from vtkit.search.opensearch import build_opensearch
+
+            build_opensearch(documents, folder, index.opensearch)
         case _:
-            assert_never(engine)
+            assert_never(index.engine)
 
 
-def open_index(engine: Engine, folder: Path) -> Index:
-    """The index that :func:`build_index` left in ``folder``.
+def open_index(index: IndexSection, folder: Path) -> Index:
+    """The index that :func:`build_index` left in ``folder``, searched by the engine of ``index``.
+
+    Every index can be opened as one of ``exact``.
 
     Raises:
-        DataError: files are missing or damaged.
+        DataError: files are missing or damaged, or a server does not have what was sent to it.
+        MissingExtra: a package that the engine needs is not installed.
     """
-    match engine:
-        case "exact":
-            from vtkit.search.exact import ExactIndex
+    from vtkit.search.exact import ExactIndex
 
-            return ExactIndex.load(folder)
+    require_engine(index.engine)
+    exact, own = ExactIndex.load(folder), folder / index.engine
+    if index.engine != "exact" and not own.is_dir():
+        raise DataError(f"{folder} was not made for {index.engine}, or its files are gone. {REBUILD}")
+    with_weights = int((exact.info.document_sizes > 0).sum())
+    ranker: Ranker
+    match index.engine:
+        case "exact":
+            return exact
+        case "lucene":
+            from vtkit.search.lucene import LuceneRanker
+
+            ranker = LuceneRanker.open(own, exact.document_count)
+        case "seismic":
+            from vtkit.search.seismic import SeismicRanker
+
+            ranker = SeismicRanker.open(own, index.seismic, len(exact.documents))
+        case "milvus":
+            from vtkit.search.milvus import MilvusRanker
+
+            ranker = MilvusRanker.open(own, index.milvus, with_weights)
+        case "opensearch":
+            from vtkit.search.opensearch import OpenSearchRanker
+
+            ranker = OpenSearchRanker.open(own, index.opensearch, with_weights)
         case _:
-            assert_never(engine)
+            assert_never(index.engine)
+    return EngineIndex(exact, ranker, index.engine)
+
+
+def require_engine(engine: Engine) -> None:
+    """Nothing, if the packages that ``engine`` needs are installed.
+
+    Raises:
+        MissingExtra: one is not.
+    """
+    missing = missing_packages(engine)
+    if missing:
+        raise MissingExtra(f"the engine {engine}", " and ".join(missing), NEEDS[engine].extra)
+
+
+def reach_engine(index: IndexSection) -> None:
+    """Nothing, if the server that ``index`` names, if any, answers.
+
+    Raises:
+        DataError: it does not.
+        MissingExtra: a package that the engine needs is not installed.
+    """
+    require_engine(index.engine)
+    if index.engine == "milvus" and index.milvus.uri is not None:
+        from vtkit.search.milvus import connected
+
+        connected(index.milvus.uri, index.milvus.timeout).close()
+    elif index.engine == "opensearch":
+        from vtkit.search.opensearch import connected_to
+
+        connected_to(index.opensearch).close()
 
 
 def search_exactly(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
@@ -98,3 +258,53 @@ def search_exactly(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int)
     from vtkit.search.exact import ExactIndex
 
     return ExactIndex.build(documents).search(queries, depth)
+
+
+def _sound_queries(queries: sp.csr_matrix, vocabulary: int, depth: int) -> sp.csr_matrix:
+    """``queries`` in float32, terms ascending and none twice, without zeros."""
+    if queries.shape[1] != vocabulary:
+        raise ValueError(f"queries have {queries.shape[1]} dimensions, the index has {vocabulary}")
+    if depth < 1:
+        raise ValueError(f"depth must be at least 1, not {depth}")
+    matrix = sp.csr_matrix(queries, dtype=np.float32, copy=True)
+    check_weights(matrix.data, "query")
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if len(matrix.data) and matrix.data.min() < 0:
+        raise ValueError("only exact takes query weights below zero")
+    return matrix
+
+
+def _sound_answer(ids: Ids, scores: Scores, documents: int) -> bool:
+    return len(ids) == len(scores) and (
+        not len(ids)
+        or bool(
+            ids.min() >= 0 and ids.max() < documents and len(np.unique(ids)) == len(ids) and np.isfinite(scores).all()
+        )
+    )
+
+
+def _by_document(exact: ExactIndex) -> sp.csr_matrix:
+    """The postings as (documents, vocabulary), terms ascending."""
+    shape = (exact.document_count, exact.vocabulary)
+    matrix = sp.csc_matrix((exact.weights, exact.documents, exact.starts), shape=shape).tocsr()
+    matrix.sort_indices()
+    return matrix
+
+
+@contextmanager
+def _moved_into_place(folder: Path) -> Iterator[Path]:
+    """A new folder beside ``folder`` that takes its place when the block has ended well, and is removed when not."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "postings.json").is_file():
+        raise DataError(f"{folder} holds something else than an index. Name another folder, or empty it.")
+    fresh, aside = (folder.with_name(f".{folder.name}.{what}-{os.getpid()}") for what in ("new", "old"))
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    try:
+        yield fresh
+        if folder.exists():
+            folder.rename(aside)
+        fresh.rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)

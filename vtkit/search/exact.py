@@ -19,13 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from vtkit.errors import CollapseError, DataError
-from vtkit.search.index_info import Contributions, Ids, IndexInfo, Scores
+from vtkit.errors import DataError
+from vtkit.search.index_info import Contributions, Ids, IndexInfo, Scores, check_weights
 from vtkit.search.pruning import DOCUMENTS_A_RESULT, FrequentTerms, compiled, frequent_terms, search_pruned
 
 _COUNTS = "postings.json"
 _LARGEST_NUMBER = 2**32 - 1
-_LARGEST_WEIGHT = 1e15  # its square, and many of them added, are still numbers in float32
 _LEAST = np.float32(1e-45)
 _STRIDE = 32
 _COUNTED_AT_ONCE = 2**24
@@ -75,7 +74,7 @@ class ExactIndex:
         matrix = documents.tocsc().astype(np.float32)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
-        _check_weights(matrix.data, "document")
+        check_weights(matrix.data, "document")
         starts, numbers, weights = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
         frequent = frequent_terms(starts, numbers, weights, matrix.shape[0])
         return cls(_frozen(starts), _frozen(numbers), _frozen(weights), matrix.shape[0], _all_frozen(frequent))
@@ -141,7 +140,7 @@ class ExactIndex:
         if depth < 1:
             raise ValueError(f"depth must be at least 1, not {depth}")
         matrix = queries.tocsr().astype(np.float32)
-        _check_weights(matrix.data, "query")
+        check_weights(matrix.data, "query")
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
         if self.frequent is None or depth * DOCUMENTS_A_RESULT > self.document_count:
@@ -248,15 +247,6 @@ def _arrays(queries: sp.csr_matrix) -> tuple[npt.NDArray[Any], ...]:
 def _damaged(path: Path, error: Exception) -> DataError:
     why = "it is missing" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
     return DataError(f"{path}: the index is damaged ({why}). {_REBUILD}")
-
-
-def _check_weights(weights: Scores, side: str) -> None:
-    sound = np.abs(weights) <= _LARGEST_WEIGHT  # False for NaN
-    if not sound.all():
-        raise CollapseError(
-            f"{np.count_nonzero(~sound)} of {len(weights)} {side} weights are infinite or no numbers at all, so "
-            "nothing can be ranked. The model's training diverged: lower its learning rate."
-        )
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

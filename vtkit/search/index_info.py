@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from vtkit.errors import CollapseError
 from vtkit.measures.sparsity import DocumentFrequencies, Histogram
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+
+_LARGEST_WEIGHT = 1e15  # its square, and many of them added, are still numbers in float32
 
 Ids = npt.NDArray[np.int32]
 Scores = npt.NDArray[np.float32]
@@ -81,3 +89,25 @@ class Contributions:
     def products(self) -> npt.NDArray[np.float64]:
         """What each of them adds to the score, (shared,)."""
         return self.query_weights * self.document_weights
+
+
+def check_weights(weights: Scores, side: str) -> None:
+    """Nothing, if every weight is a number that can be multiplied and summed.
+
+    Raises:
+        CollapseError: one is infinite or no number.
+    """
+    sound = np.abs(weights) <= _LARGEST_WEIGHT  # False for NaN
+    if not sound.all():
+        raise CollapseError(
+            f"{np.count_nonzero(~sound)} of {len(weights)} {side} weights are infinite or no numbers at all, so "
+            "nothing can be ranked. The model's training diverged: lower its learning rate."
+        )
+
+
+def digest_of(documents: sp.csr_matrix) -> str:
+    """SHA-256 of a canonical matrix: what an index is called on a server."""
+    digest = hashlib.sha256(repr(documents.shape).encode())
+    for array in (documents.indptr.astype("<i8"), documents.indices.astype("<i4"), documents.data.astype("<f4")):
+        digest.update(memoryview(array))
+    return digest.hexdigest()

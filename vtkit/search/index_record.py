@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from vtkit.errors import DataError
 from vtkit.recipe.analysers import Analysis
-from vtkit.recipe.sections import DocumentWeighting, Engine, LexicalKind
+from vtkit.recipe.engines import Engine
+from vtkit.recipe.sections import DocumentWeighting, LexicalKind
 from vtkit.results import Result
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from vtkit.encoder.asymmetric import output_tokenizer
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError, VtkitError
+from vtkit.recipe.sections import IndexSection
 from vtkit.runtime import fastest_device
 from vtkit.search.engine import POSTINGS, Index, open_index
 from vtkit.search.index_record import IndexRecord, tokenizer_digest
@@ -123,19 +124,20 @@ class Searcher:
     """BM25's terms behind the encoder's dimensions, where the index has them."""
 
     @classmethod
-    def load(cls, model: str, index: Path, query_length: int) -> Searcher:
+    def load(cls, model: str, index: Path, settings: IndexSection) -> Searcher:
         """The searcher of a model and an index.
 
         Args:
             model: SparseEncoder folder or hub id.
             index: one set's folder of an index output: ``postings/``, ``documents.jsonl`` and ``index.json``.
-            query_length: tokens a query is cut at.
+            settings: how its engine searches, and how queries are encoded; which engine made it, it says itself.
 
         Raises:
             DataError: files are missing or damaged, or the index is of another model's vocabulary.
         """
         record = IndexRecord.load(index)
-        opened, documents = open_index(record.engine, index / POSTINGS), Documents.open(index / "documents.jsonl")
+        opened = open_index(settings.model_copy(update={"engine": record.engine}), index / POSTINGS)
+        documents = Documents.open(index / "documents.jsonl")
         if len(documents) < opened.info.documents:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
         encoder = load_encoder(model, fastest_device())
@@ -150,7 +152,7 @@ class Searcher:
             lexical = LexicalPart.load(index, record.lexical, record.vocabulary, tokenizer)
             names = [*names, *[""] * (record.vocabulary - len(names)), *lexical.names()]
         special = frozenset(special_ids(tokenizer))
-        return cls(encoder, opened, documents, names, special, query_length, lexical)
+        return cls(encoder, opened, documents, names, special, settings.query_length, lexical)
 
     def search(self, queries: Sequence[str], depth: int) -> Iterator[Found]:
         """The best ``depth`` documents for each query and, for each, the tokens whose products sum to its score.
@@ -235,6 +237,6 @@ class Searcher:
         return tuple(named[False][:TOKENS_SHOWN]), tuple(named[True][:TOKENS_SHOWN])
 
 
-def explain_results(model: str, index: Path, query: str, *, depth: int, query_length: int) -> Found:
+def explain_results(model: str, index: Path, settings: IndexSection, query: str, *, depth: int) -> Found:
     """:meth:`Searcher.search` for one query, by names."""
-    return next(Searcher.load(model, index, query_length).search([query], depth))
+    return next(Searcher.load(model, index, settings).search([query], depth))

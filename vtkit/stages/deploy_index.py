@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.recipe.engines import BUILT_FROM
 from vtkit.recipe.sections import Recipe
 from vtkit.results import Result
 from vtkit.search.index_record import Balance
@@ -91,7 +92,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     for corpus in recipe.corpora("evaluate.sets"):
         folder = out / str(corpus.folder)
         made = assembled(recipe, inputs, corpus, encoder, folder)
-        build_index(recipe.index.engine, made.documents, folder / POSTINGS)
+        build_index(recipe.index, made.documents, folder / POSTINGS)
         keep_documents(inputs, corpus, folder)
         lexical = None if made.lexical is None else made.lexical.save(folder)
         record = IndexRecord(recipe.index.engine, made.vocabulary, tokenizer, recipe.index.document_weighting, lexical)
@@ -201,7 +202,7 @@ DEPLOY = Stage(
     f"index:{DEPLOYED}",
     version=1,
     reads=(
-        "index.engine",
+        *BUILT_FROM,
         "index.document_weighting",
         "index.lexical",
         "index.lexical_dimensions",

@@ -9,7 +9,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.recipe.sections import Recipe
+from vtkit import console
+from vtkit.recipe.engines import BUILT_FROM, SEARCHED_BY
+from vtkit.recipe.sections import IndexSection, Recipe
+from vtkit.search.agreement import Agreement, agreement
 from vtkit.stages.deploy_index import DEPLOY, DeployResult, assembled
 from vtkit.stages.encode_corpus import model_name
 from vtkit.stages.evaluate_runs import (
@@ -25,6 +28,10 @@ from vtkit.stages.evaluate_runs import (
 from vtkit.stages.stage import Stage, View
 
 if TYPE_CHECKING:
+    import numpy as np
+    import scipy.sparse as sp
+
+    from vtkit.data.retrieval import RetrievalSet
     from vtkit.search.index_record import Balance
 
 
@@ -65,7 +72,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
     made = result_of(inputs["index"], DeployResult)
     sets: dict[str, EvaluatedSet] = {}
     for folder, collection in judged_sets(recipe).items():
-        index = open_index(recipe.index.engine, inputs["index"] / folder / POSTINGS)
+        index = open_index(recipe.index, inputs["index"] / folder / POSTINGS)
         record = IndexRecord.load(inputs["index"] / folder)
         texts = [query.text for query in collection.queries]
         queries = encoded_queries(recipe, encoder, texts, f"encoding the queries of {folder}")
@@ -73,9 +80,11 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
             tokenizer = output_tokenizer(encoder)
             part = LexicalPart.load(inputs["index"] / folder, record.lexical, record.vocabulary, tokenizer)
             queries = part.queries(queries, texts)
-        run = to_sets_run(collection, *index.search(queries, recipe.evaluate.depth))
+        ids, scores = index.search(queries, recipe.evaluate.depth)
+        run = to_sets_run(collection, ids, scores)
         found = judge(recipe, collection, run, out / folder, tag="deployed")
-        sets[folder] = _balanced(found, made.sets[folder].balance)
+        compared = _agreement(recipe, collection, inputs["index"] / folder / POSTINGS, ids, queries, scores)
+        sets[folder] = replace(_balanced(found, made.sets[folder].balance), agreement=compared)
     return EvaluateResult(sets)
 
 
@@ -102,6 +111,28 @@ def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eva
     return EvaluateResult(sets)
 
 
+def _agreement(
+    recipe: View, collection: RetrievalSet, postings: Path, ids: np.ndarray, queries: sp.csr_matrix, scores: np.ndarray
+) -> Agreement | None:
+    """What the engine's results lose against exact ones; None where they are exact."""
+    from vtkit.measures.effectiveness import evaluate
+    from vtkit.search.engine import open_index
+
+    assert recipe.evaluate is not None
+    if recipe.index.engine == "exact":
+        return None
+    exact = open_index(IndexSection(engine="exact"), postings).search(queries, recipe.evaluate.depth)
+    first, judged = recipe.evaluate.measures[0], {query.id for query in collection.queries}
+    qrels = {query: documents for query, documents in collection.qrels.items() if query in judged}
+    exactly, found = (
+        evaluate(to_sets_run(collection, *results), qrels, [first])[first] for results in (exact, (ids, scores))
+    )
+    compared = agreement(recipe.index.engine, ids, scores, *exact)
+    compared = replace(compared, measure=first, measure_loss=exactly - found)
+    console.say(f"  {compared.words()}")
+    return compared
+
+
 def _balanced(found: EvaluatedSet, balance: Balance | None) -> EvaluatedSet:
     if balance is None:
         return found
@@ -112,14 +143,14 @@ def _balanced(found: EvaluatedSet, balance: Balance | None) -> EvaluatedSet:
 EVALUATE_DEPLOYED = Stage(
     "evaluate:deployed",
     version=1,
-    reads=(*MEASURED, "index.engine", "index.query_length", "index.precision"),
+    reads=(*MEASURED, *SEARCHED_BY, "index.query_length", "index.precision"),
     corpora=SETS,
     function=evaluate_deployed,
 )
 EVALUATE_VARIANT = Stage(
     "evaluate:variant",
     version=1,
-    reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - {"index.engine"})),
+    reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
     corpora=DEPLOY.corpora,
     function=evaluate_variant,
 )

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
+from vtkit.search.agreement import Agreement
 from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import evaluation_sets, training_queries
@@ -66,6 +68,9 @@ class EvaluatedSet(Result):
     weight_curve: tuple[tuple[float, float], ...] = ()
     """Weight -> first measure on those queries."""
 
+    agreement: Agreement | None = None
+    """With exact search, of engines that are not exact."""
+
 
 @dataclass(frozen=True)
 class EvaluateResult(Result):
@@ -89,7 +94,7 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     sets: dict[str, EvaluatedSet] = {}
     for folder, collection in judged_sets(recipe).items():
-        index = open_index("exact", inputs["index"] / folder / POSTINGS)
+        index = open_index(IndexSection(), inputs["index"] / folder / POSTINGS)
         run, queries, scores = _search(recipe, encoder, index, collection, f"encoding the queries of {folder}")
         sets[folder] = replace(
             judge(recipe, collection, run, out / folder, tag=_tag(inputs)),
@@ -136,7 +141,7 @@ def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eval
         from vtkit.search.engine import POSTINGS, open_index
 
         encoder = load_encoder(str(inputs["encoder"] / "model"), fastest_device())
-        index = open_index("exact", inputs["index"] / folder / POSTINGS)
+        index = open_index(IndexSection(), inputs["index"] / folder / POSTINGS)
         return _search(recipe, encoder, index, training, f"encoding training queries of {folder}")[0]
 
     return sum_with_bm25(recipe, inputs, out, TRAINING, training_run)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.measures.sparsity import Sparsity
+from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
 from vtkit.stages.encode_corpus import DOCUMENTS, model_name, opened
 from vtkit.stages.stage import Corpus, Stage, View
@@ -57,7 +58,7 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
     for corpus in recipe.corpora("evaluate.sets"):
         folder = out / str(corpus.folder)
         vectors = weighted_vectors(recipe, inputs, corpus, encoder, folder)
-        info = build_index("exact", vectors, folder / POSTINGS).info
+        info = build_index(IndexSection(), vectors, folder / POSTINGS).info
         keep_documents(inputs, corpus, folder)
         IndexRecord("exact", vectors.shape[1], tokenizer, recipe.index.document_weighting).save(folder)
         sparsity = Sparsity(info.dead_dimensions, info.histogram(HISTOGRAM_BINS), info.frequencies())

@@ -199,6 +199,7 @@ def _results(
                 weight=found.weight,
                 weight_queries=found.weight_queries,
                 weight_curve=found.weight_curve,
+                agreement=found.agreement,
             )
             for name, found in on_set.items()
         )
@@ -256,9 +257,9 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | 
     found = explain_results(
         str(inputs[final] / "model"),
         inputs.get("index:deployed", inputs[f"index:{final}"]) / str(first.folder),
+        recipe.index,
         query,
         depth=EXAMPLE_RESULTS,
-        query_length=recipe.index.query_length,
     )
     return Example.from_json(asdict(found))
 

