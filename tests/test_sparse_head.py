@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -237,6 +238,21 @@ def test_a_step_of_the_optimizer_is_seen_by_the_screen(
             after = model[1].screen(decoder.bias)
             assert torch.equal(after.rows, Screen.of(decoder.weight, decoder.bias).rows)
             assert not torch.equal(after.rows, before.rows)
+
+
+def test_half_precision_is_for_heads_that_nothing_screens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = encoder(tmp_path)
+    whole = encode(model, TEXTS, 48)
+    with monkeypatch.context() as patch:
+        patch.setattr(sparse_head, "bf16_is_fast", lambda: True)
+        with streaming(model, half=True):
+            assert model[1].half is None
+        monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # the transformer stays in float32
+        screened = encode(model, TEXTS, 48, precision="bf16")
+    assert abs(whole - screened).max() < 1e-5
+    monkeypatch.setattr(sparse_head, "bf16_is_fast", lambda: False)
+    with streaming(model, half=True):
+        assert model[1].half.dtype == torch.bfloat16
 
 
 def test_streaming_leaves_the_encoder_as_it_found_it(tmp_path: Path) -> None:

@@ -287,7 +287,8 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
 
     decoder: nn.Linear
     half: Tensor | None
-    """The decoder's weight in bf16, where the projection runs in it (no gradients)."""
+    """The decoder's weight in bf16, where the projection runs in it (no gradients): where half precision is asked for
+    and nothing screens, which is as fast and exact."""
 
     _screen: tuple[tuple[int, int], Screen] | None = None
     """Made once for each version of the decoder: an optimiser step changes it."""
@@ -297,14 +298,19 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
         new = cls(pooling.pooling_strategy, pooling.activation_function, decoder.out_features)
         # not registered as a submodule: the weights belong to the Transformer module
         object.__setattr__(new, "decoder", decoder)
-        new.half = decoder.weight.detach().bfloat16() if half else None
+        new.half = decoder.weight.detach().bfloat16() if half and not new.screens else None
         return new
+
+    @property
+    def screens(self) -> bool:
+        """Whether a product in bf16 finds the terms to compute."""
+        return self.pooling_strategy == "max" and not self.decoder.weight.is_cuda and bf16_is_fast()
 
     def screen(self, bias: Tensor) -> Screen | None:
         """The screen of the decoder as it is now; None where bf16 products are not fast or not wanted."""
-        weight = self.decoder.weight
-        if self.half is not None or self.pooling_strategy != "max" or weight.is_cuda or not bf16_is_fast():
+        if not self.screens:
             return None
+        weight = self.decoder.weight
         version = weight._version, bias._version
         if self._screen is None or self._screen[0] != version:
             self._screen = version, Screen.of(weight, bias)
@@ -333,7 +339,7 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
 @contextmanager
 def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseEncoder]:
     """``encoder`` with its decoder and pooling joined into the streaming head while the block runs; ``half``: with the
-    decoder's product in bf16, for encoding only.
+    decoder's product in bf16 where nothing screens it, for encoding only.
 
     Saving inside the block (a trainer's checkpoint) writes loadable folders too; the finished model is
     saved after it.

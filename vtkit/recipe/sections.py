@@ -667,6 +667,10 @@ class IndexSection(Section):
     top_dimensions: PositiveInt | None = None
     """Keep only so many of the largest weights of a document. Default: all."""
 
+    keep: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Keep only the largest weights of a document that together hold this share of its vector's sum: 0.9 removes many
+    small weights that hardly change a score, and makes the index smaller. What it removed is printed. Default: all."""
+
     document_weighting: DocumentWeighting = "none"
     """Multiply each dimension of the documents by its token's inverse document frequency. ``cai-paper``: ln(N/N_t), 1
     for tokens of no document. ``cai-code``: its square root, as the authors' code has it. ``geng``:

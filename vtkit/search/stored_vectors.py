@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,3 +51,25 @@ def read_vectors(folder: Path) -> sp.csr_matrix:
     if not sound:
         raise DataError(f"{folder}: the vectors are damaged, their files do not fit each other. {_REBUILD}")
     return sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, width), copy=False)
+
+
+def join_vectors(parts: Sequence[Path], folder: Path) -> None:
+    """Write the rows of all ``parts``, folders of vectors of one width, into ``folder`` as :func:`write_vectors` does,
+    with no more than one part in memory.
+
+    Raises:
+        DataError: a part is damaged.
+    """
+    folder.mkdir(parents=True)
+    ends = [read_vectors(part).indptr[1:] for part in parts]
+    entries = np.cumsum([0, *(int(each[-1]) if len(each) else 0 for each in ends)])
+    starts = [each.astype(np.int64) + entry for each, entry in zip(ends, entries, strict=False)]
+    np.save(folder / "indptr.npy", np.concatenate([np.zeros(1, np.int64), *starts]), allow_pickle=False)
+    for name in ("indices", "data"):
+        kind = np.dtype(_ARRAYS[name])
+        with (folder / f"{name}.npy").open("wb") as file:
+            form = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": (int(entries[-1]),)}
+            np.lib.format.write_array_header_1_0(file, form)
+            for part in parts:
+                file.write(np.load(part / f"{name}.npy", mmap_mode="r", allow_pickle=False).data)
+    np.save(folder / _WIDTH, np.load(parts[0] / _WIDTH, allow_pickle=False), allow_pickle=False)

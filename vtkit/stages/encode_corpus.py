@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vtkit import console
+from vtkit.artifacts import CHECKPOINTS
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.results import Result
@@ -29,6 +30,12 @@ class EncodedSet(Result):
     share_cut: float = 0.0
     """Share of the documents of which the encoder does not read the end."""
 
+    postings_removed: float = 0.0
+    """Share of the weights that ``index.top_dimensions`` and ``index.keep`` took away."""
+
+    mass_removed: float = 0.0
+    """Share of the sum of all weights that went with them."""
+
 
 @dataclass(frozen=True)
 class EncodeResult(Result):
@@ -46,10 +53,11 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     """
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.query_tables import query_encoder_of
-    from vtkit.encoder.sides import encode_side, prompt_of
+    from vtkit.encoder.sides import prompt_of
     from vtkit.encoder.truncation import share_cut
     from vtkit.runtime import fastest_device
-    from vtkit.search.stored_vectors import VECTORS, write_vectors
+    from vtkit.search.sharded_encoding import encode_to_disk
+    from vtkit.search.stored_vectors import VECTORS
 
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     sets: dict[str, EncodedSet] = {}
@@ -60,21 +68,33 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
         cut = share_cut(encoder.tokenizer, texts, length, prompt_of(encoder, "document"))
         if cut:
             console.say(f"  {cut:.0%} of the documents of {folder} are cut at {length} tokens (index.document_length)")
-        vectors = encode_side(
+        encoded = encode_to_disk(
             encoder,
             texts,
             "document",
             length,
+            out / folder / VECTORS,
+            out / CHECKPOINTS / folder,
+            made_from={},  # the checkpoints are of this output, whose key has all of it
             top_dimensions=recipe.index.top_dimensions,
+            keep=recipe.index.keep,
             precision=recipe.index.precision,
             description=f"encoding the documents of {folder}",
+            total=len(texts),
         )
-        write_vectors(vectors, out / folder / VECTORS)
+        if encoded.taken_over:
+            console.say(f"  {folder}: {encoded.taken_over} parts were encoded before")
+        removed = encoded.removed
+        if removed.weights_removed:
+            console.say(
+                f"  {folder}: {removed.share_of_weights:.1%} of the weights removed, "
+                f"with {removed.share_of_mass:.1%} of their sum (index.top_dimensions, index.keep)"
+            )
         with (out / folder / DOCUMENTS).open("w", encoding="utf-8") as file:
             for document in collection.documents:
                 entry = {"_id": document.id, "title": document.title, "text": document.text}
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-        sets[folder] = EncodedSet(len(collection.documents), vectors.nnz, cut)
+        sets[folder] = EncodedSet(encoded.texts, encoded.postings, cut, removed.share_of_weights, removed.share_of_mass)
     return EncodeResult(sets, query_encoder_of(encoder))
 
 
@@ -94,8 +114,8 @@ def opened(corpus: Corpus) -> RetrievalSet:
 
 ENCODE = Stage(
     "encode",
-    version=1,
-    reads=("index.document_length", "index.top_dimensions", "index.precision"),
+    version=2,
+    reads=("index.document_length", "index.top_dimensions", "index.keep", "index.precision"),
     corpora={"evaluate.sets": evaluation_sets},
     function=encode_corpus,
 )

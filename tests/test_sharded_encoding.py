@@ -1,0 +1,151 @@
+"""Encoding to disk, shard by shard: the same vectors as at once, continued after a kill, and what pruning removes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sentence_transformers import SparseEncoder
+from tiny import encoder as tiny_encoder
+
+from vtkit.encoder.mass_pruning import Removed, pruned
+from vtkit.encoder.sides import encode_side
+from vtkit.search import sharded_encoding
+from vtkit.search.sharded_encoding import Encoded, encode_to_disk
+from vtkit.search.stored_vectors import join_vectors, read_vectors, write_vectors
+
+TEXTS = [f"the {noun} of {number} water" for number in range(4) for noun in ("iron", "gold", "")]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> SparseEncoder:
+    return tiny_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 5)
+
+
+def to_disk(encoder: SparseEncoder, folder: Path, texts: list[str] = TEXTS, **options: object) -> Encoded:
+    return encode_to_disk(
+        encoder, iter(texts), "document", 16, folder / "vectors", folder / "shards", made_from={}, **options
+    )
+
+
+def same(ours: sp.csr_matrix, theirs: sp.csr_matrix) -> bool:
+    return ours.shape == theirs.shape and bool(abs(ours - theirs).max() < 1e-5)
+
+
+def test_shards_hold_what_encoding_at_once_gives(encoder: SparseEncoder, tmp_path: Path) -> None:
+    encoded = to_disk(encoder, tmp_path)
+    vectors = read_vectors(tmp_path / "vectors")
+    assert same(vectors, encode_side(encoder, TEXTS, "document", 16))
+    assert (encoded.texts, encoded.postings, encoded.taken_over) == (12, vectors.nnz, 0)
+    assert not (tmp_path / "shards").exists()
+
+
+def test_no_text_at_all_is_a_matrix_of_no_rows(encoder: SparseEncoder, tmp_path: Path) -> None:
+    assert to_disk(encoder, tmp_path, []).texts == 0
+    assert read_vectors(tmp_path / "vectors").shape == (0, encoder[0].auto_model.config.vocab_size)
+
+
+def killed(encoder: SparseEncoder, folder: Path, monkeypatch: pytest.MonkeyPatch, after: int = 2) -> None:
+    """Encode until ``after`` shards are there."""
+    asked = 0
+
+    def until(*arguments: object, **options: object) -> sp.csr_matrix:
+        nonlocal asked
+        asked += 1
+        if asked > after:
+            raise KeyboardInterrupt
+        return encode_side(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sharded_encoding, "encode_side", until)
+        with pytest.raises(KeyboardInterrupt):
+            to_disk(encoder, folder)
+    assert not (folder / "vectors").exists()
+
+
+def test_a_killed_run_goes_on_with_the_next_shard(
+    encoder: SparseEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed(encoder, tmp_path, monkeypatch)
+    encoded = to_disk(encoder, tmp_path)
+    assert encoded.taken_over == 2
+    assert same(read_vectors(tmp_path / "vectors"), encode_side(encoder, TEXTS, "document", 16))
+
+
+@pytest.mark.parametrize("change", ["truncated", "changed", "record", "texts", "settings"])
+def test_a_shard_that_does_not_fit_is_encoded_again(
+    encoder: SparseEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    killed(encoder, tmp_path, monkeypatch)
+    texts, keep = TEXTS, None
+    data = tmp_path / "shards" / "000000" / "data.npy"
+    match change:
+        case "truncated":
+            data.write_bytes(data.read_bytes()[:-4])
+        case "changed":
+            values = np.load(data)
+            values[0] += 1
+            np.save(data, values)
+        case "record":
+            (tmp_path / "shards" / "000000" / "shard.json").write_text(json.dumps(["no record"]))
+        case "texts":
+            texts = ["another text", *TEXTS[1:]]
+        case "settings":
+            keep = 0.5
+    encoded = to_disk(encoder, tmp_path, texts, keep=keep)
+    assert encoded.taken_over == (0 if change == "settings" else 1)
+    expected, _ = pruned(encode_side(encoder, texts, "document", 16), keep=keep)
+    assert same(read_vectors(tmp_path / "vectors"), expected)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=4), st.integers(0, 99))
+def test_joined_parts_are_the_parts_one_after_the_other(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[int], seed: int
+) -> None:
+    parts = [sp.random(count, 6, 0.4, "csr", dtype=np.float32, random_state=seed + count) for count in rows]
+    folder = tmp_path_factory.mktemp("parts")
+    for number, part in enumerate(parts):
+        write_vectors(part, folder / str(number))
+    join_vectors([folder / str(number) for number in range(len(parts))], folder / "all")
+    found = read_vectors(folder / "all")
+    assert found.shape == (sum(rows), 6)
+    assert (found != sp.vstack(parts)).nnz == 0
+
+
+@given(st.integers(1, 8), st.integers(0, 99), st.floats(0.01, 1), st.none() | st.integers(1, 6))
+def test_what_is_kept_is_the_least_number_that_holds_the_share(
+    rows: int, seed: int, keep: float, top: int | None
+) -> None:
+    vectors = sp.random(rows, 9, 0.6, "csr", dtype=np.float32, random_state=seed)
+    vectors.eliminate_zeros()
+    before = vectors.toarray()
+    kept, removed = pruned(vectors, top, keep)
+    after = kept.toarray()
+    assert (vectors.toarray() == before).all()
+    for old, new in zip(before, after, strict=True):
+        assert set(new[new > 0].tolist()) <= set(old.tolist())
+        weights = np.sort(old[old > 0])[::-1].astype(np.float64)
+        count = next((n for n in range(len(weights) + 1) if weights[:n].sum() >= keep * weights.sum() * (1 - 1e-9)), 0)
+        assert np.count_nonzero(new) == min(count, top or 9)
+        assert new[new > 0].min(initial=9) >= old[(old > 0) & (new == 0)].max(initial=0)
+    assert removed.weights_removed == np.count_nonzero(before) - np.count_nonzero(after)
+    assert removed.mass_removed == pytest.approx(before.sum() - after.sum(), abs=1e-4)
+
+
+def test_pruning_by_eye() -> None:
+    vectors = sp.csr_matrix(np.array([[4, 3, 2, 1], [0, 5, 0, 5]], dtype=np.float32))
+    kept, removed = pruned(vectors, keep=0.7)
+    assert kept.toarray().tolist() == [[4, 3, 0, 0], [0, 5, 0, 5]]
+    assert (removed, removed.share_of_weights, removed.share_of_mass) == (Removed(6, 2, 20.0, 3.0), 2 / 6, 0.15)
+    assert pruned(vectors, 1, 0.7)[0].toarray().tolist() == [[4, 0, 0, 0], [0, 5, 0, 0]]
+    assert pruned(vectors)[1] == Removed(6, 0, 20.0, 0.0)

@@ -1,0 +1,140 @@
+"""Encoding to disk: shard after shard of texts, so that memory does not grow with the collection, and a killed run goes
+on with the shard that it was at.
+
+A shard is a folder of vectors with a record beside them: what they were made from, and a checksum of each file. One
+that is not whole, or was made from something else, is encoded again. At the end the shards become one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SparseEncoder
+
+from vtkit.data.text import batches
+from vtkit.encoder.mass_pruning import Removed, pruned
+from vtkit.encoder.sides import Side, encode_side
+from vtkit.errors import DataError
+from vtkit.runtime import Precision
+from vtkit.search.stored_vectors import join_vectors, read_vectors, write_vectors
+
+TEXTS_A_SHARD = 2048
+"""A minute or two of work on two cores."""
+
+RECORD = "shard.json"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What was written."""
+
+    texts: int
+    postings: int
+    """Weights above zero, of all texts together."""
+
+    removed: Removed
+    """By ``top_dimensions`` and ``keep``."""
+
+    taken_over: int
+    """Shards that an earlier run had left."""
+
+
+def encode_to_disk(
+    encoder: SparseEncoder,
+    texts: Iterable[str],
+    side: Side,
+    max_length: int,
+    folder: Path,
+    shards: Path,
+    *,
+    made_from: Mapping[str, Any],
+    top_dimensions: int | None = None,
+    keep: float | None = None,
+    precision: Precision = "float32",
+    description: str = "encoding",
+    total: int | None = None,
+) -> Encoded:
+    """Write the vectors of ``texts`` into ``folder``, as :func:`~vtkit.search.stored_vectors.write_vectors` does.
+
+    Args:
+        encoder, side, max_length, precision: as of :func:`vtkit.encoder.sides.encode_side`.
+        texts: read once, :data:`TEXTS_A_SHARD` at a time.
+        folder: made; it may not exist.
+        shards: where shards are kept until all are there. What an earlier run left in it is used where it fits.
+        made_from: what the vectors depend on beside the texts and the arguments (plain JSON): shards made from
+            something else are not used.
+        top_dimensions, keep: as of :func:`vtkit.encoder.mass_pruning.pruned`.
+        description: words for the progress display.
+        total: how many texts there are, if that is known.
+    """
+    settings = {
+        **made_from, "side": side, "max_length": max_length, "top_dimensions": top_dimensions, "keep": keep,
+        "precision": precision,
+    }  # fmt: skip
+    done: list[Path] = []
+    count = taken_over = 0
+    removed = Removed()
+    for batch in batches(texts, TEXTS_A_SHARD):
+        shard, digest = shards / f"{len(done):06d}", _digest(settings, batch)
+        record = _whole(shard, digest)
+        if record is None:
+            of = f", {count:,} of {total:,}" if total is not None and total > TEXTS_A_SHARD else ""
+            vectors = encode_side(
+                encoder, batch, side, max_length, precision=precision, description=f"{description}{of}"
+            )
+            vectors, lost = pruned(vectors, top_dimensions, keep)
+            aside = shards / f".{shard.name}.{os.getpid()}"
+            shutil.rmtree(aside, ignore_errors=True)
+            write_vectors(vectors, aside)
+            record = {"made_from": digest, "removed": asdict(lost), "files": _checksums(aside)}
+            (aside / RECORD).write_text(json.dumps(record), encoding="utf-8")
+            shutil.rmtree(shard, ignore_errors=True)
+            aside.replace(shard)
+        else:
+            taken_over += 1
+        removed += Removed(**record["removed"])
+        count += len(batch)
+        done.append(shard)
+    if not done:
+        write_vectors(encode_side(encoder, [], side, max_length), folder)
+    else:
+        join_vectors(done, folder)
+    shutil.rmtree(shards, ignore_errors=True)
+    return Encoded(count, removed.weights - removed.weights_removed, removed, taken_over)
+
+
+def _digest(settings: Mapping[str, Any], texts: Iterable[str]) -> str:
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for text in texts:
+        encoded = text.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+def _whole(shard: Path, digest: str) -> dict[str, Any] | None:
+    """The record of a shard that can be used."""
+    try:
+        record: dict[str, Any] = json.loads((shard / RECORD).read_text(encoding="utf-8"))
+        if record["made_from"] != digest or record["files"] != _checksums(shard):
+            return None
+        Removed(**record["removed"])
+        read_vectors(shard)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, DataError):
+        return None
+    return record
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted(folder.glob("*.npy")):
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
