@@ -99,9 +99,11 @@ def test_a_hashed_term_has_the_same_dimension_everywhere() -> None:
 
 
 def test_terms_that_share_a_dimension_are_one_term() -> None:
-    impacts, _ = bm25_impacts(["river oak", "stone", ""], CUT, hashed=1)
+    impacts, terms = bm25_impacts(["river oak", "stone", ""], CUT, hashed=1)
     same, _ = bm25_impacts(["river river", "river", ""], CUT)
     assert np.array_equal(impacts.toarray(), same.toarray())
+    assert terms.share_sharing == 1
+    assert bm25_impacts(TEXTS, CUT, hashed=100_000)[1].share_sharing == bm25_impacts(TEXTS, CUT)[1].share_sharing == 0
 
 
 def test_a_part_comes_back_as_it_was(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ class TermDimensions:
 
     analyser: Analyser
     numbers: dict[str, int]
-    """Term -> its dimension; empty where terms are hashed."""
+    """Term of the collection -> its dimension; empty where terms are hashed and the index was loaded."""
 
     hashed: int | None = None
     """How many dimensions terms are hashed into; then terms that share one count as the same term."""
@@ -41,7 +41,17 @@ class TermDimensions:
 
     def enter(self, term: str) -> int:
         """The dimension of ``term``, which gets one if it has none."""
-        return self.numbers.setdefault(term, len(self)) if self.hashed is None else hashed_term(term, self.hashed)
+        number = self.numbers.get(term)
+        if number is None:
+            number = len(self.numbers) if self.hashed is None else hashed_term(term, self.hashed)
+            self.numbers[term] = number
+        return number
+
+    @property
+    def share_sharing(self) -> float:
+        """Share of the collection's terms that have a dimension together with another; 0 where terms are not hashed."""
+        alone = sum(count == 1 for count in Counter(self.numbers.values()).values())
+        return 1 - alone / max(len(self.numbers), 1)
 
     def counts(self, texts: Sequence[str]) -> sp.csr_matrix:
         """How often each term stands in each of ``texts``, queries as a rule, (texts, dimensions)."""

@@ -49,6 +49,9 @@ class DeployedSet(Result):
     terms: int
     """Dimensions of the lexical part."""
 
+    share_sharing: float
+    """Share of its terms that have a dimension together with another, where terms are hashed."""
+
     balance: Balance | None = None
 
 
@@ -99,7 +102,10 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
         record.save(folder)
         theirs = int((made.documents.indices >= made.vocabulary).sum())
         terms = made.documents.shape[1] - made.vocabulary
-        sets[str(corpus.folder)] = DeployedSet(made.documents.shape[0], made.documents.nnz, theirs, terms, made.balance)
+        sharing = 0.0 if made.lexical is None else made.lexical.terms.share_sharing
+        sets[str(corpus.folder)] = DeployedSet(
+            made.documents.shape[0], made.documents.nnz, theirs, terms, sharing, made.balance
+        )
         if made.lexical is not None and made.balance is not None:
             console.say(f"  {corpus.folder}: {_described(sets[str(corpus.folder)], made.balance)}")
     return DeployResult(sets)
@@ -192,15 +198,16 @@ def _spans(collection: RetrievalSet, seed: int) -> list[str]:
 def _described(made: DeployedSet, balance: Balance) -> str:
     on = "training queries" if balance.judged else "spans of documents"
     chosen = "chosen on them" if balance.judged else "fixed"
+    sharing = f" ({made.share_sharing:.1%} of the terms share one)" if made.share_sharing else ""
     return (
-        f"lexical part of {made.terms:,} terms, {made.lexical_postings / max(made.documents, 1):.0f} a document; the "
-        f"encoder weighs {balance.weight:.1f}, {chosen}; scores compared on {balance.queries:,} {on}"
+        f"lexical part of {made.terms:,} dimensions{sharing}, {made.lexical_postings / max(made.documents, 1):.0f} a "
+        f"document; the encoder weighs {balance.weight:.1f}, {chosen}; scores compared on {balance.queries:,} {on}"
     )
 
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=1,
+    version=2,
     reads=(
         *BUILT_FROM,
         "index.document_weighting",
