@@ -18,7 +18,7 @@ from vtkit.data.retrieval import load_beir
 from vtkit.data.trec import to_run
 from vtkit.errors import MissingExtra, RecipeError
 from vtkit.measures.effectiveness import evaluate
-from vtkit.recipe.analysers import Analysis
+from vtkit.recipe.analysers import LUCENE, Analysis
 from vtkit.search.analysers import STEMMERS, analyser
 from vtkit.search.bm25 import Bm25
 
@@ -102,6 +102,75 @@ def test_the_full_analyser_is_above_plain_words_and_level_with_what_bm25s_cuts(l
     theirs = score(np.where(scores > 0, ids, -1).astype(np.int32), scores)
     assert full > words
     assert full > theirs - 0.01  # level: 284 queries tell no smaller difference
+
+
+def lucene_scores(texts: list[str], queries: list[str], analyser_class: str, b: float) -> list[dict[int, float]]:
+    """Of each query, what Lucene's own index finds with Lucene's own analyser, by place in ``texts``."""
+    from vtkit.search.java import cast_to, java_class
+
+    lucene = "org.apache.lucene"
+    analyser = java_class(f"{lucene}.analysis.{analyser_class}")()
+    directory = java_class(f"{lucene}.store.ByteBuffersDirectory")()
+    writer = java_class(f"{lucene}.index.IndexWriter")(
+        directory, java_class(f"{lucene}.index.IndexWriterConfig")(analyser)
+    )
+    document_class, field = java_class(f"{lucene}.document.Document"), java_class(f"{lucene}.document.TextField")
+    store = java_class(f"{lucene}.document.Field$Store")
+    for text in texts:
+        document = document_class()
+        document.add(field("contents", text, store.NO))
+        writer.addDocument(cast_to("java.lang.Iterable", document))
+    writer.close()
+    reader = java_class(f"{lucene}.index.DirectoryReader").open(directory)
+    searcher = java_class(f"{lucene}.search.IndexSearcher")(cast_to(f"{lucene}.index.IndexReader", reader))
+    searcher.setSimilarity(java_class(f"{lucene}.search.similarities.BM25Similarity")(0.9, b))
+    words = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
+    found = []
+    for query in queries:
+        hits = searcher.search(words.buildQuery("contents", analyser, query), len(texts)).scoreDocs
+        found.append({hit.doc: hit.score for hit in hits})
+    return found
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_lucenes_analyser_gives_the_scores_of_lucenes_own_index(language: str) -> None:
+    """Of documents of less than 40 tokens: Lucene rounds the lengths beyond."""
+    collection = load_beir(Path(__file__).parents[1] / PASSAGES.format(language), "test").sample(20, 0)
+    cut = analyser(language, "lucene")
+    texts = [" ".join(document.contents.split()[:8]) for document in collection.documents[:200]]
+    queries = [query.text for query in collection.queries]
+    assert all(0 < len(cut(text)) < 40 for text in texts)
+    ids, scores = Bm25.build(texts, language, "lucene").search(queries, len(texts))
+    wanted = lucene_scores(texts, queries, LUCENE[language], cut.b)
+    assert sum(map(len, wanted)) > 100
+    for row, row_scores, theirs in zip(ids, scores, wanted, strict=True):
+        ours = {int(d): float(s) for d, s in zip(row, row_scores, strict=True) if d >= 0}
+        assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "terms"),
+    [
+        ("en", "The Receptors' running", "receptor run"),
+        ("eng", "café \ud800x 😀", "café x 😀"),
+        ("de", "die Häuser", "haus"),
+        ("ar", "مُدَرِّسَة الأُمّـة", "مدرس ام"),
+        ("ja", "東京タワーは高かった。", "東京 タワー 高い"),
+        ("ko", "한국의 abc", "한국 국의 abc"),
+        ("zh", "北京2008年奥运会", "北京 2008 年奥 奥运 运会"),
+    ],
+)
+def test_lucenes_analysers_cut_as_lucene_does(language: str, text: str, terms: str) -> None:
+    assert analyser(language, "lucene")(text) == terms.split()
+
+
+def test_every_language_that_lucene_is_said_to_know_has_its_analyser() -> None:
+    for language, name in LUCENE.items():
+        cut = analyser(language, "lucene")
+        assert cut("Berlin 2008"), language
+        assert cut.description.endswith(name.partition(".")[2])
+    with pytest.raises(RecipeError, match=r'"lucene" knows ar, .*, not "th"'):
+        analyser("th", "lucene")
 
 
 def test_collections_without_any_term_are_searched_in_vain() -> None:
@@ -214,7 +283,7 @@ def test_the_description_names_the_morphology_with_its_version() -> None:
 
 analysers = st.one_of(
     st.tuples(st.sampled_from(["en", "ko", "zh", "ar", "tr"]), st.sampled_from(["full", "words"])),
-    st.tuples(st.sampled_from(["ko", "ja"]), st.just("morphemes")),
+    st.tuples(st.sampled_from(["ko", "ja"]), st.sampled_from(["morphemes", "lucene"])),
 )
 texts = st.one_of(st.text(), st.text(st.characters(min_codepoint=0x3040, max_codepoint=0xD7A3)))
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from vtkit.errors import RecipeError
+from vtkit.recipe.analysers import LUCENE
 from vtkit.recipe.lines import key_lines, one_value
 from vtkit.recipe.load import load_recipe, required_things, resolve_name
 from vtkit.recipe.new import as_written_in, new_recipe
@@ -738,13 +739,16 @@ def test_addresses_of_servers_are_checked_as_the_recipe_is_read(tmp_path: Path, 
     assert why in str(refused(path, setting))
 
 
-def test_an_analyser_that_does_not_know_the_language_is_refused_before_the_run(tmp_path: Path, hub_cache: Path) -> None:
+@pytest.mark.parametrize(("analysis", "knows"), [("morphemes", "ja, ko"), ("lucene", ", ".join(sorted(LUCENE)))])
+def test_an_analyser_that_does_not_know_the_language_is_refused_before_the_run(
+    tmp_path: Path, hub_cache: Path, analysis: str, knows: str
+) -> None:
     for name in ("org--model/snapshots/1/config.json", "org--tokenizer/snapshots/1/tokenizer.json"):
         write(hub_cache, f"models--{name}", "{}")
     collection(tmp_path / "judged", "test")
     path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged"]\n')
-    assert refused_before_the_run(path, "recipe.language=th", "index.bm25_analyser=morphemes")[1:] == [
-        '--set 2 index.bm25_analyser: "morphemes" knows ja, ko, not "th"',
+    assert refused_before_the_run(path, "recipe.language=th", f"index.bm25_analyser={analysis}")[1:] == [
+        f'--set 2 index.bm25_analyser: "{analysis}" knows {knows}, not "th"',
         "--set index.bm25_analyser=full knows every language, and needs no package.",
     ]
 

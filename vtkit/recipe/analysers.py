@@ -6,12 +6,14 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Literal
 
-Analysis = Literal["full", "words", "morphemes"]
-"""``full``: words, stems and pieces of words. ``words``: as Lucene without an analysis of words. ``morphemes``:
-``full`` and the morphemes of Korean or Japanese words."""
+from vtkit.recipe import engines
 
-EXTRAS: dict[Analysis, str] = {"morphemes": "morphology"}
-"""The extra of the one that needs one."""
+Analysis = Literal["full", "words", "morphemes", "lucene"]
+"""``full``: words, stems and pieces of words. ``words``: as Lucene without an analysis of words. ``morphemes``:
+``full`` and the morphemes of Korean or Japanese words. ``lucene``: Lucene's own analyser of the language."""
+
+EXTRAS: dict[Analysis, str] = {"morphemes": "morphology", "lucene": "lucene"}
+"""The extra of those that need one."""
 
 MORPHOLOGY: dict[str, tuple[tuple[str, str], ...]] = {
     "ko": (("kiwipiepy", "kiwipiepy"),),
@@ -20,7 +22,59 @@ MORPHOLOGY: dict[str, tuple[tuple[str, str], ...]] = {
 """Two-letter code of each language with morphology -> the packages that know it, each by the name it is imported by and
 the name it is installed by."""
 
-_SHORT = {"jpn": "ja", "kor": "ko"}
+LUCENE = {
+    "ar": "ar.ArabicAnalyzer",
+    "bg": "bg.BulgarianAnalyzer",
+    "bn": "bn.BengaliAnalyzer",
+    "ca": "ca.CatalanAnalyzer",
+    "ckb": "ckb.SoraniAnalyzer",
+    "cs": "cz.CzechAnalyzer",
+    "da": "da.DanishAnalyzer",
+    "de": "de.GermanAnalyzer",
+    "el": "el.GreekAnalyzer",
+    "en": "en.EnglishAnalyzer",
+    "es": "es.SpanishAnalyzer",
+    "et": "et.EstonianAnalyzer",
+    "eu": "eu.BasqueAnalyzer",
+    "fa": "fa.PersianAnalyzer",
+    "fi": "fi.FinnishAnalyzer",
+    "fr": "fr.FrenchAnalyzer",
+    "ga": "ga.IrishAnalyzer",
+    "gl": "gl.GalicianAnalyzer",
+    "hi": "hi.HindiAnalyzer",
+    "hu": "hu.HungarianAnalyzer",
+    "hy": "hy.ArmenianAnalyzer",
+    "id": "id.IndonesianAnalyzer",
+    "it": "it.ItalianAnalyzer",
+    "ja": "ja.JapaneseAnalyzer",
+    "ko": "cjk.CJKAnalyzer",
+    "lt": "lt.LithuanianAnalyzer",
+    "lv": "lv.LatvianAnalyzer",
+    "ne": "ne.NepaliAnalyzer",
+    "nl": "nl.DutchAnalyzer",
+    "no": "no.NorwegianAnalyzer",
+    "pt": "pt.PortugueseAnalyzer",
+    "ro": "ro.RomanianAnalyzer",
+    "ru": "ru.RussianAnalyzer",
+    "sr": "sr.SerbianAnalyzer",
+    "sv": "sv.SwedishAnalyzer",
+    "ta": "ta.TamilAnalyzer",
+    "te": "te.TeluguAnalyzer",
+    "tr": "tr.TurkishAnalyzer",
+    "uk": "uk.UkrainianMorfologikAnalyzer",
+    "zh": "cjk.CJKAnalyzer",
+}
+"""Code of each language -> its class below ``org.apache.lucene.analysis``, of those in the jar that pyserini ships. It
+has none of Korean (Nori), so that this is cut as Chinese is; Thai's needs data that the Java from pip lacks."""
+
+_SHORT = {
+    "ara": "ar", "bul": "bg", "ben": "bn", "cat": "ca", "ces": "cs", "cze": "cs", "dan": "da", "deu": "de",
+    "ger": "de", "ell": "el", "gre": "el", "eng": "en", "spa": "es", "est": "et", "eus": "eu", "baq": "eu", "fas": "fa",
+    "per": "fa", "fin": "fi", "fra": "fr", "fre": "fr", "gle": "ga", "glg": "gl", "hin": "hi", "hun": "hu", "hye": "hy",
+    "arm": "hy", "ind": "id", "ita": "it", "jpn": "ja", "kor": "ko", "lit": "lt", "lav": "lv", "nep": "ne", "nld": "nl",
+    "dut": "nl", "nor": "no", "nb": "no", "nob": "no", "por": "pt", "ron": "ro", "rum": "ro", "rus": "ru", "srp": "sr",
+    "swe": "sv", "tam": "ta", "tel": "te", "tur": "tr", "ukr": "uk", "zho": "zh", "chi": "zh",
+}  # fmt: skip
 
 
 def known_as(analysis: Analysis, language: str) -> str | None:
@@ -28,17 +82,24 @@ def known_as(analysis: Analysis, language: str) -> str | None:
     if analysis in ("full", "words"):
         return language
     short = _SHORT.get(language, language)
-    return short if short in MORPHOLOGY else None
+    return short if short in (MORPHOLOGY if analysis == "morphemes" else LUCENE) else None
 
 
 def refused(analysis: Analysis, language: str) -> str | None:
     """Why there is no such analyser, None where there is."""
     if known_as(analysis, language) is not None:
         return None
-    return f'"{analysis}" knows {", ".join(sorted(MORPHOLOGY))}, not "{language}"'
+    known = MORPHOLOGY if analysis == "morphemes" else LUCENE
+    return f'"{analysis}" knows {", ".join(sorted(known))}, not "{language}"'
 
 
 def missing_packages(analysis: Analysis, language: str) -> tuple[str, ...]:
     """The packages that ``analysis`` of ``language`` needs and that are not installed."""
-    packages = MORPHOLOGY.get(known_as(analysis, language) or "", ()) if analysis == "morphemes" else ()
-    return tuple(package for module, package in packages if find_spec(module) is None)
+    match analysis:
+        case "morphemes":
+            packages = MORPHOLOGY.get(known_as(analysis, language) or "", ())
+            return tuple(package for module, package in packages if find_spec(module) is None)
+        case "lucene":
+            return engines.missing_packages("lucene")
+        case _:
+            return ()

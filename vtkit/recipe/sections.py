@@ -679,8 +679,9 @@ class IndexSection(Section):
     bm25_analyser: Analysis = "full"
     """What cuts text into the terms of the BM25 that everything is compared and summed with (docs/data.md). ``full``:
     words, their stems and pieces of words; needs no package, and knows every language. ``morphemes``: the same and the
-    morphemes of Korean or Japanese words (``pip install "vtkit[morphology]"``). ``words``: words as they stand.
-    Fine-tuning and adaptation find their negatives with ``full``."""
+    morphemes of Korean or Japanese words (``pip install "vtkit[morphology]"``). ``lucene``: Lucene's own
+    analyser of the language (``pip install "vtkit[lucene]"``). ``words``: words as they stand. Fine-tuning and
+    adaptation find their negatives with ``full``."""
 
     lexical: Lexical = "none"
     """Index BM25's impacts beside the final model's weights, as further dimensions of the same vectors, so that the sum

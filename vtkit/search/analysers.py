@@ -1,5 +1,5 @@
 """The analysers that cut text into BM25's terms: one that searches each script as well as is known without a
-dictionary, the same with the morphemes of Korean and Japanese, and plain words.
+dictionary, the same with the morphemes of Korean and Japanese, Lucene's own, and plain words.
 
 What a run of characters becomes is decided by its script, not by the language of the recipe, so that a Korean text
 with English names in it is served in both. The language adds the stemmer and a few habits of spelling.
@@ -132,6 +132,9 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
     of the content morphemes as well (:mod:`vtkit.search.morphology`): 수도는 → ``<수``, ``수도``, ``도는``, ``는>`` and
     ``수도``. They are not marked, so that a morpheme of two syllables counts twice.
 
+    ``lucene``: what Lucene's own analyser of the language makes of the whole text
+    (:mod:`vtkit.search.lucene_analysers`).
+
     ``words``: words as they are, and pairs of characters where there are no spaces, as Lucene's standard and CJK
     analysers do.
 
@@ -142,6 +145,11 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
     known = known_as(analysis, language)
     if known is None:
         raise RecipeError(f"BM25's analyser {refused(analysis, language)}")
+    if analysis == "lucene":
+        from vtkit.search.lucene_analysers import lucene_analyser
+
+        cut, description = lucene_analyser(known)
+        return Analyser(cut, lambda term: [term], description, B_PLAIN)
     prepare = _preparation(language)
     pattern, south_east_asia, ideographs = _patterns()
 

@@ -1,0 +1,35 @@
+"""Lucene's analysers of single languages, from pyserini's jar: what they make of a text, as BM25's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vtkit.recipe.analysers import LUCENE
+from vtkit.search.java import cast_to, java_class
+
+
+def lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:
+    """What cuts a text as Lucene's analyser of ``language`` does, with its default stop words, and how it is called.
+
+    Tokens that stand at the same place, such as a compound beside its parts, all count in the length of a document;
+    Lucene counts the place once.
+
+    Args:
+        language: code, one of :data:`vtkit.recipe.analysers.LUCENE`.
+
+    Raises:
+        MissingExtra: packages are not installed.
+        MachineError: Java cannot be started.
+    """
+    string = java_class("java.lang.String")
+    line_break = cast_to("java.lang.CharSequence", string("\n"))
+    analyse = java_class("io.anserini.analysis.AnalyzerUtils").analyze
+    analyser = java_class(f"org.apache.lucene.analysis.{LUCENE[language]}")()
+    release = java_class("org.apache.lucene.util.Version").LATEST.toString()
+
+    def cut(text: str) -> list[str]:
+        whole = text.encode("utf-8", "replace").decode("utf-8")  # Java has no half surrogates
+        joined: str = string.join(line_break, cast_to("java.lang.Iterable", analyse(analyser, whole)))
+        return joined.split("\n") if joined else []
+
+    return cut, f"tokens of Lucene {release}'s {LUCENE[language].rpartition('.')[2]}"
