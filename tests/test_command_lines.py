@@ -23,6 +23,7 @@ import tiny
 import typer
 from typer.testing import CliRunner
 
+import vtkit
 from vtkit.cli import app
 from vtkit.data.corpora import read_corpus
 from vtkit.data.retrieval import Document, RetrievalSet
@@ -147,6 +148,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (made / name).write_bytes(gzip.compress(pairs.encode()))
     (made / "a.tsv").write_text(pairs, "utf-8")
     (made / "queries.tsv").write_text("1\tapple\n2\tcedar\n", "utf-8")
+    tiny.write_collection(made / "collection", found)
+    vtkit.encode_texts(made / "MODEL", made / "collection", made / "vectors")
+    vtkit.index_vectors(made / "vectors", made / "index")
     (made / "RECIPE").write_bytes((made / "my-korean.toml").read_bytes())
     (made / "RUN").symlink_to(made / "runs" / "my-korean")
     (made / "artifacts").symlink_to(made / "runs" / "artifacts")

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = [
     {"errors", "console", "interrupt", "runtime", "launch"},
-    {"recipe", "artifacts", "results", "data"},
+    {"recipe", "artifacts", "outputs", "results", "data"},
     {"vocabulary", "search", "measures", "encoder"},
     {"transfer", "training", "analysis", "checks"},
     {"stages", "report"},
@@ -36,6 +36,7 @@ LIGHT = (
     "launch",
     "recipe",
     "artifacts",
+    "outputs",
     "results",
     "data",
     "stages",

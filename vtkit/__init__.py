@@ -19,8 +19,10 @@ if TYPE_CHECKING:
         change_tokenizer_casing,
         corpus_gap,
         encode,
+        encode_texts,
         expand_tokenizer,
         fragmentation,
+        index_vectors,
         inspect_vocabulary,
         load_encoder,
         load_recipe,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from vtkit.runs.folder import RunFolder
     from vtkit.search.bm25 import Bm25
     from vtkit.search.exact import ExactIndex
+    from vtkit.search.folders import Encoding, IndexFolder
     from vtkit.search.results import SearchResult
     from vtkit.transfer.encoder import Transfer
     from vtkit.vocabulary.casing import CasingCounts, count_casing
@@ -60,6 +63,7 @@ _NAMES_OF_MODULE = {
     "analysis.meter": ("Fragmentation",),
     "api": (
         *("build_tokenizer", "calibrate_encoder", "change_casing", "change_tokenizer_casing", "corpus_gap", "encode"),
+        *("encode_texts", "index_vectors"),
         *("expand_tokenizer", "fragmentation", "inspect_vocabulary"),
         *("load_encoder", "load_recipe", "load_tokenizer", "open_run", "overlap", "report_of", "run_recipe"),
         *("save_encoder", "search_run", "train_tokenizer", "transfer_encoder"),
@@ -74,6 +78,7 @@ _NAMES_OF_MODULE = {
     "runs.folder": ("RunFolder",),
     "search.bm25": ("Bm25",),
     "search.exact": ("ExactIndex",),
+    "search.folders": ("Encoding", "IndexFolder"),
     "search.results": ("SearchResult",),
     "transfer.encoder": ("Transfer",),
     "vocabulary.casing": ("CasingCounts", "count_casing"),
@@ -92,10 +97,12 @@ __all__ = [
     "CasingCounts",
     "CollapseError",
     "DataError",
+    "Encoding",
     "ExactIndex",
     "Expansion",
     "Fragmentation",
     "Gap",
+    "IndexFolder",
     "InspectedVocabulary",
     "MachineError",
     "MissingExtra",
@@ -117,8 +124,10 @@ __all__ = [
     "count_casing",
     "dimension_names",
     "encode",
+    "encode_texts",
     "expand_tokenizer",
     "fragmentation",
+    "index_vectors",
     "inspect_vocabulary",
     "load_encoder",
     "load_recipe",

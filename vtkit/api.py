@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from vtkit.recipe.load import LoadedRecipe
     from vtkit.recipe.sections import Recipe
     from vtkit.report.data import ReportData
+    from vtkit.runtime import Precision
+    from vtkit.search.folders import Encoding, IndexFolder
     from vtkit.search.results import SearchResult
     from vtkit.transfer.encoder import Transfer
     from vtkit.vocabulary.expanded import Expansion
@@ -49,6 +51,9 @@ S = TypeVar("S")
 
 LOADED = "loaded"
 """Stands in a recipe for what is there already and is not named."""
+
+LENGTHS = {"document": 256, "query": 64}
+"""Tokens a text is cut at by default where it is encoded for search, as in recipes."""
 
 LONGEST = 512
 """Tokens a text is cut at where neither the caller nor the encoder says."""
@@ -119,6 +124,74 @@ def encode(
     loaded = load_encoder(encoder) if isinstance(encoder, str | Path) else encoder
     length = max_length or loaded.max_seq_length or LONGEST
     return encode_side(loaded, list(texts), side, length, top_dimensions=top_dimensions)
+
+
+def encode_texts(
+    encoder: Name,
+    texts: Name,
+    folder: Name,
+    *,
+    side: Literal["query", "document"] = "document",
+    max_length: int | None = None,
+    top_dimensions: int | None = None,
+    keep: float | None = None,
+    precision: Precision = "float32",
+) -> Encoding:
+    """Encode the texts of a file or folder into vectors on disk, in parts that outlive a kill.
+
+    Args:
+        encoder: its name, which the folder remembers.
+        texts: documents or queries, as ``vtkit encode`` takes them.
+        folder: made; it may not exist. Until it is whole, parts are kept beside it, and an equal call goes on with
+            them.
+        side: which prompt, and which half of an asymmetric encoder.
+        max_length: tokens a text is cut at; by default 256, and 64 of queries.
+        top_dimensions: keep only so many of the largest weights of each text.
+        keep: keep only the largest weights that hold this share of a vector's sum.
+        precision: of the encoder's matrix products, ``float32`` or ``bf16``.
+
+    Returns:
+        How much there is, and what pruning removed.
+
+    Raises:
+        DataError: the texts cannot be read.
+        RecipeError: the folder is there already.
+    """
+    from vtkit.data.document_files import read_document_file, read_queries_as_documents
+    from vtkit.outputs import new_folder
+    from vtkit.search.folders import encode_folder
+
+    out = Path(folder)
+    documents = (read_document_file if side == "document" else read_queries_as_documents)(str(texts))
+    with new_folder(out) as work:
+        return encode_folder(
+            load_encoder(encoder), str(encoder), documents, work, out.absolute().with_name(f".{out.name}.parts"),
+            side=side, max_length=max_length or LENGTHS[side], top_dimensions=top_dimensions, keep=keep,
+            precision=precision,
+        )  # fmt: skip
+
+
+def index_vectors(vectors: Name, folder: Name, **settings: Any) -> IndexFolder:
+    """An index of documents that :func:`encode_texts` wrote; :func:`search_run` opens its folder.
+
+    Args:
+        vectors: their folder.
+        folder: made; it may not exist.
+        settings: of ``[index]`` (docs/settings.md): ``engine="lucene"``, ``query_length=32``,
+            ``milvus={"uri": "http://localhost:19530"}``.
+
+    Raises:
+        DataError: ``vectors`` is damaged, or something else.
+        MissingExtra: a package that the engine needs is not installed.
+        RecipeError: there is no such setting or engine, or the folder is there already.
+    """
+    from vtkit.outputs import new_folder
+    from vtkit.recipe.sections import IndexSection
+    from vtkit.search.folders import index_folder
+
+    index = _valid(IndexSection, settings, "The settings of [index] cannot be used:")
+    with new_folder(Path(folder)) as work:
+        return index_folder(Path(vectors), work, index)
 
 
 def transfer_encoder(
@@ -503,7 +576,7 @@ def search_run(
     """Search the index of a run.
 
     Args:
-        run: its folder.
+        run: its folder, or one that :func:`index_vectors` made.
         queries: what to look for.
         top: results for each.
         model: stage whose model and index to use; the final one by default.

@@ -19,6 +19,7 @@ import typer
 from vtkit import __version__, console
 from vtkit.commands.calibrate import calibrate
 from vtkit.commands.casing import casing
+from vtkit.commands.encode import encode, index
 from vtkit.commands.expand import expand
 from vtkit.commands.fragmentation import fragmentation
 from vtkit.commands.gap import gap
@@ -126,6 +127,8 @@ def _every_command(
 
 
 app.command("run")(run)
+app.command("encode")(encode)
+app.command("index")(index)
 app.command("search")(search)
 app.command("explain")(explain)
 app.command("calibrate")(calibrate)

@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 import typer
 
 from vtkit import console
-from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.data.hub import located
 from vtkit.errors import RecipeError
+from vtkit.outputs import new_folder
 
 
 def calibrate(

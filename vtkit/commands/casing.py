@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from vtkit import console
-from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.data.hub import located
 from vtkit.errors import RecipeError
+from vtkit.outputs import new_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -10,11 +10,11 @@ import typer
 
 from vtkit import console
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
-from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.commands.tokenizer import option_names
 from vtkit.data.hub import located
 from vtkit.errors import RecipeError, VtkitError
+from vtkit.outputs import new_folder
 
 NEW_TOKENS_SHOWN = 40
 

@@ -14,8 +14,8 @@ import typer
 from vtkit import console
 from vtkit.commands.candidates import load, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
-from vtkit.commands.folders import refuse_folder, write_text
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.outputs import refuse_folder, write_text
 
 if TYPE_CHECKING:
     from vtkit.analysis.inspection import Inspection

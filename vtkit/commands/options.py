@@ -14,6 +14,12 @@ RunArgument = Annotated[
 DownloadOption = Annotated[
     bool, typer.Option("--download", help="Allow models and collections to be fetched from the Hugging Face hub.")
 ]
+SearchedArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FOLDER", help="Folder of a run, or of an index that `vtkit index` made.", show_default=False
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RecipeArgument = Annotated[Path, typer.Argument(metavar="RECIPE", help="The recipe, a TOML file.", show_default=False)]
 SetOption = Annotated[

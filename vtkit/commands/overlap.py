@@ -10,8 +10,8 @@ import typer
 
 from vtkit import console
 from vtkit.commands.candidates import load, short_names
-from vtkit.commands.folders import refuse_folder, write_text
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.outputs import refuse_folder, write_text
 
 
 class Mode(StrEnum):

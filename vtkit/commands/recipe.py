@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from vtkit import console
-from vtkit.commands.folders import refuse_existing
 from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, allow_downloads
 from vtkit.errors import RecipeError, VtkitError
+from vtkit.outputs import refuse_existing
 
 recipes = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

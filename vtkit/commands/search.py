@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vtkit import console
-from vtkit.commands.options import JsonOption, RunArgument
+from vtkit.commands.options import JsonOption, SearchedArgument
 from vtkit.data.queries import QUERY_FORMS, is_blank, read_query_file
 from vtkit.errors import RecipeError, VtkitError
 
@@ -35,7 +35,7 @@ HINT = "Ctrl-D ends. :top N changes how many results are shown, :explain RANK sh
 
 
 def search(
-    run: RunArgument,
+    run: SearchedArgument,
     query: Annotated[
         str | None, typer.Argument(help="What to search for. Default: prompt for queries.", show_default=False)
     ] = None,
@@ -51,7 +51,7 @@ def search(
     collection: CollectionOption = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Search a run's index, and show the tokens that made each score.
+    """Search the index of a run or of a folder, and show the tokens that made each score.
 
     Loading takes seconds, and a search milliseconds. Without a query it prompts for queries (off a terminal:
     read from standard input, one a line).
@@ -76,7 +76,7 @@ def search(
 
 
 def explain(
-    run: RunArgument,
+    run: SearchedArgument,
     query: Annotated[str, typer.Argument(help="The query.", show_default=False)],
     document_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="Id of the document.", show_default=False)],
     model: ModelOption = None,

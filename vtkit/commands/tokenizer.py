@@ -14,9 +14,9 @@ import typer
 
 from vtkit import console
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
-from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.errors import RecipeError, WrongSettings
+from vtkit.outputs import new_folder
 
 if TYPE_CHECKING:
     from vtkit.vocabulary.specification import Built

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from vtkit import console
-from vtkit.commands.folders import new_folder
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.outputs import new_folder
 from vtkit.recipe.transfer import METHODS
 
 Files = list[str] | None

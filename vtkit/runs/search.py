@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.artifacts import result_of
-from vtkit.errors import DataError, VtkitError
+from vtkit.errors import DataError, RecipeError, VtkitError
 from vtkit.runs.folder import open_run
 from vtkit.stages.deploy_index import DEPLOYED, DeployResult
 from vtkit.stages.index_corpus import IndexResult
@@ -16,16 +16,22 @@ if TYPE_CHECKING:
 
 
 def open_searcher(folder: Path, *, model: str | None, collection: str | None) -> Searcher:
-    """The searcher of a run on disk.
+    """The searcher of a run on disk, or of a folder that ``vtkit index`` made.
 
     Args:
-        folder: the run's folder.
+        folder: of either; the latter has one model and one collection, which are not to be named.
         model: stage whose model and index to use, as it was judged; None for the final one, in the index to be used.
         collection: evaluation set; None for the first.
 
     Raises:
         VtkitError: no such run, model or set.
     """
+    from vtkit.search.folders import is_index_folder, open_index_folder
+
+    if is_index_folder(folder):
+        if model is not None or collection is not None:
+            raise RecipeError(f"{folder} is one index, of one model: --model and --collection are for runs.")
+        return open_index_folder(folder)
     run = open_run(folder)
     name = model or run.final_model
     indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]

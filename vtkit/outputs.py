@@ -1,4 +1,4 @@
-"""Files and folders that commands are given, and those they write."""
+"""Files and folders that a user names for what is written: nothing is overwritten, and nothing is left half-written."""
 
 from __future__ import annotations
 

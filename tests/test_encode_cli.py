@@ -1,0 +1,155 @@
+"""``vtkit encode``, ``vtkit index`` and ``vtkit search`` of the folder that comes out, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import collection, encoder, write_collection
+from typer.testing import CliRunner, Result
+
+import vtkit
+from vtkit.cli import app
+from vtkit.data.document_files import read_document_file, read_queries_as_documents
+from vtkit.encoder.sides import encode_side
+from vtkit.errors import DataError, RecipeError, VtkitError
+from vtkit.search.stored_vectors import read_vectors
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "encoder"
+    vtkit.save_encoder(encoder(tmp_path_factory.mktemp("made")), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_collection(tmp_path_factory.mktemp("beir") / "collection", collection(40))
+
+
+@pytest.fixture(scope="module")
+def indexed(model: Path, beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("indexed")
+    vtkit.encode_texts(model, beir, folder / "vectors")
+    vtkit.index_vectors(folder / "vectors", folder / "index")
+    return folder
+
+
+def vtkit_says(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_a_collection_is_encoded_indexed_and_searched(model: Path, beir: Path, tmp_path: Path) -> None:
+    done = vtkit_says("encode", model, beir, "--out", tmp_path / "vectors")
+    assert (done.exit_code, done.stdout.splitlines()[0].split(",")[0]) == (0, "40 texts")
+    done = vtkit_says(
+        "index", tmp_path / "vectors", "--out", tmp_path / "index", "--json", "--set", "index.query_length=60",
+    )  # fmt: skip
+    said = json.loads(done.stdout)
+    assert (said["documents"], said["settings"]) == (40, {"engine": "exact", "query_length": 60})
+    documents = read_document_file(str(beir))
+    found = json.loads(vtkit_says("search", tmp_path / "index", documents[3].text, "--json").stdout)
+    loaded = vtkit.load_encoder(model)
+    vectors = encode_side(loaded, [document.contents for document in documents], "document", 256)
+    scores = (vectors @ encode_side(loaded, [documents[3].text], "query", 64).T).toarray()[:, 0]
+    best = sorted(range(40), key=lambda number: (-scores[number], number))[:10]
+    assert [result["score"] for result in found["results"]] == pytest.approx(scores[best].tolist(), rel=1e-4)
+    assert vtkit_says("explain", tmp_path / "index", documents[3].text, documents[3].id).exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "vectors"]
+
+
+def test_queries_are_encoded_as_queries(model: Path, beir: Path, tmp_path: Path) -> None:
+    done = vtkit_says("encode", model, beir, "--queries", "--out", tmp_path / "queries", "--json")
+    queries = read_queries_as_documents(str(beir))
+    assert (done.exit_code, json.loads(done.stdout)["side"]) == (0, "query")
+    expected = encode_side(vtkit.load_encoder(model), [query.text for query in queries], "query", 64)
+    assert abs(read_vectors(tmp_path / "queries" / "vectors") - expected).max() < 1e-5
+    refused = vtkit_says("index", tmp_path / "queries", "--out", tmp_path / "index")
+    assert isinstance(refused.exception, DataError)
+    assert not (tmp_path / "index").exists()
+
+
+def test_pruning_says_what_it_removed(model: Path, beir: Path, tmp_path: Path) -> None:
+    found = vtkit.encode_texts(model, beir, tmp_path / "vectors", keep=0.5, top_dimensions=7)
+    assert 0 < found.mass_removed < found.postings_removed < 1
+    assert np.diff(read_vectors(tmp_path / "vectors" / "vectors").indptr).max() <= 7
+    said = vtkit_says("encode", model, beir, "--out", tmp_path / "again", "--keep", "0.5").stdout
+    assert "of the weights were removed, with" in said
+
+
+def test_the_python_api_searches_the_folder_too(indexed: Path) -> None:
+    (results,) = vtkit.search_run(indexed / "index", ["t1 t2 t3"], top=3)
+    assert len(results) <= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "ids"),
+    [
+        ("a.jsonl", '{"_id": "x", "text": "one"}\n{"_id": "y", "title": "t", "text": "two"}\n', ["x", "y"]),
+        ("a.tsv", "x\tone\ny\ttwo\n", ["x", "y"]),
+        ("a.txt", "one\n\n  two \n", ["1", "3"]),
+        ("a.txt.gz", "one\ntwo\n", ["1", "2"]),
+    ],
+)
+def test_documents_come_in_several_forms(tmp_path: Path, name: str, content: str, ids: list[str]) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
+    found = read_document_file(str(path))
+    assert [document.id for document in found] == ids
+    assert [document.text for document in found] == ["one", "two"]
+
+
+@pytest.mark.parametrize("content", ['{"_id": "x", "text": "a"}\n' * 2, '{"_id": "x"}\n', "no json\n", ""])
+def test_damaged_documents_are_refused_before_anything_is_made(model: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.jsonl").write_text(content, encoding="utf-8")
+    done = vtkit_says("encode", model, tmp_path / "a.jsonl", "--out", tmp_path / "vectors")
+    assert isinstance(done.exception, DataError)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl"]
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "encoding.json": lambda folder: (folder / "encoding.json").write_text('{"model": 1}'),
+    "documents": lambda folder: (folder / "documents.jsonl").write_text(""),
+    "no documents": lambda folder: (folder / "documents.jsonl").unlink(),
+    "vectors": lambda folder: (folder / "vectors" / "data.npy").write_bytes(b"nonsense"),
+    "nothing": lambda folder: (folder / "encoding.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_vectors_make_no_index(model: Path, beir: Path, tmp_path: Path, damage: str) -> None:
+    vtkit.encode_texts(model, beir, tmp_path / "vectors", top_dimensions=3)
+    DAMAGE[damage](tmp_path / "vectors")
+    with pytest.raises(DataError):
+        vtkit.index_vectors(tmp_path / "vectors", tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path, beir: Path) -> None:
+    with pytest.raises(RecipeError, match="engine: Input should be"):
+        vtkit.index_vectors(indexed / "vectors", tmp_path / "index", engine="fast")
+    with pytest.raises(RecipeError, match="only for the indexes of recipes"):
+        vtkit.index_vectors(indexed / "vectors", tmp_path / "index", lexical="bm25")
+    for wrong in ("query_length", "query_length=0", "nothing=1", "milvus=1", "engine.fast=1"):
+        refused = vtkit_says("index", indexed / "vectors", "--out", tmp_path / "index", "--set", wrong)
+        assert isinstance(refused.exception, RecipeError), wrong
+    with pytest.raises(RecipeError, match="already exists"):
+        vtkit.index_vectors(indexed / "vectors", indexed / "index")
+    with pytest.raises(RecipeError, match="already exists"):
+        vtkit.encode_texts(model, beir, indexed / "vectors")
+    assert isinstance(vtkit_says("search", indexed / "index", "t1", "--model", "source").exception, RecipeError)
+    assert isinstance(vtkit_says("encode", model, beir, "--out", tmp_path / "v", "--keep", "2").exception, RecipeError)
+    record = json.loads((indexed / "index" / "search.json").read_text())
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "moved" / "search.json").write_text(json.dumps(record | {"model": str(tmp_path / "gone")}))
+    with pytest.raises(VtkitError, match="is gone"):
+        vtkit.search_run(tmp_path / "moved", ["t1"])
+    for damaged in ("{", json.dumps(record | {"settings": {"engine": "fast"}}), json.dumps(record | {"model": 1})):
+        (tmp_path / "moved" / "search.json").write_text(damaged)
+        with pytest.raises(DataError, match="is damaged"):
+            vtkit.search_run(tmp_path / "moved", ["t1"])

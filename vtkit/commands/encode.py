@@ -1,0 +1,141 @@
+"""``vtkit encode`` and ``vtkit index``: texts to vectors on disk, and these to an index that can be searched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.data.document_files import DOCUMENT_FORMS
+from vtkit.data.hub import located
+from vtkit.errors import RecipeError
+from vtkit.outputs import refuse_existing
+from vtkit.recipe.lines import one_value
+
+
+def encode(
+    model: Annotated[str, typer.Argument(help="Folder or hub id of a sparse encoder.", show_default=False)],
+    texts: Annotated[str, typer.Argument(help=f"Documents: {DOCUMENT_FORMS}.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the vectors go.", show_default=False)
+    ],
+    queries: Annotated[
+        bool, typer.Option("--queries", help="The texts are queries; of a BEIR folder its queries.jsonl.")
+    ] = False,
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            "--max-length", metavar="TOKENS", min=3, help="Cut texts here. Default: 256, and 64 of queries.",
+            show_default=False,
+        ),
+    ] = None,
+    top_dimensions: Annotated[
+        int | None,
+        typer.Option(
+            "--top-dimensions", metavar="N", min=1, help="Keep only so many of a text's largest weights.",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        float | None,
+        typer.Option(
+            "--keep", metavar="SHARE", help="Keep only the largest weights that hold this share of a vector's sum.",
+            show_default=False,
+        ),
+    ] = None,
+    precision: Annotated[
+        Literal["float32", "bf16"], typer.Option("--precision", help="Of the encoder's matrix products.")
+    ] = "float32",
+    as_json: JsonOption = False,
+    download: DownloadOption = False,
+) -> None:  # fmt: skip
+    """Encode documents or queries into vectors on disk.
+
+    Parts that are done outlive a kill: the same command goes on from there. `vtkit index` makes an index of the
+    vectors.
+    """
+    if keep is not None and not 0 < keep <= 1:
+        raise RecipeError(f"--keep is a share above 0 and up to 1, not {keep:g}.")
+    refuse_existing(out)
+    allow_downloads(download)
+    from vtkit.api import encode_texts
+
+    found = encode_texts(
+        located(model),
+        texts,
+        out,
+        side="query" if queries else "document",
+        max_length=max_length,
+        top_dimensions=top_dimensions,
+        keep=keep,
+        precision=precision,
+    )
+    if as_json:
+        console.write_json(asdict(found))
+        return
+    mean = found.postings / max(found.texts, 1)
+    console.write(f"{found.texts:,} texts, {mean:.1f} weights each")
+    if found.postings_removed:
+        console.write(
+            f"{found.postings_removed:.1%} of the weights were removed, with {found.mass_removed:.1%} of their sum"
+        )
+    console.say(f"wrote {out}")
+
+
+def index(
+    vectors: Annotated[
+        Path, typer.Argument(metavar="VECTORS", help="Folder that `vtkit encode` wrote.", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the index goes.", show_default=False)
+    ],
+    engine: Annotated[
+        str, typer.Option("--engine", help="What searches it: exact, lucene, seismic, milvus or opensearch.")
+    ] = "exact",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Another setting of [index], e.g. query_length=32 or "
+            "milvus.uri=http://localhost:19530. May be repeated.", show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Make an index of encoded documents, which `vtkit search` opens.
+
+    The folder needs its model to encode queries, and nothing else. A lexical part and weighting are made by recipes.
+    """
+    refuse_existing(out)
+    given = _settings(settings or ())
+    from vtkit.api import index_vectors
+
+    found = index_vectors(vectors, out, **{"engine": engine} | given)
+    if as_json:
+        console.write_json(asdict(found))
+        return
+    console.write(f"{found.documents:,} documents, {found.postings:,} postings, engine {found.engine}")
+    console.say(f"wrote {out}")
+
+
+def _settings(given: Sequence[str]) -> dict[str, Any]:
+    """``milvus.uri=a`` as ``{"milvus": {"uri": "a"}}``, values read as TOML where they are TOML."""
+    found: dict[str, Any] = {}
+    for setting in given:
+        name, equals, text = setting.partition("=")
+        if not equals or not name:
+            raise RecipeError(f"--set {setting}: a setting is written KEY=VALUE, such as query_length=32.")
+        value, is_toml = one_value(text)
+        *tables, last = name.removeprefix("index.").split(".")
+        table = found
+        for part in tables:
+            inner = table.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise RecipeError(f"--set {setting}: {part} is set to a value before.")
+            table = inner
+        table[last] = value if is_toml else text
+    return found

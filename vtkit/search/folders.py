@@ -1,0 +1,195 @@
+"""Vectors and indexes in folders of their own, outside of any run: encode once, index with whichever engine, search.
+
+A folder of vectors has ``vectors/``, ``documents.jsonl`` and ``encoding.json`` (how they were made); a folder of an
+index what the index of a run has (``postings/``, ``documents.jsonl``, ``index.json``), and ``search.json`` (with which
+model and settings it is searched).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+
+from vtkit.artifacts import publish
+from vtkit.data.retrieval import Document
+from vtkit.data.text import digest
+from vtkit.encoder.asymmetric import output_tokenizer
+from vtkit.errors import DataError, RecipeError, VtkitError
+from vtkit.recipe.sections import IndexSection
+from vtkit.results import Result
+from vtkit.runtime import Precision
+from vtkit.search.engine import POSTINGS, build_index
+from vtkit.search.index_record import IndexRecord, tokenizer_digest
+from vtkit.search.stored_vectors import VECTORS, read_vectors
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+    from vtkit.encoder.sides import Side
+    from vtkit.search.searcher import Searcher
+
+DOCUMENTS, ENCODING, SEARCH = "documents.jsonl", "encoding.json", "search.json"
+
+R = TypeVar("R", bound=Result)
+
+
+@dataclass(frozen=True)
+class Encoding(Result):
+    """How vectors were made, and what was made."""
+
+    model: str
+    """Folder (absolute) or hub id of the encoder."""
+
+    tokenizer: str
+    """:func:`vtkit.search.index_record.tokenizer_digest` of what names their dimensions."""
+
+    side: str
+    max_length: int
+    precision: str
+    texts: int
+    dimensions: int
+    postings: int
+    """Weights above zero, of all texts together."""
+
+    postings_removed: float = 0.0
+    """Share of the weights that pruning took away."""
+
+    mass_removed: float = 0.0
+    """Share of the sum of all weights that went with them."""
+
+
+@dataclass(frozen=True)
+class IndexFolder(Result):
+    """What searches an index."""
+
+    model: str
+    documents: int
+    postings: int
+    engine: str
+    settings: dict[str, Any]
+    """Of ``[index]``: its engine, and how queries are encoded."""
+
+
+def encode_folder(
+    encoder: SparseEncoder,
+    model: str,
+    documents: Sequence[Document],
+    out: Path,
+    shards: Path,
+    *,
+    side: Side = "document",
+    max_length: int,
+    top_dimensions: int | None = None,
+    keep: float | None = None,
+    precision: Precision = "float32",
+) -> Encoding:
+    """Fill the folder ``out`` with the vectors of ``documents``.
+
+    Args:
+        encoder: loaded from ``model``.
+        model: its name, which a search needs again.
+        shards: where parts are kept until all are there; what an earlier try left in it is used.
+        side, max_length, top_dimensions, keep, precision: as of
+            :func:`vtkit.search.sharded_encoding.encode_to_disk`.
+    """
+    from vtkit.search.sharded_encoding import encode_to_disk
+
+    with (out / DOCUMENTS).open("w", encoding="utf-8") as file:
+        for document in documents:
+            entry = {"_id": document.id, "title": document.title, "text": document.text}
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+    model = str(Path(model).absolute()) if os.path.isdir(model) else model
+    encoded = encode_to_disk(
+        encoder,
+        (document.contents for document in documents),
+        side,
+        max_length,
+        out / VECTORS,
+        shards,
+        made_from={"model": digest(model) if os.path.isdir(model) else model},
+        top_dimensions=top_dimensions,
+        keep=keep,
+        precision=precision,
+        total=len(documents),
+    )
+    removed, width = encoded.removed, read_vectors(out / VECTORS).shape[1]
+    found = Encoding(
+        model, tokenizer_digest(output_tokenizer(encoder)), side, max_length, precision, encoded.texts, width,
+        encoded.postings, removed.share_of_weights, removed.share_of_mass,
+    )  # fmt: skip
+    _write(out / ENCODING, found)
+    return found
+
+
+def index_folder(vectors: Path, out: Path, index: IndexSection) -> IndexFolder:
+    """Fill the folder ``out`` with an index of a folder of vectors, for the engine of ``index``.
+
+    Raises:
+        DataError: it is none, or it is damaged, or its vectors are those of queries.
+        MissingExtra: a package that the engine needs is not installed.
+        RecipeError: ``index`` asks for what only a recipe can have.
+    """
+    if index.lexical != "none" or index.document_weighting != "none":
+        raise RecipeError("A lexical part, and weighting of documents, are only for the indexes of recipes.")
+    encoding = _read(vectors / ENCODING, Encoding, "vtkit encode")
+    if encoding.side != "document":
+        raise DataError(f"{vectors} holds queries. An index is made of documents: encode them without --queries.")
+    matrix = read_vectors(vectors / VECTORS)
+    try:
+        with (vectors / DOCUMENTS).open("rb") as file:
+            lines = sum(1 for _ in file)
+    except FileNotFoundError as error:
+        raise DataError(f"{vectors / DOCUMENTS} is missing. Encode again.") from error
+    if not matrix.shape[0] == lines == encoding.texts:
+        raise DataError(f"{vectors}: {matrix.shape[0]:,} vectors, but {lines:,} documents. Encode again.")
+    info = build_index(index, matrix, out / POSTINGS).info
+    publish(vectors / DOCUMENTS, out / DOCUMENTS)
+    IndexRecord(index.engine, matrix.shape[1], encoding.tokenizer).save(out)
+    found = IndexFolder(
+        encoding.model, info.documents, info.postings, index.engine, index.model_dump(mode="json", exclude_unset=True)
+    )
+    _write(out / SEARCH, found)
+    return found
+
+
+def is_index_folder(folder: Path) -> bool:
+    """Whether :func:`index_folder` filled it."""
+    return (folder / SEARCH).is_file()
+
+
+def open_index_folder(folder: Path) -> Searcher:
+    """What searches a folder that :func:`index_folder` filled.
+
+    Raises:
+        DataError: it is damaged.
+        VtkitError: the model is not there.
+    """
+    from vtkit.search.searcher import Searcher
+
+    found = _read(folder / SEARCH, IndexFolder, "vtkit index")
+    if os.path.isabs(found.model) and not os.path.isdir(found.model):
+        raise VtkitError(f"{folder}: the model it was encoded with is gone: {found.model}.")
+    try:
+        settings = IndexSection.model_validate(found.settings)
+    except ValidationError as error:
+        raise DataError(f"{folder / SEARCH} is damaged: its settings. Make it again with vtkit index.") from error
+    return Searcher.load(found.model, folder, settings)
+
+
+def _write(path: Path, found: Result) -> None:
+    path.write_text(json.dumps(found.to_json(), indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _read(path: Path, kind: type[R], command: str) -> R:
+    try:
+        return kind.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise DataError(f"{path.parent} is no folder that {command} made: it has no {path.name}.") from error
+    except (OSError, ValueError, TypeError, RecursionError, ValidationError) as error:
+        raise DataError(f"{path} is damaged ({type(error).__name__}). Make it again with {command}.") from error
