@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.artifacts import Store
-from vtkit.data.retrieval import Query, load_beir
+from vtkit.data.retrieval import load_beir
 from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.load import load_recipe
@@ -151,12 +151,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     data = tiny.collection(120)
     tiny.finished_run(folder, data)
-    training = [Query(f"t{query.id}", f"{query.text} maple") for query in data.queries]
-    with (folder / "collection" / "queries.jsonl").open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps({"_id": query.id, "text": query.text}) + "\n" for query in training)
-    rows = [f"t{query}\t{document}\t{grade}" for query, of in data.qrels.items() for document, grade in of.items()]
-    text = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
-    (folder / "collection" / "qrels" / "train.tsv").write_text(text, encoding="utf-8")
+    tiny.add_training_queries(folder / "collection", data)
     changes = (
         "index.lexical=bm25",
         "evaluate.weightings=['none', 'geng']",

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
 from vtkit.artifacts import Store
-from vtkit.data.retrieval import Query, load_beir
+from vtkit.data.retrieval import load_beir
 from vtkit.data.trec import read_trec, to_run
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.errors import DataError, RecipeError
@@ -50,12 +50,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, embedder: Path) -> Path:
     folder = tmp_path_factory.mktemp("run")
     found = tiny.collection(120)
     tiny.finished_run(folder, found)
-    training = [Query(f"t{query.id}", f"{query.text} maple") for query in found.queries]
-    with (folder / "collection" / "queries.jsonl").open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps({"_id": query.id, "text": query.text}) + "\n" for query in training)
-    rows = [f"t{query}\t{document}\t{grade}" for query, of in found.qrels.items() for document, grade in of.items()]
-    text = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
-    (folder / "collection" / "qrels" / "train.tsv").write_text(text, encoding="utf-8")
+    tiny.add_training_queries(folder / "collection", found)
     return run(folder / "tiny.toml", [f"evaluate.peers=['{embedder}']"], runs=folder / "runs", threads=1)
 
 

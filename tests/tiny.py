@@ -198,6 +198,16 @@ def write_collection(folder: Path, found: RetrievalSet) -> Path:
     return folder
 
 
+def add_training_queries(folder: Path, found: RetrievalSet) -> None:
+    """Training queries for the folder of ``found``: each of its queries with a word more, and the same judgements."""
+    training = [Query(f"t{query.id}", f"{query.text} maple") for query in found.queries]
+    with (folder / "queries.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps({"_id": query.id, "text": query.text}) + "\n" for query in training)
+    rows = [f"t{query}\t{document}\t{grade}" for query, of in found.qrels.items() for document, grade in of.items()]
+    text = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
+    (folder / "qrels" / "train.tsv").write_text(text, encoding="utf-8")
+
+
 def finished_run(folder: Path, found: RetrievalSet, name: str = "tiny", collection: str = "collection") -> Path:
     """The folder of a run of ``folder/NAME.toml``: a tiny encoder moved to its own tokens in another order, and its
     index of ``found`` (``folder/COLLECTION``)."""

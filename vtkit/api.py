@@ -52,9 +52,6 @@ S = TypeVar("S")
 LOADED = "loaded"
 """Stands in a recipe for what is there already and is not named."""
 
-LENGTHS = {"document": 256, "query": 64}
-"""Tokens a text is cut at by default where it is encoded for search, as in recipes."""
-
 LONGEST = 512
 """Tokens a text is cut at where neither the caller nor the encoder says."""
 
@@ -159,14 +156,16 @@ def encode_texts(
     """
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
     from vtkit.outputs import new_folder
+    from vtkit.recipe.sections import IndexSection
     from vtkit.search.folders import encode_folder
 
-    out = Path(folder)
+    out, lengths = Path(folder), IndexSection()
+    length = max_length or (lengths.document_length if side == "document" else lengths.query_length)
     documents = (read_document_file if side == "document" else read_queries_as_documents)(str(texts))
     with new_folder(out) as work:
         return encode_folder(
             load_encoder(encoder), str(encoder), documents, work, out.absolute().with_name(f".{out.name}.parts"),
-            side=side, max_length=max_length or LENGTHS[side], top_dimensions=top_dimensions, keep=keep,
+            side=side, max_length=length, top_dimensions=top_dimensions, keep=keep,
             precision=precision,
         )  # fmt: skip
 

@@ -1,7 +1,9 @@
-"""Documents without judgements, to be encoded: from files and folders of the forms that collections have."""
+"""Documents without judgements: read to be encoded, from the forms that collections have, and kept beside vectors."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from vtkit.data.corpora import shards_in
@@ -11,10 +13,21 @@ from vtkit.data.retrieval import Document, read_documents, read_query_columns
 from vtkit.data.text import find_file, read_lines
 from vtkit.errors import DataError
 
+DOCUMENTS = "documents.jsonl"
+"""File of the documents beside their vectors or their index, in the same order."""
+
 DOCUMENT_FORMS = (
     "a folder with corpus.jsonl (BEIR), .jsonl with _id, text and perhaps title, .tsv of id and text, or a text a "
     "line; each plain, .gz or .zst"
 )
+
+
+def write_documents(documents: Iterable[Document], folder: Path) -> None:
+    """Write :data:`DOCUMENTS` into ``folder``: ``_id``, ``title`` and ``text`` a line."""
+    with (folder / DOCUMENTS).open("w", encoding="utf-8") as file:
+        for document in documents:
+            entry = {"_id": document.id, "title": document.title, "text": document.text}
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
 def read_document_file(name: str) -> list[Document]:

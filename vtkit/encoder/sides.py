@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import fold_map_of, fold_vectors, folding
+from vtkit.encoder.mass_pruning import pruned
 from vtkit.encoder.truncation import first_tokens
 from vtkit.runtime import Precision
 
@@ -56,9 +56,9 @@ def encode_side(
         fold = folding(encoder)
         if fold is not None:
             vectors = fold_vectors(vectors, fold_map_of(encoder), fold)
-        return _largest(
-            vectors, min(top_dimensions or vectors.shape[1], query_side.max_active_dims or vectors.shape[1])
-        )
+        width = vectors.shape[1]
+        kept = min(top_dimensions or width, query_side.max_active_dims or width)
+        return pruned(vectors, kept)[0] if kept < width else vectors
     return encode(
         query_side or encoder,
         prompted,
@@ -97,14 +97,3 @@ def _looked_up(table: SparseStaticEmbedding, texts: list[str], length: int) -> s
     matrix = sparse.csr_matrix((weights[where[1]], where), shape=(len(texts), len(weights)), dtype=np.float32)
     matrix.eliminate_zeros()
     return matrix
-
-
-def _largest(vectors: sparse.csr_matrix, kept: int) -> sparse.csr_matrix:
-    """The ``kept`` largest weights of each row."""
-    if int(np.diff(vectors.indptr).max(initial=0)) <= kept:
-        return vectors
-    for start, stop in pairwise(vectors.indptr):
-        order = np.argsort(-vectors.data[start:stop], kind="stable")
-        vectors.data[start + order[kept:]] = 0.0
-    vectors.eliminate_zeros()
-    return vectors

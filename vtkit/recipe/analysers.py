@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Literal
 
 from vtkit.recipe import engines
@@ -97,8 +96,7 @@ def missing_packages(analysis: Analysis, language: str) -> tuple[str, ...]:
     """The packages that ``analysis`` of ``language`` needs and that are not installed."""
     match analysis:
         case "morphemes":
-            packages = MORPHOLOGY.get(known_as(analysis, language) or "", ())
-            return tuple(package for module, package in packages if find_spec(module) is None)
+            return engines.not_installed(MORPHOLOGY.get(known_as(analysis, language) or "", ()))
         case "lucene":
             return engines.missing_packages("lucene")
         case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Annotated, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -32,8 +33,12 @@ NEEDS: dict[Engine, Needs] = {
 
 def missing_packages(engine: Engine) -> tuple[str, ...]:
     """The packages that ``engine`` needs and that are not installed, by the names they are installed by."""
-    needs = NEEDS.get(engine)
-    return tuple(package for module, package in needs.packages if find_spec(module) is None) if needs else ()
+    return not_installed(NEEDS[engine].packages) if engine in NEEDS else ()
+
+
+def not_installed(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Those of ``packages``, each named as it is imported and as it is installed, that are not here, by the second."""
+    return tuple(package for module, package in packages if find_spec(module) is None)
 
 
 def _address(value: str) -> str:

@@ -212,8 +212,7 @@ def _analyser_faults(recipe: Recipe) -> Iterator[_Missing]:
     analysis, setting, language = recipe.index.bm25_analyser, "index.bm25_analyser", recipe.recipe.language
     why, packages = refused(analysis, language), missing_packages(analysis, language)
     if packages:
-        needed, extra = " and ".join(packages), EXTRAS[analysis]
-        why = f"{toml_value(analysis)} needs {needed}, not installed: pip install 'vtkit[{extra}]'"
+        why = _needs(analysis, packages, EXTRAS[analysis])
     if why is not None:
         yield _Missing(
             Named(setting, "package", analysis, False),
@@ -228,9 +227,12 @@ def _engine_faults(recipe: Recipe) -> Iterator[_Missing]:
     if recipe.evaluate is None or not packages:
         return
     engine, setting = recipe.index.engine, "index.engine"
-    needed, extra = " and ".join(packages), NEEDS[engine].extra
-    why = f"{toml_value(engine)} needs {needed}, not installed: pip install 'vtkit[{extra}]'"
+    why = _needs(engine, packages, NEEDS[engine].extra)
     yield _Missing(Named(setting, "package", engine, False), why, f"--set {setting}=exact needs no package.")
+
+
+def _needs(value: str, packages: Sequence[str], extra: str) -> str:
+    return f"{toml_value(value)} needs {' and '.join(packages)}, not installed: pip install 'vtkit[{extra}]'"
 
 
 def _split_missing(thing: Named, split: str) -> Iterator[_Missing]:

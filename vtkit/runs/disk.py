@@ -85,7 +85,7 @@ def estimate(steps: Sequence[Step]) -> Estimate:
     models = checkpoints = indexes = runs = 0
     unknown: dict[str, None] = {}
     for step in steps:
-        recipe, stage = step.recipe, step.stage.name
+        recipe, stage = step.recipe, step.stage.name.split(":")[0]
         if stage in ("transfer", "adapt", "calibrate", "finetune"):
             encoder = made_by(recipe)
             if encoder is None:
@@ -93,12 +93,12 @@ def estimate(steps: Sequence[Step]) -> Estimate:
                 continue
             models += encoder.bytes
             checkpoints = max(checkpoints, _checkpoints(recipe, stage, encoder))
-        elif stage.split(":")[0] in ("encode", "index", "evaluate"):
+        elif stage in ("encode", "index", "evaluate"):
             for corpus in step.view.corpora("evaluate.sets"):
                 counted = _collection(corpus.name)
                 if counted is None:
                     unknown[corpus.name] = None
-                elif stage.split(":")[0] in ("encode", "index"):
+                elif stage in ("encode", "index"):
                     dimensions = min(DIMENSIONS, recipe.index.top_dimensions or DIMENSIONS)
                     texts = counted.bytes if stage == "encode" else 0  # the index has the same file
                     indexes += texts + counted.documents * dimensions * 2 * NUMBER

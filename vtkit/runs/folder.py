@@ -14,6 +14,7 @@ from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.sections import STORE, IndexSection, Recipe
 from vtkit.report.data import ReportData
 from vtkit.runs.plan import Plan
+from vtkit.stages.deploy_index import DEPLOY
 from vtkit.stages.evaluate_runs import EvaluateResult
 
 RUN_RECORD = "run.json"
@@ -112,7 +113,7 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
         if name in steps and (store.root / steps[name] / "curves").is_dir():
             (folder / "curves").mkdir(exist_ok=True)
             publish(store.root / steps[name] / "curves", folder / "curves" / name)
-    index = next((name for name in ("index:deployed", f"index:{plan.final_model}") if name in steps), None)
+    index = next((name for name in (DEPLOY.name, f"index:{plan.final_model}") if name in steps), None)
     if index is not None:
         publish(store.root / steps[index], folder / "index")
     runs = {run_name(name): store.root / steps[name] for name in steps if name.startswith("evaluate:")}

@@ -21,15 +21,13 @@ import scipy.sparse as sp
 from vtkit.errors import DataError, MissingExtra
 from vtkit.recipe.engines import NEEDS, Engine, missing_packages
 from vtkit.recipe.sections import IndexSection
-from vtkit.search.index_info import Contributions, Ids, IndexInfo, Scores, check_weights
+from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
 
 if TYPE_CHECKING:
     from vtkit.search.exact import ExactIndex
 
 POSTINGS = "postings"
 """Folder of the index, beside the documents."""
-
-REBUILD = "Build it again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
 
 
 class Index(Protocol):

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from vtkit.errors import DataError
-from vtkit.search.index_info import Contributions, Ids, IndexInfo, Scores, check_weights
+from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
 from vtkit.search.pruning import DOCUMENTS_A_RESULT, FrequentTerms, compiled, frequent_terms, search_pruned
 
 _COUNTS = "postings.json"
@@ -30,7 +30,6 @@ _STRIDE = 32
 _COUNTED_AT_ONCE = 2**24
 _ARRAYS = ("starts", "documents", "weights")
 _FREQUENT = ("terms", "rows", "steps")
-_REBUILD = "Build it again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ def _mapped(path: Path) -> npt.NDArray[Any]:
     except FileNotFoundError as error:
         raise _damaged(path, error) from error
     except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
-        raise DataError(f"{path} is damaged or cut short: it is no array as numpy writes them. {_REBUILD}") from error
+        raise DataError(f"{path} is damaged or cut short: it is no array as numpy writes them. {REBUILD}") from error
 
 
 def _opened(folder: Path, rows: object, documents: int, vocabulary: int) -> FrequentTerms:
@@ -237,7 +236,7 @@ def _opened(folder: Path, rows: object, documents: int, vocabulary: int) -> Freq
 
 
 def _unfit(folder: Path) -> DataError:
-    return DataError(f"{folder}: the index is damaged, its files do not fit each other. {_REBUILD}")
+    return DataError(f"{folder}: the index is damaged, its files do not fit each other. {REBUILD}")
 
 
 def _arrays(queries: sp.csr_matrix) -> tuple[npt.NDArray[Any], ...]:
@@ -246,7 +245,7 @@ def _arrays(queries: sp.csr_matrix) -> tuple[npt.NDArray[Any], ...]:
 
 def _damaged(path: Path, error: Exception) -> DataError:
     why = "it is missing" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
-    return DataError(f"{path}: the index is damaged ({why}). {_REBUILD}")
+    return DataError(f"{path}: the index is damaged ({why}). {REBUILD}")
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

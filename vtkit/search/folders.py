@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from vtkit.artifacts import publish
+from vtkit.data.document_files import DOCUMENTS, write_documents
 from vtkit.data.retrieval import Document
 from vtkit.data.text import digest
 from vtkit.encoder.asymmetric import output_tokenizer
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from vtkit.encoder.sides import Side
     from vtkit.search.searcher import Searcher
 
-DOCUMENTS, ENCODING, SEARCH = "documents.jsonl", "encoding.json", "search.json"
+ENCODING, SEARCH = "encoding.json", "search.json"
 
 R = TypeVar("R", bound=Result)
 
@@ -100,10 +101,7 @@ def encode_folder(
     """
     from vtkit.search.sharded_encoding import encode_to_disk
 
-    with (out / DOCUMENTS).open("w", encoding="utf-8") as file:
-        for document in documents:
-            entry = {"_id": document.id, "title": document.title, "text": document.text}
-            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+    write_documents(documents, out)
     model = str(Path(model).absolute()) if os.path.isdir(model) else model
     encoded = encode_to_disk(
         encoder,

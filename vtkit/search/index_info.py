@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _LARGEST_WEIGHT = 1e15  # its square, and many of them added, are still numbers in float32
 
+REBUILD = "Build it again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
+"""What to do about an index that is damaged."""
+
 Ids = npt.NDArray[np.int32]
 Scores = npt.NDArray[np.float32]
 

@@ -21,10 +21,9 @@ import scipy.sparse as sp
 
 from vtkit import console
 from vtkit.errors import DataError
-from vtkit.search.index_info import Ids, Scores
+from vtkit.search.index_info import REBUILD, Ids, Scores
 from vtkit.search.java import cast_to, java_class, java_errors, java_type
 
-_REBUILD = "Build it again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
 _FIELD, _ID = "contents", "id"
 _BUFFER_MB = 128.0
 _MOST_CLAUSES = 2**31 - 1
@@ -123,10 +122,10 @@ class LuceneRanker:
             loss = Quantisation(**recorded)
             sound = isinstance(loss.step, float) and loss.step > 0
         except (OSError, ValueError, TypeError, RecursionError) as error:
-            raise DataError(f"{folder}/quantisation.json is missing or damaged ({error}). {_REBUILD}") from error
+            raise DataError(f"{folder}/quantisation.json is missing or damaged ({error}). {REBUILD}") from error
         if not sound:
-            raise DataError(f"{folder}/quantisation.json is damaged: its step is {loss.step!r}. {_REBUILD}")
-        with java_errors(f"{folder}: the index is damaged", _REBUILD):
+            raise DataError(f"{folder}/quantisation.json is damaged: its step is {loss.step!r}. {REBUILD}")
+        with java_errors(f"{folder}: the index is damaged", REBUILD):
             directory = java_class("org.apache.lucene.store.FSDirectory").open(_path(folder / "index"))
             reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
             searcher = java_class("org.apache.lucene.search.IndexSearcher")(
@@ -136,7 +135,7 @@ class LuceneRanker:
             java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_MOST_CLAUSES)
             held = reader.numDocs()
         if held != documents:
-            raise DataError(f"{folder}: the index is damaged: it has {held:,} of {documents:,} documents. {_REBUILD}")
+            raise DataError(f"{folder}: the index is damaged: it has {held:,} of {documents:,} documents. {REBUILD}")
         return cls(searcher, loss, folder)
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
@@ -145,7 +144,7 @@ class LuceneRanker:
         One query after the other, in the thread that asks. With threads of Python's that came and went, one query in
         some thousands was parsed wrongly or not at all (pyjnius 1.9, Java 21 and 25).
         """
-        with java_errors(f"{self.folder}: the index cannot be searched", _REBUILD):
+        with java_errors(f"{self.folder}: the index cannot be searched", REBUILD):
             analyser = java_class("org.apache.lucene.analysis.core.WhitespaceAnalyzer")()
             parser = java_class("org.apache.lucene.queryparser.classic.QueryParser")(_FIELD, analyser)
             text_of = _text_of_hits()

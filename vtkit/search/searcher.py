@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
+from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.queries import is_blank
 from vtkit.encoder.asymmetric import output_tokenizer
 from vtkit.encoder.checkpoint import load_encoder
@@ -137,7 +138,7 @@ class Searcher:
         """
         record = IndexRecord.load(index)
         opened = open_index(settings.model_copy(update={"engine": record.engine}), index / POSTINGS)
-        documents = Documents.open(index / "documents.jsonl")
+        documents = Documents.open(index / DOCUMENTS)
         if len(documents) < opened.info.documents:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
         encoder = load_encoder(model, fastest_device())

@@ -18,9 +18,8 @@ import scipy.sparse as sp
 from vtkit.errors import DataError
 from vtkit.recipe.engines import SeismicSettings
 from vtkit.runtime import search_threads, without_output
-from vtkit.search.index_info import Ids, Scores
+from vtkit.search.index_info import REBUILD, Ids, Scores
 
-_REBUILD = "Build it again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
 _NAME = "documents"
 _FILE = f"{_NAME}.index.seismic"
 _QUERIES_AT_ONCE = 1024
@@ -88,9 +87,9 @@ class SeismicRanker:
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
             why = "it is missing" if not path.exists() else str(error)[:200]
-            raise DataError(f"{path}: the index is damaged ({why}). {_REBUILD}") from error
+            raise DataError(f"{path}: the index is damaged ({why}). {REBUILD}") from error
         if held != postings:
-            raise DataError(f"{path}: the index is damaged: it has {held:,} of {postings:,} postings. {_REBUILD}")
+            raise DataError(f"{path}: the index is damaged: it has {held:,} of {postings:,} postings. {REBUILD}")
         return cls(index, settings)
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +9,11 @@ from pathlib import Path
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
 from vtkit.data.collections import load_retrieval
+from vtkit.data.document_files import write_documents
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.results import Result
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import evaluation_sets
-
-DOCUMENTS = "documents.jsonl"
-"""The documents beside their vectors, in the same order."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +87,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
                 f"  {folder}: {removed.share_of_weights:.1%} of the weights removed, "
                 f"with {removed.share_of_mass:.1%} of their sum (index.top_dimensions, index.keep)"
             )
-        with (out / folder / DOCUMENTS).open("w", encoding="utf-8") as file:
-            for document in collection.documents:
-                entry = {"_id": document.id, "title": document.title, "text": document.text}
-                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        write_documents(collection.documents, out / folder)
         sets[folder] = EncodedSet(encoded.texts, encoded.postings, cut, removed.share_of_weights, removed.share_of_mass)
     return EncodeResult(sets, query_encoder_of(encoder))
 

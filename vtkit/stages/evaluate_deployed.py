@@ -13,7 +13,7 @@ from vtkit import console
 from vtkit.recipe.engines import BUILT_FROM, SEARCHED_BY
 from vtkit.recipe.sections import IndexSection, Recipe
 from vtkit.search.agreement import Agreement, agreement
-from vtkit.stages.deploy_index import DEPLOY, DeployResult, assembled
+from vtkit.stages.deploy_index import DEPLOY, DEPLOYED, DeployResult, assembled
 from vtkit.stages.encode_corpus import model_name
 from vtkit.stages.evaluate_runs import (
     MEASURED,
@@ -82,7 +82,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
             queries = part.queries(queries, texts)
         ids, scores = index.search(queries, recipe.evaluate.depth)
         run = to_sets_run(collection, ids, scores)
-        found = judge(recipe, collection, run, out / folder, tag="deployed")
+        found = judge(recipe, collection, run, out / folder, tag=DEPLOYED)
         compared = _agreement(recipe, collection, inputs["index"] / folder / POSTINGS, ids, queries, scores)
         sets[folder] = replace(_balanced(found, made.sets[folder].balance), agreement=compared)
     return EvaluateResult(sets)
@@ -141,7 +141,7 @@ def _balanced(found: EvaluatedSet, balance: Balance | None) -> EvaluatedSet:
 
 
 EVALUATE_DEPLOYED = Stage(
-    "evaluate:deployed",
+    f"evaluate:{DEPLOYED}",
     version=1,
     reads=(*MEASURED, *SEARCHED_BY, "index.query_length", "index.precision"),
     corpora=SETS,

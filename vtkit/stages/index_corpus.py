@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vtkit.artifacts import publish
+from vtkit.data.document_files import DOCUMENTS
 from vtkit.measures.sparsity import Sparsity
 from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
-from vtkit.stages.encode_corpus import DOCUMENTS, model_name, opened
+from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import evaluation_sets
 
@@ -96,13 +96,8 @@ def weighted_vectors(
 
 
 def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> None:
-    """The documents of the vectors beside their index: the same file under a second name, or a copy where the file
-    system has no such thing."""
-    source, target = inputs["vectors"] / str(corpus.folder) / DOCUMENTS, out / DOCUMENTS
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
+    """The documents of the vectors beside their index."""
+    publish(inputs["vectors"] / str(corpus.folder) / DOCUMENTS, out / DOCUMENTS)
 
 
 INDEX = Stage(

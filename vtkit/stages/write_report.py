@@ -19,6 +19,7 @@ from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Example, Need, Overlap, ReportData, Row, SetResults
 from vtkit.results import Result
 from vtkit.stages.adapt_encoder import AdaptResult
+from vtkit.stages.deploy_index import DEPLOY, DEPLOYED
 from vtkit.stages.encode_corpus import EncodeResult, opened
 from vtkit.stages.evaluate_deployed import variants_of
 from vtkit.stages.evaluate_peers import peers_of
@@ -156,7 +157,7 @@ def _results(
 
     models = BM25 | {name: name for name in labels} | {"hybrid": f"{final} + BM25"}
     called = BM25 | labels | {"hybrid": f"{labels[final]} + BM25"}
-    indexes = {"deployed": _deployed(recipe)}
+    indexes = {DEPLOYED: _deployed(recipe)}
     indexes |= {f"variant:{name}": _ways(variant) for name, variant in variants_of(recipe).items()}
     models, called = models | {name: name for name in indexes}, called | indexes
     peers: set[str] = set()
@@ -256,7 +257,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | 
         query = opened(first).queries[0].text
     found = explain_results(
         str(inputs[final] / "model"),
-        inputs.get("index:deployed", inputs[f"index:{final}"]) / str(first.folder),
+        inputs.get(DEPLOY.name, inputs[f"index:{final}"]) / str(first.folder),
         recipe.index,
         query,
         depth=EXAMPLE_RESULTS,
