@@ -149,6 +149,7 @@ def test_an_output_is_made_once_and_says_what_it_was_made_from(store: Store) -> 
     assert result_of(folder, Rows) == Rows(1)
     assert sorted(manifest["outputs"]) == ["model/weights", "table.tsv"]
     assert manifest["versions"]["torch"]
+    assert int(manifest["versions"]["threads"]) >= 1
     assert store.damage(BASE, Rows) is None
     assert store.build(BASE, Rows, never, afresh=False) == folder
 

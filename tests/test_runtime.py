@@ -19,8 +19,9 @@ torch.ones(300, 300) @ torch.ones(300, 300)
 child = os.fork()
 if child:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-from vtkit.runtime import limit_threads
-limit_threads({threads})
+from vtkit.runtime import limit_threads, want_threads
+want_threads({threads})
+limit_threads()
 import numba
 print(torch.get_num_threads(), numba.get_num_threads(), flush=True)
 os._exit(0)

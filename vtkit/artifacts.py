@@ -33,6 +33,7 @@ from filelock import FileLock, Timeout
 from vtkit import __version__, console
 from vtkit.errors import VtkitError
 from vtkit.results import Result
+from vtkit.runtime import threads
 
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest_sha256"
@@ -217,8 +218,9 @@ def result_of(folder: Path, kind: type[R]) -> R:
 
 
 def versions() -> dict[str, str]:
-    """Versions that can change numbers."""
+    """What can change numbers beside the recipe: versions, the kind of machine, and the threads that compute."""
     found = {"vtkit": __version__, "python": platform.python_version(), "machine": platform.machine()}
+    found["threads"] = str(threads())
     for package in RECORDED_PACKAGES:
         try:
             found[package] = version(package)

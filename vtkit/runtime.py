@@ -45,17 +45,30 @@ def fastest_precision() -> Precision:
     return "bf16" if bf16_is_fast() else "float32"
 
 
-def limit_threads(threads: int | None) -> None:
-    """Let torch and numba use so many threads; by default as many as OMP_NUM_THREADS says, else all cores."""
+_wanted_threads: int | None = None
+
+
+def want_threads(threads: int | None) -> None:
+    """Let this process compute with so many threads, or with as many as the environment says."""
+    global _wanted_threads
+    _wanted_threads = threads
+
+
+def threads() -> int:
+    """With how many threads this process computes: those of :func:`want_threads`, else what OMP_NUM_THREADS says, else
+    one for each core. Sums of floating point numbers, so every trained weight, depend on it in their last digits."""
+    stated = os.environ.get("OMP_NUM_THREADS", "")
+    return _wanted_threads or (int(stated) if stated.isdigit() and int(stated) else os.cpu_count()) or 1
+
+
+def limit_threads() -> None:
+    """Let torch and numba use as many as :func:`threads` says."""
+    import numba
     import torch
 
-    stated = os.environ.get("OMP_NUM_THREADS", "")
-    count = threads or (int(stated) if stated.isdigit() and int(stated) else os.cpu_count()) or 1
-    import numba
-
     # numba starts its threads with the first of these calls, and both may share one OpenMP: torch has the last word
-    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
-    torch.set_num_threads(count)
+    numba.set_num_threads(min(threads(), numba.config.NUMBA_NUM_THREADS))
+    torch.set_num_threads(threads())
 
 
 def search_threads() -> int:

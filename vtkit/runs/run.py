@@ -22,7 +22,7 @@ from vtkit.runs.disk import Estimate, estimate, free_bytes, refuse_full_disk
 from vtkit.runs.folder import finished_steps, publish_results, record
 from vtkit.runs.models import check_models
 from vtkit.runs.plan import Decision, Plan
-from vtkit.runtime import limit_threads, reuse_memory
+from vtkit.runtime import limit_threads, reuse_memory, want_threads
 from vtkit.stages.order import refuse_unknown
 from vtkit.stages.texts import used_where_left_open
 
@@ -101,6 +101,7 @@ def run(
             _check_engine(recipe)
             check_models(recipe, path=Path(loaded.shown), places=loaded.places)
             _check_data(loaded, store)
+        want_threads(threads)
         write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe, used_where_left_open(recipe)))
         write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
         steps: dict[str, str] = {}
@@ -112,7 +113,7 @@ def run(
                 started = time.monotonic()
                 inputs = {role: store.folder(plan.steps[other].dependencies) for role, other in step.inputs.items()}
                 reuse_memory()
-                limit_threads(threads)
+                limit_threads()
                 _seed(step.dependencies.seed)
                 make = partial(step.stage.function, step.view, inputs)
                 store.build(step.dependencies, step.stage.result, make, afresh=decision.again)
