@@ -12,6 +12,7 @@ from vtkit.encoder.calibration import activation_rates, score_spread
 from vtkit.encoder.calibration_result import QUERY_TOKENS, ActivationRates
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.sides import encode_side
+from vtkit.encoder.unicoil import is_unicoil
 from vtkit.recipe.sections import GatesSection
 
 DEAD, DENSE = 1.0, 0.9
@@ -25,8 +26,13 @@ TIED = (0.5, 0.999)
 def vector_gates(
     section: GatesSection, encoder: SparseEncoder, texts: list[str], more_follows: bool
 ) -> list[tuple[Gate, Seen]]:
-    """Activation rate, active dimensions and ties on ``texts``, whose openings stand in for queries."""
+    """Activation rate, active dimensions and ties on ``texts``, whose openings stand in for queries.
+
+    The activation rate is that of logits, which uniCOIL encoders do not use.
+    """
     wanted: list[Gate] = [gate for gate in _OF_VECTORS if getattr(section, gate) != "off"]
+    if is_unicoil(encoder) and "activation" in wanted:
+        wanted.remove("activation")
     if not wanted:
         return []
     if not all(bool(torch.isfinite(parameter).all()) for parameter in encoder.parameters()):

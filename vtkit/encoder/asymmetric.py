@@ -11,6 +11,7 @@ from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmb
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.model_folder import SAFELY, library_errors
+from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling
 from vtkit.errors import DataError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ OUTPUT_TOKENIZER = "output_tokenizer"
 class WholeEncoder(SparseEncoder):  # type: ignore[misc]
     """An encoder with a query side or an output vocabulary of its own; as a sequence it is its document side.
 
-    What vtkit trains, calibrates and indexes is a Transformer and a SpladePooling. An asymmetric encoder keeps its
+    What vtkit trains, calibrates and indexes is a Transformer and a pooling. An asymmetric encoder keeps its
     other half here while that is done, and :func:`save_encoder` writes both as the library's router.
     """
 
@@ -37,7 +38,7 @@ class WholeEncoder(SparseEncoder):  # type: ignore[misc]
 
     @property
     def query_side(self) -> SparseEncoder | None:
-        """What encodes queries: a Transformer and a SpladePooling, or a static table; None where documents' does."""
+        """What encodes queries: a Transformer and a pooling, or a static table; None where documents' does."""
         return self._query_side[0] if self._query_side else None
 
     def keep_query_side(self, encoder: SparseEncoder, *, by_default: bool = False) -> None:
@@ -115,13 +116,13 @@ def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder
     query = document = modules
     if router is not None:
         query, document = ([*_route(router, side), *modules[1:]] for side in ("query", "document"))
-    is_transformer = [type(module) for module in document] == [Transformer, SpladePooling]
+    encoders = [Transformer, SpladePooling], [TokenTransformer, UnicoilPooling]
     kinds = [type(module) for module in query]
-    if not is_transformer or kinds not in ([Transformer, SpladePooling], [SparseStaticEmbedding]):
+    if [type(module) for module in document] not in encoders or kinds not in (*encoders, [SparseStaticEmbedding]):
         raise DataError(
             f"{name} is made of {_made_of(query, document)}; vtkit moves encoders made of a Transformer with a "
-            "masked-language-model head and a SpladePooling, and routers whose queries take such a way of their own or "
-            "a static table. Name such an encoder."
+            "masked-language-model head and a SpladePooling, uniCOIL encoders of vtkit, and routers whose queries take "
+            "such a way of their own or a static table. Name such an encoder."
         )
     output = folder / OUTPUT_TOKENIZER
     if router is None and not output.is_dir():

@@ -13,7 +13,17 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from vtkit.encoder.asymmetric import OUTPUT_TOKENIZER, WholeEncoder, both_sides, settings_of
 from vtkit.encoder.families import position_offset, with_plain_head
-from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, library_errors, model_folder, read_json, tensor_shapes
+from vtkit.encoder.kinds import as_unicoil
+from vtkit.encoder.model_folder import (
+    OWN_MODULES,
+    SAFELY,
+    SAFELY_WEIGHTS,
+    library_errors,
+    model_folder,
+    read_json,
+    tensor_shapes,
+)
+from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
 from vtkit.errors import DataError
 from vtkit.runtime import quiet_libraries
 from vtkit.vocabulary.existing import check_readable
@@ -43,8 +53,10 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
             for module in _transformer_folders(folder):
                 _trained_model(called, folder / module)
             with library_errors(f"{name} cannot be loaded as a sparse encoder"):
-                encoder = SparseEncoder(
+                # the library imports no classes but its own unless the model's code may run; these are given to it
+                encoder = SparseEncoder._load_with_module_classes(
                     str(folder),
+                    dict(zip(OWN_MODULES, (TokenTransformer, UnicoilPooling), strict=True)),
                     device=device,
                     **SAFELY,
                     model_kwargs={"dtype": torch.float32, "use_safetensors": True},
@@ -90,10 +102,11 @@ def as_sparse_encoder(
     Going through the folder is the point: what is used afterwards is what plain sentence-transformers reads.
 
     Args:
-        like: an encoder whose pooling, activation, prompts, similarity and limits the new one takes over.
+        like: an encoder whose pooling, activation, prompts, similarity and limits the new one takes over; of a uniCOIL
+            encoder the layer that weighs tokens too.
     """
     backbone = folder / "backbone"
-    if like is not None:
+    if like is not None and not is_unicoil(like):
         pooling, activation = like[1].pooling_strategy, like[1].activation_function
     with quiet_libraries():
         model.save_pretrained(backbone)
@@ -104,13 +117,18 @@ def as_sparse_encoder(
     transformer.max_seq_length = max_input_length(model, tokenizer)
     if like is not None and like.max_seq_length:
         transformer.max_seq_length = min(transformer.max_seq_length, like.max_seq_length)
+    if like is not None and is_unicoil(like):
+        encoder = as_unicoil(encoder)
+        encoder[1].linear.load_state_dict(like[1].linear.state_dict())
     return encoder.eval()
 
 
 def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
     """Write ``encoder`` where plain ``SparseEncoder(folder)`` loads it: safetensors only, tied weights once.
 
-    A query side goes into the library's router; an output vocabulary into the folder ``output_tokenizer``.
+    A query side goes into the library's router; an output vocabulary into the folder ``output_tokenizer``. A uniCOIL
+    encoder loads there only where vtkit is installed, of whose classes it is made, and with ``trust_remote_code=True``,
+    which the library asks for before it imports any classes but its own.
     """
     whole = encoder if isinstance(encoder, WholeEncoder) else None
     query_side = whole.query_side if whole is not None else None
@@ -118,7 +136,7 @@ def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
         if side is None or len(side) == 1:
             continue
         transformer, pooling = side[0], side[1]
-        if type(pooling) is not SpladePooling:
+        if type(pooling) not in (SpladePooling, UnicoilPooling):
             raise TypeError("save the encoder after the streaming block: its pooling must be the library's own")
         pooling.embedding_dimension = transformer.auto_model.config.vocab_size
     modules = [encoder[0], encoder[1]]
@@ -147,7 +165,7 @@ def _has_modules(folder: Path) -> bool:
     if not path.is_file():
         return False
     kinds = [module["type"] for module in read_json(path, str(folder))]  # their form was checked
-    return any("sparse_encoder" in kind or kind.endswith("Router") for kind in kinds)
+    return any("sparse_encoder" in kind or kind.endswith("Router") or kind in OWN_MODULES for kind in kinds)
 
 
 def _trained_model(name: str, folder: Path) -> PreTrainedModel:

@@ -32,7 +32,7 @@ def encode(
     """Term weights of ``texts``, as ``encoder.encode`` gives them, folded where the model says so.
 
     Args:
-        encoder: a SparseEncoder of a Transformer and a SpladePooling.
+        encoder: a SparseEncoder of a Transformer and a pooling.
         texts: n texts; the empty text is encoded like any other.
         max_length: tokens a text is cut at, special tokens included.
         top_dimensions: keep only so many of the largest weights of each text. An encoder that has a limit of its

@@ -18,6 +18,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_table
+from vtkit.encoder.kinds import set_counted
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map
@@ -113,6 +114,7 @@ def apply_output_casing(
             ids = cased_ids(output_tokenizer(encoder))
             for model in _models(encoder):
                 mask_dimensions(model, ids)
+            set_counted(encoder)
             table = query_table(encoder)
             if table is not None:
                 with torch.no_grad():

@@ -29,6 +29,9 @@ SAFELY_WEIGHTS: dict[str, Any] = {**SAFELY, "use_safetensors": True}
 
 WEIGHTS, SHARDS = "model.safetensors", "model.safetensors.index.json"
 
+OWN_MODULES = ("vtkit.encoder.unicoil.TokenTransformer", "vtkit.encoder.unicoil.UnicoilPooling")
+"""Types of modules that are vtkit's own, by which modules.json may name them."""
+
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
 """Beginnings of the pickles that a training leaves beside a model; nothing reads them."""
@@ -167,7 +170,8 @@ def _typed(path: Path, label: str, entries: Any) -> list[tuple[str, str]]:
     """Path and type of each entry of a list of modules.
 
     Raises:
-        DataError: it is no such list, a type is not of sentence-transformers, or a path leads out of the folder.
+        DataError: it is no such list, a type is of neither sentence-transformers nor vtkit, or a path leads out of the
+            folder.
     """
     if (
         not isinstance(entries, list)
@@ -181,7 +185,7 @@ def _typed(path: Path, label: str, entries: Any) -> list[tuple[str, str]]:
             f"{label}: {path} is damaged: it should list modules, each with type and path. {_fetch_again()}"
         )
     for entry in entries:
-        if not entry["type"].startswith("sentence_transformers."):
+        if not entry["type"].startswith("sentence_transformers.") and entry["type"] not in OWN_MODULES:
             raise _runs_code(label, path, f"the module type {entry['type']!r}")
         if not _inside(entry.get("path", "")):
             raise DataError(f"{label}: {path} names the folder {entry['path']!r}, which is not inside the model's.")

@@ -30,6 +30,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vtkit.encoder.dropout import fast_dropout
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.unicoil import is_unicoil
 from vtkit.runtime import bf16_is_fast
 
 BLOCK_BYTES = 32 * 2**20
@@ -342,11 +343,15 @@ def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseE
     decoder's product in bf16 where nothing screens it, for encoding only.
 
     Saving inside the block (a trainer's checkpoint) writes loadable folders too; the finished model is
-    saved after it.
+    saved after it. A uniCOIL encoder has no such head, and keeps its modules.
     """
     decoder = mlm_head(encoder[0].auto_model).decoder
     pooling = encoder[1]
     model = encoder[0].auto_model
+    if is_unicoil(encoder):
+        with row_gradients(model.get_input_embeddings(), decoder), fast_dropout(model):
+            yield encoder
+        return
     with (
         without_decoder(decoder),
         row_gradients(model.get_input_embeddings(), decoder),

@@ -334,9 +334,8 @@ Kind = TypeVar("Kind", bound=_Named)
 Activation = Literal["source", "log1p", "log1p_log1p"]
 
 
-class MiningSection(Section):
-    """[finetune.mining]: where hard negatives come from. What a ranking finds first, without the documents that are
-    relevant to the query; of several rankings all."""
+class RankingSystems(Section):
+    """Systems that rank the documents of ``finetune.data`` for its queries."""
 
     bm25: bool = True
     """BM25's ranking."""
@@ -350,6 +349,16 @@ class MiningSection(Section):
     files: tuple[RankingsName, ...] = ()
     """Rankings in the layout of msmarco-hard-negatives: .jsonl (plain, .gz or .zst) with ``qid`` and ``neg``, lists of
     document ids by system."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one at all."""
+        return bool(self.bm25 or self.encoder or self.models or self.files)
+
+
+class MiningSection(RankingSystems):
+    """[finetune.mining]: where hard negatives come from. What a ranking finds first, without the documents that are
+    relevant to the query; of several rankings all."""
 
     depth: Annotated[int, Field(ge=1, le=10_000)] = 50
     """Negatives are sampled from so many of each ranking."""
@@ -576,8 +585,7 @@ class FinetuneSection(_Tables):
                 yield "validation.split and validation.share are two places to take queries from: remove one"
             if self.validation.split == self.split:
                 yield f'validation.split is "{self.split}", which is trained on: name another, or set validation.share'
-        mining = self.mining
-        if self.hard_negatives and not (mining.bm25 or mining.encoder or mining.models or mining.files):
+        if self.hard_negatives and not self.mining.any:
             yield (
                 "mining.bm25 = false leaves nothing that finds hard negatives: set mining.encoder, name mining.models "
                 "or mining.files, or set hard_negatives to 0"

@@ -122,6 +122,12 @@ class SourceSection(Section):
     scratch: Scratch | None = None
     """Architecture of a new, untrained encoder."""
 
+    kind: Literal["splade", "unicoil"] | None = None
+    """What the encoder becomes. ``splade``: a text's weights are the largest logits of its tokens, for all tokens of
+    the vocabulary. ``unicoil``: each token of a text has one weight, in its own dimension, and the head's logits have
+    none (docs/training.md#unicoil). Default: as ``model`` or ``recipe`` has it, and ``splade`` for a masked-language
+    model."""
+
     @model_validator(mode="after")
     def _exactly_one(self) -> SourceSection:
         given = [name for name in ("model", "recipe", "scratch") if getattr(self, name) is not None]
@@ -811,17 +817,37 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _source_and_transfer_agree(self) -> Recipe:
+        faults = list(self._faults())
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def _faults(self) -> Iterator[str]:
         if self.source.scratch is not None and self.transfer is not None:
-            raise ValueError("a scratch source has no embeddings to transfer: remove [transfer] or name a model")
+            yield "a scratch source has no embeddings to transfer: remove [transfer] or name a model"
         if self.source.scratch is None and self.transfer is None:
-            raise ValueError("[transfer] is missing: say where the embeddings of new tokens come from")
+            yield "[transfer] is missing: say where the embeddings of new tokens come from"
         has_documents = self.finetune is not None or self.evaluate is not None
         adapts_on_text = self.adapt is not None and bool(self.adapt.corpus)
         if self.adapt is not None and not adapts_on_text and not has_documents:
-            raise ValueError("adapt.corpus is missing, and no [finetune] or [evaluate] has documents to use")
+            yield "adapt.corpus is missing, and no [finetune] or [evaluate] has documents to use"
         if self.calibrate is not None and not (self.calibrate.corpus or adapts_on_text or has_documents):
-            raise ValueError("calibrate.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use")
-        return self
+            yield "calibrate.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use"
+        if self.source.kind == "unicoil":
+            yield from (f'with source.kind "unicoil" {fault}' for fault in self._not_for_unicoil())
+
+    def _not_for_unicoil(self) -> Iterator[str]:
+        """Settings that say something of logits of the whole vocabulary."""
+        if self.calibrate is not None:
+            yield "no token has a bias to calibrate: remove [calibrate]"
+        if self.transfer is not None and self.transfer.scope == "head-only":
+            yield 'what is read is what is written: set transfer.scope to "full"'
+        if self.finetune is not None and self.finetune.activation != "source":
+            yield "weights are no logarithms of logits: remove finetune.activation"
+        if self.adapt is not None and "sap" in self.adapt.objectives:
+            yield 'vectors cannot become those of a teacher ("sap"): set adapt.objective to another'
+        if self.adapt is not None and self.adapt.align.mapped and {"align", "auto"} & set(self.adapt.objectives):
+            yield "vectors have no dimensions beside those of their tokens: set adapt.align.mapped to 0"
 
 
 class Specification(Section):

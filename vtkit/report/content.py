@@ -498,6 +498,9 @@ def curve(report: ReportData, stage: str, name: str) -> tuple[list[float], list[
     return [float(s) for s, _ in points], [float(v) for _, v in points]
 
 
+UNICOIL = "The encoder is uniCOIL's: each token of a text has one weight, in its own dimension, and no other has any."
+
+
 def _training(report: ReportData) -> Section | None:
     rows = []
     others = {
@@ -515,6 +518,8 @@ def _training(report: ReportData) -> Section | None:
     if rows:
         columns = ("stage", "quantity", "steps", "first", "last")
         blocks.append(Table("First and last values logged", columns, tuple(rows), frozenset({1})))
+    if report.kind == "unicoil":
+        blocks.append(Paragraph((UNICOIL,)))
     if report.query_encoder is not None:
         blocks.append(Paragraph((f"Queries are encoded by {report.query_encoder}.",)))
     if report.activation is not None:

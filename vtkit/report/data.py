@@ -176,6 +176,9 @@ class ReportData(Result):
     """Of masked tokens, before and after adaptation, where it predicts them."""
 
     calibration: Calibration | None = None
+    kind: str = "splade"
+    """What the encoder is: ``splade`` or ``unicoil``."""
+
     query_encoder: str | None = None
     """What encodes the queries of the final model, in words; None where the encoder of documents does."""
 

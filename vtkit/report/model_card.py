@@ -11,7 +11,7 @@ import re
 import tomllib
 from typing import Any
 
-from vtkit.report.content import Block, Command, Folded, Paragraph, Section, Table, sections
+from vtkit.report.content import UNICOIL, Block, Command, Folded, Paragraph, Section, Table, sections
 from vtkit.report.data import ReportData
 from vtkit.report.markdown import markdown_paragraph, markdown_section, markdown_words
 from vtkit.report.verdict import DEMONSTRATION, is_encoder, verdict
@@ -26,13 +26,21 @@ CARD_SECTIONS = {
 }
 """Sections of the report that a model card repeats, under the names they have there."""
 
-TAGS = ("sentence-transformers", "sparse-encoder", "sparse", "splade", "feature-extraction", "vtkit")
+TAGS = ("sentence-transformers", "sparse-encoder", "sparse", "feature-extraction", "vtkit")
+"""And the kind of the encoder."""
+
+LOADED = 'model = SparseEncoder("path/to/this/folder")'
+
+LOADED_UNICOIL = """\
+# vtkit must be installed, whose classes the folder names; the library imports no classes but its own without this flag.
+# vtkit.load_encoder("path/to/this/folder") needs none.
+model = SparseEncoder("path/to/this/folder", trust_remote_code=True)"""
 
 USE = """\
 ```python
 from sentence_transformers import SparseEncoder
 
-model = SparseEncoder("path/to/this/folder")
+{loaded}
 documents = model.encode_document(["text of a document", "text of another"])
 queries = model.encode_query(["what is searched for"])
 print(model.similarity(queries, documents))
@@ -57,7 +65,8 @@ def model_card(report: ReportData) -> str:
     for words in (report.about or "", verdict(report)):
         if visible(words):
             lines += [markdown_paragraph(words), ""]
-    lines += [_what_it_is(report), "", "## Use", "", USE, ""]
+    use = USE.format(loaded=LOADED_UNICOIL if report.kind == "unicoil" else LOADED)
+    lines += [_what_it_is(report), "", "## Use", "", use, ""]
     for section in sections(report):
         if section.key in CARD_SECTIONS:
             blocks = tuple(block for block in section.blocks if _travels(block))
@@ -79,6 +88,7 @@ def _what_it_is(report: ReportData) -> str:
     return (
         f"A sparse retrieval encoder: it turns queries and documents into vectors of {dimensions}, "
         "most of them zero. The score of a document is the dot product of both vectors."
+        + (f" {UNICOIL}" if report.kind == "unicoil" else "")
         + (f" Queries are encoded by {report.query_encoder}." if report.query_encoder is not None else "")
         + (" No model runs for a query." if "static table" in (report.query_encoder or "") else "")
     )
@@ -94,7 +104,7 @@ def _header(report: ReportData, name: str) -> str:
     source = _source_on_the_hub(report)
     if source is not None:
         lines.append(f"base_model: {_quoted(source)}")
-    lines += ["tags:", *(f"- {tag}" for tag in TAGS)]
+    lines += ["tags:", *(f"- {tag}" for tag in (*TAGS, report.kind))]
     if not report.demonstration:
         lines += _model_index(report, name)
     return "\n".join([*lines, "---", ""])

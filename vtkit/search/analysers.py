@@ -168,10 +168,10 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
         )
 
     stem = _stemmer(language)
-    stop_words = STOP_WORDS.get(_STEMMER_OF.get(language, ""), frozenset())
+    unwanted = stop_words(language)
 
     def terms(run: str) -> list[str]:
-        if run in stop_words:
+        if run in unwanted:
             return []
         if run[0] >= _FIRST_UNSPACED:
             if ideographs.match(run):
@@ -195,6 +195,11 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
 
     description = f"{_description(language)}, and the dictionary forms of content morphemes ({morphology_name(known)})"
     return Analyser(runs, terms_and_morphemes, description, B_FULL)
+
+
+def stop_words(language: str) -> frozenset[str]:
+    """Words of ``language`` that are no terms; none for languages that no list is kept for."""
+    return STOP_WORDS.get(_STEMMER_OF.get(language, ""), frozenset())
 
 
 def _description(language: str) -> str:

@@ -40,14 +40,16 @@ def calibrate_encoder(
     """Calibrate ``encoder`` in place on probe texts sampled from ``corpus``, which is read once.
 
     Raises:
-        DataError: too few texts, or an encoder whose queries take a way of their own.
+        DataError: too few texts, an encoder whose queries take a way of their own, or a uniCOIL one.
     """
     from vtkit.encoder.asymmetric import output_tokenizer, refuse_query_side
     from vtkit.encoder.calibration import TokenTargets, calibrate
     from vtkit.encoder.families import mlm_head
     from vtkit.encoder.idf import DocumentCounter
+    from vtkit.encoder.kinds import refuse_unicoil
 
     refuse_query_side(encoder, "calibrate", static_too=False)
+    refuse_unicoil(encoder, "[calibrate]")
     counter = None
     if section.tokens is not None:
         size = mlm_head(encoder[0].auto_model).decoder.out_features

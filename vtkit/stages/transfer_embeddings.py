@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     import torch
 
     from vtkit.encoder.checkpoint import save_encoder
+    from vtkit.encoder.kinds import kind_of, of_kind
     from vtkit.transfer.encoder import move_encoder
     from vtkit.transfer.provenance import PROVENANCE
 
@@ -48,10 +50,11 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
         seed=recipe.recipe.seed,
         work=out / "work",
     )
-    save_encoder(moved.encoder, out / "model")
+    encoder = of_kind(moved.encoder, recipe.source.kind)
+    save_encoder(encoder, out / "model")
     shutil.rmtree(out / "work")
     moved.write_provenance(out / PROVENANCE)
-    return moved.result()
+    return replace(moved.result(), kind=kind_of(encoder))
 
 
 def target_tokenizer(recipe: View, inputs: Mapping[str, Path]) -> PreTrainedTokenizerFast:
@@ -92,16 +95,18 @@ def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> Transf
     """A new encoder without any training behind it, in ``out/model``."""
     from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
     from vtkit.encoder.folding import apply_output_casing
+    from vtkit.encoder.kinds import kind_of, of_kind
     from vtkit.encoder.scratch import scratch_model
 
     assert recipe.source.scratch is not None
     model = scratch_model(recipe.source.scratch, target)
     encoder = as_sparse_encoder(model, target, out / "work")
     masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
+    encoder = of_kind(encoder, recipe.source.kind)
     save_encoder(encoder, out / "model")
     shutil.rmtree(out / "work")
     parameters = sum(p.numel() for p in model.parameters())
-    return TransferResult(len(target), masked, parameters=parameters)
+    return TransferResult(len(target), masked, parameters=parameters, kind=kind_of(encoder))
 
 
 def _counted(recipe: Recipe) -> tuple[Corpus, ...]:
@@ -118,7 +123,7 @@ def _trained_on(recipe: Recipe) -> tuple[Corpus, ...]:
 
 TRANSFER = Stage(
     "transfer",
-    version=7,
+    version=8,
     reads=("source", "transfer", "casing.output", "casing.fold"),
     corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on},
     function=transfer_embeddings,

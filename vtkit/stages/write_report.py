@@ -97,6 +97,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         },
         held_out=None if adapted is None else adapted.held_out,
         calibration=_found(inputs, "calibrate", Calibration),
+        kind=transfer.kind,
         query_encoder=queries,
         activation=None if tuned is None else ACTIVATIONS.get(tuned.activation),
         gates=tuple(

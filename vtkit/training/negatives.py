@@ -15,7 +15,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.dense import encode_dense
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
-from vtkit.recipe.finetune import FinetuneSection
+from vtkit.recipe.finetune import FinetuneSection, RankingSystems
 from vtkit.runtime import fastest_precision
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
@@ -89,47 +89,63 @@ def mined_rankings(
     folder: Path,
     depth: int,
 ) -> list[Ranking]:
-    """The rankings that ``section.mining`` names, each of ``depth`` documents; those of models are kept in files below
-    ``folder``, so that a killed run does not encode the documents again.
+    """:func:`system_rankings` of ``section.mining``, with the lengths of ``section``."""
+    lengths = section.query_length, section.document_length
+    return system_rankings(data, section.mining, lengths, encoder, bm25, folder, depth, "finetune.mining")
+
+
+def system_rankings(
+    data: RetrievalSet,
+    systems: RankingSystems,
+    lengths: tuple[int, int],
+    encoder: SparseEncoder,
+    bm25: Callable[[], Bm25],
+    folder: Path,
+    depth: int,
+    setting: str,
+) -> list[Ranking]:
+    """The rankings of ``systems``, each of ``depth`` documents; those of models are kept in files below ``folder``, so
+    that a killed run does not encode the documents again.
 
     Args:
         data: whose documents are ranked for its queries.
-        section: settings.
-        encoder: that is to be fine-tuned.
+        systems: what ranks.
+        lengths: tokens that queries and documents are cut at.
+        encoder: the one of the run, as it is now.
         bm25: makes BM25 over the documents.
-        folder: of the run's checkpoints.
+        folder: below the run's checkpoints.
         depth: documents a query.
+        setting: table of ``systems``, for messages.
 
     Raises:
         DataError: a model is missing, damaged or a cross-encoder, which cannot search; a file of rankings is damaged.
     """
-    mining = section.mining
     queries = [query.text for query in data.queries]
     found: list[Ranking] = []
-    if mining.bm25:
+    if systems.bm25:
         found.append(bm25().search(queries, depth)[0].tolist())
     folder.mkdir(parents=True, exist_ok=True)
-    if mining.encoder:
-        own = SparseTeacher(encoder, section.document_length)
-        found.append(kept_array(folder / "encoder.npy", lambda: _search(own, data, section, depth)).tolist())
-    for place, name in enumerate(mining.models, 1):
+    if systems.encoder:
+        own = SparseTeacher(encoder, lengths[1])
+        found.append(kept_array(folder / "encoder.npy", lambda: _search(own, data, lengths, depth)).tolist())
+    for place, name in enumerate(systems.models, 1):
 
         def searched(name: str = name) -> npt.NDArray[np.int32]:
-            model = load_teacher(name, section.document_length, "finetune.mining.models")
+            model = load_teacher(name, lengths[1], f"{setting}.models")
             if not isinstance(model, SparseTeacher | DenseTeacher):
                 raise DataError(
-                    f"finetune.mining.models = {name} is a cross-encoder, which scores pairs and cannot search. Name "
+                    f"{setting}.models = {name} is a cross-encoder, which scores pairs and cannot search. Name "
                     "it in finetune.teachers, and a dense or sparse encoder here."
                 )
-            return _search(model, data, section, depth)
+            return _search(model, data, lengths, depth)
 
         found.append(kept_array(folder / f"model-{place}.npy", searched).tolist())
-    found += [ranking for file in mining.files for ranking in read_rankings(file, data)]
+    found += [ranking for file in systems.files for ranking in read_rankings(file, data)]
     return found
 
 
 def _search(
-    model: SparseTeacher | DenseTeacher, data: RetrievalSet, section: FinetuneSection, depth: int
+    model: SparseTeacher | DenseTeacher, data: RetrievalSet, lengths: tuple[int, int], depth: int
 ) -> npt.NDArray[np.int32]:
     queries, documents = [query.text for query in data.queries], [document.contents for document in data.documents]
     precision = fastest_precision()
@@ -141,9 +157,9 @@ def _search(
         model.encoder,
         documents,
         "document",
-        section.document_length,
+        lengths[1],
         precision=precision,
         description="encoding documents for hard negatives",
     )
-    terms = encode_side(model.encoder, queries, "query", section.query_length, precision=precision)
+    terms = encode_side(model.encoder, queries, "query", lengths[0], precision=precision)
     return search_exactly(weights, terms, depth)[0]

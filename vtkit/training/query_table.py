@@ -13,6 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.families import as_array
+from vtkit.encoder.kinds import refuse_unicoil
 from vtkit.encoder.query_tables import (
     binary_weights,
     can_weigh,
@@ -40,10 +41,11 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
         documents: whose document frequencies an IDF table has; read where one is made.
 
     Raises:
-        DataError: queries have a transformer of their own and keep it; active dimensions are asked of a table that
-            stays as it is; a tokenizer that no table can be made for.
+        DataError: an activation is asked of a uniCOIL encoder; queries have a transformer of their own and keep it;
+            active dimensions are asked of a table that stays as it is; a tokenizer that no table can be made for.
     """
     if section.activation != "source":
+        refuse_unicoil(encoder, "finetune.activation")
         encoder[1].activation_function = "relu" if section.activation == "log1p" else "log1p_relu"
     table = query_table(encoder)
     match section.queries:

@@ -47,3 +47,6 @@ class TransferResult(Result):
 
     parameters: int | None = None
     """Of an encoder made from nothing."""
+
+    kind: str = "splade"
+    """What the encoder is: ``splade`` or ``unicoil``. No later stage changes it."""

@@ -1,0 +1,351 @@
+"""uniCOIL encoders: the equation, what is saved, moved and trained, what is refused, and a whole run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from sentence_transformers import SparseEncoder
+from tiny import (
+    ARCHITECTURES,
+    TOKENS,
+    WORDS,
+    collection,
+    encoder,
+    interrupted_at,
+    leave_half_a_checkpoint,
+    same,
+    shuffled,
+    texts,
+    tokenizer,
+    weights,
+    write_collection,
+)
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.encoder.casing import change_encoder
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.encoding import encode
+from vtkit.encoder.kinds import as_splade, as_unicoil, set_counted
+from vtkit.encoder.masked import mask_dimensions
+from vtkit.encoder.sides import encode_side
+from vtkit.encoder.unicoil import UnicoilPooling, is_unicoil
+from vtkit.errors import DataError
+from vtkit.recipe.finetune import FinetuneSection
+from vtkit.recipe.sections import CalibrateSection, Recipe
+from vtkit.runs.run import run
+from vtkit.stages.calibrate_head import calibrate_encoder
+from vtkit.training import sparse_trainer
+from vtkit.training.finetune import finetune
+from vtkit.training.query_table import with_query_encoder
+
+DATA = collection(48, seed=4)
+DOCUMENTS = [document.contents for document in DATA.documents]
+
+
+def unicoil(folder: Path, architecture: str = "bert", **settings: Any) -> SparseEncoder:
+    """A uniCOIL encoder whose layer is random, so that its weights differ from token to token."""
+    made = as_unicoil(encoder(folder, architecture, **settings))
+    torch.manual_seed(7)
+    torch.nn.init.normal_(made[1].linear.weight, 0, 0.3)
+    return made
+
+
+def entries(vectors: Any, row: int = 0) -> dict[str, float]:
+    """Token -> weight."""
+    return {TOKENS[j]: float(w) for j, w in zip(vectors[row].indices, vectors[row].data, strict=True)}
+
+
+def by_hand(model: SparseEncoder, text: str) -> dict[str, torch.Tensor]:
+    """ReLU(v · h_i + c) of each token i of one text, its largest for each word; token by token, with its gradient."""
+    ids = [2, *model.tokenizer(text, add_special_tokens=False)["input_ids"], 3]  # [CLS] ... [SEP]
+    states = model[0].auto_model.base_model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+    layer, found = model[1].linear, dict[str, torch.Tensor]()
+    for number, state in zip(ids, states, strict=True):
+        weight = (layer.weight[0] @ state + layer.bias[0]).clamp(min=0)
+        if number > 4 and weight.item() > 0:
+            before = found.get(TOKENS[number])
+            found[TOKENS[number]] = weight if before is None or bool(weight > before) else before
+    return found
+
+
+# the equation
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_term_weighs_what_its_heaviest_occurrence_does(architecture: str, tmp_path: Path) -> None:
+    ours = unicoil(tmp_path, architecture)
+    given_texts = ["river stone river oak river", "oak", "", "stone 7 [SEP] fjord otter lagoon heron"]
+    found = encode(ours, given_texts, 48)  # padded to the longest: padding weighs nothing
+    for row, text in enumerate(given_texts):
+        wanted = {token: weight.item() for token, weight in by_hand(ours, text).items()}
+        assert entries(found, row) == pytest.approx(wanted, abs=1e-5), text
+    assert found[0].nnz + found[3].nnz > 0
+
+
+def test_the_gradient_is_that_of_the_heaviest_occurrence(tmp_path: Path) -> None:
+    ours = unicoil(tmp_path)
+    text = "river stone river oak river lagoon heron"
+    features = ours.tokenizer([text], return_tensors="pt", return_token_type_ids=False)
+    ours(dict(features))["sentence_embedding"].square().sum().backward()
+    found = {name: parameter.grad.clone() for name, parameter in ours.named_parameters() if parameter.grad is not None}
+    ours.zero_grad()
+    torch.stack(list(by_hand(ours, text).values())).square().sum().backward()
+    for name, parameter in ours.named_parameters():
+        assert (parameter.grad is None) == (name not in found), name
+        if parameter.grad is not None:
+            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-5)
+    assert "1.linear.weight" in found
+    assert not any("predictions" in name for name in found)  # the head has no part in it
+
+
+def test_before_it_is_trained_a_score_is_the_number_of_shared_terms(tmp_path: Path) -> None:
+    ours = as_unicoil(encoder(tmp_path))
+    queries = encode_side(ours, ["river stone oak river", "heron"], "query", 48)
+    documents = encode_side(ours, ["stone river [CLS] river", "oak", "fjord"], "document", 48)
+    np.testing.assert_array_equal((queries @ documents.T).toarray(), [[2, 1, 0], [0, 0, 0]])
+
+
+SHARED: dict[str, SparseEncoder] = {}
+
+
+@settings(max_examples=20)
+@given(st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), min_size=1, max_size=6))
+def test_only_what_stands_in_a_text_weighs_and_others_beside_it_change_nothing(found: list[str]) -> None:
+    if not SHARED:
+        from tempfile import mkdtemp
+
+        SHARED["model"] = unicoil(Path(mkdtemp()))
+    vectors = encode(SHARED["model"], found, 48)
+    for row, text in enumerate(found):
+        assert entries(vectors, row).keys() <= set(text.split())
+        alone = encode(SHARED["model"], [text], 48)
+        np.testing.assert_allclose(vectors[row].toarray(), alone.toarray(), atol=1e-5)
+    assert (vectors.data > 0).all()
+
+
+def test_masked_and_cased_dimensions_weigh_nothing(tmp_path: Path) -> None:
+    tokens = (*TOKENS[:-1], "River")
+    model = encoder(tmp_path, tokens=tokens)
+    mask_dimensions(model[0].auto_model, [tokens.index("oak")])
+    ours = as_unicoil(model)
+    assert encode(ours, ["River oak stone"], 48).indices.tolist() == sorted(map(tokens.index, ("stone", "River")))
+    change_encoder(ours, "mask", "keep")
+    assert encode(ours, ["River oak stone"], 48).indices.tolist() == [tokens.index("stone")]
+    folded = as_unicoil(encoder(tmp_path / "folded", tokens=tokens))
+    change_encoder(folded, "fold", "keep")
+    assert encode(folded, ["River river stone"], 48).nnz == 2
+
+
+# what is saved
+
+
+def test_the_library_loads_the_folder_with_vtkit_beside_it(tmp_path: Path) -> None:
+    ours = unicoil(tmp_path)
+    ours.prompts = {"query": "oak ", "document": "pine "}
+    save_encoder(ours, tmp_path / "model")
+    queries, documents = ["river river stone", "", *texts(3)], texts(4, seed=2)
+    plain = SparseEncoder(str(tmp_path / "model"), device="cpu", trust_remote_code=True)
+    again = load_encoder(str(tmp_path / "model"))
+    for side, found in (("query", queries), ("document", documents)):
+        wanted = encode_side(ours, found, side, 48).toarray()  # type: ignore[arg-type]
+        read = getattr(plain, f"encode_{side}")(found, convert_to_sparse_tensor=False)
+        np.testing.assert_allclose(read.numpy(), wanted, atol=1e-5)
+        np.testing.assert_array_equal(encode_side(again, found, side, 48).toarray(), wanted)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        SparseEncoder(str(tmp_path / "model"), device="cpu")
+
+
+def test_queries_may_have_a_table_beside_it(tmp_path: Path) -> None:
+    """TILDEv2: a binary query, and documents whose tokens are weighed."""
+    section = FinetuneSection(data="unused", query_encoder="binary")
+    ours = with_query_encoder(unicoil(tmp_path), section, [])
+    save_encoder(ours, tmp_path / "model")
+    again = load_encoder(str(tmp_path / "model"))
+    assert is_unicoil(again)
+    assert entries(encode_side(again, ["river stone river"], "query", 48)) == {"river": 1.0, "stone": 1.0}
+    np.testing.assert_array_equal(
+        encode_side(again, DOCUMENTS, "document", 48).toarray(), encode_side(ours, DOCUMENTS, "document", 48).toarray()
+    )
+
+
+def test_no_other_class_of_vtkit_is_loaded_by_name(tmp_path: Path) -> None:
+    save_encoder(unicoil(tmp_path), tmp_path / "model")
+    path = tmp_path / "model" / "modules.json"
+    path.write_text(path.read_text().replace("vtkit.encoder.unicoil.UnicoilPooling", "vtkit.encoder.unicoil.Module"))
+    with pytest.raises(DataError, match=r"names code of the model's own .*unicoil\.Module"):
+        load_encoder(str(tmp_path / "model"))
+    save_encoder(unicoil(tmp_path / "b"), tmp_path / "damaged")
+    (tmp_path / "damaged" / "1_UnicoilPooling" / "config.json").write_text('{"width": 3, "embedding_dimension": 9}')
+    with pytest.raises(DataError, match="cannot be loaded as a sparse encoder"):
+        load_encoder(str(tmp_path / "damaged"))
+
+
+def test_one_kind_is_made_of_the_other(tmp_path: Path) -> None:
+    plain = encoder(tmp_path)
+    wanted = encode(plain, DOCUMENTS[:4], 48).toarray()
+    ours = as_unicoil(plain)
+    assert as_unicoil(ours) is ours
+    assert encode(ours, DOCUMENTS[:4], 48).nnz < np.count_nonzero(wanted)
+    np.testing.assert_array_equal(encode(as_splade(ours), DOCUMENTS[:4], 48).toarray(), wanted)
+    np.testing.assert_array_equal(encode(plain, DOCUMENTS[:4], 48).toarray(), wanted)
+
+
+def test_a_new_vocabulary_takes_the_layer_along(tmp_path: Path) -> None:
+    from vtkit.encoder.checkpoint import as_sparse_encoder
+    from vtkit.transfer.surgery.graft import graft
+
+    ours = unicoil(tmp_path)
+    target = tokenizer(shuffled(1))
+    order = [TOKENS.index(token) for token in shuffled(1)]
+    old = ours[0].auto_model
+    rows, bias = old.get_input_embeddings().weight[order], old.get_output_embeddings().bias[order]
+    moved = as_sparse_encoder(graft(old, target, rows.detach(), bias.detach()), target, tmp_path / "moved", like=ours)
+    found, wanted = (encode(model, DOCUMENTS, 48).toarray() for model in (moved, ours))
+    np.testing.assert_allclose(found, wanted[:, order], atol=1e-5)
+
+
+# training
+
+
+def section(**changes: Any) -> FinetuneSection:
+    wanted = {"data": "unused", "steps": 21, "batch_size": 6, "learning_rate": 2e-3, "checkpoint_every": 10}
+    return FinetuneSection(**{**wanted, **changes})
+
+
+def trained(folder: Path, **changes: Any) -> tuple[SparseEncoder, dict[str, list[float]]]:
+    ours = as_unicoil(encoder(folder))
+    return ours, finetune(ours, DATA, section(**changes), "en", 5, folder / "checkpoints")
+
+
+def test_fine_tuning_teaches_which_tokens_count(tmp_path: Path) -> None:
+    """Every query holds a word of its document and ten words that say nothing."""
+    noise = WORDS[:10]
+    data = replace(DATA, queries=[replace(query, text=f"{query.text} {' '.join(noise)}") for query in DATA.queries])
+    ours = as_unicoil(encoder(tmp_path))
+    before = encode(ours, ["river " + " ".join(noise)], 48)
+    finetune(ours, data, section(steps=60, query_penalty=[], document_penalty=[]), "en", 5, tmp_path / "checkpoints")
+    after = encode(ours, ["river " + " ".join(noise)], 48)
+
+    def share(vectors: Any) -> float:
+        found = entries(vectors)
+        return sum(weight for token, weight in found.items() if token in noise) / sum(found.values())
+
+    assert share(after) < 0.9 * share(before)
+
+
+def test_an_interrupted_run_ends_in_the_weights_of_an_undisturbed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes: dict[str, Any] = {"target_active": {"document": 5}, "texts_at_once": 4}
+    wanted, wanted_curve = trained(tmp_path / "undisturbed", **changes)
+    monkeypatch.setattr(sparse_trainer, "Progress", interrupted_at(17))
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "again", **changes)
+    leave_half_a_checkpoint(tmp_path / "again" / "checkpoints", 17)
+    monkeypatch.undo()
+    found, found_curve = trained(tmp_path / "again", **changes)
+    assert found_curve == wanted_curve
+    assert same(weights(found), weights(wanted))
+    assert torch.equal(found[1].linear.weight, wanted[1].linear.weight)
+    assert float(wanted[1].linear.weight.detach().abs().max()) > 0
+
+
+# what is refused
+
+
+def recipe(**changes: Any) -> dict[str, Any]:
+    wanted: dict[str, Any] = {
+        "recipe": {"name": "tiny"},
+        "source": {"model": "m", "kind": "unicoil"},
+        "vocabulary": {"kind": "existing", "tokenizer": "t"},
+        "transfer": {"method": "subtoken"},
+        "finetune": {"data": "d"},
+    }
+    return {**wanted, **changes}
+
+
+def test_settings_of_logits_are_refused_all_at_once() -> None:
+    Recipe.model_validate(recipe())
+    refused = recipe(
+        calibrate={},
+        transfer={"method": "subtoken", "scope": "head-only"},
+        finetune={"data": "d", "activation": "log1p"},
+        adapt={"objective": ["align", "crop"], "align": {"mapped": 0.1}},
+    )
+    with pytest.raises(ValidationError) as error:
+        Recipe.model_validate(refused)
+    for setting in ("remove [calibrate]", "transfer.scope", "finetune.activation", "adapt.align.mapped"):
+        assert setting in str(error.value), setting
+    refused["source"] = {"model": "m"}
+    Recipe.model_validate(refused)
+
+
+def test_a_source_that_is_one_already_is_refused_where_logits_are_asked_for(tmp_path: Path) -> None:
+    ours = unicoil(tmp_path)
+    with pytest.raises(DataError, match=r"\[calibrate\] works on the logits.*source\.kind"):
+        calibrate_encoder(ours, DOCUMENTS, CalibrateSection(), 1)
+    with pytest.raises(DataError, match=r"finetune\.activation works on the logits"):
+        with_query_encoder(ours, section(activation="log1p"), [])
+    whole = with_query_encoder(encoder(tmp_path / "b"), section(query_encoder="binary"), [])
+    with pytest.raises(DataError, match="one side and one vocabulary"):
+        as_unicoil(whole)
+
+
+def test_the_tokens_that_count_are_noted_for_unicoil_only(tmp_path: Path) -> None:
+    plain = encoder(tmp_path)
+    set_counted(plain)
+    assert not isinstance(plain[1], UnicoilPooling)
+
+
+# whole runs
+
+
+def vtkit(*arguments: str) -> str:
+    """What the command prints, run in this process."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, f"{arguments}\n{done.output}\n{done.exception}"
+    return done.stdout
+
+
+def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path) -> None:
+    save_encoder(encoder(tmp_path / "work"), tmp_path / "encoder")
+    tokenizer(shuffled(1)).save_pretrained(str(tmp_path / "target"))
+    data = write_collection(tmp_path / "collection", DATA)
+    shutil.copyfile(data / "qrels" / "test.tsv", data / "qrels" / "train.tsv")
+    (tmp_path / "tiny.toml").write_text(
+        '[recipe]\nname = "tiny"\nlanguage = "en"\n[source]\nmodel = "./encoder"\nkind = "unicoil"\n'
+        '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
+        '[adapt]\nobjective = "mlm"\nsteps = 5\nbatch_size = 4\n'
+        '[finetune]\ndata = "collection"\nsteps = 10\nbatch_size = 6\n'
+        '[evaluate]\nsets = ["collection"]\nmeasures = ["RR@10"]\n',
+        "utf-8",
+    )
+    folder = run(tmp_path / "tiny.toml", runs=tmp_path / "runs", threads=1)
+    assert is_unicoil(load_encoder(str(folder / "model")))
+    card = (folder / "model" / "README.md").read_text("utf-8")
+    assert 'SparseEncoder("path/to/this/folder", trust_remote_code=True)' in card
+    assert "each token of a text has one weight" in card
+    assert "- unicoil" in card
+    assert "each token of a text has one weight" in (folder / "report.md").read_text("utf-8")
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    rows = {row["model"]: row["measures"]["RR@10"] for row in report["results"][0]["rows"]}
+    assert rows["finetune"] > 0.8
+
+    explained = json.loads(vtkit("explain", folder, DATA.queries[0].text, "d0", "--json"))
+    shared = {token for token, *_ in explained["tokens"]}
+    assert shared
+    assert shared <= set(DOCUMENTS[0].split()) & set(DATA.queries[0].text.split())
+    vtkit("encode", folder / "model", data, "--out", tmp_path / "vectors")
+    vtkit("index", tmp_path / "vectors", "--out", tmp_path / "index")
+    assert "d0" in vtkit("search", tmp_path / "index", DATA.queries[0].text)

@@ -1,0 +1,105 @@
+"""Kinds of encoders: SPLADE, whose weights are a masked language model's logits, and uniCOIL; one made of the other."""
+
+from __future__ import annotations
+
+import copy
+from typing import Literal, assert_never
+
+import torch
+from sentence_transformers import SparseEncoder
+from sentence_transformers.base.modules.module import Module
+from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sparse_encoder.modules import SpladePooling
+
+from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, settings_of
+from vtkit.encoder.masked import masked_dimensions
+from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
+from vtkit.errors import DataError
+from vtkit.vocabulary.forms import special_ids
+
+Kind = Literal["splade", "unicoil"]
+
+
+def of_kind(encoder: SparseEncoder, kind: Kind | None) -> SparseEncoder:
+    """``encoder`` as one of ``kind``, sharing its transformer; None: as it is.
+
+    Raises:
+        DataError: uniCOIL is asked for an encoder whose queries take a way of their own, or whose output vocabulary is
+            not the one that it reads.
+    """
+    match kind:
+        case None:
+            return encoder
+        case "splade":
+            return as_splade(encoder)
+        case "unicoil":
+            return as_unicoil(encoder)
+        case _:
+            assert_never(kind)
+
+
+def kind_of(encoder: SparseEncoder) -> Kind:
+    """What weighs the terms of documents."""
+    return "unicoil" if is_unicoil(encoder) else "splade"
+
+
+def as_unicoil(encoder: SparseEncoder) -> SparseEncoder:
+    """``encoder`` with uniCOIL's weights, which are still to be trained, in place of SPLADE's; its modules are shared.
+
+    Itself where it is one already.
+
+    Raises:
+        DataError: its queries take a way of their own, or its output vocabulary is not the one that it reads.
+    """
+    if is_unicoil(encoder):
+        return encoder
+    if isinstance(encoder, WholeEncoder):
+        raise DataError(
+            'source.kind "unicoil" is for an encoder with one side and one vocabulary, and this one has a query side '
+            "or an output vocabulary of its own. Name the encoder that it was made from."
+        )
+    model = encoder[0].auto_model
+    pooling = UnicoilPooling(model.config.hidden_size, model.config.vocab_size)
+    made = with_pooling(encoder, pooling)
+    set_counted(made)
+    return made
+
+
+def as_splade(encoder: SparseEncoder) -> SparseEncoder:
+    """``encoder`` with SPLADE's weights in place of uniCOIL's: the maxima of its masked language model's logits."""
+    if not is_unicoil(encoder):
+        return encoder
+    return with_pooling(encoder, SpladePooling("max", "relu", encoder[0].auto_model.config.vocab_size))
+
+
+def with_pooling(encoder: SparseEncoder, pooling: Module) -> SparseEncoder:
+    """A symmetric encoder over the transformer of ``encoder``, which is shared, with another pooling."""
+    transformer = copy.copy(encoder[0])  # the same weights, tokenizer and limits; only what comes out of it differs
+    transformer.__class__ = TokenTransformer if isinstance(pooling, UnicoilPooling) else Transformer
+    made = SparseEncoder(modules=[transformer, pooling], device=encoder.device, **settings_of(encoder))
+    return made.train(encoder.training)
+
+
+def set_counted(encoder: SparseEncoder) -> None:
+    """Note in a uniCOIL encoder which tokens may weigh something: all but special tokens, fillers, rows without a token
+    and masked dimensions (:mod:`vtkit.encoder.masked`)."""
+    if not is_unicoil(encoder):
+        return
+    tokenizer, pooling = output_tokenizer(encoder), encoder[1]
+    counted = torch.zeros_like(pooling.counted)
+    counted[list(tokenizer.get_vocab().values())] = True
+    counted[list(special_ids(tokenizer))] = False
+    pooling.counted.copy_(counted & ~masked_dimensions(encoder[0].auto_model).to(counted.device))
+
+
+def refuse_unicoil(encoder: SparseEncoder, what: str) -> None:
+    """Refuse what works on logits of the whole vocabulary.
+
+    Raises:
+        DataError: ``what`` was asked for a uniCOIL encoder.
+    """
+    if is_unicoil(encoder):
+        raise DataError(
+            f"{what} works on the logits of a masked-language-model head, and this is a uniCOIL encoder, whose weights "
+            f"do not come from them. Leave it out, or make the encoder a SPLADE one again (source.kind)."
+        )

@@ -1,0 +1,94 @@
+"""uniCOIL: one weight for each token of a text, in the token's own dimension, so that nothing is expanded.
+
+An encoder is two modules of sentence-transformers, as SPLADE's are, but of vtkit's own classes, so that a saved folder
+needs vtkit to be loaded. The first keeps its masked language model: head and decoder bias have no part in the weights,
+but without them it could be neither moved to another vocabulary nor trained on its texts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sentence_transformers import SparseEncoder
+from sentence_transformers.base.modules.module import Module
+from sentence_transformers.sentence_transformer.modules import Transformer
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class TokenTransformer(Transformer):  # type: ignore[misc]
+    """The library's module around a masked language model, whose output is the last hidden states: no logits."""
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Add ``token_embeddings``, (batch, length, width)."""
+        found = self.model.base_model(input_ids=features["input_ids"], attention_mask=features["attention_mask"])
+        features["token_embeddings"] = found.last_hidden_state
+        return features
+
+
+class UnicoilPooling(Module):  # type: ignore[misc]
+    """The weight of a term is the largest among its occurrences: ``w_j = max_{i: t_i = j} ReLU(v · h_i + c)``.
+
+    uniCOIL (Lin and Ma 2021, arXiv:2106.14807), with h_i the last hidden state of the i-th token t_i; a term that does
+    not occur weighs 0. Special tokens and masked dimensions weigh nothing, as in the authors' indexes. One v and one c
+    for all tokens: no token has a bias of its own. v = 0 and c = 1 to begin with, so that an untrained encoder scores
+    the number of distinct terms that query and document share; the authors start at random.
+
+    Args:
+        width: of the hidden states.
+        embedding_dimension: of the vectors: the vocabulary.
+    """
+
+    config_keys = ["width", "embedding_dimension"]  # noqa: RUF012 - the library's form
+
+    counted: Tensor
+    """Which tokens may weigh something, (vocabulary,) bool."""
+
+    def __init__(self, width: int, embedding_dimension: int) -> None:
+        super().__init__()
+        self.width, self.embedding_dimension = width, embedding_dimension
+        self.linear = nn.Linear(width, 1)
+        with torch.no_grad():
+            self.linear.weight.zero_()
+            self.linear.bias.fill_(1.0)
+        self.register_buffer("counted", torch.ones(embedding_dimension, dtype=torch.bool))
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Add ``sentence_embedding``, (batch, vocabulary)."""
+        ids, hidden = features["input_ids"], features["token_embeddings"]
+        with torch.autocast(hidden.device.type, enabled=False):
+            weights = torch.relu(self.linear(hidden.to(self.linear.weight.dtype))).squeeze(2)
+        weights = weights * (features["attention_mask"].bool() & self.counted[ids])
+        empty = weights.new_zeros(len(ids), self.embedding_dimension)
+        features["sentence_embedding"] = empty.scatter_reduce(1, ids, weights, "amax", include_self=True)
+        return features
+
+    def get_embedding_dimension(self) -> int:
+        """Dimensions of the vectors."""
+        return self.embedding_dimension
+
+    def save(self, output_path: str, *arguments: Any, safe_serialization: bool = True, **settings: Any) -> None:
+        """Write configuration and weights, as the library's modules do."""
+        self.save_config(output_path)
+        self.save_torch_weights(output_path, safe_serialization=safe_serialization)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, **settings: Any) -> Self:
+        """Read what :meth:`save` wrote; the library calls it."""
+        places = {key: value for key, value in settings.items() if key in _PLACES}
+        new = cls(**cls.load_config(model_name_or_path, **places))
+        loaded: Self = cls.load_torch_weights(model_name_or_path, model=new, **places)
+        return loaded
+
+
+_PLACES = frozenset(inspect.signature(Module.load_config).parameters) - {"config_filename"}
+"""Arguments of the library that say where files are."""
+
+
+def is_unicoil(encoder: SparseEncoder) -> bool:
+    """Whether the texts of ``encoder``, or those of its documents' side, are weighed by uniCOIL."""
+    return len(encoder) > 1 and isinstance(encoder[1], UnicoilPooling)
