@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -520,8 +521,7 @@ def test_tokens_from_a_corpus_are_data_on_the_page(tmp_path: Path) -> None:
     ],
 )
 def test_the_command_refuses_in_one_message(base_and_corpus: list[str], options: list[str], message: str) -> None:
-    command = [sys.executable, "-m", "vtkit", "expand", *base_and_corpus, *options]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = command_line.call(Path.cwd(), ["expand", *base_and_corpus, *options], os.environ)
     assert done.returncode in (1, 2)
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -5,14 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import subprocess
-import sys
+import os
 from bisect import bisect_right
 from collections import Counter
 from functools import cache
 from itertools import islice
 from pathlib import Path
 
+import command_line
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -479,8 +479,7 @@ def test_bad_input_is_one_message(saved: Path) -> None:
         assert isinstance(result.exception, DataError)
         for part in parts:
             assert part in str(result.exception)
-    command = [sys.executable, "-m", "vtkit", "fragmentation", str(saved / "beir"), "-t", str(saved / "beir")]
-    failed = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+    failed = command_line.call(ROOT, ["fragmentation", str(saved / "beir"), "-t", str(saved / "beir")], os.environ)
     assert failed.returncode == 1
     assert failed.stderr.startswith("error: No tokenizer")
     assert "Traceback" not in failed.stderr

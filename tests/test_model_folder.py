@@ -7,10 +7,9 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import command_line
 import pytest
 import tiny
 import torch
@@ -110,10 +109,7 @@ method = "mean"
 bias.method = "mixture"
 """
     (tmp_path / "x.toml").write_text(recipe)
-    done = subprocess.run(
-        [sys.executable, "-m", "vtkit", "run", "x.toml"],
-        cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, input="y\n" * 1000, capture_output=True, text=True,
-    )  # fmt: skip
+    done = command_line.call(tmp_path, ["run", "x.toml"], os.environ, typed="y\n" * 1000)
     assert done.returncode == 1
     assert "names code of the model's own" in done.stderr
     assert "[y/N]" not in done.stdout + done.stderr

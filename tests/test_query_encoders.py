@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import command_line
 import numpy as np
 import pytest
 import torch
@@ -397,15 +398,8 @@ def test_active_dimensions_of_a_fixed_table_cannot_be_asked_for(tmp_path: Path) 
 
 
 def cli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vtkit", *arguments],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "COLUMNS": "200", "HF_HUB_OFFLINE": "1",
-             "PYTHONPATH": str(Path(__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
+    environment = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "COLUMNS": "200", "HF_HUB_OFFLINE": "1"}
+    return command_line.call(folder, arguments, os.environ | environment)
 
 
 def test_a_whole_run_trains_indexes_evaluates_and_searches_by_its_table(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import command_line
 import pytest
 
 from vtkit import __version__
@@ -43,20 +44,7 @@ def environment(**more: str) -> dict[str, str]:
 def vtkit(tmp_path: Path) -> Run:
     """Runs the command in an empty folder."""
 
-    def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "vtkit", *arguments]
-        return subprocess.run(
-            command,
-            cwd=tmp_path,
-            env=environment(**more),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-        )
-
-    return run
+    return lambda *arguments: command_line.call(tmp_path, arguments, environment())
 
 
 @pytest.fixture
@@ -139,8 +127,10 @@ def test_show_prints_a_recipe_that_stands_on_its_own(vtkit: Run, recipe: Path) -
     assert vtkit("recipe", "show", str(moved)).stdout == result.stdout
 
 
-def test_show_survives_a_terminal_that_cannot_show_the_text(vtkit: Run, recipe: Path) -> None:
-    result = vtkit("recipe", "show", "small.toml", PYTHONIOENCODING="ascii")
+def test_show_survives_a_terminal_that_cannot_show_the_text(recipe: Path) -> None:
+    command = [sys.executable, "-m", "vtkit", "recipe", "show", "small.toml"]
+    environ = environment(PYTHONIOENCODING="ascii")
+    result = subprocess.run(command, cwd=recipe.parent, env=environ, capture_output=True, encoding="ascii", check=False)
     assert result.returncode == 0
     assert tomllib.loads(result.stdout)["recipe"]["about"] == "한국어"
 

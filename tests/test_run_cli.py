@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import command_line
 import pytest
 
 from vtkit.data.retrieval import load_beir
@@ -95,16 +95,9 @@ max_queries = 60
 """
 
 
-def vtkit(folder: Path, *arguments: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
+def vtkit(folder: Path, *arguments: str, check: int | None = 0, typed: str = "") -> subprocess.CompletedProcess[str]:
     """The command line as a user calls it, in ``folder``."""
-    done = subprocess.run(
-        [sys.executable, "-m", "vtkit", *arguments],
-        cwd=folder,
-        env={**os.environ, **SETTINGS},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    done = command_line.call(folder, arguments, {**os.environ, **SETTINGS}, typed)
     if check is not None:
         assert done.returncode == check, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
@@ -341,11 +334,7 @@ def test_many_queries_are_searched_as_each_alone(finished: Path) -> None:
 
 def test_without_a_query_one_is_read_after_the_other(finished: Path) -> None:
     typed = "금의 녹는점\n\n:top 1\n철\n:explain 1\n:explain 7\n:top x\n"
-    done = subprocess.run(
-        [sys.executable, "-m", "vtkit", "search", "runs/korean", "--top", "2"],
-        cwd=finished, env={**os.environ, **SETTINGS}, input=typed, capture_output=True, text=True, timeout=600,
-        check=True,
-    )  # fmt: skip
+    done = vtkit(finished, "search", "runs/korean", "--top", "2", typed=typed)
     assert done.stdout.count("query tokens:") == 3
     assert sum(line.startswith(("  1  ", "  2  ")) for line in done.stdout.splitlines()) == 3
     assert "rank 1" in done.stdout
@@ -382,20 +371,14 @@ def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_pa
     partial = tmp_path / "runs" / "artifacts" / ".partial"
     vtkit(tmp_path, "run", "korean.toml", "--until", "vocabulary")
     for moment in MOMENTS:
-        run = subprocess.Popen(
-            [sys.executable, "-m", "vtkit", "run", "korean.toml"],
-            cwd=tmp_path,
-            env={**os.environ, **SETTINGS},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        run = command_line.start(tmp_path, ["run", "korean.toml"], {**os.environ, **SETTINGS}, tmp_path)
         deadline = time.monotonic() + 300
         while not list(partial.glob(moment)):
-            assert run.poll() is None, f"the run ended before {moment} was seen"
+            assert run.is_alive(), f"the run ended before {moment} was seen"
             assert time.monotonic() < deadline, f"{moment} never appeared"
             time.sleep(0.002)
-        run.send_signal(signal.SIGKILL)
-        run.wait()
+        run.kill()
+        run.join()
     plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run").stderr
     assert "skip: done" in plan
     vtkit(tmp_path, "run", "korean.toml")

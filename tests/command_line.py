@@ -1,0 +1,66 @@
+"""The command line as a user calls it, in a process of its own, without the seconds in which it would import torch.
+
+A server that has imported what the commands import is forked for each call: folder, environment, arguments, output and
+exit code are those of ``python -m vtkit``. What a process does while it imports is tested where it is the subject
+(``test_interrupt.py``, ``test_import_floors.py``).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+SECONDS = 600
+"""After which a call is taken to hang."""
+
+_forkserver = multiprocessing.get_context("forkserver")
+_forkserver.set_forkserver_preload(["preloaded"])
+
+
+def start(
+    folder: Path, arguments: Sequence[str], environment: Mapping[str, str], outputs: Path, stdin: Path | None = None
+) -> BaseProcess:
+    """``vtkit ARGUMENTS`` in ``folder``, with exactly ``environment``; what it prints goes to files in ``outputs``."""
+    process = _forkserver.Process(
+        target=_run, args=(folder, list(arguments), dict(environment), outputs, stdin or Path(os.devnull))
+    )
+    process.start()
+    return process
+
+
+def call(
+    folder: Path, arguments: Sequence[str], environment: Mapping[str, str], typed: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """What ``vtkit ARGUMENTS`` printed, with ``typed`` on standard input, and its exit code."""
+    with tempfile.TemporaryDirectory() as name:
+        outputs = Path(name)
+        (outputs / "stdin").write_text(typed, "utf-8")
+        process = start(folder, arguments, environment, outputs, outputs / "stdin")
+        process.join(SECONDS)
+        if process.is_alive():
+            process.kill()
+            raise subprocess.TimeoutExpired(["vtkit", *arguments], SECONDS)
+        out, error = ((outputs / stream).read_text("utf-8") for stream in ("stdout", "stderr"))
+    assert process.exitcode is not None
+    return subprocess.CompletedProcess(["vtkit", *arguments], process.exitcode, out, error)
+
+
+def _run(folder: Path, arguments: list[str], environment: dict[str, str], outputs: Path, stdin: Path) -> None:
+    for number, path in enumerate((stdin, outputs / "stdout", outputs / "stderr")):
+        stream = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(stream, number)
+        os.close(stream)
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, encoding="utf-8") for number, mode in enumerate("rww"))
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = ["vtkit", *arguments]
+    from vtkit.__main__ import main
+
+    main()
