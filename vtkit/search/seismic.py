@@ -111,6 +111,8 @@ class SeismicRanker:
             heap_factor=self.settings.heap_factor,
             num_threads=search_threads(),
         )
-        for hits in found:
+        by_query = {int(hits[0][0]): hits for hits in found if hits}  # in no order, and of all with results
+        for row in range(len(rows)):
+            hits = by_query.get(row, [])
             ids = np.asarray([number for _, _, number in hits], dtype=np.int32)
             yield ids, np.asarray([score for _, score, _ in hits], dtype=np.float32)
