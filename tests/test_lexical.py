@@ -187,7 +187,9 @@ def test_every_other_way_has_a_row_and_nothing_is_encoded_again(finished: Path) 
     assert (standing.final, standing.hybrid) == (alone, rows["deployed"])
     collection = finished.parents[1] / "collection"
     steps = json.loads((finished / "run.json").read_text("utf-8"))["steps"]
-    assert [name for name in steps if name.startswith("encode")] == ["encode:source", "encode:transfer"]
+    assert [name for name in steps if name.startswith("encode")] == [
+        "encode:source", "encode:transfer", "encode:queries",
+    ]  # fmt: skip
     weights = {row.model: row.weight_queries for row in results.rows}
     assert weights["deployed"] == weights["transfer + BM25"] == len(load_beir(collection, "train").queries) >= 50
 

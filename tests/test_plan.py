@@ -48,8 +48,12 @@ STEPS = [
     "calibrate",
     "check:calibrate",
     "finetune",
-    *(f"{stage}:{model}" for model in ("source", "transfer", "adapt", "calibrate", "finetune")
+    *(f"{stage}:{model}" for model in ("source", "transfer", "adapt", "calibrate")
       for stage in ("encode", "index", "evaluate")),
+    "encode:finetune",
+    "index:finetune",
+    "encode:queries",
+    "evaluate:finetune",
     "evaluate:bm25",
     "evaluate:bm25-words",
     "evaluate:hybrid",
@@ -110,11 +114,9 @@ def downstream(first: str) -> list[str]:
     """``first`` and the steps that come after it up to the final model, and all that judges their models."""
     made = STEPS[STEPS.index(first) : STEPS.index("finetune") + 1]
     models = [name for name in made if name != "vocabulary" and not name.startswith("check:")]
-    return [
-        *made,
-        *(f"{stage}:{model}" for model in models for stage in ("encode", "index", "evaluate")),
-        "evaluate:hybrid",
-    ]
+    judged = [f"{stage}:{model}" for model in models for stage in ("encode", "index", "evaluate")]
+    judged.insert(-1, "encode:queries")  # of the last model
+    return [*made, *judged, "evaluate:hybrid"]
 
 
 # what there is
@@ -137,6 +139,7 @@ def test_what_has_no_section_is_no_step(folder: Path) -> None:
     judged = [
         f"{stage}:{model}" for model in ("source", "transfer", "calibrate") for stage in ("encode", "index", "evaluate")
     ]
+    judged.insert(-1, "encode:queries")
     assert list(made.steps) == [
         "vocabulary", "check:vocabulary", "transfer", "check:transfer", "calibrate", "check:calibrate", *judged,
         "analyse", "report",
@@ -169,10 +172,12 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
     evaluations = [name for name in STEPS if name.startswith("evaluate")]
     assert changed(folder, "evaluate.depth=100") == evaluations
     encoded = [name for name in STEPS if name.startswith(("encode", "index", "evaluate:")) and "bm25" not in name]
+    encoded.remove("encode:queries")
     assert changed(folder, "index.document_length=64") == encoded
     indexed = [name for name in encoded if not name.startswith("encode")]
     assert changed(folder, "index.document_weighting='geng'") == indexed
     searches = [name for name in encoded if name.startswith("evaluate:")]
+    searches.insert(-2, "encode:queries")
     assert changed(folder, "index.query_length=32") == searches
     assert changed(folder, "report.formats=['md']") == []
     assert changed(folder, "recipe.seed=1") == [name for name in STEPS if name != "report"]
@@ -203,8 +208,8 @@ def test_masked_language_model_training_reads_the_source_to_choose_its_prior(fol
 def test_the_language_matters_to_fine_tuning_only_where_it_draws_hard_negatives(folder: Path) -> None:
     negatives = "finetune.hard_negatives=1"
     assert changed(folder, negatives, "recipe.language=ja", before=(negatives,)) == [
-        "finetune", "encode:finetune", "index:finetune", "evaluate:finetune", "evaluate:bm25", "evaluate:bm25-words",
-        "evaluate:hybrid", "analyse",
+        "finetune", "encode:finetune", "index:finetune", "encode:queries", "evaluate:finetune", "evaluate:bm25",
+        "evaluate:bm25-words", "evaluate:hybrid", "analyse",
     ]  # fmt: skip
 
 

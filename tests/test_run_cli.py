@@ -23,6 +23,7 @@ from vtkit.measures.effectiveness import evaluate
 from vtkit.recipe.load import load_recipe
 from vtkit.search.bm25 import Bm25
 from vtkit.search.hybrid import ENCODER_WEIGHT, WEIGHTS, best_weight, weighted_sum
+from vtkit.stages.encode_queries import ENCODE_QUERIES
 from vtkit.stages.evaluate_runs import EVALUATE_HYBRID
 
 DATA = Path(__file__).resolve().parents[1] / "recipes" / "quickstart_data"
@@ -167,9 +168,11 @@ def test_the_weight_of_the_sum_is_chosen_on_training_queries(finished: Path, tmp
     runs = finished / "runs"
     steps = json.loads((runs / "korean" / "run.json").read_text("utf-8"))["steps"]
     made = {name: runs / "artifacts" / output for name, output in steps.items()}
+    queries = tmp_path / "queries"
+    ENCODE_QUERIES.function(ENCODE_QUERIES.view(recipe), {"model": made["calibrate"]}, queries)
     inputs = {"bm25": made["evaluate:bm25"], "model": made["evaluate:calibrate"], "index": made["index:calibrate"]}
     stats = EVALUATE_HYBRID.function(
-        EVALUATE_HYBRID.view(recipe), inputs | {"encoder": made["calibrate"]}, tmp_path / "out"
+        EVALUATE_HYBRID.view(recipe), inputs | {"queries": queries}, tmp_path / "out"
     ).sets["elements-ko"]
     curve = dict(stats.weight_curve)
     assert list(curve) == list(WEIGHTS)
@@ -204,7 +207,7 @@ def test_the_run_file_gives_the_reported_measures(finished: Path) -> None:
 def test_a_second_run_does_nothing(finished: Path) -> None:
     again = vtkit(finished, "run", "korean.toml")
     plan = [line for line in again.stderr.splitlines() if ": done" in line]
-    assert len(plan) == 35  # with the stages of the source recipe, and six checks
+    assert len(plan) == 36  # with the stages of the source recipe, and six checks
     assert " run: " not in again.stderr
     assert "search it: vtkit search " in again.stderr
     assert again.stderr.rstrip().endswith("/runs/korean 'your query'")

@@ -211,12 +211,12 @@ def test_training_queries_choose_the_weight_unless_the_recipe_trains_or_judges_o
 def test_names_order_and_labels_come_from_the_records() -> None:
     assert NAMES == (
         "vocabulary", "check", "check:vocabulary", "transfer", "check:transfer", "adapt", "check:adapt", "calibrate",
-        "check:calibrate", "finetune", "encode", "index", "index:deployed", "evaluate", "evaluate:bm25",
-        "evaluate:bm25-words", "evaluate:hybrid", "evaluate:deployed", "evaluate:variant", "evaluate:peer",
-        "evaluate:hybrid-peer", "analyse", "report",
+        "check:calibrate", "finetune", "encode", "encode:queries", "index", "index:deployed", "evaluate",
+        "evaluate:bm25", "evaluate:bm25-words", "evaluate:hybrid", "evaluate:deployed", "evaluate:variant",
+        "evaluate:peer", "evaluate:hybrid-peer", "analyse", "report",
     )  # fmt: skip
     assert list(MODEL_LABELS) == ["source", *(stage.name for stage in STAGES if stage.label)]
-    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[13:21])
+    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[14:22])
     assert STAGES[last_until("transfer")].name == "check:transfer"
     assert STAGES[last_until("adapt")].name == "check:adapt"
 

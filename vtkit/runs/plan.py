@@ -20,6 +20,7 @@ from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
 from vtkit.stages.deploy_index import DEPLOY, differs
 from vtkit.stages.encode_corpus import ENCODE
+from vtkit.stages.encode_queries import ENCODE_QUERIES
 from vtkit.stages.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT, variants_of
 from vtkit.stages.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER, of_peer, peers_of
 from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
@@ -149,16 +150,17 @@ class Plan:
                     inputs = {"model": self.steps["transfer"].inputs["source"]}
                 encoded = self._add(encode, recipe, inputs, model=model)
                 indexed = self._add(index, recipe, {"vectors": encoded} | inputs, model=model)
-                self._add(evaluate, recipe, {"index": indexed} | inputs, model=model)
+                queries = {"queries": self._add(ENCODE_QUERIES, recipe, inputs)} if model == self.final_model else {}
+                self._add(evaluate, recipe, {"index": indexed} | queries | inputs, model=model)
             if recipe.evaluate.bm25:
                 bm25 = self._add(EVALUATE_BM25, recipe, {})
                 self._add(EVALUATE_BM25_WORDS, recipe, {})
                 final = f"evaluate:{self.final_model}"
                 if final in self.steps:
-                    searched = {"index": f"index:{self.final_model}", "encoder": self.final_model}
+                    searched = {"index": f"index:{self.final_model}", "queries": ENCODE_QUERIES.name}
                     self._add(EVALUATE_HYBRID, recipe, {"bm25": bm25, "model": final} | searched)
             if f"encode:{self.final_model}" in self.steps:
-                self._add_deployed(recipe, {"vectors": f"encode:{self.final_model}", "model": self.final_model})
+                self._add_deployed(recipe)
             for name, peer in peers_of(recipe).items():
                 alone = self._add(EVALUATE_PEER, of_peer(recipe, peer), {}, model=name)
                 if recipe.evaluate.bm25:
@@ -171,11 +173,13 @@ class Plan:
         # the report quotes the whole recipe and what every step found and cost
         self._add(REPORT, recipe, {name: name for name in self.steps})
 
-    def _add_deployed(self, recipe: Recipe, inputs: Mapping[str, str]) -> None:
+    def _add_deployed(self, recipe: Recipe) -> None:
         """The index to be used, where it is another than the one that models are judged on, and its variants."""
+        queries = {"queries": ENCODE_QUERIES.name, "model": self.final_model}
+        inputs = {"vectors": f"encode:{self.final_model}"} | queries
         if differs(recipe):
             deployed = self._add(DEPLOY, recipe, inputs)
-            self._add(EVALUATE_DEPLOYED, recipe, {"index": deployed, "model": self.final_model})
+            self._add(EVALUATE_DEPLOYED, recipe, {"index": deployed} | queries)
         for name, variant in variants_of(recipe).items():
             self._add(EVALUATE_VARIANT, variant, inputs, model=name)
 

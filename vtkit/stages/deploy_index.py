@@ -14,7 +14,8 @@ from vtkit.recipe.sections import Recipe
 from vtkit.results import Result
 from vtkit.search.index_record import Balance
 from vtkit.stages.encode_corpus import model_name, opened
-from vtkit.stages.evaluate_runs import BM25, SETS, TRAINING, encoded_queries, weight_queries
+from vtkit.stages.encode_queries import BALANCING, SETS, TRAINING, balancing_queries
+from vtkit.stages.evaluate_runs import BM25
 from vtkit.stages.index_corpus import keep_documents, weighted_vectors
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import training_queries
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
 
 DEPLOYED = "deployed"
 """What this index is called in steps, beside those of single models."""
-
-SPANS = 256
-"""Spans of documents that stand for queries where there are no training queries."""
-
-SPAN_WORDS = (4, 12)
-"""Fewest and most words of such a span."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,10 @@ def differs(recipe: Recipe) -> bool:
 
 
 def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployResult:
-    """Fill ``out/SET`` with an index of ``inputs["vectors"]``, made by ``inputs["model"]``, for every set."""
+    """Fill ``out/SET`` with an index of ``inputs["vectors"]``, made by ``inputs["model"]``, for every set.
+
+    The scores of its lexical part are brought together with the encoder's on ``inputs["queries"]``.
+    """
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.runtime import fastest_device
@@ -117,7 +115,7 @@ def assembled(
     """The vectors of one set with the weighting and the lexical part of ``[index]``.
 
     Args:
-        encoder: what made the vectors; it encodes the queries that the parts are balanced on.
+        encoder: what made the vectors.
         out: folder in which the weights of dimensions are kept; made if need be.
     """
     if out is not None:
@@ -129,17 +127,16 @@ def assembled(
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.search.bm25 import bm25_impacts
     from vtkit.search.lexical import LexicalPart, term_analyser
+    from vtkit.search.stored_vectors import read_vectors
 
     collection = opened(corpus)
     language, analysis = recipe.recipe.language, recipe.index.bm25_analyser
     cut = term_analyser(kind, language, analysis, output_tokenizer(encoder))
     contents = (document.contents for document in collection.documents)
     impacts, terms = bm25_impacts(contents, cut, hashed=recipe.index.lexical_dimensions)
-    training = {str(one.folder): one for one in recipe.corpora(TRAINING)}.get(str(corpus.folder))
-    judged = None if training is None else weight_queries(opened(training), collection, recipe.recipe.seed)
-    texts = _spans(collection, recipe.recipe.seed) if judged is None else [query.text for query in judged.queries]
-    queries = encoded_queries(recipe, encoder, texts, f"encoding queries that balance {corpus.folder}")
-    balance = _balance(recipe, collection, judged, (vectors, queries), (impacts, terms.counts(texts)))
+    asked = balancing_queries(recipe, corpus, collection)
+    queries = read_vectors(inputs["queries"] / str(corpus.folder) / BALANCING)
+    balance = _balance(recipe, collection, asked.training, (vectors, queries), (impacts, terms.counts(asked.texts)))
     part = LexicalPart.balanced(kind, language, analysis, terms, vectors, impacts, balance)
     return Assembled(part.documents(vectors, impacts), vectors.shape[1], part, balance)
 
@@ -177,24 +174,6 @@ def _balance(
     return Balance(weight, deviation(encoder), deviation(bm25), count, judged is not None, curve)
 
 
-def _spans(collection: RetrievalSet, seed: int) -> list[str]:
-    """Random spans of random documents."""
-    import numpy as np
-
-    from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
-
-    draw = np.random.default_rng(seed)
-    spans = []
-    for number in draw.permutation(len(collection.documents)):
-        text = collection.documents[int(number)].contents
-        words = units(text)
-        if len(words) >= SHORTEST_TEXT:
-            spans.append(joined(words[query_span(words, *SPAN_WORDS, draw)], text))
-        if len(spans) == SPANS:
-            break
-    return spans
-
-
 def _described(made: DeployedSet, balance: Balance) -> str:
     on = "training queries" if balance.judged else "spans of documents"
     chosen = "chosen on them" if balance.judged else "fixed"
@@ -207,14 +186,12 @@ def _described(made: DeployedSet, balance: Balance) -> str:
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=2,
+    version=3,
     reads=(
         *BUILT_FROM,
         "index.document_weighting",
         "index.lexical",
         "index.lexical_dimensions",
-        "index.query_length",
-        "index.precision",
         *BM25,
         "evaluate.depth",
         "evaluate.measures",

@@ -15,16 +15,8 @@ from vtkit.recipe.sections import IndexSection, Recipe
 from vtkit.search.agreement import Agreement, agreement
 from vtkit.stages.deploy_index import DEPLOY, DEPLOYED, DeployResult, assembled
 from vtkit.stages.encode_corpus import model_name
-from vtkit.stages.evaluate_runs import (
-    MEASURED,
-    SETS,
-    EvaluatedSet,
-    EvaluateResult,
-    encoded_queries,
-    judge,
-    judged_sets,
-    to_sets_run,
-)
+from vtkit.stages.encode_queries import JUDGED, SETS, judged_sets
+from vtkit.stages.evaluate_runs import MEASURED, EvaluatedSet, EvaluateResult, judge, to_sets_run
 from vtkit.stages.stage import Stage, View
 
 if TYPE_CHECKING:
@@ -55,7 +47,8 @@ def variants_of(recipe: Recipe) -> dict[str, Recipe]:
 
 
 def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
-    """Search every set in the index to be used, ``inputs["index"]``, in its engine and with its lexical part.
+    """Search every set in the index to be used, ``inputs["index"]``, in its engine and with its lexical part, for the
+    vectors of ``inputs["queries"]``.
 
     Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``.
     """
@@ -66,6 +59,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
     from vtkit.search.engine import POSTINGS, open_index
     from vtkit.search.index_record import IndexRecord
     from vtkit.search.lexical import LexicalPart
+    from vtkit.search.stored_vectors import read_vectors
 
     assert recipe.evaluate is not None
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
@@ -75,7 +69,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
         index = open_index(recipe.index, inputs["index"] / folder / POSTINGS)
         record = IndexRecord.load(inputs["index"] / folder)
         texts = [query.text for query in collection.queries]
-        queries = encoded_queries(recipe, encoder, texts, f"encoding the queries of {folder}")
+        queries = read_vectors(inputs["queries"] / folder / JUDGED)
         if record.lexical is not None:
             tokenizer = output_tokenizer(encoder)
             part = LexicalPart.load(inputs["index"] / folder, record.lexical, record.vocabulary, tokenizer)
@@ -90,10 +84,11 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
 
 def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """Search every set exactly, with the weighting and the lexical part of ``[index]``, in the vectors of
-    ``inputs["vectors"]``; no index is kept."""
+    ``inputs["vectors"]`` for those of ``inputs["queries"]``; no index is kept."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.runtime import fastest_device
     from vtkit.search.engine import search_exactly
+    from vtkit.search.stored_vectors import read_vectors
 
     assert recipe.evaluate is not None
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
@@ -103,7 +98,7 @@ def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eva
         folder = str(corpus.folder)
         made, collection = assembled(recipe, inputs, corpus, encoder), judged[folder]
         texts = [query.text for query in collection.queries]
-        queries = encoded_queries(recipe, encoder, texts, f"encoding the queries of {folder}")
+        queries = read_vectors(inputs["queries"] / folder / JUDGED)
         if made.lexical is not None:
             queries = made.lexical.queries(queries, texts)
         run = to_sets_run(collection, *search_exactly(made.documents, queries, recipe.evaluate.depth))
@@ -142,14 +137,14 @@ def _balanced(found: EvaluatedSet, balance: Balance | None) -> EvaluatedSet:
 
 EVALUATE_DEPLOYED = Stage(
     f"evaluate:{DEPLOYED}",
-    version=1,
-    reads=(*MEASURED, *SEARCHED_BY, "index.query_length", "index.precision"),
+    version=2,
+    reads=(*MEASURED, *SEARCHED_BY),
     corpora=SETS,
     function=evaluate_deployed,
 )
 EVALUATE_VARIANT = Stage(
     "evaluate:variant",
-    version=1,
+    version=2,
     reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
     corpora=DEPLOY.corpora,
     function=evaluate_variant,

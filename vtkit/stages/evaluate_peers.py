@@ -11,16 +11,15 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.encode_corpus import opened
+from vtkit.stages.encode_queries import SETS, weight_queries
 from vtkit.stages.evaluate_runs import (
     BM25,
     MEASURED,
-    SETS,
     EvaluatedSet,
     EvaluateResult,
     judge,
     sum_with_bm25,
     to_sets_run,
-    weight_queries,
 )
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import peer_training_queries

@@ -15,23 +15,22 @@ from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
 from vtkit.search.agreement import Agreement
 from vtkit.stages.encode_corpus import model_name, opened
+from vtkit.stages.encode_queries import (
+    BALANCING,
+    JUDGED,
+    SETS,
+    TRAINING,
+    encoded_queries,
+    judged_sets,
+    weight_queries,
+)
 from vtkit.stages.stage import Stage, View
-from vtkit.stages.texts import evaluation_sets, training_queries
+from vtkit.stages.texts import training_queries
 
 if TYPE_CHECKING:
-    import scipy.sparse as sp
-    from sentence_transformers import SparseEncoder
-
     from vtkit.data.trec import Run
     from vtkit.recipe.analysers import Analysis
     from vtkit.search.bm25 import Bm25
-    from vtkit.search.engine import Index
-
-WEIGHT_QUERIES = 1000
-"""So many training queries of a set choose the weight of the sum with BM25, sampled with the seed ..."""
-
-FEWEST_WEIGHT_QUERIES = 50
-"""... and fewer than these choose nothing: it would be chance."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,7 @@ class EvaluateResult(Result):
 def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """Search every set with the encoder of ``inputs["model"]`` (or the source) over ``inputs["index"]``.
 
+    Query vectors are those of ``inputs["queries"]``, an output of the stage ``encode:queries``, where it is there.
     Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; returns measures, dimensions and FLOPS by set.
     """
     from vtkit.encoder.checkpoint import load_encoder
@@ -89,15 +89,21 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
     from vtkit.measures.cost import activation_shares, active_dimensions, flops
     from vtkit.runtime import fastest_device
     from vtkit.search.engine import POSTINGS, open_index
+    from vtkit.search.stored_vectors import read_vectors
 
     assert recipe.evaluate is not None
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     sets: dict[str, EvaluatedSet] = {}
     for folder, collection in judged_sets(recipe).items():
         index = open_index(IndexSection(), inputs["index"] / folder / POSTINGS)
-        run, queries, scores = _search(recipe, encoder, index, collection, f"encoding the queries of {folder}")
+        if "queries" in inputs:
+            queries = read_vectors(inputs["queries"] / folder / JUDGED)
+        else:
+            texts = [query.text for query in collection.queries]
+            queries = encoded_queries(recipe, encoder, texts, f"encoding the queries of {folder}")
+        ids, scores = index.search(queries, recipe.evaluate.depth)
         sets[folder] = replace(
-            judge(recipe, collection, run, out / folder, tag=_tag(inputs)),
+            judge(recipe, collection, to_sets_run(collection, ids, scores), out / folder, tag=_tag(inputs)),
             query_dimensions=active_dimensions(queries),
             document_dimensions=index.info.mean_size,
             flops=flops(activation_shares(queries), index.info.activation_shares),
@@ -131,18 +137,18 @@ def _evaluate_bm25(recipe: View, out: Path, analysis: Analysis, tag: str) -> Eva
 def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """The weighted sum of the scores of ``inputs["model"]`` and ``inputs["bm25"]`` (both evaluate outputs).
 
-    The weight is chosen on training queries, searched with ``inputs["encoder"]`` over ``inputs["index"]``, where
-    there are any that the recipe does not train on; else it is ENCODER_WEIGHT.
+    The weight is chosen on training queries, ``inputs["queries"]``, searched over ``inputs["index"]``, where there are
+    any that the recipe does not train on; else it is ENCODER_WEIGHT.
     """
 
     def training_run(folder: str, training: RetrievalSet) -> Run:
-        from vtkit.encoder.checkpoint import load_encoder
-        from vtkit.runtime import fastest_device
         from vtkit.search.engine import POSTINGS, open_index
+        from vtkit.search.stored_vectors import read_vectors
 
-        encoder = load_encoder(str(inputs["encoder"] / "model"), fastest_device())
+        assert recipe.evaluate is not None
         index = open_index(IndexSection(), inputs["index"] / folder / POSTINGS)
-        return _search(recipe, encoder, index, training, f"encoding training queries of {folder}")[0]
+        queries = read_vectors(inputs["queries"] / folder / BALANCING)
+        return to_sets_run(training, *index.search(queries, recipe.evaluate.depth))
 
     return sum_with_bm25(recipe, inputs, out, TRAINING, training_run)
 
@@ -190,16 +196,6 @@ def sum_with_bm25(
     return EvaluateResult(sets)
 
 
-def weight_queries(training: RetrievalSet, judged: RetrievalSet, seed: int) -> RetrievalSet | None:
-    """The training queries that choose the weight of a sum; None where there are too few.
-
-    Args:
-        judged: the set with all its judged queries; these are left out of ``training``.
-    """
-    others = _other_queries(training, judged).sample(WEIGHT_QUERIES, seed)
-    return others if len(others.queries) >= FEWEST_WEIGHT_QUERIES else None
-
-
 def _weight_curve(recipe: View, model: Run, training: RetrievalSet) -> tuple[tuple[float, float], ...]:
     """Weight of the encoder -> first measure of the sum on the queries of ``training``."""
     from vtkit.measures.effectiveness import evaluate
@@ -209,31 +205,6 @@ def _weight_curve(recipe: View, model: Run, training: RetrievalSet) -> tuple[tup
     first = recipe.evaluate.measures[0]
     bm25, _ = _search_bm25(recipe, training, recipe.index.bm25_analyser)
     return weight_curve(model, bm25, recipe.evaluate.depth, lambda run: evaluate(run, training.qrels, [first])[first])
-
-
-def _other_queries(training: RetrievalSet, judged: RetrievalSet) -> RetrievalSet:
-    """``training`` without the queries that are judged as well."""
-    texts = {query.text for query in judged.queries}
-    queries = [query for query in training.queries if query.text not in texts]
-    return replace(training, queries=queries, qrels={query.id: training.qrels[query.id] for query in queries})
-
-
-def _search(
-    recipe: View, encoder: SparseEncoder, index: Index, collection: RetrievalSet, description: str
-) -> tuple[Run, sp.csr_matrix, np.ndarray]:
-    """The encoder's run, its query vectors, and the scores, (queries, depth)."""
-    assert recipe.evaluate is not None
-    queries = encoded_queries(recipe, encoder, [query.text for query in collection.queries], description)
-    ids, scores = index.search(queries, recipe.evaluate.depth)
-    return to_sets_run(collection, ids, scores), queries, scores
-
-
-def encoded_queries(recipe: View, encoder: SparseEncoder, texts: list[str], description: str) -> sp.csr_matrix:
-    """The query vectors of ``texts`` under ``[index]``, (queries, vocabulary)."""
-    from vtkit.encoder.sides import encode_side
-
-    length, precision = recipe.index.query_length, recipe.index.precision
-    return encode_side(encoder, texts, "query", length, precision=precision, description=description)
 
 
 def _search_bm25(recipe: View, collection: RetrievalSet, analysis: Analysis) -> tuple[Run, Bm25]:
@@ -253,13 +224,6 @@ def to_sets_run(collection: RetrievalSet, ids: np.ndarray, scores: np.ndarray) -
     return to_run(
         [query.id for query in collection.queries], [document.id for document in collection.documents], ids, scores
     )
-
-
-def judged_sets(recipe: View) -> dict[str, RetrievalSet]:
-    """Folder name -> collection with the queries that are judged."""
-    assert recipe.evaluate is not None
-    most, seed = recipe.evaluate.max_queries, recipe.recipe.seed
-    return {str(corpus.folder): opened(corpus).sample(most, seed) for corpus in recipe.corpora("evaluate.sets")}
 
 
 def judge(recipe: View, collection: RetrievalSet, run: Run, folder: Path, tag: str) -> EvaluatedSet:
@@ -293,8 +257,6 @@ def _tag(inputs: Mapping[str, Path]) -> str:
 
 MEASURED = ("evaluate.measures", "evaluate.depth", "evaluate.max_queries")
 BM25 = ("recipe.language", "index.bm25_analyser")
-SETS = {"evaluate.sets": evaluation_sets}
-TRAINING = "training queries of evaluate.sets"
 
 EVALUATE = Stage(
     "evaluate",
@@ -311,8 +273,8 @@ EVALUATE_BM25_WORDS = Stage(
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
-    version=5,
-    reads=(*MEASURED, "index.query_length", "index.precision", *BM25),
+    version=6,
+    reads=(*MEASURED, *BM25),
     corpora=SETS | {TRAINING: training_queries},
     function=evaluate_hybrid,
 )

@@ -15,6 +15,7 @@ from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
 from vtkit.stages.deploy_index import DEPLOY
 from vtkit.stages.encode_corpus import ENCODE
+from vtkit.stages.encode_queries import ENCODE_QUERIES
 from vtkit.stages.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT
 from vtkit.stages.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER
 from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
@@ -35,6 +36,7 @@ STAGES: tuple[Stage[Any], ...] = (
     CHECK_CALIBRATION,
     FINETUNE,
     ENCODE,
+    ENCODE_QUERIES,
     INDEX,
     DEPLOY,
     EVALUATE,

@@ -1,0 +1,154 @@
+"""Stage ``encode:queries``: the queries that the final model is judged on, and those that bring its ranking together
+with BM25's, as sparse vectors on disk. However many ways to weight and to extend an index are compared, they are
+encoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.results import Result
+from vtkit.stages.encode_corpus import model_name, opened
+from vtkit.stages.stage import Corpus, Stage, View
+from vtkit.stages.texts import evaluation_sets, training_queries
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    from sentence_transformers import SparseEncoder
+
+WEIGHT_QUERIES = 1000
+"""So many training queries of a set choose the weight of the sum with BM25, sampled with the seed ..."""
+
+FEWEST_WEIGHT_QUERIES = 50
+"""... and fewer than these choose nothing: it would be chance."""
+
+SPANS = 256
+"""Spans of documents that stand for queries where there are no training queries."""
+
+SPAN_WORDS = (4, 12)
+"""Fewest and most words of such a span."""
+
+JUDGED, BALANCING = "judged", "balancing"
+"""Folders of the vectors of one set."""
+
+SETS = {"evaluate.sets": evaluation_sets}
+TRAINING = "training queries of evaluate.sets"
+
+
+@dataclass(frozen=True)
+class EncodedQueries(Result):
+    """The queries of one evaluation set as vectors."""
+
+    judged: int
+    balancing: int
+    """Queries that bring two rankings together: training queries, or spans of documents."""
+
+
+@dataclass(frozen=True)
+class EncodeQueriesResult(Result):
+    """What one encoder made of the queries of each evaluation set."""
+
+    sets: Mapping[str, EncodedQueries]
+
+
+@dataclass(frozen=True)
+class Balancing:
+    """The queries on which the scores of two rankings are compared."""
+
+    texts: list[str]
+    training: RetrievalSet | None
+    """The set whose training queries they are, with their judgements; None where they are spans of documents."""
+
+
+def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeQueriesResult:
+    """Fill ``out/SET/judged`` and ``out/SET/balancing`` with query vectors of ``inputs["model"]``."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.runtime import fastest_device
+    from vtkit.search.stored_vectors import write_vectors
+
+    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    judged = judged_sets(recipe)
+    sets: dict[str, EncodedQueries] = {}
+    for corpus in recipe.corpora("evaluate.sets"):
+        folder = str(corpus.folder)
+        asked = [query.text for query in judged[folder].queries]
+        balancing = balancing_queries(recipe, corpus, opened(corpus)).texts
+        (out / folder).mkdir(parents=True)
+        for name, texts, described in (
+            (JUDGED, asked, "the queries"),
+            (BALANCING, balancing, "queries that balance"),
+        ):
+            encoded = encoded_queries(recipe, encoder, texts, f"encoding {described} of {folder}")
+            write_vectors(encoded, out / folder / name)
+        sets[folder] = EncodedQueries(len(asked), len(balancing))
+    return EncodeQueriesResult(sets)
+
+
+def encoded_queries(recipe: View, encoder: SparseEncoder, texts: Sequence[str], description: str) -> sp.csr_matrix:
+    """The query vectors of ``texts`` under ``[index]``, (queries, vocabulary)."""
+    from vtkit.encoder.sides import encode_side
+
+    length, precision = recipe.index.query_length, recipe.index.precision
+    return encode_side(encoder, texts, "query", length, precision=precision, description=description)
+
+
+def judged_sets(recipe: View) -> dict[str, RetrievalSet]:
+    """Folder name -> collection with the queries that are judged."""
+    assert recipe.evaluate is not None
+    most, seed = recipe.evaluate.max_queries, recipe.recipe.seed
+    return {str(corpus.folder): opened(corpus).sample(most, seed) for corpus in recipe.corpora("evaluate.sets")}
+
+
+def balancing_queries(recipe: View, corpus: Corpus, collection: RetrievalSet) -> Balancing:
+    """Training queries of ``collection`` where there are enough that the recipe does not train on; else spans of it."""
+    seed = recipe.recipe.seed
+    for training in recipe.corpora(TRAINING):
+        if training.folder == corpus.folder:
+            others = weight_queries(opened(training), collection, seed)
+            if others is not None:
+                return Balancing([query.text for query in others.queries], others)
+    return Balancing(_spans(collection, seed), None)
+
+
+def weight_queries(training: RetrievalSet, judged: RetrievalSet, seed: int) -> RetrievalSet | None:
+    """The training queries that choose the weight of a sum; None where there are too few.
+
+    Args:
+        judged: the set with all its judged queries; these are left out of ``training``.
+    """
+    texts = {query.text for query in judged.queries}
+    queries = [query for query in training.queries if query.text not in texts]
+    qrels = {query.id: training.qrels[query.id] for query in queries}
+    others = replace(training, queries=queries, qrels=qrels).sample(WEIGHT_QUERIES, seed)
+    return others if len(others.queries) >= FEWEST_WEIGHT_QUERIES else None
+
+
+def _spans(collection: RetrievalSet, seed: int) -> list[str]:
+    """Random spans of random documents."""
+    import numpy as np
+
+    from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
+
+    draw = np.random.default_rng(seed)
+    spans = []
+    for number in draw.permutation(len(collection.documents)):
+        text = collection.documents[int(number)].contents
+        words = units(text)
+        if len(words) >= SHORTEST_TEXT:
+            spans.append(joined(words[query_span(words, *SPAN_WORDS, draw)], text))
+        if len(spans) == SPANS:
+            break
+    return spans
+
+
+ENCODE_QUERIES = Stage(
+    "encode:queries",
+    version=1,
+    reads=("index.query_length", "index.precision", "evaluate.max_queries"),
+    corpora=SETS | {TRAINING: training_queries},
+    function=encode_queries,
+)
+"""Of the final model."""
