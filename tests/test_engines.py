@@ -98,6 +98,19 @@ def test_results_are_the_largest_dot_products(index: Index, engine: Engine) -> N
 
 
 @each_engine
+def test_there_may_be_more_dimensions_than_two_bytes_count(
+    engine: Engine, tmp_path: Path, made_for: Callable[[Engine], IndexSection]
+) -> None:
+    """As the terms of BM25 behind a vocabulary are, or a multilingual vocabulary by itself."""
+    documents = sp.csr_matrix(([1.0, 2.0, 3.0], ([0, 1, 2], [5, 65_536, 69_999])), shape=(3, 70_000), dtype="f4")
+    build_index(made_for(engine), documents, tmp_path / "index")
+    ids, scores = open_index(made_for(engine), tmp_path / "index").search(documents, 2)
+    assert ids[:, 0].tolist() == [0, 1, 2]
+    assert scores[:, 0].tolist() == [1.0, 4.0, 9.0]
+    assert (ids[:, 1] == -1).all()
+
+
+@each_engine
 def test_contributions_are_the_products_that_make_the_score(index: Index) -> None:
     documents, queries = vectors(40, 25, 1).toarray(), vectors(6, 25, 2)
     ids, scores = index.search(queries, 40)

@@ -204,7 +204,7 @@ def open_index(index: IndexSection, folder: Path) -> Index:
         case "seismic":
             from vtkit.search.seismic import SeismicRanker
 
-            ranker = SeismicRanker.open(own, index.seismic, len(exact.documents))
+            ranker = SeismicRanker.open(own, index.seismic, len(exact.documents), exact.vocabulary)
         case "milvus":
             from vtkit.search.milvus import MilvusRanker
 

@@ -23,6 +23,8 @@ from vtkit.search.index_info import REBUILD, Ids, Scores
 _NAME = "documents"
 _FILE = f"{_NAME}.index.seismic"
 _QUERIES_AT_ONCE = 1024
+_MOST_DIMENSIONS = 2**16
+"""Of the library's usual classes, which keep a dimension in two bytes; others keep it in four."""
 
 
 def build_seismic(documents: sp.csr_matrix, folder: Path, settings: SeismicSettings) -> None:
@@ -41,14 +43,15 @@ def build_seismic(documents: sp.csr_matrix, folder: Path, settings: SeismicSetti
 
 
 def _build(seismic: Any, documents: sp.csr_matrix, folder: Path, settings: SeismicSettings) -> None:
-    collected = seismic.SeismicDataset(dim=documents.shape[1])
+    large = documents.shape[1] > _MOST_DIMENSIONS
+    collected = (seismic.SeismicDatasetLV if large else seismic.SeismicDataset)(dim=documents.shape[1])
     collected.add_documents_by_id(  # documents without weights are left out
         [str(number) for number in range(documents.shape[0])],
         documents.indices.astype(np.int64),
         documents.data,
         documents.indptr.astype(np.int64),
     )
-    built = seismic.SeismicIndex.build_from_dataset(
+    built = _kind(seismic, documents.shape[1]).build_from_dataset(
         collected,
         n_postings=settings.n_postings,
         centroid_fraction=settings.centroid_fraction,
@@ -57,6 +60,11 @@ def _build(seismic: Any, documents: sp.csr_matrix, folder: Path, settings: Seism
         num_threads=search_threads(),
     )
     built.save(str(folder / _NAME))
+
+
+def _kind(seismic: Any, dimensions: int) -> Any:
+    """The library's index for so many dimensions."""
+    return seismic.SeismicIndexLV if dimensions > _MOST_DIMENSIONS else seismic.SeismicIndex
 
 
 @dataclass(frozen=True)
@@ -69,8 +77,8 @@ class SeismicRanker:
     settings: SeismicSettings
 
     @classmethod
-    def open(cls, folder: Path, settings: SeismicSettings, postings: int) -> SeismicRanker:
-        """The index that :func:`build_seismic` left in ``folder``.
+    def open(cls, folder: Path, settings: SeismicSettings, postings: int, dimensions: int) -> SeismicRanker:
+        """The index that :func:`build_seismic` left in ``folder``, of documents with so many postings and dimensions.
 
         Raises:
             DataError: it is missing or damaged.
@@ -81,7 +89,7 @@ class SeismicRanker:
 
         path = folder / _FILE
         try:
-            index = seismic.SeismicIndex.load(str(path))
+            index = _kind(seismic, dimensions).load(str(path))
             held = index.nnz
         except BaseException as error:  # what its Rust code panics with is no Exception
             if isinstance(error, KeyboardInterrupt | SystemExit):
