@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = [
-    {"errors", "console", "interrupt", "runtime", "launch"},
+    {"errors", "console", "interrupt", "runtime", "launch", "processes"},
     {"recipe", "artifacts", "outputs", "results", "data"},
     {"vocabulary", "search", "measures", "encoder"},
     {"transfer", "training", "analysis", "checks"},

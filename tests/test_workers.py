@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from test_adapt_vectors import TEXTS
 from test_finetuning import EVERYTHING, trained
@@ -21,10 +23,13 @@ from test_query_encoders import table_of
 from test_query_encoders import trained as with_table
 from tiny import SCRATCH, collection, encoder, interrupted_at, same, tokenizer, weights, write_collection
 
-from vtkit import launch
+from vtkit import launch, processes
 from vtkit.errors import VtkitError
 from vtkit.launch import Launch, launched
 from vtkit.recipe.sections import AdaptSection
+from vtkit.search import sharded_encoding
+from vtkit.search.sharded_encoding import encode_to_disk
+from vtkit.search.stored_vectors import read_vectors
 from vtkit.training import sparse_trainer, workers
 from vtkit.training.adapt import adapt_vectors
 from vtkit.training.batch_encoding import Group
@@ -64,8 +69,8 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., subprocess.
         other.wait()
         assert other.stdout is not None
         other.stdout.close()
-    workers._store.cache_clear()
-    workers._told = 0
+    processes._store.cache_clear()
+    processes._told = 0
 
 
 SETTINGS: dict[str, Any] = {**EVERYTHING, "steps": 12, "hard_negatives": 2}
@@ -104,7 +109,7 @@ def test_two_processes_train_as_one(
     assert curves_again == curves
     assert same(weights(again), weights(together))
 
-    workers.dismiss()
+    processes.dismiss()
     assert other.wait(60) == 0
     assert other.stdout is not None
     assert other.stdout.read() == ""
@@ -117,7 +122,7 @@ def test_two_processes_train_a_query_table_as_one(tmp_path: Path, begin: Callabl
     together, curves = with_table(tmp_path / "together", "learned", steps=6)
     assert_close(curves, its_curves)
     torch.testing.assert_close(table_of(together).weight, table_of(alone).weight, rtol=1e-2, atol=1e-3)
-    workers.dismiss()
+    processes.dismiss()
     assert other.wait(60) == 0
 
 
@@ -131,7 +136,7 @@ def test_a_process_that_is_killed_ends_the_run_with_a_message(
             super().on_step_end(args, state, control, **rest)
             other.kill()
 
-    monkeypatch.setattr(workers, "REASON_SECONDS", 0.2)
+    monkeypatch.setattr(processes, "REASON_SECONDS", 0.2)
     monkeypatch.setattr(sparse_trainer, "Progress", Killing)
     with pytest.raises(VtkitError, match=r"one of the 2 processes of this launch has ended without a word"):
         trained(tmp_path)
@@ -139,13 +144,61 @@ def test_a_process_that_is_killed_ends_the_run_with_a_message(
 
 
 FAILING = """
+from vtkit import processes
 from vtkit.errors import VtkitError
 from vtkit.training import workers
 def fails(*_):
     raise VtkitError("no room for the vectors. Make room.")
-workers.REASON_SECONDS = 0.2
+processes.REASON_SECONDS = 0.2
 workers.encode_groups = fails
 """
+
+
+def to_disk(folder: Path) -> sp.csr_matrix:
+    """Vectors of 23 texts, encoded in shards of 4."""
+    texts, model = [f"the river of stone {number}" for number in range(23)], encoder(folder / "work")
+    encode_to_disk(model, texts, "document", 16, folder / "vectors", folder / "shards", made_from={}, keep=0.9)
+    return read_vectors(folder / "vectors")
+
+
+def test_two_processes_encode_what_one_encodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: Callable[..., subprocess.Popen[str]]
+) -> None:
+    monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 4)
+    alone = to_disk(tmp_path / "alone")
+    other = begin()
+    together = to_disk(tmp_path / "together")
+    assert abs(together - alone).max() == 0
+    again = to_disk(tmp_path / "again")  # the other process is asked a second time
+    assert abs(again - alone).max() == 0
+    processes.dismiss()
+    assert other.wait(60) == 0
+    assert other.stdout is not None
+    assert other.stdout.read() == ""
+
+
+def test_encoding_goes_on_alone_from_the_shards_that_were_there_when_another_process_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: Callable[..., subprocess.Popen[str]]
+) -> None:
+    monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 4)
+    other, write, written = begin(), sharded_encoding.write_vectors, list[Path]()
+
+    def kill_at_the_fourth(vectors: sp.csr_matrix, folder: Path) -> None:
+        write(vectors, folder)
+        written.append(folder)
+        if len(written) == 4:
+            other.kill()
+            other.wait()
+
+    monkeypatch.setattr(sharded_encoding, "write_vectors", kill_at_the_fourth)
+    with pytest.raises(VtkitError, match="has ended without a word"):
+        to_disk(tmp_path)
+    assert len(list((tmp_path / "shards").iterdir())) == 4
+    monkeypatch.setattr(launch, "_taken", launch.alone)
+    shutil.rmtree(tmp_path / "work")
+    found = to_disk(tmp_path)
+    assert found.shape[0] == 23
+    assert len(written) == 6  # 23 texts are 6 shards, of which 2 were missing
 
 
 def test_what_another_process_says_is_said_once_by_the_first(

@@ -58,15 +58,17 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter gets its number
     here = launched()
     if here.rank:
-        from vtkit.training.workers import work
+        from vtkit.processes import work
+        from vtkit.search.shared_encoding import ENCODE, serve_encoding
+        from vtkit.training.workers import TRAIN, serve_training
 
-        work()
+        work({TRAIN: serve_training, ENCODE: serve_encoding})
     leave_promptly()
     try:
         _run()
     finally:
         if here.size > 1:
-            from vtkit.training.workers import dismiss
+            from vtkit.processes import dismiss
 
             dismiss()
 

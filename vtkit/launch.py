@@ -1,7 +1,7 @@
 """Several processes for one command, as ``torchrun --nproc-per-node 2 -m vtkit run …`` starts them.
 
 The first process does everything that vtkit does; the others compute for it while it trains
-(:mod:`vtkit.training.workers`). torchrun tells each process its place in the environment. It is taken out of there: the
+(:mod:`vtkit.processes`). torchrun tells each process its place in the environment. It is taken out of there: the
 libraries that vtkit trains with would otherwise split the work in ways of their own, and wait for each other.
 
 Importing this module loads nothing heavy.

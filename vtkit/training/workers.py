@@ -7,45 +7,29 @@ and hands the gradients by the vectors back; every process back-propagates its o
 weights are summed in the first, which makes the step and sends the new weights. So a step is that of the whole batch
 however many processes there are, dropout included; only the order in which gradients are summed differs.
 
-Nothing but tensors and numbers goes over the connections after the encoder itself; they are gloo's, in main memory.
+How they are connected: :mod:`vtkit.processes`.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
-from functools import cache
-from typing import Any, Literal, NoReturn, assert_never
+from typing import Any, assert_never
 
 import torch
 import torch.distributed as dist
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
-from torch.distributed.distributed_c10d import PrefixStore
-from torch.distributed.rendezvous import rendezvous
 
 from vtkit.encoder.sparse_head import streaming
-from vtkit.errors import VtkitError, machine_failure
 from vtkit.launch import launched
+from vtkit.processes import connected, from_first, job, received, send
 from vtkit.runtime import bf16_is_fast
 from vtkit.training.batch_encoding import Group, encode_groups
 
-FOREVER = timedelta(days=365)
-"""A process may wait for hours while the first one reads, teaches or evaluates; one that has died is noticed by its
-closed connection."""
-
-REASON_SECONDS = 3.0
-"""How long the first process waits for a word from one that has closed its connection."""
-
-
-class WorkerDefect(RuntimeError):
-    """Another process ended by an error that vtkit does not know; the message has its traceback."""
+TRAIN = "train"
+"""What the other processes know this job by."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +54,6 @@ _Order = _Encode | _Backward | None
 """What the other processes are to do next; None: this training run is over."""
 
 
-@cache
-def _store() -> PrefixStore:
-    """Where the processes of a launch find each other."""
-    here = launched()
-    store, _, _ = next(rendezvous("env://", rank=here.rank, world_size=here.size, timeout=FOREVER))
-    return PrefixStore("vtkit", store)
-
-
 # the first process
 
 
@@ -94,8 +70,8 @@ class Workers:
         versions = [parameter._version for parameter in self.learning]
         shares = [[groups[place] for place in share] for share in places]
         order = _Encode(shares, versions != self._sent, model.training, torch.is_grad_enabled(), again)
-        with _connected():
-            _send(order)
+        send(order)
+        with connected():
             if order.new_weights:
                 for parameter in self.learning:
                     dist.broadcast(parameter.detach(), src=0)
@@ -107,7 +83,7 @@ class Workers:
 
     def sum_gradients(self) -> None:
         """Add what the other processes found to the gradients of this one; call it after each backward pass."""
-        with _connected():
+        with connected():
             _sum_gradients(self.learning)
 
 
@@ -121,42 +97,9 @@ def workers(model: SparseEncoder) -> Iterator[Workers | None]:
     if launched().size == 1:
         yield None
         return
-    if torch.cuda.is_available():
-        raise VtkitError(
-            "several processes train on processors, and this machine has a GPU, which one process uses by itself. "
-            'Start vtkit without torchrun, or hide the GPU from it (CUDA_VISIBLE_DEVICES="").'
-        )
-    _tell("train")
-    try:
-        with _connected():
-            dist.broadcast_object_list([model, torch.get_num_threads(), bf16_is_fast()], src=0)
+    with job(TRAIN, model, bf16_is_fast()):
         yield Workers(model, [parameter for parameter in model.parameters() if parameter.requires_grad])
-        with _connected():
-            _send(None)
-    finally:
-        dist.destroy_process_group()
-
-
-def dismiss() -> None:
-    """Tell the other processes of this launch that there is no more to do."""
-    if launched().size > 1:
-        with suppress(RuntimeError):
-            _tell("end")
-
-
-def _send(order: _Order) -> None:
-    dist.broadcast_object_list([order], src=0)
-
-
-_told = 0
-
-
-def _tell(what: Literal["train", "end"]) -> None:
-    global _told
-    _told += 1
-    _store().set(f"job {_told}", what)
-    if what == "train":
-        _connect(_told)
+        send(None)
 
 
 def _shares(groups: Sequence[Group], size: int) -> list[list[int]]:
@@ -179,7 +122,7 @@ class _Gathered(torch.autograd.Function):
         ctx.shares = shares
         width = own[0].shape[1]
         found = [vectors.detach() for vectors in own]
-        with _connected():
+        with connected():
             for rank, share in enumerate(shares[1:], start=1):
                 for group in share:
                     vectors = torch.empty(group.texts, width)
@@ -191,118 +134,36 @@ class _Gathered(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         first = len(ctx.shares[0])
         theirs = iter(gradients[first:])
-        with _connected():
-            _send(_Backward())
+        send(_Backward())
+        with connected():
             for rank, share in enumerate(ctx.shares[1:], start=1):
                 for _ in share:
                     dist.send(next(theirs).contiguous(), dst=rank)
         return None, *gradients[:first]
 
 
-@contextmanager
-def _connected() -> Iterator[None]:
-    """A closed connection in words: what the process at its other end said, or that it ended without a word."""
-    try:
-        yield
-    except RuntimeError as error:
-        if isinstance(error, WorkerDefect):
-            raise
-        until = time.monotonic() + REASON_SECONDS
-        while time.monotonic() < until:
-            for rank in range(1, launched().size):
-                if _store().check([f"failed {rank}"]):
-                    kind, _, text = _store().get(f"failed {rank}").decode().partition("\n")
-                    if kind == "defect":
-                        raise WorkerDefect(f"in process {rank} of the launch\n{text}") from error
-                    raise VtkitError(text) from error
-            time.sleep(0.05)
-        raise VtkitError(
-            f"one of the {launched().size} processes of this launch has ended without a word (killed, or out of "
-            "memory?). What was finished is kept, and the same command goes on from there."
-        ) from error
-
-
 # the others
 
 
-def work() -> NoReturn:
-    """What every process of a launch but the first does, until that one ends."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the first process says that it was interrupted
-    torch.set_num_threads(1)
-    code, job = 0, 0
-    try:
-        store = _store()
+def serve_training(model: SparseEncoder, half: bool) -> None:
+    """Encode for one training run of the first process, as one of the others."""
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # as the trainer of the first process has it: what is cast to bf16 is cast anew for each group
+    model.forward = torch.autocast("cpu", torch.bfloat16, enabled=half)(model.forward)
+    sent: list[Tensor] = []
+    with streaming(model):
         while True:
-            job += 1
-            store.wait([f"job {job}"], FOREVER)
-            if store.get(f"job {job}") != b"train":
-                break
-            _connect(job)
-            try:
-                _serve()
-            finally:
-                dist.destroy_process_group()
-    except Exception as error:
-        code = _report(error)
-    os._exit(code)  # without the endings of libraries that the connection is gone for
-
-
-def _connect(job: int) -> None:
-    here = launched()
-    dist.init_process_group(
-        "gloo",
-        store=PrefixStore(f"group {job}", _store()),
-        rank=here.rank,
-        world_size=here.size,
-        timeout=FOREVER,
-    )
-
-
-class _Gone(Exception):
-    """The first process has closed the connection: it says itself why."""
-
-
-@contextmanager
-def _from_first() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        raise _Gone from error
-
-
-def _serve() -> None:
-    """Encode for one training run of the first process."""
-    try:
-        with _from_first():
-            model, threads, half = _received(3)
-        torch.set_num_threads(threads)
-        learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        # as the trainer of the first process has it: what is cast to bf16 is cast anew for each group
-        model.forward = torch.autocast("cpu", torch.bfloat16, enabled=half)(model.forward)
-        sent: list[Tensor] = []
-        with streaming(model):
-            while True:
-                order: _Order
-                with _from_first():
-                    (order,) = _received(1)
-                match order:
-                    case _Encode():
-                        vectors = _encode(model, learning, order)
-                        sent = vectors if order.gradient else sent
-                    case _Backward():
-                        _back_propagate(sent, learning)
-                    case None:
-                        return
-                    case _:
-                        assert_never(order)
-    except _Gone:
-        return
-
-
-def _received(count: int) -> list[Any]:
-    objects: list[Any] = [None] * count
-    dist.broadcast_object_list(objects, src=0)
-    return objects
+            order: _Order = received()
+            match order:
+                case _Encode():
+                    vectors = _encode(model, learning, order)
+                    sent = vectors if order.gradient else sent
+                case _Backward():
+                    _back_propagate(sent, learning)
+                case None:
+                    return
+                case _:
+                    assert_never(order)
 
 
 def _take_weights(learning: Sequence[nn.Parameter]) -> None:
@@ -316,7 +177,7 @@ def _take_weights(learning: Sequence[nn.Parameter]) -> None:
 def _encode(model: SparseEncoder, learning: Sequence[nn.Parameter], order: _Encode) -> list[Tensor]:
     """The vectors of this process's share, sent to the first."""
     if order.new_weights:
-        with _from_first():
+        with from_first():
             _take_weights(learning)
     before = model.training
     model.train(order.training)
@@ -324,7 +185,7 @@ def _encode(model: SparseEncoder, learning: Sequence[nn.Parameter], order: _Enco
         vectors = encode_groups(model, order.shares[launched().rank], order.again)
     if not order.gradient:
         model.train(before)  # in which the vectors whose backward pass is to come may be computed again
-    with _from_first():
+    with from_first():
         for found in vectors:
             dist.send(found.detach().contiguous(), dst=0)
     return vectors
@@ -332,25 +193,15 @@ def _encode(model: SparseEncoder, learning: Sequence[nn.Parameter], order: _Enco
 
 def _back_propagate(sent: Sequence[Tensor], learning: Sequence[nn.Parameter]) -> None:
     gradients = [torch.empty(vectors.shape) for vectors in sent]
-    with _from_first():
+    with from_first():
         for gradient in gradients:
             dist.recv(gradient, src=0)
     if sent:
         torch.autograd.backward(sent, gradients)
-    with _from_first():
+    with from_first():
         _sum_gradients(learning)
     for parameter in learning:
         parameter.grad = None
-
-
-def _report(error: Exception) -> int:
-    """Hand an error to the first process, which says it; then wait, so that this process is not the first to end."""
-    known: Exception | None = error if isinstance(error, VtkitError) else machine_failure(error)
-    kind, text = ("known", str(known)) if known is not None else ("defect", traceback.format_exc())
-    with suppress(RuntimeError):
-        _store().set(f"failed {launched().rank}", f"{kind}\n{text}")
-        time.sleep(2 * REASON_SECONDS)
-    return 1
 
 
 # both
