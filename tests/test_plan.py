@@ -148,6 +148,21 @@ def test_what_has_no_section_is_no_step(folder: Path) -> None:
     assert made.steps["calibrate"].inputs == {"model": "transfer"}
 
 
+def test_expanded_documents_are_read_by_fine_tuning_and_by_the_final_index(folder: Path) -> None:
+    made, plain = plan(folder, "expand.method='tilde'"), plan(folder)
+    assert [name for name in made.steps if name not in plain.steps] == ["expand", "expand:documents"]
+    assert made.steps["expand"].inputs == {"model": "adapt"}  # not the calibrated one
+    assert made.steps["finetune"].inputs == {"model": "calibrate", "expansions": "expand:documents"}
+    assert made.steps["encode:finetune"].inputs["expansions"] == "expand:documents"
+    assert made.steps["encode:adapt"].inputs == {"model": "adapt"}
+    assert keys(plan(folder, "expand.method='none'")) | {"report": ""} == keys(plain) | {"report": ""}
+    before = "expand.method='tilde'"
+    assert changed(folder, before, "expand.keep=40", before=(before,)) == [
+        "expand:documents", "finetune", "encode:finetune", "index:finetune", "evaluate:finetune", "evaluate:hybrid",
+    ]  # fmt: skip
+    assert changed(folder, before, "expand.learning_rate=1e-3", before=(before,))[:2] == ["expand", "expand:documents"]
+
+
 def test_a_scratch_encoder_has_no_source_to_be_judged(folder: Path) -> None:
     made = plan(folder, "source.scratch.layers=1", "transfer=none")
     assert not {"evaluate:source", "check:vocabulary", "check:transfer"} & made.steps.keys()

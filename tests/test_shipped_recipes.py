@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import named_things
+from vtkit.recipe.sections import TrainedVocabulary, named_things
 from vtkit.recipe.transfer import SemanticTransfer
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
@@ -61,8 +61,11 @@ def test_every_recipe_says_what_it_was_checked_against(path: Path) -> None:
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_the_penalties_are_made_for_info_nce(path: Path) -> None:
-    """The papers that train with InfoNCE have λ of 1e-4 to 8e-4; MarginMSE has 0.08 to 0.5."""
+    """The papers that train with InfoNCE have λ of 1e-4 to 8e-4; MarginMSE has 0.08 to 0.5, KL 0.006 to 0.009."""
     section = load_recipe(path).recipe.finetune
+    if section is not None and section.loss == "kl":
+        assert path.stem == "csv_unicoil" or 0.006 <= section.flops.document <= 0.009
+        return
     if section is None:
         assert path.stem in ("quickstart", "without_judgements")  # they end with adaptation
         return
@@ -98,3 +101,27 @@ def test_vocabulary_transfer_has_the_settings_that_its_paper_prints(name: str) -
     assert recipe.finetune is not None
     assert (recipe.finetune.steps, recipe.finetune.document_length) == (150_000, 256)
     assert recipe.index.document_length == 512
+
+
+def test_corpus_specific_vocabularies_have_the_settings_that_their_paper_prints() -> None:
+    splade, unicoil = (load_recipe(path).recipe for path in RECIPES if path.stem.startswith("csv_"))
+    for recipe in (splade, unicoil):
+        assert recipe.source.scratch is not None
+        assert isinstance(recipe.vocabulary, TrainedVocabulary)
+        assert (recipe.vocabulary.algorithm, recipe.vocabulary.size) == ("wordpiece", 100_000)
+        assert recipe.adapt is not None
+        assert (recipe.adapt.objective, recipe.adapt.train, recipe.adapt.mask_rate) == ("mlm", "all", 0.15)
+        assert recipe.finetune is not None
+        assert recipe.finetune.loss == "kl"
+        assert recipe.finetune.teachers
+    assert (splade.source.kind, unicoil.source.kind) == ("splade", "unicoil")
+    assert splade.finetune is not None
+    assert (splade.finetune.query_encoder, splade.finetune.steps) == ("binary", 50_000)
+    assert [penalty.name for penalty in splade.finetune.penalties("document")] == ["flops"]
+    assert not splade.expands
+    assert unicoil.expand is not None
+    assert unicoil.finetune is not None
+    assert (unicoil.expand.tokens, unicoil.expand.positives, unicoil.expand.epochs) == (200, 10, 5.0)
+    assert unicoil.expand.method == "tilde-aug"
+    assert unicoil.finetune.epochs == 5.0
+    assert unicoil.finetune.penalties("query") == unicoil.finetune.penalties("document") == ()

@@ -29,7 +29,8 @@ RECIPE = Recipe.model_validate(
         "transfer": {"method": "parallel", "parallel": {"files": ("/pairs.tsv",)}},
         "adapt": {"corpus": ("/corpus.txt",)},
         "calibrate": {"target_activation": 0.1},
-        "finetune": {"data": "/train"},
+        "expand": {"method": "tilde-aug"},
+        "finetune": {"data": "/train", "validation": {"share": 0.1}},
         "evaluate": {"sets": ("/first", "/second/first")},
     }
 )
@@ -84,9 +85,12 @@ def test_whatever_a_stage_can_read_is_in_its_key(stage: Stage[Any]) -> None:
     assert RECIPE.adapt is not None
     assert RECIPE.finetune is not None
     used = RECIPE.transfer.settings_read | RECIPE.adapt.settings_read | RECIPE.finetune.settings_read
-    used |= RECIPE.index.settings_read
+    assert RECIPE.expand is not None
+    used |= RECIPE.index.settings_read | RECIPE.expand.settings_read
     for setting in settings(RECIPE):
-        without_effect = setting.startswith(("transfer.", "adapt.", "finetune.", "index.")) and setting not in used
+        without_effect = (
+            setting.startswith(("transfer.", "adapt.", "expand.", "finetune.", "index.")) and setting not in used
+        )
         without_effect |= setting.endswith(CHANGES_NO_OUTPUT) or setting == "source.recipe"
         if can_read(stage, setting) and setting != "recipe.seed" and not without_effect:
             assert setting in keyed or setting in stage.corpora, setting
@@ -186,7 +190,7 @@ def test_training_queries_choose_the_weight_unless_the_recipe_trains_or_judges_o
 
     def folders(evaluate: dict[str, Any], finetune: str | None = None, source: str | None = None) -> list[str | None]:
         sets = tuple(str(tmp_path / name) for name in ("first", "second", "third"))
-        changes = {"evaluate": {"sets": sets} | evaluate, "finetune": finetune and {"data": finetune}}
+        changes = {"evaluate": {"sets": sets} | evaluate, "finetune": finetune and {"data": finetune}, "expand": None}
         if source is not None:
             earlier = tmp_path / f"{source}.toml"
             earlier.write_text(
@@ -211,12 +215,12 @@ def test_training_queries_choose_the_weight_unless_the_recipe_trains_or_judges_o
 def test_names_order_and_labels_come_from_the_records() -> None:
     assert NAMES == (
         "vocabulary", "check", "check:vocabulary", "transfer", "check:transfer", "adapt", "check:adapt", "calibrate",
-        "check:calibrate", "finetune", "encode", "encode:queries", "index", "index:deployed", "evaluate",
-        "evaluate:bm25", "evaluate:bm25-words", "evaluate:hybrid", "evaluate:deployed", "evaluate:variant",
-        "evaluate:peer", "evaluate:hybrid-peer", "analyse", "report",
+        "check:calibrate", "expand", "expand:documents", "finetune", "encode", "encode:queries", "index",
+        "index:deployed", "evaluate", "evaluate:bm25", "evaluate:bm25-words", "evaluate:hybrid", "evaluate:deployed",
+        "evaluate:variant", "evaluate:peer", "evaluate:hybrid-peer", "analyse", "report",
     )  # fmt: skip
     assert list(MODEL_LABELS) == ["source", *(stage.name for stage in STAGES if stage.label)]
-    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[14:22])
+    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[16:24])
     assert STAGES[last_until("transfer")].name == "check:transfer"
     assert STAGES[last_until("adapt")].name == "check:adapt"
 

@@ -43,9 +43,12 @@ from vtkit.encoder.unicoil import UnicoilPooling, is_unicoil
 from vtkit.errors import DataError
 from vtkit.recipe.finetune import FinetuneSection
 from vtkit.recipe.sections import CalibrateSection, Recipe
+from vtkit.runs.folder import open_run
 from vtkit.runs.run import run
+from vtkit.search.exact import ExactIndex
 from vtkit.stages.calibrate_head import calibrate_encoder
 from vtkit.training import sparse_trainer
+from vtkit.training.document_expansion import Expansions, digest
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
 
@@ -327,6 +330,7 @@ def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path) -> None:
         '[recipe]\nname = "tiny"\nlanguage = "en"\n[source]\nmodel = "./encoder"\nkind = "unicoil"\n'
         '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
         '[adapt]\nobjective = "mlm"\nsteps = 5\nbatch_size = 4\n'
+        '[expand]\nmethod = "tilde-aug"\nsteps = 6\nbatch_size = 4\npositives = 2\nkeep = 3\ncommon = 1.0\n'
         '[finetune]\ndata = "collection"\nsteps = 10\nbatch_size = 6\n'
         '[evaluate]\nsets = ["collection"]\nmeasures = ["RR@10"]\n',
         "utf-8",
@@ -343,9 +347,17 @@ def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path) -> None:
     assert rows["finetune"] > 0.8
 
     explained = json.loads(vtkit("explain", folder, DATA.queries[0].text, "d0", "--json"))
-    shared = {token for token, *_ in explained["tokens"]}
-    assert shared
-    assert shared <= set(DOCUMENTS[0].split()) & set(DATA.queries[0].text.split())
+    assert {token for token, *_ in explained["tokens"]} == set(DATA.queries[0].text.split())
+    words = Expansions.load(open_run(folder).steps["expand:documents"]).words
+    assert len(words) == len(set(DOCUMENTS))
+    assert {len(added) for added in words.values()} == {3}
+    index = ExactIndex.load(folder / "index" / "collection" / "postings")
+    assert index.info.postings == sum(len({*text.split(), *words[digest(text)]}) for text in DOCUMENTS)
+    assert report["words_added"] == 3.0
+    assert "by 3.0 words on average" in card
+    vtkit("expand-documents", folder / "expander", data, "--out", tmp_path / "expanded", "--set", "keep=2")
+    written = (tmp_path / "expanded" / "corpus.jsonl").read_text("utf-8").splitlines()
+    assert [len(json.loads(line)["text"].split()) for line in written] == [len(text.split()) + 2 for text in DOCUMENTS]
     vtkit("encode", folder / "model", data, "--out", tmp_path / "vectors")
     vtkit("index", tmp_path / "vectors", "--out", tmp_path / "index")
     assert "d0" in vtkit("search", tmp_path / "index", DATA.queries[0].text)

@@ -6,6 +6,7 @@ an object that is loaded already does as well. Nothing is fetched from the hub u
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -168,6 +169,44 @@ def encode_texts(
             side=side, max_length=length, top_dimensions=top_dimensions, keep=keep,
             precision=precision,
         )  # fmt: skip
+
+
+def expand_documents(
+    expander: Name, texts: Name, folder: Name, *, language: str = "en", max_length: int = 256, **settings: Any
+) -> tuple[int, float]:
+    """Write documents with the words that their queries are likely to have, as ``folder/corpus.jsonl``.
+
+    Args:
+        expander: name of the model that ``[expand]`` trained, ``RUN/expander``.
+        texts: documents, as ``vtkit encode`` takes them.
+        folder: made; it may not exist.
+        language: whose stop words are not added.
+        max_length: tokens that the encoder will read of a document; what is added is among them.
+        settings: of ``[expand]`` (docs/settings.md): ``keep=40``.
+
+    Returns:
+        How many documents there are, and how many words were added to one on average.
+
+    Raises:
+        DataError: the texts cannot be read, or the model cannot expand them.
+        RecipeError: there is no such setting, or the folder is there already.
+    """
+    from vtkit.data.document_files import read_document_file
+    from vtkit.outputs import new_folder
+    from vtkit.recipe.expand import ExpandSection
+    from vtkit.training.document_expansion import expansion_words, with_words
+
+    section = _valid(ExpandSection, settings, "The settings of [expand] cannot be used:")
+    documents = read_document_file(str(texts))
+    with new_folder(Path(folder)) as work, TemporaryDirectory(prefix=".tokens-", dir=work) as tokens:
+        encoder = load_encoder(expander)
+        contents = [document.contents for document in documents]
+        words = expansion_words(encoder, contents, section, language, Path(tokens))
+        with (work / "corpus.jsonl").open("w", encoding="utf-8") as file:
+            for document, added in zip(documents, words, strict=True):
+                text = with_words(document.contents, added, encoder.tokenizer, max_length)
+                file.write(json.dumps({"_id": document.id, "title": "", "text": text}, ensure_ascii=False) + "\n")
+    return len(documents), sum(map(len, words)) / len(words)
 
 
 def index_vectors(vectors: Name, folder: Name, **settings: Any) -> IndexFolder:

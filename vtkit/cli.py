@@ -21,6 +21,7 @@ from vtkit.commands.calibrate import calibrate
 from vtkit.commands.casing import casing
 from vtkit.commands.encode import encode, index
 from vtkit.commands.expand import expand
+from vtkit.commands.expand_documents import expand_documents
 from vtkit.commands.fragmentation import fragmentation
 from vtkit.commands.gap import gap
 from vtkit.commands.inspect_vocab import inspect_vocab
@@ -136,6 +137,7 @@ app.command("explain")(explain)
 app.command("calibrate")(calibrate)
 app.command("casing")(casing)
 app.command("expand")(expand)
+app.command("expand-documents")(expand_documents)
 app.command("fragmentation")(fragmentation)
 app.command("gap")(gap)
 app.command("inspect-vocab")(inspect_vocab)

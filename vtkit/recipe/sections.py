@@ -1,9 +1,10 @@
 """Every setting of a recipe, in pipeline order, with its meaning, its unit and its default.
 
-A recipe is one TOML file; each class here is one of its tables, but for those of [transfer] and [finetune], which
-have files of their own. Unknown keys are errors and values never change once loaded. A setting that names something
-outside the recipe carries a :class:`Names` mark, by which the loader resolves relative paths, the runner digests
-contents, and the pre-flight check finds what is not available. This module imports neither torch nor transformers.
+A recipe is one TOML file; each class here is one of its tables, but for those of [transfer], [expand] and [finetune],
+which have files of their own. Unknown keys are errors and values never change once loaded. A setting that names
+something outside the recipe carries a :class:`Names` mark, by which the loader resolves relative paths, the runner
+digests contents, and the pre-flight check finds what is not available. This module imports neither torch nor
+transformers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_valida
 
 from vtkit.recipe.analysers import Analysis
 from vtkit.recipe.engines import Engine, MilvusSettings, OpenSearchSettings, SeismicSettings
+from vtkit.recipe.expand import ExpandSection
 from vtkit.recipe.finetune import SIDES, FinetuneSection, Reporter, TargetActive, ValidationSettings
 from vtkit.recipe.transfer import TransferSection
 from vtkit.recipe.types import (
@@ -799,6 +801,7 @@ class Recipe(Section):
     adapt: AdaptSection | None = None
     calibrate: CalibrateSection | None = None
     gates: GatesSection = GatesSection()
+    expand: ExpandSection | None = None
     finetune: FinetuneSection | None = None
     index: IndexSection = IndexSection()
     evaluate: EvaluateSection | None = None
@@ -810,6 +813,11 @@ class Recipe(Section):
     def command(self) -> tuple[str, ...]:
         """The command line that it is run by, word by word; empty where there is none."""
         return self._command
+
+    @property
+    def expands(self) -> bool:
+        """Whether documents are expanded."""
+        return self.expand is not None and self.expand.expands
 
     def run_by(self, *command: str) -> None:
         """Note the command line that it is run by."""
@@ -833,6 +841,11 @@ class Recipe(Section):
             yield "adapt.corpus is missing, and no [finetune] or [evaluate] has documents to use"
         if self.calibrate is not None and not (self.calibrate.corpus or adapts_on_text or has_documents):
             yield "calibrate.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use"
+        if self.expands:
+            if self.finetune is None:
+                yield "[expand] learns from the queries of finetune.data: add [finetune]"
+            if self.transfer is not None and self.transfer.scope == "head-only":
+                yield '[expand] adds tokens that are read, and transfer.scope "head-only" writes others: set "full"'
         if self.source.kind == "unicoil":
             yield from (f'with source.kind "unicoil" {fault}' for fault in self._not_for_unicoil())
 

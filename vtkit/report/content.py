@@ -471,6 +471,7 @@ def _neighbours(report: ReportData) -> Section | None:
 
 CURVES = {
     ("adapt", "loss"): ("adaptation", "loss", score),
+    ("expand", "loss"): ("document expansion", "loss", score),
     ("finetune", "loss"): ("fine-tuning", "loss", score),
     ("finetune", "contrastive"): ("fine-tuning", "contrastive part of the loss", score),
     ("finetune", "query_dimensions"): ("fine-tuning", "active dimensions a query", amount),
@@ -487,7 +488,7 @@ CURVES = {
 }
 """Stage, quantity and form of the curves that have other words than their names."""
 
-_TRAININGS = {"adapt": "adaptation", "finetune": "fine-tuning"}
+_TRAININGS = {"adapt": "adaptation", "expand": "document expansion", "finetune": "fine-tuning"}
 
 
 def curve(report: ReportData, stage: str, name: str) -> tuple[list[float], list[float]]:
@@ -499,6 +500,14 @@ def curve(report: ReportData, stage: str, name: str) -> tuple[list[float], list[
 
 
 UNICOIL = "The encoder is uniCOIL's: each token of a text has one weight, in its own dimension, and no other has any."
+
+
+def expanded(words: float) -> str:
+    """What the encoder reads, where that is not the documents as they are."""
+    return (
+        f"It was trained on documents that a model had expanded (TILDE), by {words:.1f} words on average, and those "
+        "of the index are expanded too."
+    )
 
 
 def _training(report: ReportData) -> Section | None:
@@ -520,6 +529,8 @@ def _training(report: ReportData) -> Section | None:
         blocks.append(Table("First and last values logged", columns, tuple(rows), frozenset({1})))
     if report.kind == "unicoil":
         blocks.append(Paragraph((UNICOIL,)))
+    if report.words_added is not None:
+        blocks.append(Paragraph((expanded(report.words_added),)))
     if report.query_encoder is not None:
         blocks.append(Paragraph((f"Queries are encoded by {report.query_encoder}.",)))
     if report.activation is not None:

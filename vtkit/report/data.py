@@ -182,6 +182,9 @@ class ReportData(Result):
     query_encoder: str | None = None
     """What encodes the queries of the final model, in words; None where the encoder of documents does."""
 
+    words_added: float | None = None
+    """By which the documents of the final model are expanded, on average; None where they are read as they are."""
+
     activation: str | None = None
     """What fine-tuning made weights of logits with, where the recipe says so."""
 

@@ -11,7 +11,7 @@ import re
 import tomllib
 from typing import Any
 
-from vtkit.report.content import UNICOIL, Block, Command, Folded, Paragraph, Section, Table, sections
+from vtkit.report.content import UNICOIL, Block, Command, Folded, Paragraph, Section, Table, expanded, sections
 from vtkit.report.data import ReportData
 from vtkit.report.markdown import markdown_paragraph, markdown_section, markdown_words
 from vtkit.report.verdict import DEMONSTRATION, is_encoder, verdict
@@ -28,6 +28,8 @@ CARD_SECTIONS = {
 
 TAGS = ("sentence-transformers", "sparse-encoder", "sparse", "feature-extraction", "vtkit")
 """And the kind of the encoder."""
+
+EXPAND = "vtkit expand-documents RUN/expander DOCUMENTS --out FOLDER"
 
 LOADED = 'model = SparseEncoder("path/to/this/folder")'
 
@@ -89,6 +91,7 @@ def _what_it_is(report: ReportData) -> str:
         f"A sparse retrieval encoder: it turns queries and documents into vectors of {dimensions}, "
         "most of them zero. The score of a document is the dot product of both vectors."
         + (f" {UNICOIL}" if report.kind == "unicoil" else "")
+        + ("" if report.words_added is None else f" {expanded(report.words_added)} `{EXPAND}` expands others.")
         + (f" Queries are encoded by {report.query_encoder}." if report.query_encoder is not None else "")
         + (" No model runs for a query." if "static table" in (report.query_encoder or "") else "")
     )

@@ -86,7 +86,7 @@ def estimate(steps: Sequence[Step]) -> Estimate:
     unknown: dict[str, None] = {}
     for step in steps:
         recipe, stage = step.recipe, step.stage.name.split(":")[0]
-        if stage in ("transfer", "adapt", "calibrate", "finetune"):
+        if stage in ("transfer", "adapt", "calibrate", "expand", "finetune"):
             encoder = made_by(recipe)
             if encoder is None:
                 unknown[f"the models of {recipe.recipe.name}"] = None
@@ -195,6 +195,9 @@ def _checkpoints(recipe: Recipe, stage: str, encoder: Encoder) -> int:
         validated = recipe.finetune.validation is not None
         learns, steps, every = encoder.bytes // NUMBER, recipe.finetune.steps, recipe.finetune.checkpoint_every
         kept = CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // every))
+    elif stage == "expand" and recipe.expand is not None:
+        learns, steps, every = encoder.bytes // NUMBER, recipe.expand.steps, recipe.expand.checkpoint_every
+        validated, kept = False, CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // every))
     else:
         return 0
     return kept * (encoder.bytes + 2 * NUMBER * learns) + validated * NUMBER * learns

@@ -113,6 +113,8 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
         if name in steps and (store.root / steps[name] / "curves").is_dir():
             (folder / "curves").mkdir(exist_ok=True)
             publish(store.root / steps[name] / "curves", folder / "curves" / name)
+    if "expand" in steps:
+        publish(store.root / steps["expand"] / "model", folder / "expander")
     index = next((name for name in (DEPLOY.name, f"index:{plan.final_model}") if name in steps), None)
     if index is not None:
         publish(store.root / steps[index], folder / "index")

@@ -24,10 +24,12 @@ from vtkit.stages.encode_queries import ENCODE_QUERIES
 from vtkit.stages.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT, variants_of
 from vtkit.stages.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER, of_peer, peers_of
 from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
+from vtkit.stages.expand_documents import EXPAND_DOCUMENTS
 from vtkit.stages.finetune_encoder import FINETUNE
 from vtkit.stages.index_corpus import INDEX
 from vtkit.stages.order import STAGES, called, last_until
 from vtkit.stages.stage import Stage, View
+from vtkit.stages.train_expander import EXPAND
 from vtkit.stages.transfer_embeddings import TRANSFER
 from vtkit.stages.write_report import REPORT
 
@@ -126,12 +128,16 @@ class Plan:
             adapted = self._add(adapt, recipe, given, prefix=prefix)
             self._add(CHECK_ADAPTATION, recipe, {"model": last, "adapt": adapted} | source, prefix=prefix)
             last = adapted
+        predicting, expansions = last, {}  # a calibrated bias would predict something else
         if recipe.calibrate is not None:
             last = self._add(CALIBRATE, recipe, {"model": last}, prefix=prefix)
             self._add(CHECK_CALIBRATION, recipe, {"calibrate": last}, prefix=prefix)
+        if recipe.expands:
+            expander = self._add(EXPAND, recipe, {"model": predicting}, prefix=prefix)
+            expansions = {"expansions": self._add(EXPAND_DOCUMENTS, recipe, {"expand": expander}, prefix=prefix)}
         if recipe.finetune is not None:
             stage = FINETUNE.reading("recipe.language") if recipe.finetune.asks_bm25 else FINETUNE
-            last = self._add(stage, recipe, {"model": last}, prefix=prefix)
+            last = self._add(stage, recipe, {"model": last} | expansions, prefix=prefix)
         return last
 
     def _add_evaluation(self, recipe: Recipe) -> None:
@@ -148,7 +154,9 @@ class Plan:
                     encode, index, evaluate = encode.reading(read), index.reading(read), evaluate.reading(read)
                 elif model == "source":
                     inputs = {"model": self.steps["transfer"].inputs["source"]}
-                encoded = self._add(encode, recipe, inputs, model=model)
+                # what was trained on expanded documents reads expanded ones
+                expanded = {"expansions": EXPAND_DOCUMENTS.name} if model == "finetune" and recipe.expands else {}
+                encoded = self._add(encode, recipe, inputs | expanded, model=model)
                 indexed = self._add(index, recipe, {"vectors": encoded} | inputs, model=model)
                 queries = {"queries": self._add(ENCODE_QUERIES, recipe, inputs)} if model == self.final_model else {}
                 self._add(evaluate, recipe, {"index": indexed} | queries | inputs, model=model)

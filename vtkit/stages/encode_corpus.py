@@ -46,7 +46,8 @@ class EncodeResult(Result):
 def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeResult:
     """Fill ``out/SET`` with ``vectors/`` and ``documents.jsonl`` for every set of the recipe.
 
-    The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input.
+    The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input. Where there is
+    ``inputs["expansions"]`` it reads expanded documents.
     """
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.query_tables import query_encoder_of
@@ -55,13 +56,17 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     from vtkit.runtime import fastest_device
     from vtkit.search.sharded_encoding import encode_to_disk
     from vtkit.search.stored_vectors import VECTORS
+    from vtkit.training.document_expansion import Expansions
 
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    expansions = Expansions.load(inputs["expansions"]) if "expansions" in inputs else None
     sets: dict[str, EncodedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         collection, folder = opened(corpus), str(corpus.folder)
         texts = [document.contents for document in collection.documents]
         length = min(recipe.index.document_length, encoder.max_seq_length or recipe.index.document_length)
+        if expansions is not None:
+            texts = expansions.expand(texts, encoder.tokenizer, length, prompt_of(encoder, "document"))
         cut = share_cut(encoder.tokenizer, texts, length, prompt_of(encoder, "document"))
         if cut:
             console.say(f"  {cut:.0%} of the documents of {folder} are cut at {length} tokens (index.document_length)")

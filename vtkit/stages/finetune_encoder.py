@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from vtkit.data.retrieval import RetrievalSet
     from vtkit.recipe.finetune import FinetuneSection
     from vtkit.training.validation import Validation
+
+    Expand = Callable[[RetrievalSet], RetrievalSet]
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,17 @@ class FinetuneResult(Result):
 
 
 def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> FinetuneResult:
-    """Fill ``out/model`` with the encoder of ``inputs["model"]`` trained on ``finetune.data``.
+    """Fill ``out/model`` with the encoder of ``inputs["model"]`` trained on ``finetune.data``, whose documents it reads
+    expanded where there is ``inputs["expansions"]``.
 
     The language is read where BM25 finds hard negatives or teaches.
     """
     from vtkit.data.collections import load_retrieval
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.query_tables import query_encoder_of
+    from vtkit.encoder.sides import prompt_of
     from vtkit.training import reporting
+    from vtkit.training.document_expansion import Expansions
     from vtkit.training.finetune import finetune
     from vtkit.training.query_table import with_query_encoder
     from vtkit.training.teachers import load_teacher
@@ -60,7 +66,12 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     console.say(f"queries are encoded by {query_encoder_of(encoder) or 'the encoder of documents'}")
     language = recipe.recipe.language if section.asks_bm25 else ""
     length, names = section.document_length, section.teachers if section.taught else ()
-    data, validation = _validation(section, data, recipe.recipe.seed)
+    expand: Expand | None = None
+    if "expansions" in inputs:
+        expansions, prompt = Expansions.load(inputs["expansions"]), prompt_of(encoder, "document")
+        limit = min(length, encoder.max_seq_length or length)
+        expand = partial(expansions.expand_set, tokenizer=encoder.tokenizer, max_length=limit, prompt=prompt)
+    data, validation = _validation(section, data, recipe.recipe.seed, expand)
     curve = finetune(
         encoder,
         data,
@@ -70,6 +81,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
         out / CHECKPOINTS,
         teachers=[load_teacher(name, length, "finetune.teachers") for name in names],
         validation=validation,
+        read=None if expand is None else [document.contents for document in expand(data).documents],
     )
     save_encoder(encoder, out / "model")
     reporting.keep(out / CHECKPOINTS, out)
@@ -79,8 +91,11 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     )
 
 
-def _validation(section: FinetuneSection, data: RetrievalSet, seed: int) -> tuple[RetrievalSet, Validation | None]:
-    """What is left to train on, and what the encoder is judged on meanwhile."""
+def _validation(
+    section: FinetuneSection, data: RetrievalSet, seed: int, expand: Expand | None = None
+) -> tuple[RetrievalSet, Validation | None]:
+    """What is left to train on, and what the encoder is judged on meanwhile; ``expand`` expands its documents, but for
+    those of probe pairs, which are spans."""
     from vtkit.checks.probe import probe_validation_set
     from vtkit.data.collections import load_retrieval
     from vtkit.training.validation import Validation, held_out_queries, validation_set
@@ -96,6 +111,8 @@ def _validation(section: FinetuneSection, data: RetrievalSet, seed: int) -> tupl
     else:
         texts = draw((document.contents for document in data.documents), 2 * settings.max_queries, seed)
         return data, Validation(probe_validation_set(texts, settings.max_queries, seed, "finetune"), settings)
+    if expand is not None:
+        judging = expand(judging)
     limits = settings.max_queries, settings.max_documents
     return data, Validation(validation_set(judging, settings.metric, judged_on, *limits, seed), settings)
 

@@ -19,9 +19,11 @@ from vtkit.stages.encode_queries import ENCODE_QUERIES
 from vtkit.stages.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT
 from vtkit.stages.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER
 from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
+from vtkit.stages.expand_documents import EXPAND_DOCUMENTS
 from vtkit.stages.finetune_encoder import FINETUNE
 from vtkit.stages.index_corpus import INDEX
 from vtkit.stages.stage import Stage
+from vtkit.stages.train_expander import EXPAND
 from vtkit.stages.transfer_embeddings import TRANSFER
 from vtkit.stages.write_report import REPORT
 
@@ -34,6 +36,8 @@ STAGES: tuple[Stage[Any], ...] = (
     CHECK_ADAPTATION,
     CALIBRATE,
     CHECK_CALIBRATION,
+    EXPAND,
+    EXPAND_DOCUMENTS,
     FINETUNE,
     ENCODE,
     ENCODE_QUERIES,

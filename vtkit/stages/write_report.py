@@ -24,11 +24,13 @@ from vtkit.stages.encode_corpus import EncodeResult, opened
 from vtkit.stages.evaluate_deployed import variants_of
 from vtkit.stages.evaluate_peers import peers_of
 from vtkit.stages.evaluate_runs import EvaluatedSet, EvaluateResult
+from vtkit.stages.expand_documents import EXPAND_DOCUMENTS, ExpandedDocuments
 from vtkit.stages.finetune_encoder import FinetuneResult
 from vtkit.stages.index_corpus import IndexResult
 from vtkit.stages.models import MODEL_LABELS
 from vtkit.stages.stage import WHOLE_RECIPE, Stage, View
 from vtkit.stages.texts import evaluation_sets, used_where_left_open
+from vtkit.stages.train_expander import ExpanderResult
 from vtkit.transfer.result import TransferResult
 
 EXAMPLE_RESULTS = 5
@@ -65,6 +67,8 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     adapted = _found(inputs, "adapt", AdaptResult)
     tuned = _found(inputs, "finetune", FinetuneResult)
     trained = {"adapt": adapted, "finetune": tuned}
+    expander = _found(inputs, "expand", ExpanderResult)
+    documents = _found(inputs, EXPAND_DOCUMENTS.name, ExpandedDocuments)
     index = _found(inputs, f"index:{final}", IndexResult)
     encoded = _found(inputs, f"encode:{final}", EncodeResult)
     queries = _query_encoder(tuned, encoded)
@@ -87,7 +91,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         neighbours=transfer.moved.neighbours if transfer.moved is not None else (),
         curves={
             name: {curve: tuple(values) for curve, values in found.curve.items()}
-            for name, found in trained.items()
+            for name, found in {"adapt": adapted, "expand": expander, "finetune": tuned}.items()
             if found is not None
         },
         validated={
@@ -99,6 +103,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         calibration=_found(inputs, "calibrate", Calibration),
         kind=transfer.kind,
         query_encoder=queries,
+        words_added=None if documents is None else documents.words,
         activation=None if tuned is None else ACTIVATIONS.get(tuned.activation),
         gates=tuple(
             gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], Checked).gates

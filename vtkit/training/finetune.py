@@ -60,6 +60,7 @@ def finetune(
     *,
     teachers: Sequence[Teacher] = (),
     validation: Validation | None = None,
+    read: Sequence[str] | None = None,
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place on ``data``'s judged pairs.
 
@@ -73,6 +74,8 @@ def finetune(
         folder: where checkpoints and the teachers' scores are kept and looked for.
         teachers: for the losses that learn from some, beside or without BM25 (``section.bm25``).
         validation: by which the training stops; it says afterwards what came of it.
+        read: what the encoder reads of each document, where that is not its text (expanded documents). BM25, teachers
+            and rankings read the texts.
 
     Returns:
         The curves: ``steps``, ``loss``, each loss and penalty as added (``contrastive`` is InfoNCE),
@@ -99,10 +102,10 @@ def finetune(
     rows = [example for batch in batches for example in batch]
     columns = {
         "query": [data.queries[row.query].text for row in rows],
-        "document": [contents[row.positive] for row in rows],
+        "document": [(read or contents)[row.positive] for row in rows],
     }
     for number in range(section.hard_negatives):
-        columns[f"negative_{number + 1}"] = [contents[row.negatives[number]] for row in rows]
+        columns[f"negative_{number + 1}"] = [(read or contents)[row.negatives[number]] for row in rows]
 
     taught = None
     if section.taught:

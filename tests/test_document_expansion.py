@@ -1,0 +1,298 @@
+"""Documents expanded by TILDE: the loss, Borda's count, which tokens are added, how they are read, and training."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from sentence_transformers import SparseEncoder
+from tiny import (
+    ROLES,
+    TOKENS,
+    WORDS,
+    collection,
+    encoder,
+    interrupted_at,
+    leave_half_a_checkpoint,
+    same,
+    texts,
+    tokenizer,
+    weights,
+)
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from vtkit.data.borda import borda_count
+from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.masked import mask_dimensions
+from vtkit.errors import DataError
+from vtkit.recipe.expand import ExpandSection
+from vtkit.recipe.sections import Recipe
+from vtkit.training import tilde
+from vtkit.training.document_expansion import (
+    AddableTokens,
+    Expansions,
+    expansion_words,
+    listed_stop_words,
+    with_words,
+    write_expansions,
+)
+from vtkit.training.tilde import aggregated_pairs, counted_tokens, likeliest_tokens, likelihood_loss, train_tilde
+from vtkit.vocabulary.existing import wrap
+
+
+def ids_of(*words: str) -> list[int]:
+    return [TOKENS.index(word) for word in words]
+
+
+# Borda's count
+
+
+def test_borda_by_hand() -> None:
+    """Three systems: document 5 has 3 + 2 + 0 points, 1 has 2 + 3 + 1, 7 has 1 + 0 + 3, and 9 has 0 + 1 + 2."""
+    rankings = [[5, 1, 7], [1, 5, 9], [7, 9, 1]]
+    assert borda_count(rankings, 4) == [1, 5, 7, 9]
+    assert borda_count(rankings, 2) == [1, 5]
+    assert borda_count([[4, 3], [3, 4]], 2) == [3, 4]  # as many points, as high: the lower number
+    assert borda_count([[8, 2, 4], [4, 6, 8]], 3) == [4, 8, 2]  # 4 and 8 have four points each
+    assert borda_count([[2, -1], [-1, -1]], 3) == [2]  # -1 is no document
+    assert borda_count([[1, 2, 3], [9]], 1, depth=3) == [1]  # 9 has 3 points too, and a higher number
+    assert borda_count([], 3) == borda_count([[]], 3) == []
+    assert aggregated_pairs([[[5, 1], [2, 3]], [[1, 5], [3, 2]]], 2, 1, 2) == [(0, 1), (1, 2)]
+
+
+RANKING = st.lists(st.integers(0, 12), unique=True, max_size=8)
+
+
+@given(st.lists(RANKING, min_size=1, max_size=4), st.randoms())
+def test_borda_asks_nobody_first_and_respects_what_all_agree_on(rankings: list[list[int]], draw: random.Random) -> None:
+    depth = 8
+    found = borda_count(rankings, 100, depth)
+    assert sorted(found) == sorted({document for ranking in rankings for document in ranking})
+    assert borda_count(draw.sample(rankings, len(rankings)), 100, depth) == found
+    assert borda_count([*rankings, *rankings], 100, depth) == found
+    assert borda_count(rankings, 3, depth) == found[:3]
+    assert borda_count([rankings[0]], 100, depth) == rankings[0]
+    for better in found:
+        for worse in found:
+            if all(better in r and (worse not in r or r.index(better) < r.index(worse)) for r in rankings):
+                assert found.index(better) <= found.index(worse)
+
+
+# the loss
+
+
+def test_the_loss_by_hand() -> None:
+    logits = torch.tensor([[0.0, 2.0, -1.0, 5.0]])
+    terms = torch.tensor([[0.0, 1.0, 0.0, 1.0]])
+    counted = torch.tensor([True, True, True, False])
+
+    def sigma(x: float) -> float:
+        return 1 / (1 + math.exp(-x))
+
+    wanted = -math.log(1 - sigma(0)) - math.log(sigma(2)) - math.log(1 - sigma(-1))
+    assert float(likelihood_loss(logits, terms, counted)) == pytest.approx(wanted)
+    assert float(likelihood_loss(logits.repeat(3, 1), terms.repeat(3, 1), counted)) == pytest.approx(wanted)
+
+
+def section(**changes: Any) -> ExpandSection:
+    return ExpandSection(**{"steps": 12, "batch_size": 6, "learning_rate": 2e-3, "checkpoint_every": 5, **changes})
+
+
+def nothing_stops(model: SparseEncoder) -> torch.Tensor:
+    return counted_tokens(model, np.zeros(len(TOKENS), dtype=bool))
+
+
+def test_a_step_minimises_the_likelihood_of_either_text_given_the_other(tmp_path: Path) -> None:
+    ours = encoder(tmp_path, dropout=0.0)
+    mask_dimensions(ours[0].auto_model, ids_of("oak"))
+    pairs = [("river stone", "oak fern river fern"), ("heron", "lagoon reef [SEP] 7"), ("otter marsh", "")]
+    counted = nothing_stops(ours)
+    total = 0.0
+    for pair in pairs:
+        for read, other in (pair, pair[::-1]):
+            ids = ours.tokenizer(read)["input_ids"]
+            with torch.no_grad():
+                logits = ours[0].auto_model(input_ids=torch.tensor([ids])).logits[0, 0]
+            there = set(ours.tokenizer(other)["input_ids"])
+            for number, logit in enumerate(logits.tolist()):
+                if number > 4 and TOKENS[number] != "oak":  # neither special tokens nor masked ones
+                    probability = 1 / (1 + math.exp(-logit))
+                    total -= math.log(probability if number in there else 1 - probability)
+    found = train_tilde(ours, pairs, section(steps=1, batch_size=3), counted, 0, tmp_path / "checkpoints")
+    assert found["loss"][0] == pytest.approx(total / 6, rel=2e-3)  # bf16, where it is fast
+
+
+PARTNER = dict(zip(WORDS, [*WORDS[7:], *WORDS[:7]], strict=True))
+
+
+def pairs_of(count: int, seed: int) -> list[tuple[str, str]]:
+    """Queries that have no word of their documents: each word's partner instead."""
+    documents = texts(count, seed, (3, 5))
+    return [(" ".join(PARTNER[word] for word in text.split()[:2]), text) for text in documents]
+
+
+def trained(folder: Path, pairs: list[tuple[str, str]], **changes: Any) -> tuple[SparseEncoder, dict[str, list[float]]]:
+    ours = encoder(folder)
+    return ours, train_tilde(ours, pairs, section(**changes), nothing_stops(ours), 3, folder / "checkpoints")
+
+
+def test_documents_are_expanded_by_the_words_that_their_queries_have(tmp_path: Path) -> None:
+    pairs = pairs_of(120, 1)
+
+    def found(model: SparseEncoder, name: str) -> float:
+        settings = section(tokens=12, common=1.0)
+        words = expansion_words(model, [text for _, text in pairs], settings, "en", tmp_path / name)
+        for (_, text), added in zip(pairs, words, strict=True):
+            assert not set(added) & set(text.split())
+            assert len(added) <= 12
+        return float(
+            np.mean([bool(set(query.split()) & set(added)) for (query, _), added in zip(pairs, words, strict=True)])
+        )
+
+    before = found(encoder(tmp_path / "before"), "untrained")
+    ours, curve = trained(tmp_path, pairs, steps=150, batch_size=16, learning_rate=5e-3)
+    assert curve["loss"][-1] < 0.5 * curve["loss"][0]
+    assert found(ours, "trained") > max(0.7, before + 0.3)
+
+
+def test_an_interrupted_training_ends_in_the_weights_of_an_undisturbed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = pairs_of(20, 2)
+    wanted, wanted_curve = trained(tmp_path / "undisturbed", pairs)
+    monkeypatch.setattr(tilde, "Progress", interrupted_at(8))
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "again", pairs)
+    leave_half_a_checkpoint(tmp_path / "again" / "checkpoints", 8)
+    monkeypatch.undo()
+    found, found_curve = trained(tmp_path / "again", pairs)
+    assert found_curve == wanted_curve
+    assert same(weights(found), weights(wanted))
+
+
+def test_what_is_read_must_be_what_is_written(tmp_path: Path) -> None:
+    whole = WholeEncoder(modules=list(encoder(tmp_path)), device="cpu")
+    whole.output_tokenizer = tokenizer()
+    with pytest.raises(DataError, match="this one writes another vocabulary"):
+        likeliest_tokens(whole, ["river"], 3, 48)
+
+
+def test_the_likeliest_tokens_are_those_at_the_first_position_whatever_stands_beside_a_text(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    found = likeliest_tokens(ours, ["river oak", "", "stone fern marsh heron reef", "fern"], 9, 48)
+    for row, text in enumerate(["river oak", "", "stone fern marsh heron reef", "fern"]):
+        with torch.no_grad():
+            logits = ours[0].auto_model(**ours.tokenizer([text], return_tensors="pt")).logits[0, 0]
+        assert found[row].tolist() == logits.topk(9).indices.tolist(), text
+
+
+# which tokens
+
+
+def addable(made: Any, stops: str = "") -> set[str]:
+    unwanted = np.zeros(len(made), dtype=bool)
+    for word in stops.split():
+        unwanted[made.convert_tokens_to_ids(word)] = True
+    found = AddableTokens.of(made, np.zeros(len(made), dtype=bool), unwanted)
+    return {found.words[number] for number in np.flatnonzero(found.allowed)}
+
+
+def test_pieces_marks_special_tokens_and_stop_words_are_not_added() -> None:
+    made = tokenizer((*TOKENS, "the", "##ing", "2024", ".", "--", "[unused7]"))
+    assert addable(made, "the oak") == ({*WORDS, *"abcdefghijklmnopqrstuvwxyz", "2024"} - {"oak"})
+    stops = listed_stop_words(made, "en")
+    assert [made.convert_ids_to_tokens(int(number)) for number in np.flatnonzero(stops)] == ["a", "the"]
+    assert not listed_stop_words(made, "ko").any()
+
+
+def byte_level() -> Any:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = list(dict.fromkeys([*ROLES.values(), *alphabet, "ri", "ve", "ver", "river", "Ġri", "Ġriver", "Ġo"]))
+    merges = [("r", "i"), ("v", "e"), ("ve", "r"), ("Ġ", "ri"), ("ri", "ver"), ("Ġri", "ver"), ("Ġ", "o")]
+    backend = Tokenizer(models.BPE({token: n for n, token in enumerate(tokens)}, merges))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    return wrap(backend, ROLES, "of the test")
+
+
+def unigram() -> Any:
+    pieces = [*[(role, 0.0) for role in ROLES.values()], ("▁river", -2.0), ("▁ri", -4.0), ("ver", -4.0), ("▁", -6.0)]
+    pieces += [(letter, -8.0) for letter in "abcdefghijklmnopqrstuvwxyz"]
+    backend = Tokenizer(models.Unigram(pieces, 1))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    return wrap(backend, ROLES, "of the test")
+
+
+@pytest.mark.parametrize("made", [byte_level(), unigram()], ids=["bpe", "unigram"])
+def test_in_every_family_a_word_is_read_back_as_its_token(made: Any) -> None:
+    found = AddableTokens.of(made, np.zeros(len(made), dtype=bool), np.zeros(len(made), dtype=bool))
+    assert {"river", "ri"} <= {found.words[number] for number in np.flatnonzero(found.allowed)}
+    for number in np.flatnonzero(found.allowed):
+        assert made(f"ver {found.words[number]}", add_special_tokens=False)["input_ids"][-1] == number
+        assert made.convert_ids_to_tokens(int(number))[0] in "Ġ▁"
+    assert not found.allowed[made.convert_tokens_to_ids("ver")]
+
+
+def test_frequent_tokens_and_those_of_the_text_are_left_out(tmp_path: Path) -> None:
+    made = AddableTokens.of(tokenizer(), np.zeros(len(TOKENS), dtype=bool), np.zeros(len(TOKENS), dtype=bool))
+    likeliest = ids_of("[CLS]", "river", "##a", "oak", "fern", "reef")
+    assert made.added(likeliest, ids_of("oak"), None) == ["river", "fern", "reef"]
+    assert made.added(likeliest, ids_of("oak"), 2) == ["river", "fern"]
+    ours = encoder(tmp_path)
+    documents = ["river oak", "river fern", "river reef", "marsh"]
+    words = expansion_words(ours, documents, section(common=0.5, tokens=len(TOKENS)), "en", tmp_path / "tokens")
+    assert "river" not in words[3]
+    assert {"oak", "fern", "reef"} <= set(words[3])
+    first = likeliest_tokens(ours, documents, len(TOKENS), 128)
+    assert words[3] == [TOKENS[n] for n in first[3] if made.allowed[n] and TOKENS[n] not in ("river", "marsh", "a")]
+
+
+# how they are read
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=30), st.lists(st.sampled_from(WORDS), max_size=30), st.integers(4, 40))
+def test_a_text_keeps_half_of_what_is_read_and_all_words_are_read_where_they_fit(
+    text: list[str], words: list[str], length: int
+) -> None:
+    made = tokenizer()
+    found = with_words(" ".join(text), words, made, length)
+    read = made(found, truncation=True, max_length=length, add_special_tokens=True)["input_ids"]
+    said = [TOKENS[number] for number in read if number > 4]
+    kept = words[: (length - 2) // 2]
+    room = length - 2 - len(kept)
+    assert said == ([*text[:room], *kept] if words else text[: length - 2])
+
+
+def test_expansions_are_found_again_by_their_texts(tmp_path: Path) -> None:
+    data = collection(5)
+    contents = [document.contents for document in data.documents]
+    write_expansions(tmp_path, contents, [[f"w{n}", "oak"] for n in range(5)])
+    found = Expansions.load(tmp_path).expand_set(data, tokenizer(), 48)
+    assert [document.contents for document in found.documents] == [f"{c} w{n} oak" for n, c in enumerate(contents)]
+    assert found.qrels == data.qrels
+    assert [document.id for document in found.documents] == [document.id for document in data.documents]
+
+
+# settings
+
+
+def test_settings_of_the_method_count_and_faults_are_told_at_once() -> None:
+    assert ExpandSection(method="none").settings_read == {"expand.method"}
+    assert not any("rankings" in name for name in ExpandSection().settings_read)
+    assert "expand.rankings.models" in ExpandSection(method="tilde-aug").settings_read
+    with pytest.raises(ValidationError, match=r"learns from rankings.*; rankings\.depth is 5, less than the 10"):
+        ExpandSection(method="tilde-aug", rankings={"bm25": False, "depth": 5})
+    base: dict[str, Any] = {
+        "recipe": {"name": "r"}, "source": {"model": "m"}, "vocabulary": {"kind": "existing", "tokenizer": "t"},
+        "transfer": {"method": "subtoken", "scope": "head-only"}, "expand": {},
+    }  # fmt: skip
+    with pytest.raises(ValidationError, match=r'add \[finetune\].*scope "head-only" writes others'):
+        Recipe.model_validate(base)
+    Recipe.model_validate({**base, "expand": {"method": "none"}})

@@ -1,0 +1,60 @@
+"""``vtkit expand-documents``: documents with the words that their queries are likely to have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.data.document_files import DOCUMENT_FORMS
+from vtkit.data.hub import located
+from vtkit.outputs import refuse_existing
+from vtkit.recipe.lines import one_value
+
+
+def expand_documents(
+    expander: Annotated[
+        str,
+        typer.Argument(help="Folder or hub id of the model that expands: RUN/expander of a run with [expand].",
+                       show_default=False),
+    ],
+    texts: Annotated[str, typer.Argument(help=f"Documents: {DOCUMENT_FORMS}.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where corpus.jsonl goes.", show_default=False)
+    ],
+    language: Annotated[str, typer.Option("--language", help="Whose stop words are not added.")] = "en",
+    max_length: Annotated[
+        int, typer.Option("--max-length", min=4, help="Tokens that the encoder will read; what is added is among them.")
+    ] = 256,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting of [expand], e.g. keep=40. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    download: DownloadOption = False,
+) -> None:  # fmt: skip
+    """Add to each document the words that a model expects its queries to have (TILDE).
+
+    For an encoder that was trained on expanded documents: `vtkit encode` then reads the folder.
+    """
+    refuse_existing(out)
+    allow_downloads(download)
+    from vtkit.api import expand_documents as expand
+
+    given = {}
+    for setting in settings or ():
+        name, _, text = setting.partition("=")
+        value, is_toml = one_value(text)
+        given[name.removeprefix("expand.")] = value if is_toml else text
+    count, words = expand(located(expander), texts, out, language=language, max_length=max_length, **given)
+    if as_json:
+        console.write_json({"documents": count, "words": words})
+        return
+    console.write(f"{count:,} documents, {words:.1f} words added to each on average")
+    console.say(f"wrote {out}")

@@ -1,0 +1,67 @@
+"""Stage ``expand:documents``: the words that every document of the recipe is expanded by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vtkit import console
+from vtkit.artifacts import CHECKPOINTS
+from vtkit.recipe.sections import Recipe
+from vtkit.results import Result
+from vtkit.stages.encode_corpus import opened
+from vtkit.stages.stage import Corpus, Stage, View
+from vtkit.stages.texts import evaluation_sets
+
+
+@dataclass(frozen=True)
+class ExpandedDocuments(Result):
+    """What documents are expanded by."""
+
+    documents: int
+    """Those of the same text count once."""
+
+    words: float
+    """Added to a document, on average."""
+
+
+def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> ExpandedDocuments:
+    """Fill ``out/expansions.jsonl`` with what the model of ``inputs["expand"]`` adds to the documents that fine-tuning
+    and the evaluation read."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.runtime import fastest_device
+    from vtkit.training.document_expansion import expansion_words, write_expansions
+
+    section = recipe.expand
+    assert section is not None
+    corpora = (*recipe.corpora("finetune.data"), *recipe.corpora("evaluate.sets"))
+    texts = list(dict.fromkeys(document.contents for corpus in corpora for document in opened(corpus).documents))
+    encoder = load_encoder(str(inputs["expand"] / "model"), fastest_device())
+    words = expansion_words(encoder, texts, section, recipe.recipe.language, out / CHECKPOINTS)
+    write_expansions(out, texts, words)
+    mean = sum(map(len, words)) / max(len(words), 1)
+    console.say(f"  {len(texts):,} documents are expanded by {mean:.1f} words on average")
+    return ExpandedDocuments(len(texts), mean)
+
+
+def _tuned_on(recipe: Recipe) -> tuple[Corpus, ...]:
+    """The documents of finetune.data."""
+    section = recipe.finetune
+    return () if section is None else (Corpus(section.data, section.split),)
+
+
+EXPAND_DOCUMENTS = Stage(
+    "expand:documents",
+    version=1,
+    reads=(
+        "expand.method",
+        "expand.tokens",
+        "expand.keep",
+        "expand.common",
+        "expand.document_length",
+        "recipe.language",
+    ),
+    corpora={"finetune.data": _tuned_on, "evaluate.sets": evaluation_sets},
+    function=expand_documents,
+)

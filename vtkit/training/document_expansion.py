@@ -1,0 +1,204 @@
+"""Document expansion: what a text is expanded by, which tokens may be added to it, and how it is read with them.
+
+The tokens are added as words behind the text, so that everything that reads texts reads expanded ones too. A text keeps
+at least half of the tokens that are read of it; it is cut where the words behind it would not be read otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit.data.retrieval import Document, RetrievalSet
+from vtkit.data.text import batches
+from vtkit.encoder.idf import document_frequencies
+from vtkit.encoder.masked import masked_dimensions
+from vtkit.encoder.truncation import first_tokens, shortened
+from vtkit.recipe.expand import ExpandSection
+from vtkit.search.analysers import stop_words
+from vtkit.training.resuming import kept_array
+from vtkit.training.tilde import likeliest_tokens
+from vtkit.vocabulary.forms import special_ids, surface_and_start
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedTokenizerFast
+
+EXPANSIONS = "expansions.jsonl"
+"""File of the words that each text is expanded by."""
+
+TEXTS_A_SHARD = 2048
+"""Texts whose tokens are kept together while the others are made."""
+
+
+def expansion_words(
+    encoder: SparseEncoder, texts: Sequence[str], section: ExpandSection, language: str, folder: Path
+) -> list[list[str]]:
+    """The words that each of ``texts`` is expanded by, the likeliest first.
+
+    Of the ``section.tokens`` likeliest tokens those are left out that the text has, that are no whole words
+    (:class:`AddableTokens`), that are stop words of ``language``, or that more than ``section.common`` of ``texts``
+    have.
+
+    Args:
+        encoder: trained by :func:`vtkit.training.tilde.train_tilde`.
+        texts: whole documents; of each, ``section.document_length`` tokens are read.
+        section: settings.
+        language: whose stop words are left out, where there is a list.
+        folder: where the tokens of earlier texts are kept and looked for.
+    """
+    tokenizer = encoder.tokenizer
+    frequencies, count = document_frequencies(tokenizer, texts, len(tokenizer))
+    unwanted = listed_stop_words(tokenizer, language) | (frequencies > section.common * count)
+    masked = masked_dimensions(encoder[0].auto_model).cpu().numpy()
+    addable = AddableTokens.of(tokenizer, masked, unwanted)
+    folder.mkdir(parents=True, exist_ok=True)
+    words: list[list[str]] = []
+    for number, batch in enumerate(batches(texts, TEXTS_A_SHARD)):
+
+        def likeliest(batch: Sequence[str] = batch) -> NDArray[np.int32]:
+            return likeliest_tokens(encoder, batch, section.tokens, section.document_length, "expanding documents")
+
+        tokens = kept_array(folder / f"tokens-{number:06d}.npy", likeliest)
+        held = tokenizer.backend_tokenizer.encode_batch_fast(list(batch), add_special_tokens=False)
+        words += [
+            addable.added(row.tolist(), encoding.ids, section.keep) for row, encoding in zip(tokens, held, strict=True)
+        ]
+    return words
+
+
+def listed_stop_words(tokenizer: PreTrainedTokenizerFast, language: str) -> NDArray[np.bool_]:
+    """Which tokens are stop words of ``language``, where there is a list of these, (vocabulary,)."""
+    words, surfaces = stop_words(language), surface_and_start(tokenizer)
+    return np.array([starts and text.strip().lower() in words for text, starts in surfaces], dtype=np.bool_)
+
+
+@dataclass(frozen=True, eq=False)
+class AddableTokens:
+    """The tokens that may be added to a text, and how they are written."""
+
+    allowed: NDArray[np.bool_]
+    """(vocabulary,)."""
+
+    words: Sequence[str]
+    """What each token is written as, (vocabulary,)."""
+
+    @classmethod
+    def of(
+        cls, tokenizer: PreTrainedTokenizerFast, masked: NDArray[np.bool_], unwanted: NDArray[np.bool_]
+    ) -> AddableTokens:
+        """Those that are whole words: they start a word, hold a letter or digit, and are the one token that their text
+        becomes when it is written behind another word.
+
+        Args:
+            tokenizer: of the encoder that reads the expanded texts.
+            masked: dimensions that are never active, (rows of the encoder,).
+            unwanted: stop words and the like, (vocabulary,).
+        """
+        special = special_ids(tokenizer)
+        surfaces = surface_and_start(tokenizer)
+        words = [text.strip() for text, _ in surfaces]
+        candidates = [
+            number
+            for number, (_, starts_word) in enumerate(surfaces)
+            if starts_word and number not in special and any(map(str.isalnum, words[number]))
+            and not masked[number] and not unwanted[number]
+        ]  # fmt: skip
+        allowed = np.zeros(len(words), dtype=np.bool_)
+        twice = [f"{words[number]} {words[number]}" for number in candidates]
+        for number, encoding in zip(candidates, _encoded(tokenizer, twice), strict=True):
+            behind = [
+                token
+                for token, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True)
+                if start >= len(words[number]) and stop > start
+            ]
+            allowed[number] = behind == [number]
+        return cls(allowed, words)
+
+    def added(self, likeliest: Sequence[int], held: Iterable[int], keep: int | None) -> list[str]:
+        """The words of up to ``keep`` of the tokens ``likeliest`` that are allowed and not ``held``, in their order."""
+        there = set(held)
+        found = [self.words[number] for number in likeliest if self.allowed[number] and number not in there]
+        return found[:keep]
+
+
+def _encoded(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list:  # type: ignore[type-arg]
+    return tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=False) if texts else []
+
+
+@dataclass(frozen=True, eq=False)
+class Expansions:
+    """The words that each text is expanded by."""
+
+    words: Mapping[bytes, Sequence[str]]
+    """Digest of a text -> words, the likeliest first."""
+
+    @classmethod
+    def load(cls, folder: Path) -> Expansions:
+        """What :func:`write_expansions` wrote."""
+        found: dict[bytes, Sequence[str]] = {}
+        with (folder / EXPANSIONS).open(encoding="utf-8") as file:
+            for line in file:
+                entry = json.loads(line)
+                found[bytes.fromhex(entry["text"])] = tuple(entry["words"])
+        return cls(found)
+
+    def expand(
+        self, texts: Sequence[str], tokenizer: PreTrainedTokenizerFast, max_length: int, prompt: str = ""
+    ) -> list[str]:
+        """``texts`` with their words behind them, so that both are in the first ``max_length`` tokens.
+
+        Args:
+            tokenizer: of the encoder that is to read them.
+            max_length: tokens that it reads, special tokens and ``prompt`` among them.
+            prompt: what it puts before each text.
+
+        Raises:
+            KeyError: a text that was not expanded.
+        """
+        return [
+            with_words(text, self.words[digest(text)], tokenizer, max_length, prompt) for text in texts
+        ]  # a text at a time: most fit as they are
+
+    def expand_set(
+        self, collection: RetrievalSet, tokenizer: PreTrainedTokenizerFast, max_length: int, prompt: str = ""
+    ) -> RetrievalSet:
+        """``collection`` with its documents as :meth:`expand` gives them, titles within their texts."""
+        texts = self.expand([document.contents for document in collection.documents], tokenizer, max_length, prompt)
+        documents = [Document(old.id, "", text) for old, text in zip(collection.documents, texts, strict=True)]
+        return replace(collection, documents=documents)
+
+
+def write_expansions(folder: Path, texts: Sequence[str], words: Sequence[Sequence[str]]) -> None:
+    """Keep the words of each of ``texts``."""
+    with (folder / EXPANSIONS).open("w", encoding="utf-8") as file:
+        for text, added in zip(texts, words, strict=True):
+            file.write(json.dumps({"text": digest(text).hex(), "words": list(added)}, ensure_ascii=False) + "\n")
+
+
+def digest(text: str) -> bytes:
+    """What a text is known by."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def with_words(
+    text: str, words: Sequence[str], tokenizer: PreTrainedTokenizerFast, max_length: int, prompt: str = ""
+) -> str:
+    """``text`` with ``words`` behind it, cut so that all words are read, but no shorter than half of ``max_length``."""
+    if not words:
+        return text
+    around = len(tokenizer(prompt)["input_ids"])
+    words = words[: max((max_length - around) // 2, 0)]
+    room = max_length - around - len(words)
+    (ids,) = first_tokens(tokenizer, [text], room + 1, add_special_tokens=False)["input_ids"]
+    if len(ids) > room:
+        (encoding,) = _encoded(tokenizer, shortened(tokenizer, [text], room + 1))
+        text = text[: encoding.offsets[room - 1][1]] if room > 0 else ""
+    return " ".join([text, *words]).strip()

@@ -1,0 +1,259 @@
+"""TILDE: a masked language model learns which tokens the queries of a document have, and which its documents have.
+
+The logits at a text's first token, [CLS], are the likelihoods of the tokens of the text on the other side: of the query
+for a document (query likelihood), of the document for a query (document likelihood). Zhuang and Zuccon 2021
+(doi:10.1145/3404835.3462922); expansion by it: TILDEv2 (arXiv:2108.08513). What a batch holds is fixed before training
+starts (:mod:`vtkit.training.resuming`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SparseEncoder
+from torch import Tensor, nn
+from torch.utils.data import Dataset, Sampler, SequentialSampler
+from transformers import Trainer, TrainingArguments
+
+from vtkit import console
+from vtkit.data.borda import borda_count
+from vtkit.data.rankings import Ranking
+from vtkit.encoder.asymmetric import WholeEncoder
+from vtkit.encoder.dropout import fast_dropout
+from vtkit.encoder.encoding import TOKENS_A_BATCH
+from vtkit.encoder.families import mlm_head
+from vtkit.encoder.masked import masked_dimensions
+from vtkit.encoder.sparse_head import without_decoder
+from vtkit.encoder.truncation import first_tokens
+from vtkit.errors import DataError
+from vtkit.recipe.expand import ExpandSection
+from vtkit.training.gates import LossGate
+from vtkit.training.masked_batches import only
+from vtkit.training.resuming import Progress, Speed, curve, fixed_order, train, trainer_settings
+from vtkit.vocabulary.forms import special_ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+
+def likelihood_loss(logits: Tensor, terms: Tensor, counted: Tensor) -> Tensor:
+    """Binary cross-entropy over the vocabulary, mean over texts:
+    ``-mean_i Σ_t y_it log σ(l_it) + (1 - y_it) log(1 - σ(l_it))``, y_it whether the other text has the token t.
+
+    The authors' code sums over texts too and divides by the number of tokens; Adam's steps are the same.
+
+    Args:
+        logits: (texts, vocabulary).
+        terms: y, 0 or 1, (texts, vocabulary).
+        counted: tokens that are summed over, (vocabulary,) bool.
+
+    Returns:
+        Scalar, in nats a text.
+    """
+    each = nn.functional.binary_cross_entropy_with_logits(logits, terms, reduction="none")
+    return (each * counted).sum(dim=1).mean()
+
+
+def aggregated_pairs(rankings: Sequence[Ranking], queries: int, positives: int, depth: int) -> list[tuple[int, int]]:
+    """Query and document for the first ``positives`` documents of each query by Borda's count over ``rankings``."""
+    return [
+        (query, document)
+        for query in range(queries)
+        for document in borda_count([ranking[query] for ranking in rankings], positives, depth)
+    ]
+
+
+def counted_tokens(encoder: SparseEncoder, stop_words: NDArray[np.bool_]) -> Tensor:
+    """Tokens that are learned: no special tokens, fillers, masked dimensions or stop words, (vocabulary,) bool.
+
+    Args:
+        stop_words: (tokens of the tokenizer,).
+    """
+    counted = ~masked_dimensions(encoder[0].auto_model).cpu()
+    counted[len(stop_words) :] = False
+    counted[: len(stop_words)] &= torch.from_numpy(~stop_words)
+    counted[list(special_ids(encoder.tokenizer))] = False
+    return counted
+
+
+def train_tilde(
+    encoder: SparseEncoder,
+    pairs: Sequence[tuple[str, str]],
+    section: ExpandSection,
+    counted: Tensor,
+    seed: int,
+    folder: Path,
+) -> dict[str, list[float]]:
+    """Train ``encoder``'s masked language model in place on pairs of a query and a document.
+
+    Both directions weigh the same: half the sum of the two :func:`likelihood_loss`. The authors put tokens of their own
+    in the place of [CLS], one for queries and one for documents; here both begin with [CLS], which vocabularies have.
+
+    Args:
+        encoder: changed in place.
+        pairs: texts.
+        section: settings.
+        counted: of :func:`counted_tokens`.
+        seed: of the order and the dropout.
+        folder: where checkpoints are kept and looked for.
+
+    Returns:
+        The curves: ``steps`` and ``loss``.
+
+    Raises:
+        DataError: no pairs, texts that do not begin with [CLS], or an output vocabulary of the encoder's own.
+        CollapseError: the loss is not finite, or explodes.
+    """
+    if not pairs:
+        raise DataError("[expand] has no pairs of a query and a document to learn from: finetune.data has none.")
+    model, batch = encoder[0].auto_model, min(section.batch_size, len(pairs))
+    read = [
+        _tokenized(encoder, [pair[side] for pair in pairs], length)
+        for side, length in enumerate((section.query_length, section.document_length))
+    ]
+    steps = section.steps or max(1, round(section.epochs * len(pairs) / batch))
+    order = fixed_order(len(pairs), steps * batch, seed).reshape(steps, batch)
+    arguments = TrainingArguments(
+        **trainer_settings(folder, steps=steps, seed=seed, checkpoint_every=section.checkpoint_every),
+        per_device_train_batch_size=1,
+        learning_rate=section.learning_rate,
+        weight_decay=section.weight_decay,
+        lr_scheduler_type="linear",
+        warmup_steps=round(section.warmup * steps),
+    )
+    torch.manual_seed(seed)
+    with console.progress("learning to expand", total=steps) as bar, fast_dropout(model):
+        trainer = _TildeTrainer(
+            model=model,
+            args=arguments,
+            train_dataset=_Batches(read[0], read[1], order, encoder.tokenizer),
+            data_collator=only,
+            callbacks=[Progress(bar)],
+        )
+        trainer.counted = counted
+        trainer.gate = LossGate("training for document expansion", "Lower expand.learning_rate.")
+        history = train(trainer, folder)
+    model.eval()
+    return curve(history, "loss")
+
+
+def likeliest_tokens(
+    encoder: SparseEncoder, texts: Sequence[str], tokens: int, max_length: int, description: str = "expanding"
+) -> NDArray[np.int32]:
+    """The ``tokens`` likeliest tokens of each text by the logits at its first token, the likeliest first,
+    (texts, tokens)."""
+    model, tokenizer = encoder[0].auto_model.eval(), encoder.tokenizer
+    read = _tokenized(encoder, texts, max_length)
+    order = sorted(range(len(texts)), key=lambda row: (-len(read[row]), row))
+    found = np.zeros((len(texts), min(tokens, model.config.vocab_size)), dtype=np.int32)
+    with torch.inference_mode(), console.progress(description, total=len(texts)) as bar:
+        start = 0
+        while start < len(order):
+            rows = order[start : start + max(1, TOKENS_A_BATCH // len(read[order[start]]))]
+            start += len(rows)
+            padded = _padded([read[row] for row in rows], tokenizer)
+            logits = first_logits(model, *(tensor.to(model.device) for tensor in padded))
+            found[rows] = logits.topk(found.shape[1], dim=1).indices.cpu().numpy()
+            bar.advance(len(rows))
+    return found
+
+
+def first_logits(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> Tensor:
+    """Logits at the first token of each text, in float32; those of the others are not computed, (texts, vocabulary)."""
+    decoder = mlm_head(model).decoder
+    with without_decoder(decoder):
+        hidden: Tensor = model(input_ids=ids, attention_mask=mask).logits[:, 0]
+    with torch.autocast(hidden.device.type, enabled=False):
+        return nn.functional.linear(hidden.float(), decoder.weight, decoder.bias)
+
+
+def _tokenized(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> list[list[int]]:
+    """Token ids of each text, [CLS] in the first place.
+
+    Raises:
+        DataError: another token stands there, or what is read is not what is written.
+    """
+    if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
+        raise DataError(
+            "[expand] adds tokens to the texts that the encoder reads, and this one writes another vocabulary "
+            '(transfer.scope "head-only"). Remove [expand], or set transfer.scope to "full".'
+        )
+    limit = min(max_length, encoder.max_seq_length or max_length)
+    found: list[list[int]] = first_tokens(encoder.tokenizer, texts, limit)["input_ids"]
+    cls = encoder.tokenizer.cls_token_id
+    if any(ids[:1] != [cls] for ids in found):
+        raise DataError(
+            "[expand] reads the logits at the token that begins every text, and the tokenizer puts none there. Remove "
+            "[expand], or take a tokenizer that does."
+        )
+    return found
+
+
+def _padded(token_ids: Sequence[Sequence[int]], tokenizer: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
+    """Ids and mask, (texts, length) each, filled up on the right."""
+    longest = max(map(len, token_ids))
+    ids = torch.full((len(token_ids), longest), tokenizer.pad_token_id)
+    mask = torch.zeros_like(ids)
+    for row, own in enumerate(token_ids):
+        ids[row, : len(own)] = torch.tensor(own)
+        mask[row, : len(own)] = 1
+    return ids, mask
+
+
+@dataclass(frozen=True)
+class _Batches(Dataset[dict[str, Tensor]]):
+    """The batches of a run, in order."""
+
+    queries: Sequence[Sequence[int]]
+    documents: Sequence[Sequence[int]]
+    order: NDArray[np.int64]
+    """Pairs of each step, (steps, batch)."""
+
+    tokenizer: PreTrainedTokenizerFast
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, step: int) -> dict[str, Tensor]:
+        batch: dict[str, Tensor] = {}
+        for side, texts in (("query", self.queries), ("document", self.documents)):
+            ids, mask = _padded([texts[pair] for pair in self.order[step]], self.tokenizer)
+            batch |= {f"{side}_ids": ids, f"{side}_mask": mask}
+        return batch
+
+
+class _TildeTrainer(Trainer):  # type: ignore[misc]
+    """The library's trainer over :class:`_Batches`, in sequence."""
+
+    counted: Tensor
+    gate: LossGate
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        self.speed = Speed()
+        super().__init__(*arguments, **settings)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" in logs:
+            logs = {**logs, "tokens_per_second": self.speed.take()}
+        super().log(logs, start_time)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
+        return SequentialSampler(self.train_dataset)
+
+    def compute_loss(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> Tensor:
+        losses = []
+        for side, other in (("document", "query"), ("query", "document")):
+            ids, mask = inputs[f"{side}_ids"], inputs[f"{side}_mask"]
+            self.speed.tokens += int(mask.sum())
+            logits = first_logits(model, ids, mask)
+            there = torch.zeros_like(logits).scatter_(1, inputs[f"{other}_ids"], 1.0)
+            losses.append(likelihood_loss(logits, there, self.counted.to(logits.device)))
+        loss = torch.stack(losses).mean()
+        self.gate(self.state.global_step, loss.detach())
+        return loss
