@@ -250,6 +250,11 @@ def test_frequent_tokens_and_those_of_the_text_are_left_out(tmp_path: Path) -> N
     words = expansion_words(ours, documents, section(common=0.5, tokens=len(TOKENS)), "en", tmp_path / "tokens")
     assert "river" not in words[3]
     assert {"oak", "fern", "reef"} <= set(words[3])
+    (kept,) = (tmp_path / "tokens").iterdir()
+    np.save(kept, np.load(kept)[:, ::-1])  # what an interrupted run left is used
+    assert expansion_words(ours, documents, section(common=0.5, tokens=len(TOKENS)), "en", tmp_path / "tokens") == [
+        each[::-1] for each in words
+    ]
     first = likeliest_tokens(ours, documents, len(TOKENS), 128)
     assert words[3] == [TOKENS[n] for n in first[3] if made.allowed[n] and TOKENS[n] not in ("river", "marsh", "a")]
 
@@ -262,7 +267,7 @@ def test_a_text_keeps_half_of_what_is_read_and_all_words_are_read_where_they_fit
     text: list[str], words: list[str], length: int
 ) -> None:
     made = tokenizer()
-    found = with_words(" ".join(text), words, made, length)
+    (found,) = with_words([" ".join(text)], [words], made, length)
     read = made(found, truncation=True, max_length=length, add_special_tokens=True)["input_ids"]
     said = [TOKENS[number] for number in read if number > 4]
     kept = words[: (length - 2) // 2]

@@ -32,6 +32,7 @@ from tiny import (
 )
 from typer.testing import CliRunner
 
+from vtkit.checks.vectors import vector_gates
 from vtkit.cli import app
 from vtkit.encoder.casing import change_encoder
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
@@ -42,7 +43,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.encoder.unicoil import UnicoilPooling, is_unicoil
 from vtkit.errors import DataError
 from vtkit.recipe.finetune import FinetuneSection
-from vtkit.recipe.sections import CalibrateSection, Recipe
+from vtkit.recipe.sections import CalibrateSection, GatesSection, Recipe
 from vtkit.runs.folder import open_run
 from vtkit.runs.run import run
 from vtkit.search.exact import ExactIndex
@@ -148,6 +149,16 @@ def test_masked_and_cased_dimensions_weigh_nothing(tmp_path: Path) -> None:
     folded = as_unicoil(encoder(tmp_path / "folded", tokens=tokens))
     change_encoder(folded, "fold", "keep")
     assert encode(folded, ["River river stone"], 48).nnz == 2
+
+
+def test_ties_of_shared_terms_do_not_stop_a_run(tmp_path: Path) -> None:
+    same_words = ["oak reef"] * 10
+    found = dict(vector_gates(GatesSection(), as_unicoil(encoder(tmp_path)), same_words, more_follows=False))
+    assert found["ties"][0] == "warn"
+    assert "activation" not in found
+    assert (
+        dict(vector_gates(GatesSection(), encoder(tmp_path / "b"), same_words, more_follows=False))["ties"][0] == "fail"
+    )
 
 
 # what is saved

@@ -203,8 +203,8 @@ def expand_documents(
         contents = [document.contents for document in documents]
         words = expansion_words(encoder, contents, section, language, Path(tokens))
         with (work / "corpus.jsonl").open("w", encoding="utf-8") as file:
-            for document, added in zip(documents, words, strict=True):
-                text = with_words(document.contents, added, encoder.tokenizer, max_length)
+            expanded = with_words(contents, words, encoder.tokenizer, max_length)
+            for document, text in zip(documents, expanded, strict=True):
                 file.write(json.dumps({"_id": document.id, "title": "", "text": text}, ensure_ascii=False) + "\n")
     return len(documents), sum(map(len, words)) / len(words)
 

@@ -127,8 +127,7 @@ class SourceSection(Section):
     kind: Literal["splade", "unicoil"] | None = None
     """What the encoder becomes. ``splade``: a text's weights are the largest logits of its tokens, for all tokens of
     the vocabulary. ``unicoil``: each token of a text has one weight, in its own dimension, and the head's logits have
-    none (docs/training.md#unicoil). Default: as ``model`` or ``recipe`` has it, and ``splade`` for a masked-language
-    model."""
+    none (docs/training.md). Default: as ``model`` or ``recipe`` has it, and ``splade`` for a masked-language model."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> SourceSection:

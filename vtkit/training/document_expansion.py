@@ -20,7 +20,7 @@ from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.text import batches
 from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import masked_dimensions
-from vtkit.encoder.truncation import first_tokens, shortened
+from vtkit.encoder.truncation import shortened
 from vtkit.recipe.expand import ExpandSection
 from vtkit.search.analysers import stop_words
 from vtkit.training.resuming import kept_array
@@ -153,19 +153,12 @@ class Expansions:
     def expand(
         self, texts: Sequence[str], tokenizer: PreTrainedTokenizerFast, max_length: int, prompt: str = ""
     ) -> list[str]:
-        """``texts`` with their words behind them, so that both are in the first ``max_length`` tokens.
-
-        Args:
-            tokenizer: of the encoder that is to read them.
-            max_length: tokens that it reads, special tokens and ``prompt`` among them.
-            prompt: what it puts before each text.
+        """:func:`with_words` of ``texts``.
 
         Raises:
             KeyError: a text that was not expanded.
         """
-        return [
-            with_words(text, self.words[digest(text)], tokenizer, max_length, prompt) for text in texts
-        ]  # a text at a time: most fit as they are
+        return with_words(texts, [self.words[digest(text)] for text in texts], tokenizer, max_length, prompt)
 
     def expand_set(
         self, collection: RetrievalSet, tokenizer: PreTrainedTokenizerFast, max_length: int, prompt: str = ""
@@ -189,16 +182,31 @@ def digest(text: str) -> bytes:
 
 
 def with_words(
-    text: str, words: Sequence[str], tokenizer: PreTrainedTokenizerFast, max_length: int, prompt: str = ""
-) -> str:
-    """``text`` with ``words`` behind it, cut so that all words are read, but no shorter than half of ``max_length``."""
-    if not words:
-        return text
-    around = len(tokenizer(prompt)["input_ids"])
-    words = words[: max((max_length - around) // 2, 0)]
-    room = max_length - around - len(words)
-    (ids,) = first_tokens(tokenizer, [text], room + 1, add_special_tokens=False)["input_ids"]
-    if len(ids) > room:
-        (encoding,) = _encoded(tokenizer, shortened(tokenizer, [text], room + 1))
-        text = text[: encoding.offsets[room - 1][1]] if room > 0 else ""
-    return " ".join([text, *words]).strip()
+    texts: Sequence[str],
+    words: Sequence[Sequence[str]],
+    tokenizer: PreTrainedTokenizerFast,
+    max_length: int,
+    prompt: str = "",
+) -> list[str]:
+    """Each of ``texts`` with its ``words`` behind it, cut so that all words are read, but not below half of what is read.
+
+    Args:
+        texts: n texts.
+        words: of each text, the likeliest first.
+        tokenizer: of the encoder that is to read them.
+        max_length: tokens that it reads, special tokens and ``prompt`` among them.
+        prompt: what it puts before each text.
+    """
+    room = max(max_length - len(tokenizer(prompt)["input_ids"]), 0)
+    found: list[str] = []
+    for start in range(0, len(texts), TEXTS_A_SHARD):
+        some = list(texts[start : start + TEXTS_A_SHARD])
+        kept = [list(added)[: room // 2] for added in words[start : start + TEXTS_A_SHARD]]
+        for text, added, encoding in zip(
+            some, kept, _encoded(tokenizer, shortened(tokenizer, some, room + 1)), strict=True
+        ):
+            left = room - len(added)
+            if added and len(encoding.ids) > left:
+                text = text[: encoding.offsets[left - 1][1]] if left else ""
+            found.append(" ".join([text, *added]).strip() if added else text)
+    return found
