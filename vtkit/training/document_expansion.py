@@ -188,7 +188,7 @@ def with_words(
     max_length: int,
     prompt: str = "",
 ) -> list[str]:
-    """Each of ``texts`` with its ``words`` behind it, cut so that all words are read, but not below half of what is read.
+    """Each of ``texts`` with its ``words`` behind it, cut so that all of them are read, but not below half of the tokens.
 
     Args:
         texts: n texts.
