@@ -188,7 +188,7 @@ def with_words(
     max_length: int,
     prompt: str = "",
 ) -> list[str]:
-    """Each of ``texts`` with its ``words`` behind it, cut so that all of them are read, but not below half of the tokens.
+    """Each of ``texts`` with its ``words`` behind it, cut so that they are all read, but not below half of the tokens.
 
     Args:
         texts: n texts.
