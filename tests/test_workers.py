@@ -21,6 +21,7 @@ from test_adapt_vectors import TEXTS
 from test_finetuning import EVERYTHING, trained
 from test_query_encoders import table_of
 from test_query_encoders import trained as with_table
+from test_unicoil import trained as unicoil
 from tiny import SCRATCH, collection, encoder, interrupted_at, same, tokenizer, weights, write_collection
 
 from vtkit import launch, processes
@@ -123,6 +124,21 @@ def test_two_processes_train_a_query_table_as_one(tmp_path: Path, begin: Callabl
     assert_close(curves, its_curves)
     torch.testing.assert_close(table_of(together).weight, table_of(alone).weight, rtol=1e-2, atol=1e-3)
     processes.dismiss()
+    assert other.wait(60) == 0
+
+
+def test_two_processes_train_a_unicoil_encoder_as_one(
+    tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]
+) -> None:
+    alone, its_curves = unicoil(tmp_path / "alone", steps=6)
+    other = begin()
+    together, curves = unicoil(tmp_path / "together", steps=6)
+    assert_close(curves, its_curves)
+    for name in ("weight", "bias"):
+        torch.testing.assert_close(
+            getattr(together[1].linear, name), getattr(alone[1].linear, name), rtol=1e-2, atol=1e-3
+        )
+    workers.dismiss()
     assert other.wait(60) == 0
 
 

@@ -349,7 +349,7 @@ def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseE
     pooling = encoder[1]
     model = encoder[0].auto_model
     if is_unicoil(encoder):
-        with row_gradients(model.get_input_embeddings(), decoder), fast_dropout(model):
+        with row_gradients(model.get_input_embeddings(), decoder), fast_dropout(model), _steps_seen():
             yield encoder
         return
     with (
@@ -367,8 +367,8 @@ def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseE
 
 @contextmanager
 def _steps_seen() -> Iterator[None]:
-    """While the block runs, every step of an optimiser counts in its parameters' versions, by which the screen goes;
-    fused optimisers change parameters without it."""
+    """While the block runs, every step of an optimiser counts in its parameters' versions, by which the screen goes,
+    and whoever sends weights to other processes; fused optimisers change parameters without it."""
 
     def count(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         increment_version([parameter for group in optimizer.param_groups for parameter in group["params"]])
