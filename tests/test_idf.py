@@ -42,6 +42,14 @@ def test_frequencies_count_texts_not_occurrences_and_read_to_the_end() -> None:
     assert len(found) == len(TOKENIZER) + 3
 
 
+def test_whole_texts_count_whatever_the_tokenizer_was_asked_before() -> None:
+    """Loaded models are asked to cut texts, and their files say so."""
+    asked = wordpiece("river", "school", "##s", "moon")
+    asked(["river", "river school moon"], truncation=True, max_length=3, padding=True)
+    found, _ = document_frequencies(asked, ["river school schools moon", "river"], len(asked))
+    assert found[asked.convert_tokens_to_ids(["river", "school", "moon", "[PAD]"])].tolist() == [2, 1, 1, 0]
+
+
 def test_with_folding_a_document_counts_if_it_holds_any_case_variant(tmp_path: Path) -> None:
     """Figures by eye: `river` is in 3 documents under one of its spellings, twice under two of them."""
     names = (*TOKENS[:40], "River", "RIVER", *TOKENS[42:])

@@ -158,7 +158,8 @@ def test_expanded_documents_are_read_by_fine_tuning_and_by_the_final_index(folde
     assert keys(plan(folder, "expand.method='none'")) | {"report": ""} == keys(plain) | {"report": ""}
     before = "expand.method='tilde'"
     assert changed(folder, before, "expand.keep=40", before=(before,)) == [
-        "expand:documents", "finetune", "encode:finetune", "index:finetune", "evaluate:finetune", "evaluate:hybrid",
+        "expand:documents", "finetune", "encode:finetune", "index:finetune", "encode:queries", "evaluate:finetune",
+        "evaluate:hybrid",
     ]  # fmt: skip
     assert changed(folder, before, "expand.learning_rate=1e-3", before=(before,))[:2] == ["expand", "expand:documents"]
 

@@ -221,9 +221,6 @@ def test_names_order_and_labels_come_from_the_records() -> None:
     )  # fmt: skip
     assert list(MODEL_LABELS) == ["source", *(stage.name for stage in STAGES if stage.label)]
     assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[16:24])
-    )  # fmt: skip
-    assert list(MODEL_LABELS) == ["source", *(stage.name for stage in STAGES if stage.label)]
-    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[16:24])
     assert STAGES[last_until("transfer")].name == "check:transfer"
     assert STAGES[last_until("adapt")].name == "check:adapt"
 

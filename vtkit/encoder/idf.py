@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vtkit.data.text import batches
+from vtkit.encoder.truncation import whole_encodings
 from vtkit.recipe.sections import DocumentWeighting
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class DocumentCounter:
         """``texts``, counted as they pass."""
         for batch in batches(texts):
             self.documents += len(batch)
-            for encoding in self._tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+            for encoding in whole_encodings(self._tokenizer, batch):
                 held = np.array(list(set(encoding.ids)), dtype=np.int64)
                 self.frequencies[held if self._folded_to is None else np.unique(self._folded_to[held])] += 1
             yield from batch

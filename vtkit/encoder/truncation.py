@@ -49,6 +49,25 @@ def first_tokens(
     return found
 
 
+def whole_encodings(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, offsets: bool = False
+) -> list[Encoding]:
+    """The tokens of whole ``texts``, without special tokens and padding.
+
+    A tokenizer keeps the length that it was last asked to cut texts at, and files hold it too (the library's saved
+    models cut at 128 tokens): its backend alone would go by that.
+
+    Args:
+        offsets: whether it is told where in the text each token stands, which takes longer.
+    """
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    encode = backend.encode_batch if offsets else backend.encode_batch_fast
+    found: list[Encoding] = encode(list(texts), add_special_tokens=False)
+    return found
+
+
 def share_cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, prompt: str = "") -> float:
     """Share of ``texts`` that have more than ``max_length`` tokens behind ``prompt``, special tokens among them; of up
     to :data:`TEXTS_LOOKED_AT` of them, spread evenly. 0 where there is no text."""

@@ -82,7 +82,7 @@ def calibrate_encoder(
 
 CALIBRATE = Stage(
     "calibrate",
-    version=3,
+    version=4,
     reads=("calibrate",),
     corpora={"calibrate.corpus": calibration_corpus},
     function=calibrate_head,

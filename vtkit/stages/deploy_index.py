@@ -186,7 +186,7 @@ def _described(made: DeployedSet, balance: Balance) -> str:
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=3,
+    version=4,
     reads=(
         *BUILT_FROM,
         "index.document_weighting",

@@ -144,7 +144,7 @@ EVALUATE_DEPLOYED = Stage(
 )
 EVALUATE_VARIANT = Stage(
     "evaluate:variant",
-    version=2,
+    version=3,
     reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
     corpora=DEPLOY.corpora,
     function=evaluate_variant,

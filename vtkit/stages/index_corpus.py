@@ -102,7 +102,7 @@ def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> Non
 
 INDEX = Stage(
     "index",
-    version=7,
+    version=8,
     reads=("index.document_weighting",),
     corpora={"evaluate.sets": evaluation_sets},
     function=index_corpus,

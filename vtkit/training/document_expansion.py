@@ -20,7 +20,7 @@ from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.text import batches
 from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import masked_dimensions
-from vtkit.encoder.truncation import shortened
+from vtkit.encoder.truncation import shortened, whole_encodings
 from vtkit.recipe.expand import ExpandSection
 from vtkit.search.analysers import stop_words
 from vtkit.training.resuming import kept_array
@@ -67,7 +67,7 @@ def expansion_words(
             return likeliest_tokens(encoder, batch, section.tokens, section.document_length, "expanding documents")
 
         tokens = kept_array(folder / f"tokens-{number:06d}.npy", likeliest)
-        held = tokenizer.backend_tokenizer.encode_batch_fast(list(batch), add_special_tokens=False)
+        held = whole_encodings(tokenizer, batch)
         words += [
             addable.added(row.tolist(), encoding.ids, section.keep) for row, encoding in zip(tokens, held, strict=True)
         ]
@@ -113,7 +113,7 @@ class AddableTokens:
         ]  # fmt: skip
         allowed = np.zeros(len(words), dtype=np.bool_)
         twice = [f"{words[number]} {words[number]}" for number in candidates]
-        for number, encoding in zip(candidates, _encoded(tokenizer, twice), strict=True):
+        for number, encoding in zip(candidates, whole_encodings(tokenizer, twice, offsets=True), strict=True):
             behind = [
                 token
                 for token, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True)
@@ -127,10 +127,6 @@ class AddableTokens:
         there = set(held)
         found = [self.words[number] for number in likeliest if self.allowed[number] and number not in there]
         return found[:keep]
-
-
-def _encoded(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list:  # type: ignore[type-arg]
-    return tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=False) if texts else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +199,7 @@ def with_words(
         some = list(texts[start : start + TEXTS_A_SHARD])
         kept = [list(added)[: room // 2] for added in words[start : start + TEXTS_A_SHARD]]
         for text, added, encoding in zip(
-            some, kept, _encoded(tokenizer, shortened(tokenizer, some, room + 1)), strict=True
+            some, kept, whole_encodings(tokenizer, shortened(tokenizer, some, room + 1), offsets=True), strict=True
         ):
             left = room - len(added)
             if added and len(encoding.ids) > left:
