@@ -138,7 +138,7 @@ def test_two_processes_train_a_unicoil_encoder_as_one(
         torch.testing.assert_close(
             getattr(together[1].linear, name), getattr(alone[1].linear, name), rtol=1e-2, atol=1e-3
         )
-    workers.dismiss()
+    processes.dismiss()
     assert other.wait(60) == 0
 
 
