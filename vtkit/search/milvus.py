@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ TOKEN = "VTKIT_MILVUS_TOKEN"
 _REBUILD = "Build it again: vtkit run RECIPE --force index."
 _COLLECTION, _DATABASE = "collection.json", "milvus.db"
 _POSTINGS_AT_ONCE = 200_000
+_QUERIES_AT_ONCE = 256
 _RESULTS_AT_ONCE = 100_000
 
 
@@ -123,9 +125,11 @@ class MilvusRanker:
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
         """As :meth:`vtkit.search.engine.Ranker.rank`."""
-        at_once = max(1, min(256, _RESULTS_AT_ONCE // depth))
-        for start in range(0, queries.shape[0], at_once):
+        most = max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // depth))
+        at_once, start = 1, 0
+        while start < queries.shape[0]:
             batch = queries[start : start + at_once]
+            begun = time.monotonic()
             with _answers(self.where):
                 found = self.client.search(
                     self.collection,
@@ -146,6 +150,10 @@ class MilvusRanker:
             if len(answers) != batch.shape[0]:
                 raise DataError(f"{self.where} answers {len(answers)} of {batch.shape[0]} queries.")
             yield from answers
+            start += batch.shape[0]
+            # a large collection takes seconds a query, and an answer may not take longer than the timeout
+            share = (time.monotonic() - begun) / self.timeout
+            at_once = min(most, 2 * at_once) if share < 0.1 else max(1, int(at_once * 0.1 / share))
 
 
 def _fill(uri: str, timeout: float, name: str, documents: sp.csr_matrix, sent: np.ndarray) -> None:
@@ -214,10 +222,12 @@ def _answers(where: str) -> Iterator[None]:
     try:
         yield
     except (pymilvus.MilvusException, grpc.RpcError, OSError, LookupError, TypeError, ValueError) as error:
-        said = getattr(error, "message", "") or str(error) or type(error).__name__
-        remedy = (
-            f"Is it running, and does {TOKEN} in the environment let you in? The address is index.milvus.uri."
-            if "://" in where
-            else _REBUILD
-        )
-        raise DataError(f"Milvus at {where}: {str(said)[:300]}. {remedy}") from error
+        said = str(getattr(error, "message", "") or str(error) or type(error).__name__)
+        if isinstance(error, grpc.RpcError) and "://" not in where and grpc.StatusCode.DEADLINE_EXCEEDED.name in said:
+            said = "it did not answer in time"
+            remedy = "Raise index.milvus.timeout (seconds), or keep other heavy processes away."
+        elif "://" in where:
+            remedy = f"Is it running, and does {TOKEN} in the environment let you in? The address is index.milvus.uri."
+        else:
+            remedy = _REBUILD
+        raise DataError(f"Milvus at {where}: {said[:300]}. {remedy}") from error
