@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -27,6 +29,7 @@ def start(
     folder: Path, arguments: Sequence[str], environment: Mapping[str, str], outputs: Path, stdin: Path | None = None
 ) -> BaseProcess:
     """``vtkit ARGUMENTS`` in ``folder``, with exactly ``environment``; what it prints goes to files in ``outputs``."""
+    _start_server()
     process = _forkserver.Process(
         target=_run, args=(folder, list(arguments), dict(environment), outputs, stdin or Path(os.devnull))
     )
@@ -51,7 +54,22 @@ def call(
     return subprocess.CompletedProcess(["vtkit", *arguments], process.exitcode, out, error)
 
 
+@cache
+def _start_server() -> None:
+    """Where Python starts it, it looks for what it is to import on PYTHONPATH alone, and passes over what it misses."""
+    before = os.environ.get("PYTHONPATH")
+    here = Path(__file__).parent
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, [here, here.parent, *([before] if before else [])]))
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.pop("PYTHONPATH")
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+
+
 def _run(folder: Path, arguments: list[str], environment: dict[str, str], outputs: Path, stdin: Path) -> None:
+    assert "preloaded" in sys.modules
     for number, path in enumerate((stdin, outputs / "stdout", outputs / "stderr")):
         stream = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(stream, number)
