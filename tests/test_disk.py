@@ -92,10 +92,11 @@ def test_the_parts_of_an_estimate_by_hand(folder: Path) -> None:
     learns = model.vocabulary * model.width
     assert found.checkpoints == 2 * (model.bytes + 2 * 4 * learns)  # steps 20 and 30
     text = (folder / "judged" / "corpus.jsonl").stat().st_size
-    assert found.indexes == text + 2 * 400 * disk.DIMENSIONS * 8
+    queries = (20 + 1000) * disk.DIMENSIONS * 8  # those judged, and as many training queries as may choose a weight
+    assert found.indexes == text + 2 * 400 * disk.DIMENSIONS * 8 + queries
     assert found.runs == 4 * 20 * 10 * disk.RUN_LINE  # adapt, both BM25 and the sum
     assert found.bytes == found.models + found.checkpoints + found.indexes + found.runs
-    assert needed(folder, "index.top_dimensions=16").indexes == text + 2 * 400 * 16 * 8
+    assert needed(folder, "index.top_dimensions=16").indexes == text + 2 * 400 * 16 * 8 + queries
     assert needed(folder, "adapt=none", "evaluate.models=['transfer']").checkpoints == 0
     validated = needed(folder, 'adapt.objective="crop"', "adapt.validation={}", 'adapt.train="embeddings"')
     assert validated.checkpoints == found.checkpoints + 4 * learns  # the best weights

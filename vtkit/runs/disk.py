@@ -21,6 +21,7 @@ from vtkit.errors import VtkitError
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import ExistingVocabulary, Recipe, TrainedVocabulary, is_local
 from vtkit.runs.plan import Step
+from vtkit.stages.encode_queries import ENCODE_QUERIES, WEIGHT_QUERIES
 
 DIMENSIONS = 256
 """Active dimensions a document that an index is estimated by, where ``index.top_dimensions`` does not say less."""
@@ -94,15 +95,19 @@ def estimate(steps: Sequence[Step]) -> Estimate:
             models += encoder.bytes
             checkpoints = max(checkpoints, _checkpoints(recipe, stage, encoder))
         elif stage in ("encode", "index", "evaluate"):
+            assert recipe.evaluate is not None
             for corpus in step.view.corpora("evaluate.sets"):
                 counted = _collection(corpus.name)
                 if counted is None:
                     unknown[corpus.name] = None
+                elif step.stage.name == ENCODE_QUERIES.name:
+                    queries = min(counted.queries, recipe.evaluate.max_queries or counted.queries) + WEIGHT_QUERIES
+                    indexes += queries * DIMENSIONS * 2 * NUMBER
                 elif stage in ("encode", "index"):
                     dimensions = min(DIMENSIONS, recipe.index.top_dimensions or DIMENSIONS)
                     texts = counted.bytes if stage == "encode" else 0  # the index has the same file
                     indexes += texts + counted.documents * dimensions * 2 * NUMBER
-                elif recipe.evaluate is not None:
+                else:
                     queries = min(counted.queries, recipe.evaluate.max_queries or counted.queries)
                     runs += queries * min(recipe.evaluate.depth, counted.documents) * RUN_LINE
     return Estimate(models, checkpoints, indexes, runs, tuple(unknown))
