@@ -6,7 +6,6 @@ an object that is loaded already does as well. Nothing is fetched from the hub u
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -191,7 +190,8 @@ def expand_documents(
         DataError: the texts cannot be read, or the model cannot expand them.
         RecipeError: there is no such setting, or the folder is there already.
     """
-    from vtkit.data.document_files import read_document_file
+    from vtkit.data.document_files import read_document_file, write_documents
+    from vtkit.data.retrieval import Document
     from vtkit.outputs import new_folder
     from vtkit.recipe.expand import ExpandSection
     from vtkit.training.document_expansion import expansion_words, with_words
@@ -202,10 +202,9 @@ def expand_documents(
         encoder = load_encoder(expander)
         contents = [document.contents for document in documents]
         words = expansion_words(encoder, contents, section, language, Path(tokens))
-        with (work / "corpus.jsonl").open("w", encoding="utf-8") as file:
-            expanded = with_words(contents, words, encoder.tokenizer, max_length)
-            for document, text in zip(documents, expanded, strict=True):
-                file.write(json.dumps({"_id": document.id, "title": "", "text": text}, ensure_ascii=False) + "\n")
+        expanded = with_words(contents, words, encoder.tokenizer, max_length)
+        written = [Document(document.id, "", text) for document, text in zip(documents, expanded, strict=True)]
+        write_documents(written, work / "corpus.jsonl")
     return len(documents), sum(map(len, words)) / len(words)
 
 

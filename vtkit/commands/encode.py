@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from vtkit import console
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, section_settings
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.errors import RecipeError
 from vtkit.outputs import refuse_existing
-from vtkit.recipe.lines import one_value
 
 
 def encode(
@@ -111,7 +109,7 @@ def index(
     The folder needs its model to encode queries, and nothing else. A lexical part and weighting are made by recipes.
     """
     refuse_existing(out)
-    given = _settings(settings or ())
+    given = section_settings("index", settings or (), "query_length=32")
     from vtkit.api import index_vectors
 
     found = index_vectors(vectors, out, **{"engine": engine} | given)
@@ -120,22 +118,3 @@ def index(
         return
     console.write(f"{found.documents:,} documents, {found.postings:,} postings, engine {found.engine}")
     console.say(f"wrote {out}")
-
-
-def _settings(given: Sequence[str]) -> dict[str, Any]:
-    """``milvus.uri=a`` as ``{"milvus": {"uri": "a"}}``, values read as TOML where they are TOML."""
-    found: dict[str, Any] = {}
-    for setting in given:
-        name, equals, text = setting.partition("=")
-        if not equals or not name:
-            raise RecipeError(f"--set {setting}: a setting is written KEY=VALUE, such as query_length=32.")
-        value, is_toml = one_value(text)
-        *tables, last = name.removeprefix("index.").split(".")
-        table = found
-        for part in tables:
-            inner = table.setdefault(part, {})
-            if not isinstance(inner, dict):
-                raise RecipeError(f"--set {setting}: {part} is set to a value before.")
-            table = inner
-        table[last] = value if is_toml else text
-    return found

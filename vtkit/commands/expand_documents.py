@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from vtkit import console
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, section_settings
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.outputs import refuse_existing
-from vtkit.recipe.lines import one_value
 
 
 def expand_documents(
@@ -47,11 +46,7 @@ def expand_documents(
     allow_downloads(download)
     from vtkit.api import expand_documents as expand
 
-    given = {}
-    for setting in settings or ():
-        name, _, text = setting.partition("=")
-        value, is_toml = one_value(text)
-        given[name.removeprefix("expand.")] = value if is_toml else text
+    given = section_settings("expand", settings or (), "keep=40")
     count, words = expand(located(expander), texts, out, language=language, max_length=max_length, **given)
     if as_json:
         console.write_json({"documents": count, "words": words})

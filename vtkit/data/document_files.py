@@ -22,9 +22,10 @@ DOCUMENT_FORMS = (
 )
 
 
-def write_documents(documents: Iterable[Document], folder: Path) -> None:
-    """Write :data:`DOCUMENTS` into ``folder``: ``_id``, ``title`` and ``text`` a line."""
-    with (folder / DOCUMENTS).open("w", encoding="utf-8") as file:
+def write_documents(documents: Iterable[Document], path: Path) -> None:
+    """Write the file ``path``, :data:`DOCUMENTS` or a collection's ``corpus.jsonl``: ``_id``, ``title`` and ``text`` a
+    line."""
+    with path.open("w", encoding="utf-8") as file:
         for document in documents:
             entry = {"_id": document.id, "title": document.title, "text": document.text}
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")

@@ -101,7 +101,7 @@ def encode_folder(
     """
     from vtkit.search.sharded_encoding import encode_to_disk
 
-    write_documents(documents, out)
+    write_documents(documents, out / DOCUMENTS)
     model = str(Path(model).absolute()) if os.path.isdir(model) else model
     encoded = encode_to_disk(
         encoder,

@@ -43,15 +43,15 @@ def build_seismic(documents: sp.csr_matrix, folder: Path, settings: SeismicSetti
 
 
 def _build(seismic: Any, documents: sp.csr_matrix, folder: Path, settings: SeismicSettings) -> None:
-    large = documents.shape[1] > _MOST_DIMENSIONS
-    collected = (seismic.SeismicDatasetLV if large else seismic.SeismicDataset)(dim=documents.shape[1])
+    dataset, index = _classes(seismic, documents.shape[1])
+    collected = dataset(dim=documents.shape[1])
     collected.add_documents_by_id(  # documents without weights are left out
         [str(number) for number in range(documents.shape[0])],
         documents.indices.astype(np.int64),
         documents.data,
         documents.indptr.astype(np.int64),
     )
-    built = _kind(seismic, documents.shape[1]).build_from_dataset(
+    built = index.build_from_dataset(
         collected,
         n_postings=settings.n_postings,
         centroid_fraction=settings.centroid_fraction,
@@ -62,9 +62,11 @@ def _build(seismic: Any, documents: sp.csr_matrix, folder: Path, settings: Seism
     built.save(str(folder / _NAME))
 
 
-def _kind(seismic: Any, dimensions: int) -> Any:
-    """The library's index for so many dimensions."""
-    return seismic.SeismicIndexLV if dimensions > _MOST_DIMENSIONS else seismic.SeismicIndex
+def _classes(seismic: Any, dimensions: int) -> tuple[Any, Any]:
+    """The library's dataset and index for so many dimensions."""
+    if dimensions > _MOST_DIMENSIONS:
+        return seismic.SeismicDatasetLV, seismic.SeismicIndexLV
+    return seismic.SeismicDataset, seismic.SeismicIndex
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class SeismicRanker:
 
         path = folder / _FILE
         try:
-            index = _kind(seismic, dimensions).load(str(path))
+            index = _classes(seismic, dimensions)[1].load(str(path))
             held = index.nnz
         except BaseException as error:  # what its Rust code panics with is no Exception
             if isinstance(error, KeyboardInterrupt | SystemExit):

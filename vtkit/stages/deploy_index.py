@@ -83,11 +83,10 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     """
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.runtime import fastest_device
     from vtkit.search.engine import POSTINGS, build_index
     from vtkit.search.index_record import IndexRecord, tokenizer_digest
 
-    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    encoder = load_encoder(model_name(recipe, inputs), "cpu")
     tokenizer = tokenizer_digest(output_tokenizer(encoder))
     sets: dict[str, DeployedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):

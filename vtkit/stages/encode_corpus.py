@@ -9,7 +9,7 @@ from pathlib import Path
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
 from vtkit.data.collections import load_retrieval
-from vtkit.data.document_files import write_documents
+from vtkit.data.document_files import DOCUMENTS, write_documents
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.results import Result
 from vtkit.stages.stage import Corpus, Stage, View
@@ -92,7 +92,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
                 f"  {folder}: {removed.share_of_weights:.1%} of the weights removed, "
                 f"with {removed.share_of_mass:.1%} of their sum (index.top_dimensions, index.keep)"
             )
-        write_documents(collection.documents, out / folder)
+        write_documents(collection.documents, out / folder / DOCUMENTS)
         sets[folder] = EncodedSet(encoded.texts, encoded.postings, cut, removed.share_of_weights, removed.share_of_mass)
     return EncodeResult(sets, query_encoder_of(encoder))
 

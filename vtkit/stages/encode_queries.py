@@ -70,12 +70,12 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
     from vtkit.search.stored_vectors import write_vectors
 
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
-    judged = judged_sets(recipe)
+    assert recipe.evaluate is not None
     sets: dict[str, EncodedQueries] = {}
     for corpus in recipe.corpora("evaluate.sets"):
-        folder = str(corpus.folder)
-        asked = [query.text for query in judged[folder].queries]
-        balancing = balancing_queries(recipe, corpus, opened(corpus)).texts
+        folder, collection = str(corpus.folder), opened(corpus)
+        asked = [query.text for query in collection.sample(recipe.evaluate.max_queries, recipe.recipe.seed).queries]
+        balancing = balancing_queries(recipe, corpus, collection).texts
         (out / folder).mkdir(parents=True)
         for name, texts, described in (
             (JUDGED, asked, "the queries"),
@@ -104,13 +104,19 @@ def judged_sets(recipe: View) -> dict[str, RetrievalSet]:
 
 def balancing_queries(recipe: View, corpus: Corpus, collection: RetrievalSet) -> Balancing:
     """Training queries of ``collection`` where there are enough that the recipe does not train on; else spans of it."""
-    seed = recipe.recipe.seed
-    for training in recipe.corpora(TRAINING):
-        if training.folder == corpus.folder:
-            others = weight_queries(opened(training), collection, seed)
-            if others is not None:
-                return Balancing([query.text for query in others.queries], others)
-    return Balancing(_spans(collection, seed), None)
+    others = training_queries_of(recipe, corpus, collection)
+    if others is None:
+        return Balancing(_spans(collection, recipe.recipe.seed), None)
+    return Balancing([query.text for query in others.queries], others)
+
+
+def training_queries_of(
+    recipe: View, corpus: Corpus, collection: RetrievalSet, corpora: str = TRAINING
+) -> RetrievalSet | None:
+    """:func:`weight_queries` of the set ``corpus``, whose training queries the record names under ``corpora``; None
+    where it names none."""
+    training = next((one for one in recipe.corpora(corpora) if one.folder == corpus.folder), None)
+    return None if training is None else weight_queries(opened(training), collection, recipe.recipe.seed)
 
 
 def weight_queries(training: RetrievalSet, judged: RetrievalSet, seed: int) -> RetrievalSet | None:

@@ -55,14 +55,13 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
     from vtkit.artifacts import result_of
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.runtime import fastest_device
     from vtkit.search.engine import POSTINGS, open_index
     from vtkit.search.index_record import IndexRecord
     from vtkit.search.lexical import LexicalPart
     from vtkit.search.stored_vectors import read_vectors
 
     assert recipe.evaluate is not None
-    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    encoder = load_encoder(model_name(recipe, inputs), "cpu")
     made = result_of(inputs["index"], DeployResult)
     sets: dict[str, EvaluatedSet] = {}
     for folder, collection in judged_sets(recipe).items():
@@ -86,12 +85,11 @@ def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eva
     """Search every set exactly, with the weighting and the lexical part of ``[index]``, in the vectors of
     ``inputs["vectors"]`` for those of ``inputs["queries"]``; no index is kept."""
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.runtime import fastest_device
     from vtkit.search.engine import search_exactly
     from vtkit.search.stored_vectors import read_vectors
 
     assert recipe.evaluate is not None
-    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    encoder = load_encoder(model_name(recipe, inputs), "cpu")
     judged = judged_sets(recipe)
     sets: dict[str, EvaluatedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):

@@ -11,7 +11,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.encode_corpus import opened
-from vtkit.stages.encode_queries import SETS, weight_queries
+from vtkit.stages.encode_queries import SETS, training_queries_of
 from vtkit.stages.evaluate_runs import (
     BM25,
     MEASURED,
@@ -72,7 +72,6 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
     assert recipe.evaluate is not None
     (model,) = recipe.evaluate.peers
     embedder = load_dense(model, SETTING).to(fastest_device())
-    training = {str(corpus.folder): corpus for corpus in recipe.corpora(_TRAINING)}
     sets: dict[str, EvaluatedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         folder, whole = str(corpus.folder), opened(corpus)
@@ -81,11 +80,10 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
         documents = _encoded(recipe, embedder, texts, "document", f"encoding the documents of {folder}")
         run = _run(recipe, embedder, collection, documents, f"encoding the queries of {folder}")
         sets[folder] = judge(recipe, collection, run, out / folder, tag="peer")
-        if folder in training:
-            others = weight_queries(opened(training[folder]), whole, recipe.recipe.seed)
-            if others is not None:
-                found = _run(recipe, embedder, others, documents, f"encoding training queries of {folder}")
-                write_trec(found, out / folder / TRAINING_RUN, "vtkit-peer")
+        others = training_queries_of(recipe, corpus, whole, _TRAINING)
+        if others is not None:
+            found = _run(recipe, embedder, others, documents, f"encoding training queries of {folder}")
+            write_trec(found, out / folder / TRAINING_RUN, "vtkit-peer")
     return EvaluateResult(sets)
 
 

@@ -22,7 +22,7 @@ from vtkit.stages.encode_queries import (
     TRAINING,
     encoded_queries,
     judged_sets,
-    weight_queries,
+    training_queries_of,
 )
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import training_queries
@@ -174,13 +174,12 @@ def sum_with_bm25(
 
     assert recipe.evaluate is not None
     seed = recipe.recipe.seed
-    training = {str(corpus.folder): corpus for corpus in recipe.corpora(training_corpora)}
     sets: dict[str, EvaluatedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         folder, collection = str(corpus.folder), opened(corpus)
         weight = ENCODER_WEIGHT
         curve: tuple[tuple[float, float], ...] = ()
-        others = weight_queries(opened(training[folder]), collection, seed) if folder in training else None
+        others = training_queries_of(recipe, corpus, collection, training_corpora)
         if others is not None:
             curve = _weight_curve(recipe, training_run(folder, others), others)
             weight = best_weight(curve)

@@ -100,12 +100,13 @@ def finetune(
     batches = training_batches(judged, section, seed, pools)
     steps = len(batches)
     rows = [example for batch in batches for example in batch]
+    texts = read or contents
     columns = {
         "query": [data.queries[row.query].text for row in rows],
-        "document": [(read or contents)[row.positive] for row in rows],
+        "document": [texts[row.positive] for row in rows],
     }
     for number in range(section.hard_negatives):
-        columns[f"negative_{number + 1}"] = [(read or contents)[row.negatives[number]] for row in rows]
+        columns[f"negative_{number + 1}"] = [texts[row.negatives[number]] for row in rows]
 
     taught = None
     if section.taught:

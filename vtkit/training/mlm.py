@@ -24,8 +24,7 @@ import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import Sampler, SequentialSampler
-from transformers import Trainer, TrainingArguments
+from transformers import TrainingArguments
 
 from vtkit import console
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
@@ -49,7 +48,7 @@ from vtkit.training.masked_batches import (
     tokenized,
 )
 from vtkit.training.masking import IGNORED
-from vtkit.training.resuming import Progress, Speed, curve, fixed_order, train, trainer_settings
+from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -319,7 +318,7 @@ def _refuse_masked_texts(labels: Sequence[Sequence[int]], weights: Tensor, speci
         )
 
 
-class _MaskedTrainer(Trainer):  # type: ignore[misc]
+class _MaskedTrainer(SequentialTrainer):
     """The library's trainer over :class:`MaskedBatches`: in sequence, and projecting masked positions only."""
 
     teacher: PreTrainedModel | None = None
@@ -327,18 +326,6 @@ class _MaskedTrainer(Trainer):  # type: ignore[misc]
     """Added to the logits inside the softmax."""
 
     gate: LossGate
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self.speed = Speed()
-        super().__init__(*arguments, **settings)
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        if "loss" in logs:
-            logs = {**logs, "tokens_per_second": self.speed.take()}
-        super().log(logs, start_time)
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
-        return SequentialSampler(self.train_dataset)
 
     def training_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
         """The gradient of a batch, part by part."""

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from torch.utils.data import Sampler, SequentialSampler
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vtkit import console
 from vtkit.recipe.finetune import SIDES
@@ -104,6 +105,22 @@ def train(trainer: Any, folder: Path) -> list[dict[str, float]]:
         for name in ("forward", "_original_forward"):  # mixed precision, which hides the class's own
             trainer.model.__dict__.pop(name, None)
     return list(trainer.state.log_history)
+
+
+class SequentialTrainer(Trainer):  # type: ignore[misc]
+    """The library's trainer over batches in the order they have, with the tokens a second in its curve."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        self.speed = Speed()
+        super().__init__(*arguments, **settings)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" in logs:
+            logs = {**logs, "tokens_per_second": self.speed.take()}
+        super().log(logs, start_time)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
+        return SequentialSampler(self.train_dataset)
 
 
 class KeptState(TrainerCallback):  # type: ignore[misc]

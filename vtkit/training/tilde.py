@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Sampler, SequentialSampler
-from transformers import Trainer, TrainingArguments
+from torch.utils.data import Dataset
+from transformers import TrainingArguments
 
 from vtkit import console
 from vtkit.data.borda import borda_count
@@ -35,7 +35,7 @@ from vtkit.errors import DataError
 from vtkit.recipe.expand import ExpandSection
 from vtkit.training.gates import LossGate
 from vtkit.training.masked_batches import only
-from vtkit.training.resuming import Progress, Speed, curve, fixed_order, train, trainer_settings
+from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 from vtkit.vocabulary.forms import special_ids
 
 if TYPE_CHECKING:
@@ -228,23 +228,11 @@ class _Batches(Dataset[dict[str, Tensor]]):
         return batch
 
 
-class _TildeTrainer(Trainer):  # type: ignore[misc]
+class _TildeTrainer(SequentialTrainer):
     """The library's trainer over :class:`_Batches`, in sequence."""
 
     counted: Tensor
     gate: LossGate
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self.speed = Speed()
-        super().__init__(*arguments, **settings)
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        if "loss" in logs:
-            logs = {**logs, "tokens_per_second": self.speed.take()}
-        super().log(logs, start_time)
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
-        return SequentialSampler(self.train_dataset)
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> Tensor:
         losses = []
