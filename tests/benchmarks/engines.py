@@ -4,8 +4,8 @@
         [--vectors DOCUMENTS.npz QUERIES.npz]
 
 Each is built and searched in a process of its own, so that its peak of memory is its own. Vectors are those of
-``exact_search.py``, or of a file. bm25s, splade-index and sparse_dot_topn are peers, timed where they are installed;
-bm25s has no weights in queries, so its overlap says nothing. OpenSearch needs a server: --opensearch URL.
+``exact_search.py``, or of a file. bm25s, splade-index, kannolo and sparse_dot_topn are peers, timed where they are
+installed; bm25s has no weights in queries, so its overlap says nothing. OpenSearch needs a server: --opensearch URL.
 
 A line an engine: seconds to build, milliseconds a query (all queries in one call, median of three calls), overlap of
 the first results with the exact ones, MiB of memory at the peak and on disk. The last line is one object of JSON.
@@ -61,10 +61,28 @@ def sparse_dot_topn_product(documents: sp.csr_matrix, queries: sp.csr_matrix, de
     return search
 
 
+def kannolo_graph(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> Search:
+    """kANNolo's HNSW graph with its own settings, which is approximate."""
+    from kannolo import SparsePlainHNSW
+
+    def arrays(matrix: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return matrix.indices.astype(np.int32), matrix.data.astype(np.float32), matrix.indptr.astype(np.int64)
+
+    index = SparsePlainHNSW.build_from_arrays(*arrays(documents))
+    asked = arrays(queries)
+
+    def search() -> Ranking:
+        scores, ids = index.batch_search(*asked, k=depth, num_threads=1)
+        return ids.reshape(-1, depth), scores.reshape(-1, depth)
+
+    return search
+
+
 PEERS: dict[str, tuple[str, Callable[[sp.csr_matrix, sp.csr_matrix, int], Search]]] = {
     "scipy": ("scipy", scipy_product),
     "bm25s": ("bm25s", bm25s_scoring),
     "splade-index": ("splade_index", splade_index_scoring),
+    "kannolo": ("kannolo", kannolo_graph),
     "sparse_dot_topn": ("sparse_dot_topn", sparse_dot_topn_product),
 }
 """Name -> the module it needs, and what builds it."""

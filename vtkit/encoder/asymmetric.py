@@ -10,15 +10,12 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.encoder.model_folder import SAFELY, library_errors
+from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, SAFELY, library_errors
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling
 from vtkit.errors import DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-OUTPUT_TOKENIZER = "output_tokenizer"
-"""Folder, beside a model's own files, of the tokenizer that names its output dimensions (head-only transfer)."""
 
 
 class WholeEncoder(SparseEncoder):  # type: ignore[misc]

@@ -11,10 +11,11 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SpladePooling
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from vtkit.encoder.asymmetric import OUTPUT_TOKENIZER, WholeEncoder, both_sides, settings_of
+from vtkit.encoder.asymmetric import WholeEncoder, both_sides, settings_of
 from vtkit.encoder.families import position_offset, with_plain_head
 from vtkit.encoder.kinds import as_unicoil
 from vtkit.encoder.model_folder import (
+    OUTPUT_TOKENIZER,
     OWN_MODULES,
     SAFELY,
     SAFELY_WEIGHTS,

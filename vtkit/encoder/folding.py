@@ -20,6 +20,7 @@ from torch import Tensor
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_table
 from vtkit.encoder.kinds import set_counted
 from vtkit.encoder.masked import mask_dimensions
+from vtkit.encoder.model_folder import FOLD_SETTING
 from vtkit.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map
 
@@ -28,16 +29,14 @@ if TYPE_CHECKING:
 
 Fold = Literal["max", "sum"]
 
-_SETTING = "vtkit_fold"
-
 
 def set_folding(encoder: SparseEncoder, how: Fold | None) -> None:
     """Say in the configuration of ``encoder`` how its vectors are to be folded; None: not at all."""
     for model in _models(encoder):
         if how is not None:
-            setattr(model.config, _SETTING, how)
-        elif hasattr(model.config, _SETTING):
-            delattr(model.config, _SETTING)
+            setattr(model.config, FOLD_SETTING, how)
+        elif hasattr(model.config, FOLD_SETTING):
+            delattr(model.config, FOLD_SETTING)
 
 
 def folding(encoder: SparseEncoder) -> Fold | None:
@@ -46,9 +45,9 @@ def folding(encoder: SparseEncoder) -> Fold | None:
     Raises:
         DataError: its configuration says something else than ``max`` or ``sum``.
     """
-    how: Any = getattr(encoder[0].auto_model.config, _SETTING, None)
+    how: Any = getattr(encoder[0].auto_model.config, FOLD_SETTING, None)
     if how not in ("max", "sum", None):
-        raise DataError(f'the model\'s config.json has "{_SETTING}": {how!r}; it should be "max" or "sum".')
+        raise DataError(f'the model\'s config.json has "{FOLD_SETTING}": {how!r}; it should be "max" or "sum".')
     return how  # type: ignore[no-any-return]
 
 

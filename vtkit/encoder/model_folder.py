@@ -27,6 +27,12 @@ the terminal for transformers."""
 SAFELY_WEIGHTS: dict[str, Any] = {**SAFELY, "use_safetensors": True}
 """Arguments of every call that loads weights."""
 
+OUTPUT_TOKENIZER = "output_tokenizer"
+"""Folder, beside a model's own files, of the tokenizer that names its output dimensions (head-only transfer)."""
+
+FOLD_SETTING = "vtkit_fold"
+"""Key of a model's config.json: how its vectors are to be folded (:mod:`vtkit.encoder.folding`)."""
+
 WEIGHTS, SHARDS = "model.safetensors", "model.safetensors.index.json"
 
 OWN_MODULES = ("vtkit.encoder.unicoil.TokenTransformer", "vtkit.encoder.unicoil.UnicoilPooling")
@@ -51,7 +57,18 @@ _CONFIGURATIONS = (
 
 
 def model_folder(name: str, label: str = "source model") -> Path:
-    """Where the model called ``name`` lies, an absolute path, after :func:`check_model`.
+    """:func:`find_model` after :func:`check_model`.
+
+    Raises:
+        DataError: nothing is there, it is damaged, or it would run code or open a pickle.
+    """
+    folder = find_model(name, label)
+    check_model(folder, f"{label} {name}")
+    return folder
+
+
+def find_model(name: str, label: str = "source model") -> Path:
+    """Where the model called ``name`` lies, an absolute path; nothing in it is checked.
 
     A folder of that name, relative ones included, is that folder; else it is a hub id, whose files come from the local
     cache, or from the hub where downloads are allowed.
@@ -61,7 +78,7 @@ def model_folder(name: str, label: str = "source model") -> Path:
         label: what the model is for, as messages begin.
 
     Raises:
-        DataError: nothing is there, it is damaged, or it would run code or open a pickle.
+        DataError: nothing is there.
     """
     path = Path(name).expanduser()
     if path.exists() or path.is_absolute() or name.startswith((".", "~")):
@@ -69,11 +86,8 @@ def model_folder(name: str, label: str = "source model") -> Path:
             raise DataError(f"{label} {name}: it is a file, not the folder of a model.")
         if not path.is_dir():
             raise DataError(f"{label} {name}: there is no such folder. Give a hub id or a model's folder.")
-        folder = path.absolute()
-    else:
-        folder = fetch(name, MODEL_FILES, "model")
-    check_model(folder, f"{label} {name}")
-    return folder
+        return path.absolute()
+    return fetch(name, MODEL_FILES, "model")
 
 
 def check_model(folder: Path, label: str) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from scipy import sparse
 from sentence_transformers import SparseEncoder
-from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
-from vtkit.encoder.asymmetric import WholeEncoder, query_table
+from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_table
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import fold_map_of, fold_vectors, folding
 from vtkit.encoder.mass_pruning import pruned
-from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.static_queries import looked_up
 from vtkit.runtime import Precision
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def encode_side(
     query_side = encoder.query_side if side == "query" and isinstance(encoder, WholeEncoder) else None
     table = query_table(encoder) if side == "query" else None
     if query_side is not None and table is not None:
-        vectors = _looked_up(table, prompted, max_length)
+        vectors = looked_up(table.tokenizer, as_array(table.weight), prompted, max_length)
         fold = folding(encoder)
         if fold is not None:
             vectors = fold_vectors(vectors, fold_map_of(encoder), fold)
@@ -69,6 +68,23 @@ def encode_side(
     )
 
 
+@dataclass(frozen=True)
+class EncoderQueries:
+    """The query side of a whole encoder; :class:`vtkit.encoder.static_queries.StaticQueries` needs none."""
+
+    encoder: SparseEncoder
+
+    @property
+    def output_tokenizer(self) -> PreTrainedTokenizerFast:
+        """Names the dimensions."""
+        return output_tokenizer(self.encoder)
+
+    def encode(self, queries: Sequence[str], max_length: int) -> sparse.csr_matrix:
+        """As :func:`encode_side`."""
+        described = "encoding the query" if len(queries) == 1 else "queries"
+        return encode_side(self.encoder, queries, "query", max_length, description=described)
+
+
 def prompt_of(encoder: SparseEncoder, side: Side) -> str:
     """What the encoder puts before each text of ``side``: the prompt of that name, else its default one."""
     prompt = encoder.prompts.get(side)
@@ -81,19 +97,3 @@ def tokenizer_of(encoder: SparseEncoder, side: Side) -> PreTrainedTokenizerFast:
     """What cuts the texts of ``side`` into tokens."""
     table = query_table(encoder) if side == "query" else None
     return encoder.tokenizer if table is None else table.tokenizer
-
-
-def _looked_up(table: SparseStaticEmbedding, texts: list[str], length: int) -> sparse.csr_matrix:
-    """The table's weight of every distinct token, special tokens left out."""
-    weights = as_array(table.weight)
-    rows, columns = [], []
-    limit = min(length, table.tokenizer.model_max_length)
-    token_ids = first_tokens(table.tokenizer, texts, limit, add_special_tokens=False)["input_ids"]
-    for row, ids in enumerate(token_ids):
-        found = np.unique(np.asarray(ids, dtype=np.int64))
-        rows.append(np.full(len(found), row, dtype=np.int64))
-        columns.append(found)
-    where = (np.concatenate(rows), np.concatenate(columns)) if rows else (np.empty(0, int), np.empty(0, int))
-    matrix = sparse.csr_matrix((weights[where[1]], where), shape=(len(texts), len(weights)), dtype=np.float32)
-    matrix.eliminate_zeros()
-    return matrix

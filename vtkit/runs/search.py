@@ -5,11 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.artifacts import result_of
 from vtkit.errors import DataError, RecipeError, VtkitError
-from vtkit.runs.folder import open_run
-from vtkit.stages.deploy_index import DEPLOYED, DeployResult
-from vtkit.stages.index_corpus import IndexResult
 
 if TYPE_CHECKING:
     from vtkit.search.searcher import Searcher
@@ -32,6 +28,11 @@ def open_searcher(folder: Path, *, model: str | None, collection: str | None) ->
         if model is not None or collection is not None:
             raise RecipeError(f"{folder} is one index, of one model: --model and --collection are for runs.")
         return open_index_folder(folder)
+    from vtkit.artifacts import result_of
+    from vtkit.runs.folder import open_run
+    from vtkit.stages.deploy_index import DEPLOYED, DeployResult
+    from vtkit.stages.index_corpus import IndexResult
+
     run = open_run(folder)
     name = model or run.final_model
     indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]

@@ -20,7 +20,6 @@ from vtkit.artifacts import publish
 from vtkit.data.document_files import DOCUMENTS, write_documents
 from vtkit.data.retrieval import Document
 from vtkit.data.text import digest
-from vtkit.encoder.asymmetric import output_tokenizer
 from vtkit.errors import DataError, RecipeError, VtkitError
 from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
@@ -99,6 +98,7 @@ def encode_folder(
         side, max_length, top_dimensions, keep, precision: as of
             :func:`vtkit.search.sharded_encoding.encode_to_disk`.
     """
+    from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.search.sharded_encoding import encode_to_disk
 
     write_documents(documents, out / DOCUMENTS)

@@ -11,18 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sentence_transformers import SparseEncoder
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.queries import is_blank
-from vtkit.encoder.asymmetric import output_tokenizer
-from vtkit.encoder.checkpoint import load_encoder
-from vtkit.encoder.sides import encode_side
+from vtkit.encoder.static_queries import StaticQueries
 from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.sections import IndexSection
 from vtkit.runtime import fastest_device
@@ -31,6 +28,9 @@ from vtkit.search.index_record import IndexRecord, tokenizer_digest
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
 from vtkit.vocabulary.forms import legible, special_ids
+
+if TYPE_CHECKING:
+    from vtkit.encoder.sides import EncoderQueries
 
 TOKENS_SHOWN = 12
 
@@ -105,13 +105,13 @@ class Documents:
 
 @dataclass(frozen=True)
 class Searcher:
-    """An encoder, the index of what it encoded, and the names of its dimensions.
+    """What encodes queries, the index of what the encoder encoded, and the names of its dimensions.
 
     Special tokens (``[CLS]``, fillers and the like) stand for no word. Where a model gives them weights these count in
     every score, but tell nothing of why a document was found, so they are listed apart.
     """
 
-    encoder: SparseEncoder
+    encoder: StaticQueries | EncoderQueries
     index: Index
     documents: Documents
     names: list[str]
@@ -141,8 +141,8 @@ class Searcher:
         documents = Documents.open(index / DOCUMENTS)
         if len(documents) < opened.info.documents:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
-        encoder = load_encoder(model, fastest_device())
-        tokenizer = output_tokenizer(encoder)
+        encoder = _query_encoder(model)
+        tokenizer = encoder.output_tokenizer
         if tokenizer_digest(tokenizer) != record.tokenizer:
             raise DataError(
                 f"{index} was made with another vocabulary than that of the model {model}: they do not belong "
@@ -208,8 +208,7 @@ class Searcher:
 
         A blank query has no weights, although a model gives some to its special tokens.
         """
-        described = "encoding the query" if len(queries) == 1 else "queries"
-        vectors = encode_side(self.encoder, queries, "query", self.query_length, description=described)
+        vectors = self.encoder.encode(queries, self.query_length)
         if self.lexical is not None:
             vectors = self.lexical.queries(vectors, queries)
         if vectors.shape[1] != self.index.info.vocabulary:
@@ -236,6 +235,17 @@ class Searcher:
             term = int(terms[position])
             named[term in self.special].append((self.names[term], round(float(values[position]), 4)))
         return tuple(named[False][:TOKENS_SHOWN]), tuple(named[True][:TOKENS_SHOWN])
+
+
+def _query_encoder(model: str) -> StaticQueries | EncoderQueries:
+    """What encodes the queries of ``model``; importing what encodes documents too takes longer than a search."""
+    static = StaticQueries.load(model)
+    if static is not None:
+        return static
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.sides import EncoderQueries
+
+    return EncoderQueries(load_encoder(model, fastest_device()))
 
 
 def explain_results(model: str, index: Path, settings: IndexSection, query: str, *, depth: int) -> Found:

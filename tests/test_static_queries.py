@@ -1,0 +1,142 @@
+"""The queries of an inference-free encoder without its documents' side: the same vectors, and nothing heavy loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sentence_transformers import SparseEncoder
+from tiny import TOKENS, collection, encoder, shuffled, tokenizer, write_collection
+
+import vtkit
+from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.folding import set_folding
+from vtkit.encoder.query_tables import binary_weights, idf_query_weights, with_query_table
+from vtkit.encoder.sides import encode_side
+from vtkit.encoder.static_queries import StaticQueries
+from vtkit.errors import DataError
+from vtkit.search.index_record import tokenizer_digest
+
+DOCUMENTS = [document.contents for document in collection(30, seed=3).documents]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder whose queries take a table of IDF, with a prompt for its documents and more rows than tokens."""
+    made = tmp_path_factory.mktemp("made")
+    plain = encoder(made)
+    plain[0].auto_model.resize_token_embeddings(len(TOKENS) + 5)
+    plain.prompts = {"document": "pine "}
+    save_encoder(with_query_table(plain, idf_query_weights(plain, DOCUMENTS), frozen=True), made / "model")
+    return made / "model"
+
+
+@pytest.fixture(scope="module")
+def both(model: Path) -> tuple[StaticQueries, SparseEncoder]:
+    static = StaticQueries.load(str(model))
+    assert static is not None
+    return static, load_encoder(str(model))
+
+
+@given(
+    queries=st.lists(st.lists(st.sampled_from([*TOKENS, "fjord", "7", "."]), max_size=12).map(" ".join), max_size=4),
+    length=st.integers(1, 20),
+)
+def test_vectors_are_those_of_the_whole_encoder(
+    both: tuple[StaticQueries, SparseEncoder], queries: list[str], length: int
+) -> None:
+    static, whole = both
+    found, wanted = static.encode(queries, length), encode_side(whole, queries, "query", length)
+    assert found.shape == wanted.shape
+    np.testing.assert_array_equal(found.toarray(), wanted.toarray())
+    assert tokenizer_digest(static.output_tokenizer) == tokenizer_digest(output_tokenizer(whole))
+
+
+def test_a_query_by_hand(tmp_path: Path) -> None:
+    plain = encoder(tmp_path)
+    weights = binary_weights(plain)
+    weights[TOKENS.index("river")] = 2.5
+    with_table = with_query_table(plain, weights, frozen=True)
+    with_table.prompts["query"] = "oak "
+    save_encoder(with_table, tmp_path / "model")
+    static = StaticQueries.load(str(tmp_path / "model"))
+    assert static is not None
+    (row,) = static.encode(["river river stone"], 64).toarray()
+    assert {TOKENS[place]: row[place] for place in np.flatnonzero(row)} == {"oak": 1, "river": 2.5, "stone": 1}
+
+
+def shared(made: SparseEncoder) -> SparseEncoder:
+    return made
+
+
+def folded(made: SparseEncoder) -> SparseEncoder:
+    set_folding(made, "max")
+    return with_query_table(made, binary_weights(made), frozen=True)
+
+
+def limited(made: SparseEncoder) -> SparseEncoder:
+    made.max_active_dims = 3
+    return with_query_table(made, binary_weights(made), frozen=True)
+
+
+def of_another_vocabulary(made: SparseEncoder) -> SparseEncoder:
+    whole = WholeEncoder(modules=list(made), device="cpu")
+    whole.output_tokenizer = tokenizer(shuffled(3))
+    return with_query_table(whole, binary_weights(whole), frozen=True)
+
+
+def of_two_models(made: SparseEncoder) -> SparseEncoder:
+    whole = WholeEncoder(modules=list(made), device="cpu")
+    whole.keep_query_side(made)
+    return whole
+
+
+@pytest.mark.parametrize("make", [shared, folded, limited, of_another_vocabulary, of_two_models])
+def test_other_encoders_are_left_to_the_loader(make: Callable[[SparseEncoder], SparseEncoder], tmp_path: Path) -> None:
+    save_encoder(make(encoder(tmp_path)), tmp_path / "model")
+    assert StaticQueries.load(str(tmp_path / "model")) is None
+
+
+def test_damage_is_told(model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "model" / "query_0_SparseStaticEmbedding" / "model.safetensors").write_bytes(b"\x08")
+    with pytest.raises(DataError, match=r"query table of .* cannot be loaded"):
+        StaticQueries.load(str(tmp_path / "model"))
+    with pytest.raises(DataError, match="there is no such folder"):
+        StaticQueries.load(str(tmp_path / "gone"))
+
+
+SEARCH = """
+import sys
+from vtkit.cli import main
+sys.argv = ["vtkit", "search", sys.argv[1], "river stone", "--json"]
+try:
+    main()
+finally:
+    assert not {"torch", "sentence_transformers"} & set(sys.modules), "a search of this index needs neither"
+"""
+
+
+def test_a_search_imports_neither_torch_nor_sentence_transformers(model: Path, tmp_path: Path) -> None:
+    vtkit.encode_texts(model, write_collection(tmp_path / "beir", collection(30, seed=3)), tmp_path / "vectors")
+    vtkit.index_vectors(tmp_path / "vectors", tmp_path / "index")
+    root = str(Path(vtkit.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", SEARCH, str(tmp_path / "index")],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": root},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    query = encode_side(load_encoder(str(model)), ["river stone"], "query", 64)
+    assert found["tokens"] == [[TOKENS[place], pytest.approx(weight, abs=1e-4)] for weight, place in sorted(
+        zip(query.data, query.indices, strict=True), reverse=True)]  # fmt: skip

@@ -1,0 +1,152 @@
+"""The queries of an inference-free encoder, encoded without loading what encodes its documents.
+
+A static table needs a tokenizer and one number for each token. Loading a whole encoder for it takes several times as
+long as all the rest of a search, most of it importing torch and sentence-transformers, which this module does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from vtkit.encoder.model_folder import (
+    FOLD_SETTING,
+    OUTPUT_TOKENIZER,
+    SAFELY,
+    WEIGHTS,
+    find_model,
+    library_errors,
+    read_json,
+)
+from vtkit.encoder.truncation import first_tokens
+from vtkit.runtime import quiet_libraries
+from vtkit.vocabulary.existing import check_readable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""Classes, in ``tokenizer_config.json``, that take a ``tokenizer.json`` as it is. Others rebuild it in a way of theirs,
+and finding them by name imports torch."""
+
+
+@dataclass(frozen=True)
+class StaticQueries:
+    """What encodes queries by a static table."""
+
+    tokenizer: PreTrainedTokenizerFast
+    """Cuts queries into tokens."""
+
+    weights: NDArray[np.float32]
+    """Of each token, (vocabulary,)."""
+
+    output_tokenizer: PreTrainedTokenizerFast
+    """Names the dimensions, as :func:`vtkit.encoder.asymmetric.output_tokenizer` of the whole encoder does."""
+
+    prompt: str
+    """Stands before each query."""
+
+    @classmethod
+    def load(cls, name: str) -> StaticQueries | None:
+        """The query side of an encoder's folder or hub id; None where :func:`vtkit.encoder.checkpoint.load_encoder` is
+        needed for it: a model encodes the queries, or weights are folded or limited in number.
+
+        What is odd in the folder gives None too, since loading the whole encoder says what it is.
+
+        Raises:
+            DataError: nothing is there, or a file is damaged.
+        """
+        folder = find_model(name)
+        sides = _table_and_transformer(folder)
+        settings = read_json(folder / "config_sentence_transformers.json", name) or {}
+        if sides is None or (folder / OUTPUT_TOKENIZER).exists() or settings.get("max_active_dims") is not None:
+            return None
+        if FOLD_SETTING in (read_json(sides[1] / "config.json", name) or {}):
+            return None
+        weights = _table(sides[0], name)
+        if weights is None:
+            return None
+        cutting, naming = (_plain_tokenizer(side, name) for side in sides)
+        if cutting is None or naming is None:
+            return None
+        prompts = settings.get("prompts") or {}
+        prompt = prompts.get("query", prompts.get(settings.get("default_prompt_name")))
+        return cls(cutting, weights, naming, prompt or "")
+
+    def encode(self, queries: Sequence[str], max_length: int) -> sparse.csr_matrix:
+        """As :func:`vtkit.encoder.sides.encode_side` for queries."""
+        return looked_up(self.tokenizer, self.weights, [self.prompt + query for query in queries], max_length)
+
+
+def looked_up(
+    tokenizer: PreTrainedTokenizerFast, weights: NDArray[np.float32], texts: Sequence[str], max_length: int
+) -> sparse.csr_matrix:
+    """A table's weight of every distinct token of each text, special tokens left out.
+
+    Args:
+        weights: of each token, (vocabulary,).
+        max_length: tokens a text is cut at.
+
+    Returns:
+        (texts, vocabulary) float32, indices sorted.
+    """
+    rows, columns = [], []
+    limit = min(max_length, tokenizer.model_max_length)
+    token_ids = first_tokens(tokenizer, texts, limit, add_special_tokens=False)["input_ids"]
+    for row, ids in enumerate(token_ids):
+        found = np.unique(np.asarray(ids, dtype=np.int64))
+        rows.append(np.full(len(found), row, dtype=np.int64))
+        columns.append(found)
+    where = (np.concatenate(rows), np.concatenate(columns)) if rows else (np.empty(0, int), np.empty(0, int))
+    matrix = sparse.csr_matrix((weights[where[1]], where), shape=(len(texts), len(weights)), dtype=np.float32)
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def _table_and_transformer(folder: Path) -> tuple[Path, Path] | None:
+    """Where the static table of queries and the transformer of documents are, in an encoder made of these alone."""
+    modules: Any = read_json(folder / "modules.json", str(folder))
+    try:
+        (module,) = modules
+        inside = folder / module["path"]
+        router: Any = read_json(inside / "router_config.json", str(folder))
+        ways = {side: router["structure"][side] for side in ("query", "document")}
+        kinds = [[router["types"][part].rpartition(".")[2] for part in way] for way in ways.values()]
+        mapped = router["parameters"].get("route_mappings")
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    if mapped or kinds != [["SparseStaticEmbedding"], ["Transformer", "SpladePooling"]]:
+        return None
+    return inside / ways["query"][0], inside / ways["document"][0]
+
+
+def _table(folder: Path, name: str) -> NDArray[np.float32] | None:
+    from safetensors import safe_open
+
+    if not (folder / WEIGHTS).is_file():
+        return None
+    with library_errors(f"the query table of {name} cannot be loaded"), safe_open(folder / WEIGHTS, "np") as opened:
+        if list(opened.keys()) != ["weight"] or opened.get_slice("weight").get_dtype() != "F32":
+            return None
+        weights: NDArray[np.float32] = opened.get_tensor("weight")
+    return weights if weights.ndim == 1 else None
+
+
+def _plain_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast | None:
+    from transformers import PreTrainedTokenizerFast
+
+    settings = read_json(folder / "tokenizer_config.json", name) or {}
+    if settings.get("tokenizer_class") not in _PLAIN_TOKENIZERS or "auto_map" in settings:
+        return None
+    if not (folder / "tokenizer.json").is_file():
+        return None
+    with quiet_libraries(), library_errors(f"the tokenizer of {name} cannot be loaded"):
+        tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(str(folder), **SAFELY)
+    check_readable(tokenizer.backend_tokenizer, f"of {name}")
+    return tokenizer
