@@ -134,6 +134,13 @@ def test_tokens_as_terms_are_those_of_the_models_tokenizer() -> None:
     assert cut.description == "tokens of the model's vocabulary"
 
 
+def test_tokens_as_terms_are_those_of_the_whole_text() -> None:
+    tokenizer = tiny.tokenizer()
+    cut = term_analyser("tokens", "en", "full", tokenizer)
+    tokenizer(["river"], truncation=True, max_length=2)  # the tokenizer keeps this length
+    assert len(cut("river " * 9)) == 9
+
+
 def test_the_digest_of_a_tokenizer_is_of_what_it_makes_of_text() -> None:
     plain, other = tiny.tokenizer(), tiny.tokenizer(tiny.shuffled(3))
     digest = tokenizer_digest(plain)

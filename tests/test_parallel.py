@@ -129,6 +129,7 @@ def test_special_and_unknown_tokens_are_no_evidence() -> None:
 def test_long_texts_are_cut_and_every_pair_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bitexts, "PAIRS_AT_ONCE", 2)
     pair = pair_of(wordpiece("a", "b"), wordpiece("a", "b"))
+    pair.source.tokenizer.backend_tokenizer.enable_truncation(2)  # as files of models have it
     read = read_bitext(pair, [("a " * 500, "b"), ("b", "a"), ("b a", "a b a")])
     assert np.diff(read.source.starts).tolist() == [bitexts.LONGEST_TEXT, 1, 2]
     assert np.diff(read.target.starts).tolist() == [1, 1, 3]

@@ -12,7 +12,7 @@ import numpy as np
 from vtkit.analysis.normalization import normalizer_losses
 from vtkit.analysis.words import script_of, script_of_text
 from vtkit.checks.result import CheckResult, Gate, Seen, results
-from vtkit.encoder.truncation import shortened
+from vtkit.encoder.truncation import shortened, whole_encodings
 from vtkit.recipe.sections import GatesSection
 from vtkit.vocabulary.existing import roles_by_id
 from vtkit.vocabulary.forms import canonical_forms, surface_and_start, tokens
@@ -116,7 +116,7 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
     Looks at the first ``max_length`` tokens of each text, as the gates of the vectors do.
     """
     beginnings = shortened(tokenizer, texts, max_length)
-    encodings = tokenizer.backend_tokenizer.encode_batch(beginnings, add_special_tokens=False)
+    encodings = whole_encodings(tokenizer, beginnings, offsets=True)
     texts = [
         text[: encoding.offsets[max_length - 1][1]] if len(encoding.ids) > max_length else text
         for text, encoding in zip(beginnings, encodings, strict=True)

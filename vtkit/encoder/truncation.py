@@ -58,7 +58,7 @@ def whole_encodings(
     models cut at 128 tokens): its backend alone would go by that.
 
     Args:
-        offsets: whether it is told where in the text each token stands, which takes longer.
+        offsets: whether each token is told with where in the text it stands and how it is spelled, which takes longer.
     """
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit.encoder.truncation import whole_encodings
 from vtkit.errors import DataError
 from vtkit.recipe.analysers import Analysis
 from vtkit.recipe.sections import LexicalKind
@@ -154,11 +155,10 @@ def term_analyser(kind: LexicalKind, language: str, analysis: Analysis, tokenize
     """What cuts texts into the terms of a lexical part: BM25's analyser of the language, or a model's tokenizer."""
     if kind == "bm25":
         return analyser(language, analysis)
-    cut = tokenizer.backend_tokenizer
 
     def tokens(text: str) -> list[str]:
-        found: list[str] = cut.encode(text, add_special_tokens=False).tokens
-        return found
+        (found,) = whole_encodings(tokenizer, [text], offsets=True)
+        return list(found.tokens)
 
     return Analyser(tokens, lambda token: [token], "tokens of the model's vocabulary", B_PLAIN)
 

@@ -185,7 +185,7 @@ def _described(made: DeployedSet, balance: Balance) -> str:
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=4,
+    version=5,
     reads=(
         *BUILT_FROM,
         "index.document_weighting",

@@ -142,7 +142,7 @@ EVALUATE_DEPLOYED = Stage(
 )
 EVALUATE_VARIANT = Stage(
     "evaluate:variant",
-    version=3,
+    version=4,
     reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
     corpora=DEPLOY.corpora,
     function=evaluate_variant,

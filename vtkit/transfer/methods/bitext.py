@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vtkit import console
 from vtkit.data.parallel import read_pairs
 from vtkit.data.text import batches
+from vtkit.encoder.truncation import whole_encodings
 from vtkit.errors import DataError
 from vtkit.vocabulary.pair import VocabularyPair
 
@@ -74,8 +75,8 @@ def read_bitext(pair: VocabularyPair, pairs: Iterable[tuple[str, str]]) -> Bitex
     lengths: tuple[list[int], list[int]] = ([], [])
     for batch in batches(pairs, PAIRS_AT_ONCE):
         encoded = [
-            vocabulary.tokenizer.backend_tokenizer.encode_batch_fast(
-                [texts[language][: LONGEST_TEXT * CHARACTERS_PER_TOKEN] for texts in batch], add_special_tokens=False
+            whole_encodings(
+                vocabulary.tokenizer, [texts[language][: LONGEST_TEXT * CHARACTERS_PER_TOKEN] for texts in batch]
             )
             for language, vocabulary in enumerate(vocabularies)
         ]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from vtkit import console
 from vtkit.data.text import batches
 from vtkit.data.vectors import vectors_of
+from vtkit.encoder.truncation import whole_encodings
 from vtkit.errors import DataError, MissingExtra
 from vtkit.transfer.entmax import entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
@@ -114,7 +115,7 @@ def train_vectors(
     with tempfile.TemporaryFile("w+", encoding="ascii") as file:
         lines = _TokenLines(file, spelled)
         for batch in batches(texts):
-            for encoding in target.tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+            for encoding in whole_encodings(target.tokenizer, batch):
                 lines.append(encoding.ids)
         model = FastText(
             vector_size=vector_size,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from vtkit.data.text import batches
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
+from vtkit.encoder.truncation import whole_encodings
 from vtkit.errors import DataError
 from vtkit.transfer.mixture import Mixture
 from vtkit.vocabulary.forms import Vocabulary, tokens
@@ -180,7 +181,7 @@ def count_tokens(
     """
     counts = np.zeros(len(tokens(tokenizer)), dtype=np.int64)
     for batch in batches(islice(texts, max_texts)):
-        for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+        for encoding in whole_encodings(tokenizer, batch):
             np.add.at(counts, encoding.ids, 1)
     if not counts.any():
         raise DataError("There are no tokens in the texts whose frequencies are to be counted: they are empty.")
