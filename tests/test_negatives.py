@@ -111,6 +111,17 @@ def test_the_encoder_and_a_dense_model_rank_as_their_own_scores_do(tmp_path: Pat
         assert np.allclose(near[row, list(ranking)], np.sort(near[row])[::-1][:5], atol=0.02)
 
 
+def test_the_encoder_ranks_what_it_reads(tmp_path: Path) -> None:
+    """Expanded documents, here those of their neighbours in the list, are what it is trained on."""
+    wanted = section(mining={"bm25": False, "encoder": True})
+    contents = [document.contents for document in DATA.documents]
+    (plain,) = mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "plain", 5)
+    moved = [*contents[1:], contents[0]]
+    (read,) = mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "read", 5, moved)
+    there = [[(number - 1) % len(contents) for number in ranking if number >= 0] for ranking in plain]
+    assert [sorted(n for n in ranking if n >= 0) for ranking in read] == [sorted(ranking) for ranking in there]
+
+
 def test_rankings_of_models_are_kept(tmp_path: Path) -> None:
     wanted = section(mining={"bm25": False, "encoder": True})
     first = mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)

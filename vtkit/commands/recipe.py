@@ -35,7 +35,7 @@ def check_recipe(
     not available here. The exit code is 2 if there is any. With --data the files are read as well, as vtkit run does
     before its first stage, and what is wrong with any of them is listed, with exit code 1.
     """
-    from vtkit.measures.effectiveness import validate_measures
+    from vtkit.measures.effectiveness import check_measures
     from vtkit.recipe.load import load_recipe
     from vtkit.recipe.preflight import preflight
 
@@ -47,8 +47,7 @@ def check_recipe(
     except RecipeError as error:
         complaints.append(str(error))
     try:
-        if loaded.recipe.evaluate is not None:
-            validate_measures(loaded.recipe.evaluate.measures, loaded.recipe.evaluate.depth)
+        check_measures(loaded.recipe)
     except RecipeError as error:
         complaints.append(str(error))
     if complaints:

@@ -7,13 +7,19 @@ higher), so it is handed the ranks of the run, never its scores.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vtkit.data.trec import Run
 from vtkit.errors import RecipeError
 
+if TYPE_CHECKING:
+    from vtkit.recipe.sections import Recipe
+
 DEEPEST = 10_000
 """Results a query that a recipe may ask for at the most."""
+
+VALIDATION_DEPTH = 100
+"""Results a query that a measure of ``[finetune.validation]`` is computed from."""
 
 _LONGEST_NAME = 100
 
@@ -57,6 +63,27 @@ def per_query(run: Run, qrels: Qrels, measures: Sequence[str]) -> dict[str, dict
             for name in names[entry.measure]:
                 values[name][entry.query_id] = float(entry.value)
     return values
+
+
+def check_measures(recipe: Recipe) -> None:
+    """Nothing, if all measures that ``recipe`` names can be computed here.
+
+    Raises:
+        RecipeError: all the names that cannot.
+    """
+    named: list[tuple[Iterable[str], int, str]] = []
+    if recipe.evaluate is not None:
+        named.append((recipe.evaluate.measures, recipe.evaluate.depth, "evaluate.measures"))
+    if recipe.finetune is not None and recipe.finetune.validation is not None:
+        named.append(([recipe.finetune.validation.metric], VALIDATION_DEPTH, "finetune.validation.metric"))
+    complaints = []
+    for names, depth, setting in named:
+        try:
+            validate_measures(names, depth, setting)
+        except RecipeError as error:
+            complaints.append(str(error))
+    if complaints:
+        raise RecipeError("\n".join(complaints))
 
 
 def validate_measures(names: Iterable[str], depth: int = DEEPEST, setting: str = "evaluate.measures") -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from vtkit import console
 from vtkit.artifacts import Store, held, remove_half_written, versions, write_atomically
 from vtkit.errors import VtkitError, machine_errors
+from vtkit.measures.effectiveness import check_measures
 from vtkit.recipe.data_check import check_data
 from vtkit.recipe.load import LoadedRecipe, load_recipe
 from vtkit.recipe.preflight import NotFetched, preflight
@@ -66,7 +67,7 @@ def run(
         if not dry_run:
             raise
         not_fetched = error
-    _check_measures(recipe)
+    check_measures(recipe)
     _check_reporters(recipe)
     runs = runs.absolute()
     folder = runs / recipe.recipe.name
@@ -124,17 +125,6 @@ def run(
         if any(decision.runs for decision in decisions):
             console.say(f"run {recipe.recipe.name} took {time.monotonic() - begun:.0f} s")
     return folder
-
-
-def _check_measures(recipe: Recipe) -> None:
-    if recipe.evaluate is not None:
-        from vtkit.measures.effectiveness import validate_measures
-
-        validate_measures(recipe.evaluate.measures, recipe.evaluate.depth)
-    if recipe.finetune is not None and recipe.finetune.validation is not None:
-        from vtkit.measures.effectiveness import validate_measures
-
-        validate_measures([recipe.finetune.validation.metric], 100, "finetune.validation.metric")
 
 
 def _check_reporters(recipe: Recipe) -> None:

@@ -75,7 +75,7 @@ def finetune(
         teachers: for the losses that learn from some, beside or without BM25 (``section.bm25``).
         validation: by which the training stops; it says afterwards what came of it.
         read: what the encoder reads of each document, where that is not its text (expanded documents). BM25, teachers
-            and rankings read the texts.
+            and what else ranks documents read the texts.
 
     Returns:
         The curves: ``steps``, ``loss``, each loss and penalty as added (``contrastive`` is InfoNCE),
@@ -94,7 +94,7 @@ def finetune(
         return Bm25.build(contents, language)
 
     def rankings(depth: int) -> Sequence[Ranking]:
-        return mined_rankings(data, section, encoder, bm25, folder / RANKINGS_FOLDER, depth)
+        return mined_rankings(data, section, encoder, bm25, folder / RANKINGS_FOLDER, depth, read)
 
     pools = negative_pools(data, judged, section, rankings, scored_only=given) if section.hard_negatives else []
     batches = training_batches(judged, section, seed, pools)

@@ -88,10 +88,11 @@ def mined_rankings(
     bm25: Callable[[], Bm25],
     folder: Path,
     depth: int,
+    read: Sequence[str] | None = None,
 ) -> list[Ranking]:
     """:func:`system_rankings` of ``section.mining``, with the lengths of ``section``."""
     lengths = section.query_length, section.document_length
-    return system_rankings(data, section.mining, lengths, encoder, bm25, folder, depth, "finetune.mining")
+    return system_rankings(data, section.mining, lengths, encoder, bm25, folder, depth, "finetune.mining", read)
 
 
 def system_rankings(
@@ -103,6 +104,7 @@ def system_rankings(
     folder: Path,
     depth: int,
     setting: str,
+    read: Sequence[str] | None = None,
 ) -> list[Ranking]:
     """The rankings of ``systems``, each of ``depth`` documents; those of models are kept in files below ``folder``, so
     that a killed run does not encode the documents again.
@@ -116,18 +118,21 @@ def system_rankings(
         folder: below the run's checkpoints.
         depth: documents a query.
         setting: table of ``systems``, for messages.
+        read: what ``encoder`` reads of each document, where that is not its text.
 
     Raises:
         DataError: a model is missing, damaged or a cross-encoder, which cannot search; a file of rankings is damaged.
     """
-    queries = [query.text for query in data.queries]
+    queries, texts = [query.text for query in data.queries], [document.contents for document in data.documents]
     found: list[Ranking] = []
     if systems.bm25:
         found.append(bm25().search(queries, depth)[0].tolist())
     folder.mkdir(parents=True, exist_ok=True)
     if systems.encoder:
         own = SparseTeacher(encoder, lengths[1])
-        found.append(kept_array(folder / "encoder.npy", lambda: _search(own, data, lengths, depth)).tolist())
+        found.append(
+            kept_array(folder / "encoder.npy", lambda: _search(own, queries, read or texts, lengths, depth)).tolist()
+        )
     for place, name in enumerate(systems.models, 1):
 
         def searched(name: str = name) -> npt.NDArray[np.int32]:
@@ -137,7 +142,7 @@ def system_rankings(
                     f"{setting}.models = {name} is a cross-encoder, which scores pairs and cannot search. Name "
                     "it in finetune.teachers, and a dense or sparse encoder here."
                 )
-            return _search(model, data, lengths, depth)
+            return _search(model, queries, texts, lengths, depth)
 
         found.append(kept_array(folder / f"model-{place}.npy", searched).tolist())
     found += [ranking for file in systems.files for ranking in read_rankings(file, data)]
@@ -145,9 +150,12 @@ def system_rankings(
 
 
 def _search(
-    model: SparseTeacher | DenseTeacher, data: RetrievalSet, lengths: tuple[int, int], depth: int
+    model: SparseTeacher | DenseTeacher,
+    queries: Sequence[str],
+    documents: Sequence[str],
+    lengths: tuple[int, int],
+    depth: int,
 ) -> npt.NDArray[np.int32]:
-    queries, documents = [query.text for query in data.queries], [document.contents for document in data.documents]
     precision = fastest_precision()
     if isinstance(model, DenseTeacher):
         asked = encode_dense(model.embedder, queries, "query", precision, "encoding queries")

@@ -25,7 +25,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
-from vtkit.measures.effectiveness import evaluate
+from vtkit.measures.effectiveness import VALIDATION_DEPTH, evaluate
 from vtkit.measures.validation import Validated
 from vtkit.recipe.finetune import ValidationSettings
 from vtkit.runtime import fastest_precision
@@ -33,9 +33,6 @@ from vtkit.search.engine import search_exactly
 
 BEST = "best.safetensors"
 """The best weights so far, beside the checkpoints."""
-
-DEEPEST = 100
-"""Results a query."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class ValidationSet:
         precision = fastest_precision()
         documents = encode_side(encoder, self.documents, "document", document_length, precision=precision)
         queries = encode_side(encoder, self.queries, "query", query_length, precision=precision)
-        ids, scores = search_exactly(documents, queries, min(DEEPEST, len(self.documents)))
+        ids, scores = search_exactly(documents, queries, min(VALIDATION_DEPTH, len(self.documents)))
         run: Run = {
             str(query): [(str(number), float(score)) for number, score in zip(*row, strict=True) if number >= 0]
             for query, row in enumerate(zip(ids, scores, strict=True))
