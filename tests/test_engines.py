@@ -37,7 +37,7 @@ from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import digest_of
 from vtkit.search.lucene import quantised
 from vtkit.search.milvus import MilvusRanker
-from vtkit.search.opensearch import PASSWORD, USER
+from vtkit.search.opensearch_client import PASSWORD, USER
 from vtkit.stages.evaluate_runs import EvaluateResult
 
 ENGINES: tuple[Engine, ...] = get_args(Engine)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Annotated, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from vtkit.recipe.types import PositiveInt, Section
 
@@ -102,11 +102,32 @@ class OpenSearchSettings(Section):
     """``neural_sparse`` needs the neural-search plugin, which comes with OpenSearch; ``rank_feature`` is the same sum
     in queries that every OpenSearch answers."""
 
+    text_queries: bool = False
+    """Let the cluster encode queries, so that an application sends plain text. For encoders whose queries are looked
+    up in a static table (``finetune.query_encoder`` ``binary``, ``idf`` or ``learned``): the table is registered as a
+    tokenizer model, deployed and tried, and features are called by their tokens (docs/engines.md)."""
+
+    two_phase: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """With ``text_queries``, a second search pipeline, which is faster and approximate: weights above this share of a
+    query's largest find documents, and the others count for the best of these only. OpenSearch's own value is 0.4.
+    Default: no such pipeline."""
+
+    deployment_timeout: Seconds = 300.0
+    """Seconds that deploying the tokenizer model of ``text_queries`` may take."""
+
     verify_certificates: bool = True
     """Whether the server's certificate must be signed by an authority that this machine trusts."""
 
     timeout: Seconds = 60.0
     """Seconds that an answer may take."""
+
+    @model_validator(mode="after")
+    def _text_has_its_query(self) -> OpenSearchSettings:
+        if self.text_queries and self.query == "rank_feature":
+            raise ValueError('text_queries needs the neural-search plugin: set query to "neural_sparse"')
+        if self.two_phase is not None and not self.text_queries:
+            raise ValueError("two_phase is a pipeline for text: set text_queries to true, or remove it")
+        return self
 
 
 BUILT_FROM = (

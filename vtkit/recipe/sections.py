@@ -716,10 +716,20 @@ class IndexSection(Section):
             own |= {f"{self.engine}.{name}" for name in type(getattr(self, self.engine)).model_fields}
         return {f"index.{name}" for name in own}
 
+    @property
+    def takes_text(self) -> bool:
+        """Whether the engine encodes queries itself."""
+        return self.engine == "opensearch" and self.opensearch.text_queries
+
     @model_validator(mode="after")
     def _a_server_has_an_address(self) -> IndexSection:
         if self.engine == "opensearch" and self.opensearch.url is None:
             raise ValueError('engine = "opensearch" needs the address of a server: opensearch.url')
+        if self.takes_text and self.lexical != "none":
+            raise ValueError(
+                "opensearch.text_queries: the terms of a lexical part are no tokens, so that text alone cannot ask for "
+                'them. Set lexical to "none", or opensearch.text_queries to false'
+            )
         return self
 
 
@@ -845,8 +855,20 @@ class Recipe(Section):
                 yield "[expand] learns from the queries of finetune.data: add [finetune]"
             if self.transfer is not None and self.transfer.scope == "head-only":
                 yield '[expand] adds tokens that are read, and transfer.scope "head-only" writes others: set "full"'
+        if self.index.takes_text:
+            yield from (f"index.opensearch.text_queries: {fault}" for fault in self._not_for_text())
         if self.source.kind == "unicoil":
             yield from (f'with source.kind "unicoil" {fault}' for fault in self._not_for_unicoil())
+
+    def _not_for_text(self) -> Iterator[str]:
+        """Settings by which queries are more than what a table says."""
+        tables = '"binary", "idf" or "learned"'
+        if self.finetune is not None and self.finetune.query_encoder == "shared":
+            yield f"queries go through the model: set finetune.query_encoder to {tables}"
+        elif self.source.scratch is not None and (self.finetune is None or self.finetune.query_encoder == "source"):
+            yield f"a scratch source's queries go through the model: set finetune.query_encoder to {tables}"
+        if self.casing.output == "fold":
+            yield 'OpenSearch does not fold: set casing.output to "all", "mask" or "map"'
 
     def _not_for_unicoil(self) -> Iterator[str]:
         """Settings that say something of logits of the whole vocabulary."""

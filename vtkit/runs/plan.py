@@ -18,7 +18,7 @@ from vtkit.stages.check_adaptation import CHECK_ADAPTATION
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
 from vtkit.stages.check_transfer import CHECK_TRANSFER
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
-from vtkit.stages.deploy_index import DEPLOY, differs
+from vtkit.stages.deploy_index import deploying, differs
 from vtkit.stages.encode_corpus import ENCODE
 from vtkit.stages.encode_queries import ENCODE_QUERIES
 from vtkit.stages.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT, variants_of
@@ -186,7 +186,7 @@ class Plan:
         queries = {"queries": ENCODE_QUERIES.name, "model": self.final_model}
         inputs = {"vectors": f"encode:{self.final_model}"} | queries
         if differs(recipe):
-            deployed = self._add(DEPLOY, recipe, inputs)
+            deployed = self._add(deploying(recipe), recipe, inputs)
             self._add(EVALUATE_DEPLOYED, recipe, {"index": deployed} | queries)
         for name, variant in variants_of(recipe).items():
             self._add(EVALUATE_VARIANT, variant, inputs, model=name)

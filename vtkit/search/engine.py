@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.errors import DataError, MissingExtra
+from vtkit.errors import DataError, MissingExtra, RecipeError
 from vtkit.recipe.engines import NEEDS, Engine, missing_packages
 from vtkit.recipe.sections import IndexSection
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
 
 if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
     from vtkit.search.exact import ExactIndex
+    from vtkit.search.opensearch_text import TextQueries
 
 POSTINGS = "postings"
 """Folder of the index, beside the documents."""
@@ -127,13 +130,26 @@ class EngineIndex:
         return self.exact.explain(query, document)
 
 
-def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> Index:
+@dataclass(frozen=True)
+class Asking:
+    """What encodes queries, for an engine that is to encode them itself (``index.opensearch.text_queries``)."""
+
+    encoder: SparseEncoder
+    texts: Sequence[str]
+    """Queries to try it on."""
+
+
+def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path, asking: Asking | None = None) -> Index:
     """An index of ``documents``, (documents, vocabulary), for the engine of ``index``, kept in ``folder``.
 
     It is made beside ``folder`` and moved there when it is whole; an index that stood there is replaced.
 
+    Args:
+        asking: only where ``index.takes_text`` says so.
+
     Raises:
         CollapseError: a weight is infinite or no number.
+        RecipeError: the engine is to encode queries, and these need the model.
         DataError: ``folder`` holds something else; a server does not answer as it should; a weight is negative, which
             only ``exact`` can have.
         MissingExtra: a package that the engine needs is not installed.
@@ -147,11 +163,11 @@ def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> 
     with _moved_into_place(folder) as fresh:
         exact.save(fresh)
         if index.engine != "exact":
-            _build(index, _by_document(exact), fresh / index.engine)
+            _build(index, _by_document(exact), fresh / index.engine, asking)
     return exact if index.engine == "exact" else open_index(index, folder)
 
 
-def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> None:
+def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path, asking: Asking | None) -> None:
     """What another engine than ``exact`` needs to search ``documents``: in ``folder``, or on its server."""
     folder.mkdir()
     match index.engine:
@@ -172,9 +188,22 @@ def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path) -> None:
         case "opensearch":
             from vtkit.search.opensearch import build_opensearch
 
-            build_opensearch(documents, folder, index.opensearch)
+            build_opensearch(documents, folder, index.opensearch, _as_text(index, asking))
         case _:
             assert_never(index.engine)
+
+
+def _as_text(index: IndexSection, asking: Asking | None) -> TextQueries | None:
+    """The query table for OpenSearch, where it is to encode queries."""
+    if not index.takes_text:
+        return None
+    if asking is None:
+        raise RecipeError(
+            "index.opensearch.text_queries needs the encoder whose queries they are (build_index asking)."
+        )
+    from vtkit.search.opensearch_text import text_queries
+
+    return text_queries(asking.encoder, asking.texts, index.query_length)
 
 
 def open_index(index: IndexSection, folder: Path) -> Index:
@@ -192,7 +221,6 @@ def open_index(index: IndexSection, folder: Path) -> Index:
     exact, own = ExactIndex.load(folder), folder / index.engine
     if index.engine != "exact" and not own.is_dir():
         raise DataError(f"{folder} was not made for {index.engine}, or its files are gone. {REBUILD}")
-    with_weights = int((exact.info.document_sizes > 0).sum())
     ranker: Ranker
     match index.engine:
         case "exact":
@@ -208,11 +236,12 @@ def open_index(index: IndexSection, folder: Path) -> Index:
         case "milvus":
             from vtkit.search.milvus import MilvusRanker
 
+            with_weights = int((exact.info.document_sizes > 0).sum())
             ranker = MilvusRanker.open(own, index.milvus, with_weights)
         case "opensearch":
             from vtkit.search.opensearch import OpenSearchRanker
 
-            ranker = OpenSearchRanker.open(own, index.opensearch, with_weights)
+            ranker = OpenSearchRanker.open(own, index.opensearch)
         case _:
             assert_never(index.engine)
     return EngineIndex(exact, ranker, index.engine)
@@ -230,7 +259,7 @@ def require_engine(engine: Engine) -> None:
 
 
 def reach_engine(index: IndexSection) -> None:
-    """Nothing, if the server that ``index`` names, if any, answers.
+    """Nothing, if the server that ``index`` names, if any, answers and has what it needs.
 
     Raises:
         DataError: it does not.
@@ -242,9 +271,15 @@ def reach_engine(index: IndexSection) -> None:
 
         connected(index.milvus.uri, index.milvus.timeout).close()
     elif index.engine == "opensearch":
-        from vtkit.search.opensearch import connected_to
+        from vtkit.search.opensearch_client import connected_to
+        from vtkit.search.opensearch_text import reach_models
 
-        connected_to(index.opensearch).close()
+        client = connected_to(index.opensearch)
+        try:
+            if index.takes_text:
+                reach_models(client, index.opensearch)
+        finally:
+            client.close()
 
 
 def search_exactly(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +25,7 @@ from vtkit.errors import DataError, RecipeError, VtkitError
 from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
 from vtkit.runtime import Precision
-from vtkit.search.engine import POSTINGS, build_index
+from vtkit.search.engine import POSTINGS, Asking, build_index
 from vtkit.search.index_record import IndexRecord, tokenizer_digest
 from vtkit.search.stored_vectors import VECTORS, read_vectors
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from vtkit.search.searcher import Searcher
 
 ENCODING, SEARCH = "encoding.json", "search.json"
+
+QUERIES, QUERY_WORDS = 16, 8
+"""Documents whose first words stand for queries, and how many words, where an engine is to encode queries."""
 
 R = TypeVar("R", bound=Result)
 
@@ -146,7 +150,8 @@ def index_folder(vectors: Path, out: Path, index: IndexSection) -> IndexFolder:
         raise DataError(f"{vectors / DOCUMENTS} is missing. Encode again.") from error
     if not matrix.shape[0] == lines == encoding.texts:
         raise DataError(f"{vectors}: {matrix.shape[0]:,} vectors, but {lines:,} documents. Encode again.")
-    info = build_index(index, matrix, out / POSTINGS).info
+    asking = _asking(encoding, vectors / DOCUMENTS) if index.takes_text else None
+    info = build_index(index, matrix, out / POSTINGS, asking).info
     publish(vectors / DOCUMENTS, out / DOCUMENTS)
     IndexRecord(index.engine, matrix.shape[1], encoding.tokenizer).save(out)
     found = IndexFolder(
@@ -154,6 +159,19 @@ def index_folder(vectors: Path, out: Path, index: IndexSection) -> IndexFolder:
     )
     _write(out / SEARCH, found)
     return found
+
+
+def _asking(encoding: Encoding, documents: Path) -> Asking:
+    """The encoder of ``encoding``, and beginnings of documents that stand for queries."""
+    from vtkit.encoder.checkpoint import load_encoder
+
+    try:
+        with documents.open(encoding="utf-8") as file:
+            entries = [json.loads(line) for line in islice(file, QUERIES)]
+        texts = [" ".join(f"{entry.get('title', '')} {entry['text']}".split()[:QUERY_WORDS]) for entry in entries]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{documents} is damaged ({type(error).__name__}). Encode again.") from error
+    return Asking(load_encoder(encoding.model, "cpu"), texts)
 
 
 def is_index_folder(folder: Path) -> bool:

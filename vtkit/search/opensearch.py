@@ -1,19 +1,18 @@
 """Engine ``opensearch``: an OpenSearch cluster, vectors in a field of type ``rank_features``.
 
 The index's folder holds what was sent: ``mapping.json`` and ``bulk-00000.ndjson`` and so on, which any client can send
-as well (docs/engines.md). A dimension is the feature ``t`` and its number, a document's id its number. OpenSearch keeps
+as well (docs/engines.md). A dimension is the feature ``t`` and its number or, where the cluster encodes queries, the
+token that it stands for (:mod:`vtkit.search.opensearch_text`); a document's id is its number. OpenSearch keeps
 9 significant bits of a weight, which moves scores by up to 0.4 %. The index on the server is named after a digest of
 the vectors, so equal vectors are sent once and an index never meets those of another.
 """
 
 from __future__ import annotations
 
-import base64
+import hashlib
 import json
-import logging
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vtkit import console
 from vtkit.errors import DataError
 from vtkit.recipe.engines import OpenSearchSettings
+from vtkit.search.agreement import DEPTH, agreement
 from vtkit.search.index_info import Ids, Scores, digest_of
-
-USER, PASSWORD = "VTKIT_OPENSEARCH_USER", "VTKIT_OPENSEARCH_PASSWORD"
-"""Environment variables: who asks."""
+from vtkit.search.opensearch_client import answers, connected_to
+from vtkit.search.opensearch_text import (
+    LARGEST_WEIGHT,
+    TextQueries,
+    deployed_model,
+    pipelines,
+    same_scores,
+    text_query,
+    two_phase_of,
+)
 
 FIELD = "weights"
 MAPPING: Mapping[str, Any] = {
@@ -42,64 +50,57 @@ MOST_CLAUSES = 1024
 """Terms of a query that OpenSearch takes unless it is told otherwise; of longer ones the largest weights are asked."""
 
 _REBUILD = "Build it again: vtkit run RECIPE --force index."
-_RECORD = "opensearch.json"
+_RECORD, _FEATURES = "opensearch.json", "features.json"
 _BULK_BYTES = 8_000_000
 _LEAST_WEIGHT = 2.0**-126  # of a feature; smaller floats are not normal
 _QUERIES_AT_ONCE = 64
 _RESULTS_AT_ONCE = 50_000
 
 
-def build_opensearch(documents: sp.csr_matrix, folder: Path, settings: OpenSearchSettings) -> None:
+def build_opensearch(
+    documents: sp.csr_matrix, folder: Path, settings: OpenSearchSettings, text: TextQueries | None = None
+) -> None:
     """Write the mapping and the bulk files into ``folder``, and send them.
 
     Args:
         documents: (documents, vocabulary), weights above zero, terms ascending. Those without weights are left out.
         folder: where it goes; it exists.
+        text: the query table, where the cluster is to encode queries. Its model is registered and deployed, the index
+            answers text by default, and does so before this returns as it answers vtkit's own query vectors.
 
     Raises:
-        DataError: the server cannot be reached, or refuses.
+        DataError: the server cannot be reached, or refuses, or encodes queries otherwise.
     """
-    name = f"vtkit-{digest_of(documents)[:24]}"
-    (folder / "mapping.json").write_text(json.dumps(MAPPING, indent=1), encoding="utf-8")
-    files, sent = _write_bulk(documents, folder)
+    digest = digest_of(documents)
+    if text is not None:
+        digest = hashlib.sha256(f"{digest} {text.digest}".encode()).hexdigest()
+    name = f"vtkit-{digest[:24]}"
+    features = None if text is None else text.features
+    mapping = MAPPING
+    if text is not None:
+        index = {**MAPPING["settings"]["index"], "search.default_pipeline": name}
+        mapping = {**MAPPING, "settings": {"index": index}}
+        (folder / _FEATURES).write_text(json.dumps(features), encoding="utf-8")
+    (folder / "mapping.json").write_text(json.dumps(mapping, indent=1), encoding="utf-8")
+    files, sent = _write_bulk(documents, folder, features)
     client = connected_to(settings)
     try:
-        with _answers(settings):
+        if text is not None:
+            model = deployed_model(client, text.model, settings, folder)
+            pipelines(client, name, model, settings, folder)
+        with answers(settings):
             if not client.indices.exists(index=name) or _count(client, name) != sent:
                 client.indices.delete(index=name, ignore_unavailable=True)
-                client.indices.create(index=name, body=MAPPING)
+                client.indices.create(index=name, body=mapping)
                 for file in files:
                     _checked_bulk(client.bulk(index=name, body=file.read_text(encoding="utf-8")), file)
                 client.indices.refresh(index=name)
+        if text is not None:
+            _check_text(OpenSearchRanker(client, name, settings, features), text)
     finally:
         client.close()
-    recorded = {"index": name, "documents": sent, "url": settings.url}
+    recorded = {"index": name, "documents": sent, "url": settings.url, "tokens": text is not None}
     (folder / _RECORD).write_text(json.dumps(recorded), encoding="utf-8")
-
-
-def connected_to(settings: OpenSearchSettings) -> Any:
-    """A client of the server, which has answered.
-
-    Raises:
-        DataError: there is no answer, or not one of OpenSearch.
-    """
-    import opensearchpy
-
-    logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # what it has to say is raised as well
-    user = os.environ.get(USER)
-    who = f"{user}:{os.environ.get(PASSWORD, '')}".encode()  # the client's own way knows Latin letters only
-    client = opensearchpy.OpenSearch(
-        hosts=[settings.url],
-        headers={"authorization": f"Basic {base64.b64encode(who).decode()}"} if user else None,
-        verify_certs=settings.verify_certificates,
-        ssl_show_warn=False,
-        timeout=settings.timeout,
-        max_retries=1,
-        http_compress=True,
-    )
-    with _answers(settings):
-        client.info()["version"]["number"]
-    return client
 
 
 @dataclass(frozen=True)
@@ -109,49 +110,56 @@ class OpenSearchRanker:
     client: Any
     index: str
     settings: OpenSearchSettings
+    features: Sequence[str | None] | None = None
+    """What dimensions are called where they are called by their tokens."""
 
     @classmethod
-    def open(cls, folder: Path, settings: OpenSearchSettings, documents: int) -> OpenSearchRanker:
+    def open(cls, folder: Path, settings: OpenSearchSettings) -> OpenSearchRanker:
         """The index that :func:`build_opensearch` made for ``folder``.
-
-        Args:
-            documents: how many of the index have weights.
 
         Raises:
             DataError: it is not on the server, or not whole.
         """
+        features: list[str | None] | None = None
         try:
             recorded = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-            name, url = str(recorded["index"]), recorded["url"]
+            name, url, documents = str(recorded["index"]), recorded["url"], int(recorded["documents"])
+            if recorded.get("tokens"):
+                features = [name and str(name) for name in json.loads((folder / _FEATURES).read_text("utf-8"))]
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{folder / _RECORD} is missing or damaged ({error}). {_REBUILD}") from error
         if url != settings.url:
             raise DataError(f"{folder} was sent to {url}, not to {settings.url}. {_REBUILD}")
         client = connected_to(settings)
-        with _answers(settings):
+        with answers(settings):
             held = _count(client, name) if client.indices.exists(index=name) else None
         if held != documents:
             has = "is not there" if held is None else f"has {held:,} of {documents:,} documents"
             raise DataError(f"OpenSearch at {url}: the index {name} {has}. {_REBUILD}")
-        return cls(client, name, settings)
+        return cls(client, name, settings, features)
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
         """As :meth:`vtkit.search.engine.Ranker.rank`."""
         at_once = max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // depth))
         for start in range(0, queries.shape[0], at_once):
             batch = queries[start : start + at_once]
+            scales = [_scale(batch, row) for row in range(batch.shape[0])]
             asked: list[dict[str, Any]] = []
-            for row in range(batch.shape[0]):
-                query = query_of(_features(batch, row, MOST_CLAUSES), self.settings.query)
+            for row, scale in enumerate(scales):
+                features = _features(batch, row, self.features, MOST_CLAUSES, scale)
+                query = query_of(features, self.settings.query)
                 asked += [{}, {"query": query, "size": depth, "_source": False, "track_total_hits": False}]
-            with _answers(self.settings):
+            with answers(self.settings):
                 responses = self.client.msearch(index=self.index, body=asked)["responses"]
-                answers = [_hits(response) for response in responses]
-            if len(answers) != batch.shape[0]:
-                raise DataError(
-                    f"OpenSearch at {self.settings.url} answers {len(answers)} of {batch.shape[0]} queries."
-                )
-            yield from answers
+                found = [_hits(response) for response in responses]
+            if len(found) != batch.shape[0]:
+                raise DataError(f"OpenSearch at {self.settings.url} answers {len(found)} of {batch.shape[0]} queries.")
+            yield from ((ids, scores / scale) for (ids, scores), scale in zip(found, scales, strict=True))
+
+    def rank_text(self, text: str, **parameters: str) -> tuple[Ids, Scores]:
+        """What an application gets for ``text``: the first document numbers and their scores."""
+        with answers(self.settings):
+            return _hits(self.client.search(index=self.index, body=text_query(text, FIELD), params=parameters))
 
 
 def query_of(features: Mapping[str, float], kind: str) -> dict[str, Any]:
@@ -165,18 +173,64 @@ def query_of(features: Mapping[str, float], kind: str) -> dict[str, Any]:
     return {"bool": {"should": products}}
 
 
-def _features(matrix: sp.csr_matrix, row: int, most: int | None = None) -> dict[str, float]:
+def _check_text(ranker: OpenSearchRanker, text: TextQueries) -> None:
+    """Nothing, if the cluster answers the queries of ``text`` as it answers their vectors; says so.
+
+    Raises:
+        DataError: it does not.
+    """
+    nothing = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+    some = np.diff(text.vectors.indptr) > 0
+    answered = ranker.rank(text.vectors[np.flatnonzero(some)], DEPTH)
+    exact = [next(answered) if asks else nothing for asks in some]
+    for query, (_, wanted) in zip(text.texts, exact, strict=True):
+        _, scores = ranker.rank_text(query)
+        if not same_scores(scores, wanted):
+            told, own = (f"{values[0]:.4f}" if len(values) else "no results" for values in (scores, wanted))
+            raise DataError(
+                f"OpenSearch at {ranker.settings.url} encodes queries otherwise than vtkit: its best score for "
+                f"{query[:80]!r} is {told}, and that of vtkit's vector {own}. Set index.opensearch.text_queries to "
+                "false; with an older OpenSearch, whose tokenizers are older too, try a newer one."
+            )
+    if text.texts:
+        console.say(f"  opensearch: {len(text.texts)} queries tried as text, all with the scores of their vectors")
+    if text.texts and ranker.settings.two_phase is not None:
+        found = [ranker.rank_text(query, search_pipeline=two_phase_of(ranker.index)) for query in text.texts]
+        compared = agreement("in two phases", *_table(found), *_table(exact))
+        console.say(f"  opensearch {compared.words()}")
+
+
+def _table(found: Sequence[tuple[Ids, Scores]]) -> tuple[Ids, Scores]:
+    """Results of several queries, (queries, results), -1 and 0 where there are fewer."""
+    ids = np.full((len(found), DEPTH), -1, dtype=np.int32)
+    scores = np.zeros((len(found), DEPTH), dtype=np.float32)
+    for row, (numbers, values) in enumerate(found):
+        ids[row, : len(numbers)], scores[row, : len(values)] = numbers, values
+    return ids, scores
+
+
+def _scale(queries: sp.csr_matrix, row: int) -> float:
+    """A power of two by which the weights of a query are multiplied, so that Lucene takes the largest."""
+    weights = queries.data[queries.indptr[row] : queries.indptr[row + 1]]
+    largest = float(weights.max(initial=0.0))
+    return 1.0 if largest <= LARGEST_WEIGHT else 2.0 ** -math.ceil(math.log2(largest / LARGEST_WEIGHT))
+
+
+def _features(
+    matrix: sp.csr_matrix, row: int, names: Sequence[str | None] | None, most: int | None = None, scale: float = 1.0
+) -> dict[str, float]:
     """Feature -> weight of a row; of more than ``most`` the largest."""
     part = slice(matrix.indptr[row], matrix.indptr[row + 1])
-    terms, weights = matrix.indices[part], matrix.data[part]
+    terms, weights = matrix.indices[part], matrix.data[part] * scale
     if most is not None and len(terms) > most:
         kept = np.sort(np.argsort(-weights, kind="stable")[:most])
         terms, weights = terms[kept], weights[kept]
-    pairs = zip(terms.tolist(), weights.tolist(), strict=True)
-    return {f"t{term}": weight for term, weight in pairs if weight >= _LEAST_WEIGHT}
+    named = ((f"t{term}" if names is None else names[term]) for term in terms.tolist())
+    pairs = zip(named, weights.tolist(), strict=True)
+    return {name: weight for name, weight in pairs if name and weight >= _LEAST_WEIGHT}
 
 
-def _write_bulk(documents: sp.csr_matrix, folder: Path) -> tuple[list[Path], int]:
+def _write_bulk(documents: sp.csr_matrix, folder: Path, names: Sequence[str | None] | None) -> tuple[list[Path], int]:
     """The bulk files, none much above :data:`_BULK_BYTES`, and how many documents are in them."""
     files: list[Path] = []
     lines: list[str] = []
@@ -191,7 +245,7 @@ def _write_bulk(documents: sp.csr_matrix, folder: Path) -> tuple[list[Path], int
             size = 0
 
     for row in range(documents.shape[0]):
-        features = _features(documents, row)
+        features = _features(documents, row, names)
         if features:
             lines += [f'{{"index": {{"_id": "{row}"}}}}\n', json.dumps({FIELD: features}) + "\n"]
             size += len(lines[-1])
@@ -226,30 +280,3 @@ def _hits(response: Mapping[str, Any]) -> tuple[Ids, Scores]:
     hits = response["hits"]["hits"]
     ids = np.asarray([int(hit["_id"]) for hit in hits], dtype=np.int32)
     return ids, np.asarray([float(hit["_score"]) for hit in hits], dtype=np.float32)
-
-
-@contextmanager
-def _answers(settings: OpenSearchSettings) -> Iterator[None]:
-    """The block's errors of OpenSearch, and answers that are none of its, as :class:`DataError`."""
-    import opensearchpy
-
-    where = f"OpenSearch at {settings.url}"
-    try:
-        yield
-    except opensearchpy.AuthorizationException as error:
-        raise DataError(f"{where} does not let you do that: {str(error)[:200]}.") from error
-    except opensearchpy.AuthenticationException as error:
-        raise DataError(f"{where} wants to know who asks: set {USER} and {PASSWORD} in the environment.") from error
-    except opensearchpy.SSLError as error:
-        raise DataError(
-            f"{where}: its certificate is not trusted here ({str(error)[:200]}). If you trust it: "
-            "index.opensearch.verify_certificates = false"
-        ) from error
-    except opensearchpy.ConnectionError as error:
-        raise DataError(
-            f"{where} does not answer ({str(error)[:200]}). Is it running? The address is index.opensearch.url."
-        ) from error
-    except (opensearchpy.OpenSearchException, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{where} answers what OpenSearch would not, or refuses: {type(error).__name__}: {str(error)[:300]}."
-        ) from error

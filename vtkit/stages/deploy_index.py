@@ -83,7 +83,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     """
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.search.engine import POSTINGS, build_index
+    from vtkit.search.engine import POSTINGS, Asking, build_index
     from vtkit.search.index_record import IndexRecord, tokenizer_digest
 
     encoder = load_encoder(model_name(recipe, inputs), "cpu")
@@ -92,7 +92,8 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     for corpus in recipe.corpora("evaluate.sets"):
         folder = out / str(corpus.folder)
         made = assembled(recipe, inputs, corpus, encoder, folder)
-        build_index(recipe.index, made.documents, folder / POSTINGS)
+        texts = [query.text for query in opened(corpus).queries] if recipe.index.takes_text else []
+        build_index(recipe.index, made.documents, folder / POSTINGS, Asking(encoder, texts))
         keep_documents(inputs, corpus, folder)
         lexical = None if made.lexical is None else made.lexical.save(folder)
         record = IndexRecord(recipe.index.engine, made.vocabulary, tokenizer, recipe.index.document_weighting, lexical)
@@ -181,6 +182,11 @@ def _described(made: DeployedSet, balance: Balance) -> str:
         f"lexical part of {made.terms:,} dimensions{sharing}, {made.lexical_postings / max(made.documents, 1):.0f} a "
         f"document; the encoder weighs {balance.weight:.1f}, {chosen}; scores compared on {balance.queries:,} {on}"
     )
+
+
+def deploying(recipe: Recipe) -> Stage[DeployResult]:
+    """The stage for ``recipe``; how long queries are counts where the index encodes them."""
+    return DEPLOY.reading("index.query_length") if recipe.index.takes_text else DEPLOY
 
 
 DEPLOY = Stage(

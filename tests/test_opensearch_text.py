@@ -1,0 +1,544 @@
+"""Queries as text in OpenSearch: its tokenizer model and vtkit's vectors give the same scores, whatever the tokens."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+from opensearch_server import Cluster, finish, nine_bits, running, tokenized
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from vtkit import encode_texts, index_vectors
+from vtkit.artifacts import result_of
+from vtkit.encoder.checkpoint import save_encoder
+from vtkit.encoder.folding import set_folding
+from vtkit.encoder.query_tables import binary_weights, with_query_table
+from vtkit.errors import DataError, RecipeError, VtkitError
+from vtkit.recipe.engines import OpenSearchSettings
+from vtkit.recipe.load import load_recipe
+from vtkit.recipe.sections import IndexSection
+from vtkit.runs.folder import open_run
+from vtkit.runs.run import run
+from vtkit.runs.search import open_searcher
+from vtkit.search import opensearch_text
+from vtkit.search.engine import Asking, EngineIndex, build_index, reach_engine
+from vtkit.search.opensearch import OpenSearchRanker, build_opensearch
+from vtkit.search.opensearch_client import connected_to
+from vtkit.search.opensearch_text import LARGEST_WEIGHT, TextQueries, of_table, text_queries
+from vtkit.stages.deploy_index import deploying
+from vtkit.stages.evaluate_runs import EvaluateResult
+from vtkit.vocabulary.existing import wrap
+
+LENGTH = 12
+CORPUS = [
+    "The quick.brown fox; e.g. 3.14 and U.S.A. - don't",
+    'quotes " and \\ and <0x0A> and ▁ and ## and Ġ',
+    "대한민국의 수도는 서울이다. 서울특별시",
+    "tabs\tand\nnew lines \x07 and \u200d joiners 👩‍🚀 é e\u0301",
+    "[CLS] [SEP] [UNK] [PAD] t12 . .. ... weights.t3",
+]
+TEXTS = (*CORPUS, "the fox", "zzz 龍", "[PAD]", ".", " fox fox  fox", "long " * 40 + "quick", "E.G. THE Quick")
+
+
+def word_piece() -> Tokenizer:
+    made = Tokenizer(models.WordPiece({}, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer()
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    return trained(
+        made, trainers.WordPieceTrainer(vocab_size=220, special_tokens=list(tiny.ROLES.values()), show_progress=False)
+    )
+
+
+def byte_level() -> Tokenizer:
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    roles = list(tiny.ROLES.values())
+    return trained(
+        made, trainers.BpeTrainer(vocab_size=340, special_tokens=roles, show_progress=False, initial_alphabet=alphabet)
+    )
+
+
+def sentence_piece() -> Tokenizer:
+    made = Tokenizer(models.Unigram())
+    made.normalizer = normalizers.NFKC()
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Metaspace()
+    roles = list(tiny.ROLES.values())
+    return trained(
+        made, trainers.UnigramTrainer(vocab_size=200, special_tokens=roles, show_progress=False, unk_token="[UNK]")
+    )
+
+
+def trained(made: Tokenizer, trainer: Any) -> Tokenizer:
+    made.train_from_iterator(CORPUS * 3, trainer)
+    made.add_tokens([AddedToken("U.S.A.", normalized=False), AddedToken("[unused1]", normalized=False)])
+    return made
+
+
+FAMILIES = {"WordPiece": word_piece, "byte-level": byte_level, "SentencePiece": sentence_piece}
+
+
+@cache
+def family(name: str) -> PreTrainedTokenizerFast:
+    return wrap(FAMILIES[name](), tiny.ROLES, "of the test")
+
+
+def table(tokenizer: PreTrainedTokenizerFast, seed: int = 1) -> np.ndarray:
+    """Random weights; a fifth of the tokens, and the special ones, weigh nothing."""
+    draw = np.random.default_rng(seed)
+    weights = draw.uniform(0.1, 8, len(tokenizer)).astype("f4") * (draw.random(len(tokenizer)) < 0.8)
+    weights[tokenizer.all_special_ids] = 0
+    return weights
+
+
+def looked_up(tokenizer: PreTrainedTokenizerFast, weights: np.ndarray, texts: Sequence[str]) -> sp.csr_matrix:
+    """Vectors by their definition: the weight of each distinct token among the first ones."""
+    vectors = sp.lil_matrix((len(texts), len(weights)), dtype=np.float32)
+    for row, text in enumerate(texts):
+        for token in set(tokenizer(text, add_special_tokens=False)["input_ids"][:LENGTH]):
+            vectors[row, token] = weights[token]
+    found = vectors.tocsr()
+    found.eliminate_zeros()
+    return found
+
+
+def as_text(tokenizer: PreTrainedTokenizerFast, weights: np.ndarray, texts: Sequence[str] = TEXTS) -> TextQueries:
+    return of_table(tokenizer, weights, LENGTH, tuple(texts))
+
+
+def asked(url: str, **changes: Any) -> OpenSearchSettings:
+    return OpenSearchSettings(url=url, text_queries=True, **{"deployment_timeout": 20, **changes})
+
+
+def some_documents(width: int, count: int = 30) -> sp.csr_matrix:
+    return sp.random(count, width, 0.3, format="csr", random_state=1, dtype=np.float32)
+
+
+def sent(server: Any, what: str) -> list[bytes]:
+    """The bodies of the requests in whose line ``what`` stands."""
+    return [body for line, body in server.bodies if what in line]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_score_of_a_text_is_the_dot_product_with_its_vector(tmp_path: Path, name: str) -> None:
+    """The server tokenizes by itself, decodes every id and looks it up; features keep 9 bits of a weight."""
+    tokenizer = family(name)
+    weights = table(tokenizer)
+    text = as_text(tokenizer, weights)
+    vectors = looked_up(tokenizer, weights, TEXTS)
+    documents = some_documents(len(weights))
+    cut = documents.copy()
+    cut.data = np.array([nine_bits(weight) for weight in documents.data])
+    with running() as server:
+        build_opensearch(documents, tmp_path, asked(server.url), text)
+        ranker = OpenSearchRanker.open(tmp_path, asked(server.url))
+        compared = 0
+        for query, wanted in zip(text.texts, (vectors @ cut.T).toarray(), strict=True):
+            ids, scores = ranker.rank_text(query)
+            assert scores == pytest.approx(np.sort(wanted[wanted > 0])[::-1][:10], rel=1e-5)
+            assert wanted[ids] == pytest.approx(scores, rel=1e-5)
+            compared += len(ids)
+        assert compared > 60
+        (model,) = server.cluster.models
+        for row, query in enumerate(text.texts):  # the vector itself, feature by feature
+            vector = {text.features[term]: float(vectors[row, term]) for term in vectors[row].indices}
+            told = tokenized(server.cluster, model, query)
+            assert {token: weight for token, weight in told.items() if token in text.features} == vector
+            assert all(weight < 1e-30 for token, weight in told.items() if token not in text.features)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_model_cuts_text_as_the_tokenizer_does_and_calls_every_token_by_its_own_name(name: str) -> None:
+    tokenizer = family(name)
+    weights = table(tokenizer)
+    text = as_text(tokenizer, weights)
+    with zipfile.ZipFile(io.BytesIO(text.model)) as archive:
+        assert {entry.date_time[0] for entry in archive.infolist()} == {1980}  # equal tables make equal zips
+        parts, idf = (json.loads(archive.read(file)) for file in ("tokenizer.json", "idf.json"))
+    found = Tokenizer.from_str(json.dumps(parts))
+    for query in TEXTS:
+        assert found.encode(query).ids == tokenizer(query, add_special_tokens=False)["input_ids"][:LENGTH]
+    names = [found.decode([number], skip_special_tokens=True) for number in range(len(weights))]
+    assert [name for name, weight in zip(names, weights, strict=True) if weight] == [
+        name for name in text.features if name is not None
+    ]
+    vocabulary = tokenizer.get_vocab()
+    assert all(idf[token] == pytest.approx(weights[number], abs=1e-30) for token, number in vocabulary.items())
+    if name == "byte-level":
+        assert all(isinstance(merge, str) for merge in parts["model"]["merges"])
+
+
+@given(st.lists(st.text(min_size=1, max_size=6), min_size=3, max_size=20, unique=True), st.integers(0, 99))
+def test_whatever_tokens_are_called_they_are_features_of_that_name(tokens: list[str], seed: int) -> None:
+    """Quotes, dots, control characters, spaces: a name is the token, and the server finds its weight by it."""
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*tiny.ROLES.values(), *tokens]))}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer = wrap(backend, tiny.ROLES, "of the test")
+    weights = np.random.default_rng(seed).uniform(0.1, 9, len(vocabulary)).astype("f4")
+    weights[: len(tiny.ROLES)] = 0
+    text = as_text(tokenizer, weights, tokens)
+    cluster = Cluster(models={"m": {"chunks": {0: text.model}, "total_chunks": 1, "model_state": "DEPLOYING"}})
+    cluster.models["m"]["model_content_hash_value"] = text.digest
+    finish(cluster, {"model_id": "m"})
+    for token, number in vocabulary.items():
+        told = tokenized(cluster, "m", token)
+        assert told == ({} if token in tiny.ROLES.values() else {text.features[number]: float(weights[number])})
+        assert text.features[number] == (None if token in tiny.ROLES.values() else token)
+
+
+def test_what_is_sent_is_what_opensearch_documents(tmp_path: Path) -> None:
+    tokenizer = family("WordPiece")
+    text = as_text(tokenizer, table(tokenizer))
+    with running() as server:
+        build_opensearch(some_documents(len(tokenizer)), tmp_path, asked(server.url, two_phase=0.4), text)
+        (index,) = server.indices
+        lines = [line for line, _ in server.bodies if "_search?" not in line and not line.endswith("_search")]
+        (waiting,) = {line for line in lines if line.startswith("GET /_plugins/_ml/tasks/")}
+        order = [
+            "GET /", "POST /_plugins/_ml/models/_register_meta", "POST /_plugins/_ml/models/model-0/upload_chunk/0",
+            "GET /_plugins/_ml/models/model-0", "POST /_plugins/_ml/models/model-0/_deploy", waiting,
+            f"PUT /_search/pipeline/{index}", f"PUT /_search/pipeline/{index}-two-phase", f"HEAD /{index}",
+            f"DELETE /{index}?ignore_unavailable=true", f"PUT /{index}", f"POST /{index}/_bulk",
+            f"POST /{index}/_refresh", f"POST /{index}/_msearch",
+        ]  # fmt: skip
+        assert list(dict.fromkeys(lines)) == order
+        meta = json.loads(sent(server, "_register_meta")[0])
+        assert meta == json.loads((tmp_path / "model.json").read_text())
+        assert [meta[name] for name in ("function_name", "model_format", "total_chunks")] == [
+            "SPARSE_TOKENIZE", "TORCH_SCRIPT", 1,
+        ]  # fmt: skip
+        assert sent(server, "upload_chunk") == [text.model] == [(tmp_path / "model.zip").read_bytes()]
+        enricher = {"neural_query_enricher": {"default_model_id": "model-0"}}
+        phases = {"enabled": True, "two_phase_parameter": {"prune_ratio": 0.4}}
+        assert server.cluster.pipelines[index]["request_processors"] == [enricher]
+        assert server.cluster.pipelines[f"{index}-two-phase"]["request_processors"] == [
+            enricher,
+            {"neural_sparse_two_phase_processor": phases},
+        ]
+        for file, name in (("pipeline.json", index), ("two-phase.json", f"{index}-two-phase")):
+            assert json.loads((tmp_path / file).read_text()) == server.cluster.pipelines[name]
+        created = json.loads(sent(server, f"PUT /{index}")[0])
+        assert created == json.loads((tmp_path / "mapping.json").read_text())
+        assert created["settings"]["index"]["search.default_pipeline"] == index
+        (query,) = {body for body in sent(server, f"/{index}/_search") if b"the fox" in body and b"quick" not in body}
+        assert json.loads(query)["query"] == {"neural_sparse": {"weights": {"query_text": "the fox"}}}
+
+
+def test_equal_tables_are_registered_once_and_one_that_is_not_deployed_is_deployed(tmp_path: Path) -> None:
+    tokenizer = family("SentencePiece")
+    text = as_text(tokenizer, table(tokenizer))
+    tokenizer.save_pretrained(str(tmp_path / "saved"))
+    loaded = PreTrainedTokenizerFast.from_pretrained(str(tmp_path / "saved"))
+    assert as_text(loaded, table(tokenizer)).digest == text.digest
+    with running() as server:
+
+        def build(seed: int, which: TextQueries = text) -> None:
+            folder = tmp_path / f"{len(server.bodies)}"
+            folder.mkdir()
+            documents = sp.random(9, len(tokenizer), 0.4, format="csr", random_state=seed, dtype=np.float32)
+            build_opensearch(documents, folder, asked(server.url), which)
+
+        build(1)
+        build(2)
+        assert (len(server.cluster.models), len(server.indices)) == (1, 2)
+        assert len(sent(server, "_deploy")) == 1
+        server.cluster.models["model-0"]["model_state"] = "UNDEPLOYED"  # as after a restart
+        build(2)
+        assert (len(server.cluster.models), len(sent(server, "_deploy")), len(sent(server, "_bulk"))) == (1, 2, 2)
+        server.cluster.models["model-0"]["model_state"] = "DEPLOYING"  # by another process
+        build(2)
+        assert (len(server.cluster.models), len(sent(server, "_deploy"))) == (1, 2)
+        server.cluster.models["model-0"]["model_state"] = "REGISTERING"  # half sent, by one that was killed
+        build(1)
+        assert len(server.cluster.models) == 2
+        build(1, as_text(tokenizer, table(tokenizer, seed=2)))
+        assert (len(server.cluster.models), len(server.indices)) == (3, 3)  # another table is another index, too
+
+
+def test_a_large_model_is_sent_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opensearch_text, "_CHUNK_BYTES", 1000)
+    tokenizer = family("byte-level")
+    text = as_text(tokenizer, table(tokenizer))
+    with running() as server:
+        build_opensearch(some_documents(len(tokenizer)), tmp_path, asked(server.url), text)
+        chunks = sent(server, "upload_chunk")
+        assert len(chunks) == -(-len(text.model) // 1000) > 3
+        assert b"".join(chunks) == text.model
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        ({"has_plugins": False}, r"no handler found.*ML Commons and neural-search.*or set it to false"),
+        ({"local_files": False}, r"plugins\.ml_commons\.allow_registering_model_via_local_file = true"),
+        ({"ml_nodes": False}, r"a node of the role ml.*only_run_on_ml_node = false"),
+        ({"deployment_error": "native memory exhausted"}, r"cannot deploy .*model-0 \(FAILED\): native memory"),
+        ({"polls": -1}, r"not deployed after 0\.3 seconds, but REGISTERING\. Raise index\.opensearch\.deployment_time"),
+        ({"two_phase": False}, r"two_phase needs the plugin neural-search, 2\.15"),
+    ],
+)
+def test_what_a_cluster_refuses_is_said_with_the_way_out(tmp_path: Path, cluster: dict[str, Any], said: str) -> None:
+    tokenizer = family("WordPiece")
+    with running() as server:
+        for name, value in cluster.items():
+            setattr(server.cluster, name, value)
+        settings = asked(server.url, two_phase=0.4, deployment_timeout=0.3 if "polls" in cluster else 20)
+        with pytest.raises(DataError, match=said):
+            build_opensearch(some_documents(len(tokenizer)), tmp_path, settings, as_text(tokenizer, table(tokenizer)))
+        assert server.indices == {}
+        assert not (tmp_path / "opensearch.json").exists()
+
+
+def test_a_cluster_without_models_is_found_out_before_anything_is_computed(capfd: pytest.CaptureFixture[str]) -> None:
+    with running() as server:
+        made = IndexSection(engine="opensearch", opensearch=asked(server.url))
+        reach_engine(made)
+        assert "".join(capfd.readouterr()) == ""
+        server.cluster.local_files = False
+        reach_engine(made)
+        said = " ".join("".join(capfd.readouterr()).split())
+        assert "takes no models from files" in said
+        assert "plugins.ml_commons.allow_registering_model_via_local_file = true" in said
+        server.cluster.has_plugins = False
+        with pytest.raises(DataError, match="needs the plugins ML Commons and neural-search"):
+            reach_engine(made)
+        plain = OpenSearchSettings(url=server.url)
+        reach_engine(IndexSection(engine="opensearch", opensearch=plain))  # which needs none of it
+
+
+@pytest.mark.parametrize("answer", [(200, {"hello": "world"}), (200, []), (200, {"hits": {"hits": [1]}})])
+def test_nonsense_about_models_is_told(tmp_path: Path, answer: Any) -> None:
+    tokenizer = family("WordPiece")
+    with running() as server:
+        settings, text = asked(server.url), as_text(tokenizer, table(tokenizer))
+        client = connected_to(settings)
+        server.answer = answer
+        with pytest.raises(DataError, match="answers what OpenSearch would not"):
+            opensearch_text.deployed_model(client, text.model, settings, tmp_path)
+        client.close()
+
+
+def test_a_cluster_that_encodes_otherwise_is_found_out(tmp_path: Path) -> None:
+    """Here one that gives a token another weight, as another tokenizer's version could give another token."""
+    tokenizer = family("WordPiece")
+    text, documents = as_text(tokenizer, table(tokenizer)), some_documents(len(tokenizer))
+    with running() as server:
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+        build_opensearch(documents, tmp_path / "one", asked(server.url), text)
+        server.cluster.models["model-0"]["idf"] = {}
+        with pytest.raises(DataError, match=r"encodes queries otherwise than vtkit: its best score for .* is \d"):
+            build_opensearch(documents, tmp_path / "two", asked(server.url), text)
+        assert not (tmp_path / "two" / "opensearch.json").exists()
+
+
+def test_two_phases_are_another_pipeline_and_their_cost_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = family("byte-level")
+    text, documents = as_text(tokenizer, table(tokenizer)), some_documents(len(tokenizer), 300)
+    with running() as server:
+        build_opensearch(documents, tmp_path, asked(server.url, two_phase=0.8), text)
+        said = " ".join("".join(capfd.readouterr()).split())
+        assert f"opensearch: {len(text.texts)} queries tried as text, all with the scores of their vectors" in said
+        assert "opensearch in two phases against exact: overlap@10 0." in said
+        ranker = OpenSearchRanker.open(tmp_path, asked(server.url))
+        exact = [ranker.rank_text(query)[0].tolist() for query in text.texts]
+        fast = [
+            ranker.rank_text(query, search_pipeline=f"{ranker.index}-two-phase")[0].tolist() for query in text.texts
+        ]
+        assert exact != fast
+
+
+def test_files_that_are_cut_are_told(tmp_path: Path) -> None:
+    tokenizer = family("WordPiece")
+    with running() as server:
+        text = as_text(tokenizer, table(tokenizer))
+        build_opensearch(some_documents(len(tokenizer)), tmp_path, asked(server.url), text)
+        for name in ("opensearch.json", "features.json"):
+            whole = (tmp_path / name).read_bytes()
+            (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+            with pytest.raises(DataError, match="missing or damaged"):
+                OpenSearchRanker.open(tmp_path, asked(server.url))
+            (tmp_path / name).write_bytes(whole)
+        OpenSearchRanker.open(tmp_path, asked(server.url)).client.close()
+
+
+# encoders
+
+
+def test_encoders_whose_queries_are_more_than_a_table_are_refused(tmp_path: Path) -> None:
+    plain = tiny.encoder(tmp_path)
+    with pytest.raises(RecipeError, match=r'need the model.*finetune\.query_encoder to "binary"'):
+        text_queries(plain, ["oak"], 48)
+    ours = with_query_table(plain, binary_weights(plain), frozen=True)
+    assert text_queries(ours, ["oak", "", " \n", "oak", "fern"], 48).texts == ("oak", "fern")
+    ours.prompts["query"] = "query: "
+    with pytest.raises(RecipeError, match="puts 'query: ' before every query, and a tokenizer model"):
+        text_queries(ours, ["oak"], 48)
+    ours.prompts["query"] = ""
+    set_folding(ours, "max")
+    with pytest.raises(RecipeError, match="folds its vectors"):
+        text_queries(ours, ["oak"], 48)
+    set_folding(ours, None)
+    for weight in (-1.0, LARGEST_WEIGHT + 1, np.nan):
+        table_ = np.full(len(tiny.TOKENS), weight, dtype=np.float32)
+        with pytest.raises(DataError, match="takes none below 0 or above 64"):
+            text_queries(with_query_table(plain, table_, frozen=True), ["oak"], 48)
+    made = IndexSection(engine="opensearch", opensearch=asked("http://127.0.0.1:9"))
+    with pytest.raises(RecipeError, match="needs the encoder"):
+        build_index(made, some_documents(9), tmp_path / "index")
+
+
+def test_a_weighted_special_token_is_asked_for_too(tmp_path: Path) -> None:
+    """Tables of other libraries may weigh [UNK], which ML Commons leaves out as long as it is a special token."""
+    tokenizer = tiny.tokenizer()
+    weights = np.ones(len(tiny.TOKENS), dtype=np.float32)
+    text = as_text(tokenizer, weights, ["oak 7", "[SEP] fern"])
+    assert text.features[tiny.TOKENS.index("[UNK]")] == "[UNK]"
+    with running() as server:
+        build_opensearch(some_documents(len(weights)), tmp_path, asked(server.url), text)
+        assert tokenized(server.cluster, "model-0", "oak 7 [SEP]") == {"oak": 1.0, "[UNK]": 1.0, "[SEP]": 1.0}
+
+
+# recipes
+
+RECIPE = """
+[recipe]
+name = "text"
+language = "en"
+[source]
+model = "./encoder"
+[vocabulary]
+kind = "existing"
+tokenizer = "./encoder"
+[transfer]
+method = "subtoken"
+[finetune]
+data = "collection"
+steps = 3
+batch_size = 4
+query_encoder = "idf"
+[index]
+engine = "opensearch"
+opensearch.url = "http://localhost:9200"
+opensearch.text_queries = true
+[evaluate]
+sets = ["collection"]
+models = ["finetune"]
+bm25 = false
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["index.lexical=bm25"], 'the terms of a lexical part are no tokens.*Set lexical to "none"'),
+        (["finetune.query_encoder=shared"], 'set finetune.query_encoder to "binary", "idf" or "learned"'),
+        (["casing.output=fold"], 'set casing.output to "all", "mask" or "map"'),
+        (["index.opensearch.query=rank_feature"], 'set query to "neural_sparse"'),
+        (["index.opensearch.text_queries=false", "index.opensearch.two_phase=0.4"], "two_phase is a pipeline for text"),
+        (["index.opensearch.two_phase=1"], "two_phase"),
+    ],
+)
+def test_recipes_that_cannot_be_asked_by_text_are_refused(tmp_path: Path, settings: list[str], said: str) -> None:
+    (tmp_path / "text.toml").write_text(RECIPE, encoding="utf-8")
+    with pytest.raises(RecipeError, match=said):
+        load_recipe(tmp_path / "text.toml", settings)
+    if not settings[0].startswith("index.opensearch"):  # nothing is wrong with it in another engine
+        load_recipe(tmp_path / "text.toml", [*settings, "index.engine=lucene"])
+
+
+def test_a_scratch_source_has_no_table(tmp_path: Path) -> None:
+    scratch = RECIPE.replace('[source]\nmodel = "./encoder"', tiny.SCRATCH).replace(
+        '[transfer]\nmethod = "subtoken"\n', ""
+    )
+    (tmp_path / "text.toml").write_text(scratch, encoding="utf-8")
+    load_recipe(tmp_path / "text.toml", [])
+    with pytest.raises(RecipeError, match="a scratch source's queries go through the model"):
+        load_recipe(tmp_path / "text.toml", ["finetune.query_encoder=source"])
+
+
+def test_a_whole_run_ends_in_an_index_that_is_asked_by_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The request of an application finds what vtkit finds."""
+    save_encoder(tiny.encoder(tmp_path / "work"), tmp_path / "encoder")
+    found = tiny.collection(24)
+    tiny.write_collection(tmp_path / "collection", found)
+    tiny.add_training_queries(tmp_path / "collection", found)
+    (tmp_path / "text.toml").write_text(RECIPE, encoding="utf-8")
+    with running() as server:
+        wanted = (f"index.opensearch.url={server.url}", "index.opensearch.two_phase=0.4")
+        folder = run(tmp_path / "text.toml", wanted, runs=tmp_path / "runs", until="evaluate", threads=1)
+        said = " ".join("".join(capfd.readouterr()).split())
+        assert "opensearch: 16 queries tried as text, all with the scores of their vectors" in said
+        compared = result_of(open_run(folder).steps["evaluate:deployed"], EvaluateResult).sets["collection"].agreement
+        assert compared is not None
+        assert compared.overlap > 0.9
+        (index,) = server.indices
+        ours = next(open_searcher(folder, model=None, collection=None).search(["amber river"], 5)).results
+        body = {"query": {"neural_sparse": {"weights": {"query_text": "amber river"}}}, "size": 5}
+        request = Request(f"{server.url}/{index}/_search", json.dumps(body).encode(), method="POST")
+        with urlopen(request) as response:
+            hits = json.load(response)["hits"]["hits"]
+        assert [hit["_score"] for hit in hits] == pytest.approx([result.score for result in ours])
+        assert {f"d{hit['_id']}" for hit in hits} == {result.id for result in ours}
+
+
+def test_how_long_queries_are_makes_another_index_only_where_the_cluster_cuts_them(tmp_path: Path) -> None:
+    (tmp_path / "text.toml").write_text(RECIPE, encoding="utf-8")
+    for text, counts in (("true", True), ("false", False)):
+        recipe = load_recipe(tmp_path / "text.toml", [f"index.opensearch.text_queries={text}"]).recipe
+        stage = deploying(recipe)
+        assert ("index.query_length" in stage.settings(recipe)) == counts
+        assert "index.opensearch.deployment_timeout" not in stage.settings(recipe)
+
+
+def test_an_index_outside_of_runs_is_asked_by_text(tmp_path: Path) -> None:
+    plain = tiny.encoder(tmp_path / "work")
+    save_encoder(with_query_table(plain, binary_weights(plain), frozen=True), tmp_path / "encoder")
+    save_encoder(plain, tmp_path / "plain")
+    (tmp_path / "texts.txt").write_text("\n".join(tiny.texts(20)), encoding="utf-8")
+    for model in ("encoder", "plain"):
+        encode_texts(str(tmp_path / model), str(tmp_path / "texts.txt"), tmp_path / f"{model}-vectors")
+    with running() as server:
+        settings = {"engine": "opensearch", "opensearch": {"url": server.url, "text_queries": True}}
+        index_vectors(tmp_path / "encoder-vectors", tmp_path / "index", **settings)
+        assert len(sent(server, "_search")) > 16
+        assert next(open_searcher(tmp_path / "index", model=None, collection=None).search(["river"], 3)).results
+        with pytest.raises(VtkitError, match="need the model"):
+            index_vectors(tmp_path / "plain-vectors", tmp_path / "other", **settings)
+        documents = tmp_path / "encoder-vectors" / "documents.jsonl"
+        documents.write_text(documents.read_text().replace('"text"', '"txt"'))
+        with pytest.raises(VtkitError, match=r"documents\.jsonl is damaged \(KeyError\)\. Encode again"):
+            index_vectors(tmp_path / "encoder-vectors", tmp_path / "other", **settings)
+        assert not (tmp_path / "other").exists()
+
+
+def test_an_engine_index_of_text_searches_by_vectors_as_before(tmp_path: Path) -> None:
+    plain = tiny.encoder(tmp_path)
+    ours = with_query_table(plain, binary_weights(plain), frozen=True)
+    documents = some_documents(len(tiny.TOKENS))
+    queries = looked_up(tiny.tokenizer(), binary_weights(plain), ["oak river", "fern", "7"])
+    with running() as server:
+        made = IndexSection(engine="opensearch", opensearch=asked(server.url))
+        index = build_index(made, documents, tmp_path / "index", Asking(ours, ["oak"]))
+        assert isinstance(index, EngineIndex)
+        scores, exact = index.search(queries, 10)[1], index.exact.search(queries, 10)[1]
+        assert np.allclose(scores, exact, rtol=2**-8)
+        assert not scores[2].any()
