@@ -130,6 +130,8 @@ def server_answer(cluster: Cluster, method: str, path: str, parameters: dict[str
             indices[name]["visible"] = dict(indices[name]["documents"])
             return {"_shards": {"total": 1, "successful": 1, "failed": 0}}
         case "POST" | "GET", [name, "_count"]:
+            if indices[name]["pipeline"] and not body:  # neural_query_enricher visits the query that there is not
+                raise Refused(500, "null_pointer_exception", "Cannot invoke QueryBuilder.visit")
             return {"count": len(indices[name]["visible"]), "_shards": {"total": 1, "successful": 1, "failed": 0}}
         case "POST" | "GET", [name, "_search"]:
             pipeline = parameters.get("search_pipeline", indices[name]["pipeline"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from vtkit.runs.run import run
 from vtkit.runs.search import open_searcher
 from vtkit.search import opensearch_text
 from vtkit.search.engine import Asking, EngineIndex, build_index, reach_engine
+from vtkit.search.java import cast_to, java_class
 from vtkit.search.opensearch import OpenSearchRanker, build_opensearch
 from vtkit.search.opensearch_client import connected_to
 from vtkit.search.opensearch_text import LARGEST_WEIGHT, TextQueries, of_table, text_queries
@@ -182,6 +183,76 @@ def test_the_model_cuts_text_as_the_tokenizer_does_and_calls_every_token_by_its_
     assert all(idf[token] == pytest.approx(weights[number], abs=1e-30) for token, number in vocabulary.items())
     if name == "byte-level":
         assert all(isinstance(merge, str) for merge in parts["model"]["merges"])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_libraries_that_opensearch_is_made_of_give_these_scores_too(tmp_path: Path, name: str) -> None:
+    """No server, but what ML Commons and neural-search call: DJL tokenizes and decodes, Lucene keeps and scores."""
+    tokenizer = family(name)
+    weights = table(tokenizer)
+    text, vectors = as_text(tokenizer, weights), looked_up(tokenizer, weights, TEXTS)
+    documents = some_documents(len(weights), 12)
+    with zipfile.ZipFile(io.BytesIO(text.model)) as archive:
+        archive.extractall(tmp_path)
+    tokenized_by_djl = djl(tmp_path)
+    searched = lucene([features(documents, row, text.features) for row in range(documents.shape[0])])
+    cut = documents.copy()
+    cut.data = np.array([nine_bits(weight) for weight in documents.data])
+    for query, wanted in zip(TEXTS, (vectors @ cut.T).toarray(), strict=True):
+        found = searched(tokenized_by_djl(query))
+        assert found == pytest.approx({number: score for number, score in enumerate(wanted) if score}, rel=1e-5)
+    for weight in (0.0, LARGEST_WEIGHT * 1.01):
+        with pytest.raises(Exception, match=r"weight must be in \(0, 64\.0\]"):
+            searched({"the": weight})
+    searched({"the": LARGEST_WEIGHT, "fox": 2.0**-126})
+
+
+def features(documents: sp.csr_matrix, row: int, names: Sequence[str | None]) -> dict[str, float]:
+    of = documents[row]
+    return {str(names[term]): float(weight) for term, weight in zip(of.indices, of.data, strict=True) if names[term]}
+
+
+def djl(folder: Path) -> Callable[[str], dict[str, float]]:
+    """A query as SPARSE_TOKENIZE of ML Commons encodes it, by the library that it calls."""
+    for name, value in {"OPT_OUT_TRACKING": "true", "ai.djl.offline": "true", "DJL_CACHE_DIR": str(folder)}.items():
+        java_class("java.lang.System").setProperty(name, value)
+    builder = java_class("ai.djl.huggingface.tokenizers.HuggingFaceTokenizer").builder().optPadding(True)
+    file = java_class("java.io.File")(str(folder / "tokenizer.json"))
+    tokenizer = builder.optTokenizerPath(file.toPath()).build()
+    idf = json.loads((folder / "idf.json").read_text("ascii"))
+
+    def encode(query: str) -> dict[str, float]:
+        tokens = [tokenizer.decode([number], True) for number in dict.fromkeys(tokenizer.encode(query).getIds())]
+        assert len(set(filter(None, tokens))) == len(list(filter(None, tokens)))
+        return {token: idf.get(token, 1.0) for token in tokens if token}
+
+    return encode
+
+
+def lucene(documents: Sequence[dict[str, float]]) -> Callable[[dict[str, float]], dict[int, float]]:
+    """Document number -> score of a query, in an index with a field as ``rank_features`` writes it."""
+    package = "org.apache.lucene."
+    feature_field = java_class(f"{package}document.FeatureField")
+    directory = java_class(f"{package}store.ByteBuffersDirectory")()
+    writer = java_class(f"{package}index.IndexWriter")(directory, java_class(f"{package}index.IndexWriterConfig")())
+    for document in documents:
+        written = java_class(f"{package}document.Document")()
+        for name, weight in document.items():
+            written.add(feature_field("weights", name, weight))
+        writer.addDocument(written)
+    writer.close()
+    reader = java_class(f"{package}index.DirectoryReader").open(directory)
+    searcher = java_class(f"{package}search.IndexSearcher")(cast_to(f"{package}index.IndexReader", reader))
+    should = java_class(f"{package}search.BooleanClause$Occur").SHOULD
+
+    def search(query: dict[str, float]) -> dict[int, float]:
+        asked = java_class(f"{package}search.BooleanQuery$Builder")()
+        for name, weight in query.items():
+            asked.add(feature_field.newLinearQuery("weights", name, weight), should)
+        hits = searcher.search(asked.build(), len(documents)).scoreDocs
+        return {hit.doc: hit.score for hit in hits}
+
+    return search
 
 
 @given(st.lists(st.text(min_size=1, max_size=6), min_size=3, max_size=20, unique=True), st.integers(0, 99))

@@ -257,7 +257,8 @@ def _write_bulk(documents: sp.csr_matrix, folder: Path, names: Sequence[str | No
 
 
 def _count(client: Any, name: str) -> int:
-    return int(client.count(index=name)["count"])
+    # with a query, because neural_query_enricher fails without one
+    return int(client.count(index=name, body={"query": {"match_all": {}}})["count"])
 
 
 def _checked_bulk(response: Mapping[str, Any], file: Path) -> None:
