@@ -86,7 +86,10 @@ def test_what_is_read_are_the_settings_of_the_methods_asked_and_of_those_they_us
     assert used(section(method="parallel", parallel={"files": ("a",)})) == parallel | learned
     counted = {"files": ("a",), "estimator": "cooccurrence"}
     assert used(section(method="parallel", parallel=counted)) == parallel | {"parallel.alpha"}
-    assert used(section(method="auto")) == parallel | learned | sembridge
+    either = parallel | learned | {"parallel.alpha"}
+    assert used(section(method="auto")) == either | sembridge | {"auto.probe_pairs"}
+    by_rule = section(method="auto", auto={"probe_pairs": 0})
+    assert used(by_rule) == parallel | learned | sembridge | {"auto.probe_pairs"}
     both = section(method=("sembridge", "mean"), sembridge={"embedder": "e"})
     assert used(both) == sembridge
     assert used(section(method="focus")) == {"focus.vectors", "focus.corpus", "focus.vector_size", "focus.alpha"}

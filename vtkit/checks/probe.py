@@ -131,7 +131,7 @@ def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
 def _compared(first: np.ndarray, second: np.ndarray, when: str) -> tuple[tuple[float, float], float, str]:
     """Both means, p of their difference, and both in words; ``when`` says what the first are."""
     means = float(first.mean()), float(second.mean())
-    p = paired_randomization(_by_number(second), _by_number(first))
+    p = paired_randomization(by_number(second), by_number(first))
     seen = (
         f"spans of {len(first)} texts find the text they were cut out of with a mean reciprocal rank of "
         f"{means[1]:.3f}, {means[0]:.3f} {when} (p = {p:.3f})"
@@ -139,5 +139,6 @@ def _compared(first: np.ndarray, second: np.ndarray, when: str) -> tuple[tuple[f
     return means, p, seen
 
 
-def _by_number(values: np.ndarray) -> Mapping[str, float]:
+def by_number(values: np.ndarray) -> Mapping[str, float]:
+    """The values of probe pairs by their numbers, as significance tests take them."""
     return {str(number): float(value) for number, value in enumerate(values)}

@@ -108,8 +108,8 @@ class OpenSearchSettings(Section):
     tokenizer model, deployed and tried, and features are called by their tokens (docs/engines.md)."""
 
     two_phase: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """With ``text_queries``, a second search pipeline, which is faster and approximate: weights above this share of a
-    query's largest find documents, and the others count for the best of these only. OpenSearch's own value is 0.4.
+    """With ``text_queries``, a second search pipeline, which is faster and approximate: weights of at least this share
+    of a query's largest find documents, and the others count for the best of these only. OpenSearch's own value is 0.4.
     Default: no such pipeline."""
 
     deployment_timeout: Seconds = 300.0

@@ -8,7 +8,7 @@ data gives no section.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vtkit.analysis.composition import LANGUAGES
@@ -18,6 +18,7 @@ from vtkit.recipe.transfer import ROW_ORIGINS
 from vtkit.report.data import Number, ReportData, SetResults, WeightedToken
 from vtkit.report.verdict import HYBRID, row_label
 from vtkit.report.wording import amount, count_and_share, duration, is_number, p_value, score, share, shorten, whole
+from vtkit.transfer.result import Probed
 
 OVERLAP_RULES = {
     "exact": "equal tokens",
@@ -311,6 +312,8 @@ def _vocabulary(report: ReportData) -> Section | None:
             f"{amount(overlap.source_size)}. {share(overlap.overlap_share)} of the new tokens are in both."
         )
         blocks.append(Paragraph((sizes,)))
+        if overlap.probed:
+            blocks.append(Paragraph((_probed(overlap.probed),)))
         total = sum(overlap.methods.values())
         rows = []
         for name, count in overlap.methods.items():
@@ -325,6 +328,17 @@ def _vocabulary(report: ReportData) -> Section | None:
     if analysis is not None:
         blocks += _languages(analysis)
     return Section("vocabulary", "Vocabulary", tuple(blocks)) if blocks else None
+
+
+def _probed(probed: Sequence[Probed]) -> str:
+    rule, *others = probed
+    taken = next(one.name for one in probed if one.taken)
+    compared = ", ".join(f"{one.name} {score(one.reciprocal_rank)} (p {p_value(one.p)})" for one in others)
+    return (
+        "The method auto compared its rule with what comes close to it, by how well spans of target texts find the "
+        "texts they were cut out of (mean reciprocal rank): "
+        f"rule {score(rule.reciprocal_rank)}, {compared}. Taken: {taken}."
+    )
 
 
 def _overlap_rules(overlap: Mapping[str, int]) -> str:

@@ -18,6 +18,7 @@ from vtkit.measures.validation import Validated
 from vtkit.results import Result
 from vtkit.search.agreement import Agreement
 from vtkit.transfer.neighbours import Neighbour
+from vtkit.transfer.result import Probed
 
 Number = int | float | None
 WeightedToken = tuple[str, float]
@@ -107,6 +108,9 @@ class Overlap(Result):
 
     methods: Mapping[str, int]
     """Method of transfer -> rows it gave."""
+
+    probed: tuple[Probed, ...] = ()
+    """What ``auto`` chose from."""
 
 
 @dataclass(frozen=True)

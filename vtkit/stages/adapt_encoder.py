@@ -15,7 +15,8 @@ from vtkit.recipe.sections import Recipe
 from vtkit.recipe.transfer import ParallelTransfer
 from vtkit.results import Result
 from vtkit.stages.stage import Corpus, Stage, View
-from vtkit.stages.texts import adaptation_corpus, draw, opened, read_texts, with_sources
+from vtkit.stages.texts import adaptation_corpus, draw, opened, read_texts
+from vtkit.stages.untrained import starts_untrained
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -92,18 +93,6 @@ def chosen_prior(recipe: View) -> Literal["none", "unigram"]:
     """What masked-language-model training adds to the logits (``adapt.prior``)."""
     assert recipe.adapt is not None
     return recipe.adapt.prior or ("none" if starts_untrained(recipe) else "unigram")
-
-
-def starts_untrained(recipe: View) -> bool:
-    """Whether the encoder has never been trained to retrieve: its source is new, or a plain masked language model, and
-    no recipe between has fine-tuned it."""
-    from vtkit.encoder.model_folder import model_folder
-
-    earlier = list(with_sources(recipe))
-    if any(one.finetune is not None for one in earlier[1:]):
-        return False
-    model = earlier[-1].source.model
-    return model is None or not (model_folder(model) / "modules.json").is_file()
 
 
 def _pair_files(recipe: View) -> tuple[str, ...]:

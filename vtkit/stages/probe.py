@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vtkit import console
-from vtkit.stages.adapt_encoder import starts_untrained
 from vtkit.stages.stage import View
 from vtkit.stages.texts import probe_texts
+from vtkit.stages.untrained import starts_untrained
 
 if TYPE_CHECKING:
     from vtkit.checks.probe import Probe

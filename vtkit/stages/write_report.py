@@ -140,7 +140,9 @@ def _overlap(transfer: TransferResult) -> Overlap | None:
     moved = transfer.moved
     if moved is None:
         return None
-    return Overlap(moved.source_size, transfer.target_size, moved.overlap, moved.overlap_share, moved.methods)
+    return Overlap(
+        moved.source_size, transfer.target_size, moved.overlap, moved.overlap_share, moved.methods, moved.probed
+    )
 
 
 BM25 = {"bm25": "BM25", "bm25-words": "BM25 (words)"}

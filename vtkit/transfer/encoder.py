@@ -20,7 +20,7 @@ from vtkit.transfer.dispatch import bias_of, mixture_of
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.neighbours import sample_neighbours
 from vtkit.transfer.provenance import origins, write_provenance
-from vtkit.transfer.result import MovedRows, TransferResult
+from vtkit.transfer.result import MovedRows, Probed, TransferResult
 from vtkit.transfer.surgery.bias import count_tokens
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head
@@ -52,6 +52,9 @@ class Transfer:
 
     seed: int
 
+    probed: tuple[Probed, ...] = ()
+    """What ``auto`` chose from."""
+
     def result(self) -> TransferResult:
         """Sizes, overlap by class, tokens by method, and the sources of a sample of new tokens."""
         moved = MovedRows(
@@ -61,6 +64,7 @@ class Transfer:
             methods=self.mixture.counts(),
             rank=self.mixture.rank,
             neighbours=sample_neighbours(self.mixture, self.pair, SAMPLED_NEIGHBOURS, self.seed),
+            probed=self.probed,
         )
         return TransferResult(len(self.pair.target), self.masked_dimensions, moved)
 

@@ -10,6 +10,20 @@ from vtkit.transfer.neighbours import Neighbour
 
 
 @dataclass(frozen=True)
+class Probed(Result):
+    """What ``auto`` compared: its rule, and what comes close to it."""
+
+    name: str
+    reciprocal_rank: float
+    """Mean over the probe pairs."""
+
+    p: float | None
+    """Of the difference from the rule; None for the rule itself."""
+
+    taken: bool
+
+
+@dataclass(frozen=True)
 class MovedRows(Result):
     """What a transfer made of the source's rows."""
 
@@ -30,6 +44,9 @@ class MovedRows(Result):
 
     neighbours: tuple[Neighbour, ...]
     """Some of the new tokens."""
+
+    probed: tuple[Probed, ...] = ()
+    """What ``auto`` chose from, the rule first; empty where it went by the rule alone."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ the Latin words of an English domain (35 to 50 % are known), but not those of Ge
 What is left has no evidence and takes the recipe's ``fallback``: by default a source word's row of its own
 (:mod:`vtkit.transfer.combination.reassigned`).
 
-docs/transfer.md compares this with every single method.
+This is the rule. :func:`alternatives` has what comes close to it, and a probe decides between them
+(:mod:`vtkit.stages.probed_transfer`). docs/transfer.md compares all this with every single method.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.analysis.words import script_of_text
+from vtkit.recipe.transfer import AutoTransfer, ParallelTransfer, SembridgeTransfer, TransferSection
 from vtkit.transfer.combination.back_off import back_off
 from vtkit.transfer.methods.subtoken import subtoken_mixture
 from vtkit.transfer.mixture import Mixture, only
@@ -58,6 +60,29 @@ def auto_mixture(
     if "sembridge" in found:
         order.append(("sembridge", only(found["sembridge"], unread)))
     return back_off(order)
+
+
+def alternatives(section: TransferSection) -> dict[str, TransferSection]:
+    """What comes close to the rule for what ``section`` has -> the section that asks for it; nothing where ``auto`` is
+    not asked, or by the rule alone.
+
+    With parallel text: the other estimator, and the rule without the embedder, where there is one. Without either: the
+    pieces of every token, whether they begin with a stem or not.
+    """
+    if section.methods != (AutoTransfer.name,) or not section.settings_of(AutoTransfer).probe_pairs:
+        return {}
+    parallel, sembridge = section.settings_of(ParallelTransfer), section.settings_of(SembridgeTransfer)
+    found: dict[str, TransferSection] = {}
+    if not parallel.missing:
+        other = "cooccurrence" if parallel.estimator == "ibm1" else "ibm1"
+        found[f"parallel.estimator = {other}"] = section.model_copy(
+            update={"parallel": parallel.model_copy(update={"estimator": other})}
+        )
+        if not sembridge.missing:
+            found["without the embedder"] = section.model_copy(update={"sembridge": SembridgeTransfer()})
+    elif sembridge.missing:
+        found["subtoken"] = section.model_copy(update={"method": "subtoken", "fallback": "reassigned"})
+    return found
 
 
 def stems_and_unread(
