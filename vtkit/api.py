@@ -320,7 +320,8 @@ def transfer_encoder(
         tokenizer = _target_tokenizer(recipe, None if isinstance(target, str | Path) else target, Path(work))
         torch.manual_seed(seed)
         encoder = _on_cpu(source, Path(work))
-        probes = probe_texts(bias_corpus(recipe), recipe.gates.texts, seed)
+        corpora = bias_corpus(recipe)
+        probes = probe_texts(corpora, recipe.gates.texts, seed)
         overlap = pair_of(encoder.tokenizer, tokenizer, section.overlap).overlap
         found = vocabulary_gates(recipe.gates, encoder.tokenizer, tokenizer, overlap, probes)
         show_results(found)
@@ -331,18 +332,19 @@ def transfer_encoder(
                 encoder,
                 tokenizer,
                 asked,
-                bias_texts=lambda: read_texts(corpora) if (corpora := bias_corpus(recipe)) else None,
+                bias_texts=lambda: read_texts(corpora) if corpora else None,
                 method_texts=lambda: read_texts(focus_corpus(recipe)),
                 casing=recipe.casing,
                 seed=seed,
                 work=folder,
             )
 
-        if isinstance(source, str | Path) and is_bare_model(str(recipe.source.model)):
+        if not corpora or (isinstance(source, str | Path) and is_bare_model(str(recipe.source.model))):
             moved = move(section, Path(work) / "model")
         else:
-            sampled = lambda count: probe_texts(bias_corpus(recipe), count, seed)  # noqa: E731
-            moved = probed_transfer(move, section, sampled, seed, Path(work) / "models")
+            moved = probed_transfer(
+                move, section, lambda count: probe_texts(corpora, count, seed), seed, Path(work) / "models"
+            )
         made_of = Moved(encoder, moved.pair.overlap, moved.mixture, section.bias.method)
         found = encoder_gates(recipe.gates, "transfer", moved.encoder, probes, made_of)
         show_results(found)
