@@ -70,7 +70,7 @@ def chosen(source: SparseEncoder, section: TransferSection, rule: Any, other: An
             {**asked.model_dump(exclude_unset=True), **(rule if asked.parallel.estimator == "ibm1" else other)}  # type: ignore[attr-defined]
         )
         return move_encoder(
-            source, tokenizer(TARGET), made, bias_texts=lambda: None, method_texts=lambda: iter(()),
+            source, tokenizer(TARGET), made, counts=lambda: None, method_texts=lambda: iter(()),
             casing=CasingSection(), seed=1, work=work,
         )  # fmt: skip
 

@@ -276,11 +276,10 @@ def transfer_encoder(
     from vtkit.checks.rows import Moved
     from vtkit.checks.vocabularies import vocabulary_gates
     from vtkit.recipe.preflight import preflight
-    from vtkit.recipe.transfer import METHODS, TransferSection
-    from vtkit.stages.probed_transfer import probed_transfer
+    from vtkit.recipe.transfer import METHODS
+    from vtkit.stages.probed_transfer import transfer
     from vtkit.stages.texts import bias_corpus, focus_corpus, probe_texts, read_texts
     from vtkit.stages.untrained import is_bare_model
-    from vtkit.transfer.encoder import move_encoder
     from vtkit.vocabulary.pair import pair_of
 
     texts = _names(corpus) or None
@@ -326,25 +325,17 @@ def transfer_encoder(
         found = vocabulary_gates(recipe.gates, encoder.tokenizer, tokenizer, overlap, probes)
         show_results(found)
         stop_at_failures(found)
-
-        def move(asked: TransferSection, folder: Path) -> Transfer:
-            return move_encoder(
-                encoder,
-                tokenizer,
-                asked,
-                bias_texts=lambda: read_texts(corpora) if corpora else None,
-                method_texts=lambda: read_texts(focus_corpus(recipe)),
-                casing=recipe.casing,
-                seed=seed,
-                work=folder,
-            )
-
-        if not corpora or (isinstance(source, str | Path) and is_bare_model(str(recipe.source.model))):
-            moved = move(section, Path(work) / "model")
-        else:
-            moved = probed_transfer(
-                move, section, lambda count: probe_texts(corpora, count, seed), seed, Path(work) / "models"
-            )
+        moved = transfer(
+            encoder,
+            tokenizer,
+            section,
+            counted=corpora,
+            method_texts=lambda: read_texts(focus_corpus(recipe)),
+            casing=recipe.casing,
+            seed=seed,
+            work=Path(work) / "model",
+            untrained=isinstance(source, str | Path) and is_bare_model(str(recipe.source.model)),
+        )
         made_of = Moved(encoder, moved.pair.overlap, moved.mixture, section.bias.method)
         found = encoder_gates(recipe.gates, "transfer", moved.encoder, probes, made_of)
         show_results(found)

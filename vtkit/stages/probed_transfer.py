@@ -4,19 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit import console
+from vtkit.stages.stage import Corpus
+from vtkit.stages.texts import probe_texts, read_texts
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedTokenizerFast
+
+    from vtkit.recipe.sections import CasingSection
     from vtkit.recipe.transfer import TransferSection
+    from vtkit.transfer.dispatch import Texts
     from vtkit.transfer.encoder import Transfer
 
 RULE = "rule"
 
 LENGTH = 128
 """Tokens that probe texts are cut at."""
+
+
+def transfer(
+    source: SparseEncoder,
+    target: PreTrainedTokenizerFast,
+    section: TransferSection,
+    *,
+    counted: Sequence[Corpus],
+    method_texts: Texts,
+    casing: CasingSection,
+    seed: int,
+    work: Path,
+    untrained: bool,
+) -> Transfer:
+    """:func:`vtkit.transfer.encoder.move_encoder`, by :func:`probed_transfer` where a probe can say something.
+
+    Args:
+        counted: target texts, whose tokens are counted once, and which the probe pairs are made of; may be none.
+        untrained: whether the source never learned to retrieve.
+        source, target, section, method_texts, casing, seed, work: as of ``move_encoder``.
+    """
+    from vtkit.transfer.encoder import move_encoder
+    from vtkit.transfer.surgery.bias import count_tokens
+
+    @cache
+    def counts() -> NDArray[np.int64] | None:
+        return count_tokens(target, read_texts(counted)) if counted else None
+
+    def move(asked: TransferSection, folder: Path) -> Transfer:
+        return move_encoder(
+            source, target, asked, counts=counts, method_texts=method_texts, casing=casing, seed=seed, work=folder
+        )
+
+    if untrained or not counted:
+        return move(section, work)
+    return probed_transfer(move, section, lambda count: probe_texts(counted, count, seed), seed, work)
 
 
 def probed_transfer(

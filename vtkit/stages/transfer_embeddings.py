@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.recipe.sections import Recipe
-from vtkit.recipe.transfer import FocusTransfer, TransferSection
-from vtkit.stages.probed_transfer import probed_transfer
+from vtkit.recipe.transfer import FocusTransfer
+from vtkit.stages.probed_transfer import transfer
 from vtkit.stages.stage import Corpus, Stage, View
-from vtkit.stages.texts import bias_corpus, focus_corpus, probe_texts, read_texts
+from vtkit.stages.texts import bias_corpus, focus_corpus, read_texts
 from vtkit.stages.untrained import starts_untrained
 from vtkit.transfer.result import TransferResult
 
@@ -31,7 +31,6 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
 
     from vtkit.encoder.checkpoint import save_encoder
     from vtkit.encoder.kinds import kind_of, of_kind
-    from vtkit.transfer.encoder import Transfer, move_encoder
     from vtkit.transfer.provenance import PROVENANCE
 
     target = target_tokenizer(recipe, inputs)
@@ -41,25 +40,17 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
 
     section = recipe.transfer
     assert section is not None
-    counted = recipe.corpora("transfer.bias.corpus")
-    source, seed = source_encoder(recipe, inputs), recipe.recipe.seed
-
-    def move(asked: TransferSection, work: Path) -> Transfer:
-        return move_encoder(
-            source,
-            target,
-            asked,
-            bias_texts=lambda: read_texts(counted) if counted else None,
-            method_texts=lambda: read_texts(recipe.corpora("transfer.focus.corpus")),
-            casing=recipe.casing,
-            seed=seed,
-            work=work,
-        )
-
-    if counted and not starts_untrained(recipe):
-        moved = probed_transfer(move, section, lambda count: probe_texts(counted, count, seed), seed, out / "work")
-    else:
-        moved = move(section, out / "work")
+    moved = transfer(
+        source_encoder(recipe, inputs),
+        target,
+        section,
+        counted=recipe.corpora("transfer.bias.corpus"),
+        method_texts=lambda: read_texts(recipe.corpora("transfer.focus.corpus")),
+        casing=recipe.casing,
+        seed=recipe.recipe.seed,
+        work=out / "work",
+        untrained=starts_untrained(recipe),
+    )
     encoder = of_kind(moved.encoder, recipe.source.kind)
     save_encoder(encoder, out / "model")
     shutil.rmtree(out / "work")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +14,11 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing
 from vtkit.recipe.sections import CasingSection
 from vtkit.recipe.transfer import TransferSection
-from vtkit.transfer.dispatch import bias_of, mixture_of
+from vtkit.transfer.dispatch import Counts, Texts, bias_of, mixture_of
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.neighbours import sample_neighbours
 from vtkit.transfer.provenance import origins, write_provenance
 from vtkit.transfer.result import MovedRows, Probed, TransferResult
-from vtkit.transfer.surgery.bias import count_tokens
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head
 from vtkit.vocabulary.pair import VocabularyPair, pair_of
@@ -32,9 +29,6 @@ if TYPE_CHECKING:
 
 SAMPLED_NEIGHBOURS = 40
 """New tokens whose sources are shown."""
-
-Opened = Callable[[], Iterator[str] | None]
-"""Opens a stream of target texts; None where there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +72,8 @@ def move_encoder(
     target: PreTrainedTokenizerFast,
     section: TransferSection,
     *,
-    bias_texts: Opened,
-    method_texts: Callable[[], Iterator[str]],
+    counts: Counts,
+    method_texts: Texts,
     casing: CasingSection,
     seed: int,
     work: Path,
@@ -89,7 +83,8 @@ def move_encoder(
     Args:
         source: not changed.
         target: its cased tokens have been renamed where the casing says so.
-        bias_texts: texts whose tokens the bias and reassigned rows count; opened where they are needed.
+        counts: how often each target token occurs in target text, for the bias and reassigned rows; asked for where
+            they are needed.
         method_texts: texts that word vectors are trained on; opened where a method needs them.
         casing: its output part; :mod:`vtkit.vocabulary.casing` has the rest.
         seed: of what a method draws.
@@ -98,11 +93,6 @@ def move_encoder(
     Raises:
         DataError: source and target do not fit, or something a method needs is missing.
     """
-
-    @cache
-    def counts() -> NDArray[np.int64] | None:
-        texts = bias_texts()
-        return None if texts is None else count_tokens(target, texts)
 
     rows = mlm_head(source[0].auto_model).decoder.out_features
     pair = pair_of(source.tokenizer, target, section.overlap, rows)
