@@ -4,7 +4,8 @@ The decoder projection is computed block by block over the vocabulary; of each b
 the positions and where it was reached are kept. The gradient then runs through those (text, term) entries
 that are positive, and through no others: the max and the ReLU make every other entry's gradient exactly zero.
 Of thousands of terms a text has a few hundred that are positive. Where the processor multiplies bf16 matrices in
-hardware, a product in bf16 finds those that can be, and only they are computed in float32 (:class:`Screen`).
+hardware, a product in bf16 finds those that can be, and only they are computed in float32
+(:mod:`vtkit.encoder.screen`).
 
 sentence-transformers keeps the decoder inside its ``Transformer`` module and the pooling in
 ``SpladePooling``. :func:`streaming` puts the two together for the length of a ``with`` block (training,
@@ -17,7 +18,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,17 +30,12 @@ from torch.utils.checkpoint import checkpoint
 
 from vtkit.encoder.dropout import fast_dropout
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.screen import CalibratedScreen, Screen
 from vtkit.encoder.unicoil import is_unicoil
 from vtkit.runtime import bf16_is_fast
 
 BLOCK_BYTES = 32 * 2**20
 """Logits of one vocabulary block are kept below this: small enough to stay near the processor's cache."""
-
-SCREEN_BLOCK_BYTES = 2**20
-"""The same for bf16 logits that are screened: their product is fast, so they must be in the cache when it is done."""
-
-BF16_ROUNDOFF = 2.0**-8
-"""Unit roundoff of bf16, u."""
 
 DENSE_SHARE = 0.25
 """Where more than this share of the terms is possible, all are computed at once: picking rows out costs more."""
@@ -52,92 +47,18 @@ SPARSE_ROWS_SHARE = 0.125
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
 
 
-@dataclass(frozen=True)
-class Screen:
-    """The decoder in bf16, to find the terms that can be positive before they are computed exactly.
-
-    A bf16 number has eight significant bits, so rounding moves it by a share of at most u = 2⁻⁸. With both factors
-    rounded and products summed in float32, the screened logit s̃ of a position h and a term w with bias b is off by at
-    most
-
-        |s̃ - (h·w + b)| ≤ (2u + u²) ‖h‖ ‖w‖ + γ ((1 + u)² ‖h‖ ‖w‖ + |b|),    γ = columns · 2⁻²⁴ / (1 - columns · 2⁻²⁴)
-
-    (the rounding errors of the products, Σ|hᵢ||wᵢ| ≤ ‖h‖‖w‖, and those of the sum; Higham, Accuracy and Stability of
-    Numerical Algorithms, section 3.1). The product itself adds this bound: the rows have further columns for the bias,
-    in two parts, and for the factor of ‖h‖, which stand beside 1, 1 and ‖h‖ in the hidden states, all rounded up. So
-    what comes out is never below the logit, and when it is rounded to bf16 its sign stays: a term that is negative at
-    all positions is not positive anywhere, and none is missed. The sign is in the first bit of a number, so maxima are
-    taken over the bits as integers, which is ten times faster than over bf16.
-    """
-
-    rows: Tensor
-    """Decoder rows and what is added, (vocabulary, columns), bf16."""
-
-    @classmethod
-    def of(cls, weight: Tensor, bias: Tensor) -> Screen:
-        """The screen of decoder rows ``weight``, (vocabulary, width), and ``bias``, (vocabulary,)."""
-        weight, bias = weight.detach(), bias.detach().float()
-        vocabulary, width = weight.shape
-        columns = _columns(width)
-        gamma = _gamma(columns)
-        rows = torch.zeros(vocabulary, columns, dtype=torch.bfloat16, device=weight.device)
-        rows[:, :width] = weight
-        raised = bias + bias.abs() * (4 * gamma)
-        rows[:, width] = raised
-        rows[:, width + 1] = _rounded_up(raised - rows[:, width].float())
-        factor = (2 * BF16_ROUNDOFF + BF16_ROUNDOFF**2 + gamma * (1 + BF16_ROUNDOFF) ** 2) / (1 - gamma)
-        rows[:, width + 2] = _rounded_up(torch.linalg.vector_norm(weight.float(), dim=1) * (factor * (1 + 2 * gamma)))
-        return cls(rows)
-
-    def possible(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Which terms can be positive in which text, (batch, vocabulary) bool; arguments as of :func:`term_weights`.
-
-        Where hidden states are no numbers, nothing can be told, and every term is possible.
-        """
-        batch, length, width = hidden.shape
-        vocabulary, columns = self.rows.shape
-        real = mask.bool()
-        # A copy of a text's first token in the place of its padding changes no maximum, and costs no pass over logits.
-        firsts = hidden[torch.arange(batch, device=hidden.device), real.long().argmax(dim=1)]
-        filled = torch.where(real.unsqueeze(2), hidden, firsts[:, None]).reshape(batch * length, width)
-        states = torch.zeros(batch * length, columns, dtype=torch.bfloat16, device=hidden.device)
-        states[:, :width] = filled
-        states[:, width : width + 2] = 1
-        states[:, width + 2] = _rounded_up(torch.linalg.vector_norm(filled.float(), dim=1) * (1 + 2 * _gamma(columns)))
-        if not bool(states[:, width + 2].isfinite().all()):
-            return real.any(dim=1, keepdim=True).expand(batch, vocabulary)
-        highest = torch.empty(batch, vocabulary, dtype=torch.int16, device=hidden.device)
-        block = max(64, SCREEN_BLOCK_BYTES // (2 * batch * length) // 64 * 64)
-        buffer = torch.empty(batch * length * min(block, vocabulary), dtype=torch.bfloat16, device=hidden.device)
-        for start in range(0, vocabulary, block):
-            stop = min(start + block, vocabulary)
-            logits = buffer[: batch * length * (stop - start)].view(batch * length, stop - start)
-            torch.mm(states, self.rows[start:stop].t(), out=logits)
-            torch.amax(logits.view(torch.int16).view(batch, length, -1), dim=1, out=highest[:, start:stop])
-        return (highest >= 0) & real.any(dim=1, keepdim=True)
-
-
-def _columns(width: int) -> int:
-    """Those of a :class:`Screen` over decoder rows of ``width``: three more, up to a multiple that is fast."""
-    return -(-(width + 3) // 8) * 8
-
-
-def _gamma(terms: int) -> float:
-    """γ of a sum of ``terms`` products in float32."""
-    return terms * 2.0**-24 / (1 - terms * 2.0**-24)
-
-
-def _rounded_up(values: Tensor) -> Tensor:
-    """bf16 numbers not below ``values`` and hardly above them."""
-    return (values + values.abs() * (2 * BF16_ROUNDOFF)).bfloat16()
-
-
 class _PositiveMaxima(torch.autograd.Function):
     """ReLU(max_i (h_i . w_j + b_j)) over the unmasked positions i of each text, (batch, vocabulary)."""
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, screen: Screen | None, sparse: bool
+        ctx: Any,
+        hidden: Tensor,
+        mask: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        screen: Screen | CalibratedScreen | None,
+        sparse: bool,
     ) -> Tensor:
         wants_gradient = any(ctx.needs_input_grad)
         ctx.sparse = sparse
@@ -236,7 +157,7 @@ def term_weights(
     bias: Tensor,
     pooling: str = "max",
     activation: str = "relu",
-    screen: Screen | None = None,
+    screen: Screen | CalibratedScreen | None = None,
     sparse: bool = False,
 ) -> Tensor:
     """SPLADE's representation of each text: w_j = max_i log(1 + ReLU(h_i . w_j + b_j)).
@@ -291,7 +212,10 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
     """The decoder's weight in bf16, where the projection runs in it (no gradients): where half precision is asked for
     and nothing screens, which is as fast and exact."""
 
-    _screen: tuple[tuple[int, int], Screen] | None = None
+    fast: bool
+    """Whether a few terms may be missed for speed, where half precision is asked for and something screens."""
+
+    _screen: tuple[tuple[int, int], Screen | CalibratedScreen] | None = None
     """Made once for each version of the decoder: an optimiser step changes it."""
 
     @classmethod
@@ -300,6 +224,7 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
         # not registered as a submodule: the weights belong to the Transformer module
         object.__setattr__(new, "decoder", decoder)
         new.half = decoder.weight.detach().bfloat16() if half and not new.screens else None
+        new.fast = half
         return new
 
     @property
@@ -307,14 +232,14 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
         """Whether a product in bf16 finds the terms to compute."""
         return self.pooling_strategy == "max" and not self.decoder.weight.is_cuda and bf16_is_fast()
 
-    def screen(self, bias: Tensor) -> Screen | None:
+    def screen(self, bias: Tensor) -> Screen | CalibratedScreen | None:
         """The screen of the decoder as it is now; None where bf16 products are not fast or not wanted."""
         if not self.screens:
             return None
         weight = self.decoder.weight
         version = weight._version, bias._version
         if self._screen is None or self._screen[0] != version:
-            self._screen = version, Screen.of(weight, bias)
+            self._screen = version, CalibratedScreen(weight, bias) if self.fast else Screen.of(weight, bias)
         return self._screen[1]
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -340,7 +265,7 @@ class StreamingSpladePooling(SpladePooling):  # type: ignore[misc]
 @contextmanager
 def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseEncoder]:
     """``encoder`` with its decoder and pooling joined into the streaming head while the block runs; ``half``: with the
-    decoder's product in bf16 where nothing screens it, for encoding only.
+    decoder's product in bf16 where nothing screens it and a faster screen where something does, for encoding only.
 
     Saving inside the block (a trainer's checkpoint) writes loadable folders too; the finished model is
     saved after it. A uniCOIL encoder has no such head, and keeps its modules.

@@ -31,9 +31,13 @@ from vtkit.vocabulary.existing import check_readable
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
-"""Classes, in ``tokenizer_config.json``, that take a ``tokenizer.json`` as it is. Others rebuild it in a way of theirs,
-and finding them by name imports torch."""
+_TOKENIZERS = (
+    "PreTrainedTokenizerFast", "TokenizersBackend", "BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
+    "DistilBertTokenizerFast", "RobertaTokenizer", "RobertaTokenizerFast", "XLMRobertaTokenizer",
+    "XLMRobertaTokenizerFast",
+)  # fmt: skip
+"""Classes, in ``tokenizer_config.json``, that transformers has under this name whatever the model's kind is. For others
+it looks into the model's configuration, which imports torch."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class StaticQueries:
         weights = _table(sides[0], name)
         if weights is None:
             return None
-        cutting, naming = (_plain_tokenizer(side, name) for side in sides)
+        cutting, naming = (_tokenizer(side, name) for side in sides)
         if cutting is None or naming is None:
             return None
         prompts = settings.get("prompts") or {}
@@ -138,15 +142,14 @@ def _table(folder: Path, name: str) -> NDArray[np.float32] | None:
     return weights if weights.ndim == 1 else None
 
 
-def _plain_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast | None:
-    from transformers import PreTrainedTokenizerFast
-
+def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast | None:
     settings = read_json(folder / "tokenizer_config.json", name) or {}
-    if settings.get("tokenizer_class") not in _PLAIN_TOKENIZERS or "auto_map" in settings:
+    kind = settings.get("tokenizer_class")
+    if kind not in _TOKENIZERS or "auto_map" in settings or not (folder / "tokenizer.json").is_file():
         return None
-    if not (folder / "tokenizer.json").is_file():
-        return None
+    import transformers
+
     with quiet_libraries(), library_errors(f"the tokenizer of {name} cannot be loaded"):
-        tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(str(folder), **SAFELY)
+        tokenizer: PreTrainedTokenizerFast = getattr(transformers, kind).from_pretrained(str(folder), **SAFELY)
     check_readable(tokenizer.backend_tokenizer, f"of {name}")
     return tokenizer
