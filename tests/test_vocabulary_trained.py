@@ -159,7 +159,7 @@ def test_lower_casing_is_inside_the_tokenizer_and_keeps_accents(algorithm: str) 
 
 WRITTEN = st.lists(
     st.text(
-        st.sampled_from(" \t\n\x0b\x1c\x85\u00a0\u2028\u3000\u00ad\u200b\ue000aAbÉéе́1٣ﬁ漢字カな한ᄒ각-.'$_"),
+        st.sampled_from(" \t\n\x0b\x1c\x85\u00a0\u2028\u3000\u00ad\u200b\ue000aAbÉéе́1٣ﬁ漢字カな한ᄒ각أَةक़\u0301-.'$_"),
         max_size=24,
     ),
     max_size=6,
@@ -171,6 +171,7 @@ SETTINGS = st.fixed_dictionaries(
         "split": st.sampled_from(["words", "scripts", "bert", "whitespace"]),
         "whitespace": st.sampled_from(["collapse", "keep"]),
         "strip_accents": st.booleans(),
+        "fold_spelling": st.booleans(),
         "cjk_spacing": st.booleans(),
         "split_digits": st.booleans(),
     }
@@ -212,6 +213,9 @@ def test_the_settings_by_eye() -> None:
     assert cut("ﬁne", unicode="NFC") == ["ﬁne"]
     assert cut("Café ñandú й", strip_accents=True, lowercase=True) == ["cafe", "nandu", "и"]
     assert cut("Café", lowercase=True) == ["café"]
+    assert cut("الدَّوْلَةُ العُثمَانِيَّة إلى", fold_spelling=True) == ["الدوله", "العثمانيه", "الي"]
+    assert cut("ज़ाँच בְּרֵאשִׁית Café", fold_spelling=True) == ["जांच", "בראשית", "Café"]
+    assert cut("الدَّوْلَةُ") == ["الدَّوْلَةُ"]
     assert cut("in 2024", split_digits=True) == ["in", "2", "0", "2", "4"]
     assert cut("漢字かな") == ["漢字かな"]
     assert cut("漢字かな", cjk_spacing=True) == ["漢", "字", "かな"]

@@ -75,6 +75,9 @@ def train_tokenizer(
     unicode: Annotated[Literal["NFKC", "NFC", "none"], typer.Option("--unicode", help="Unicode form.")] = "NFKC",
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Fold to lower case.")] = False,
     strip_accents: Annotated[bool, typer.Option("--strip-accents", help="Take accents off letters.")] = False,
+    fold_spelling: Annotated[
+        bool, typer.Option("--fold-spelling", help="Arabic, Hebrew, Devanagari: one spelling of each word.")
+    ] = False,
     clean: Annotated[
         Literal["format", "bert", "none"], typer.Option("--clean", help="Drop control and format characters.")
     ] = "format",
@@ -106,6 +109,7 @@ def train_tokenizer(
         "min_frequency": min_frequency,
         "unicode": unicode,
         "strip_accents": strip_accents,
+        "fold_spelling": fold_spelling,
         "clean": clean,
         "cjk_spacing": cjk_spacing,
         "whitespace": whitespace,

@@ -210,6 +210,11 @@ class TrainedVocabulary(Section):
     """Take accents off letters (the combining marks U+0300 to U+036F, so é becomes e and й becomes и); the signs of
     other scripts, which belong to their letters, stay."""
 
+    fold_spelling: bool = False
+    """Make one of letters that writers use for each other, and drop signs that most leave out, as search engines do:
+    Arabic tatweel and vowel signs, the forms of alef, yeh and teh marbuta; Hebrew points; the nukta and chandrabindu of
+    Devanagari. Text of other scripts stays as it is."""
+
     clean: Literal["format", "bert", "none"] = "format"
     """What is dropped. ``format``: control, format and private-use characters. ``bert``: what BERT drops, which are
     these, U+FFFD and unassigned characters, form feeds too. ``none``: nothing."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+from vtkit.data.spelling import ARABIC
 from vtkit.errors import RecipeError
 from vtkit.recipe.analysers import Analysis, known_as, refused
 
@@ -232,8 +233,7 @@ def _preparation(language: str) -> Callable[[str], str]:
     if language in ("fa", "fas", "per"):
         unwritten[0x200C] = " "  # Persian sets parts of words apart with the non-joiner
     if language in ("ar", "ara", "fa", "fas", "per", "ur", "urd"):
-        unwritten |= dict.fromkeys([0x640, 0x670, *range(0x64B, 0x660)])  # tatweel and vowel signs, mostly left out
-        unwritten |= dict.fromkeys(map(ord, "أإآٱ"), "ا") | {ord("ى"): "ي", ord("ة"): "ه"}
+        unwritten |= {ord(letter): becomes for letter, becomes in ARABIC.items()}
     table = str.maketrans(unwritten)
     dotless = str.maketrans({"I": "ı", "İ": "i"}) if language in ("tr", "tur", "az", "aze") else None
 

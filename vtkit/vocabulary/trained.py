@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from vtkit import console
+from vtkit.data.spelling import FOLDED
 from vtkit.data.word_counts import DEFAULT_MEMORY, Tally, count_chunks
 from vtkit.errors import DataError
 from vtkit.recipe.sections import CasingSection, TrainedVocabulary
@@ -168,6 +169,7 @@ def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
     dropped = {"format": "control, format and private-use characters dropped", "bert": "cleaned as in BERT"}
     steps += [dropped[section.clean]] if section.clean in dropped else []
     steps += ["accents stripped"] if section.strip_accents else []
+    steps += ["spellings folded (Arabic, Hebrew, Devanagari)"] if section.fold_spelling else []
     steps += ["lower-cased"] if casing.input == "lowercase" else ["case kept"]
     steps += ["runs of white space as one space"] if section.whitespace == "collapse" else ["white space kept"]
     cuts = {
@@ -230,6 +232,10 @@ def _steps(section: TrainedVocabulary, lowercase: bool) -> list[Any]:
     if section.strip_accents:
         steps += [normalizers.NFD(), normalizers.Replace(Regex(r"[\x{300}-\x{36F}]"), "")]
         steps.append(forms.get(section.unicode, normalizers.NFC)())
+    if section.fold_spelling:
+        for letter in dict.fromkeys(FOLDED.values()):
+            variants = "".join(variant for variant, becomes in FOLDED.items() if becomes == letter)
+            steps.append(normalizers.Replace(Regex(f"[{variants}]"), letter))
     if lowercase:
         steps.append(normalizers.Lowercase())
     if section.whitespace == "collapse":
@@ -328,7 +334,15 @@ def _cut_whole(section: TrainedVocabulary) -> Callable[[str], Any]:
     joined = (_JOINED_BY_BERT if section.clean == "bert" else _JOINED).search
     if section.whitespace == "collapse":
         return joined
-    return lambda text: text and (text[0].isspace() or not text[0].isprintable() or joined(text))
+
+    def cut_whole(text: str) -> bool:
+        if not text:
+            return False
+        first = text[0]  # which a normalizer may drop, so that the text begins with what follows
+        dropped = not first.isprintable() or unicodedata.category(first).startswith("M") or FOLDED.get(first) == ""
+        return first.isspace() or dropped or bool(joined(text))
+
+    return cut_whole
 
 
 def _alphabet(words: _Words, section: TrainedVocabulary) -> set[str]:
