@@ -22,7 +22,7 @@ from vtkit.data.trec import read_trec, to_run
 from vtkit.measures.effectiveness import evaluate
 from vtkit.recipe.load import load_recipe
 from vtkit.search.bm25 import Bm25
-from vtkit.search.hybrid import ENCODER_WEIGHT, WEIGHTS, best_weight, weighted_sum
+from vtkit.search.hybrid import CAUTIOUS_WEIGHT, ENCODER_WEIGHT, WEIGHTS, best_weight, weighted_sum
 from vtkit.stages.encode_queries import ENCODE_QUERIES
 from vtkit.stages.evaluate_runs import EVALUATE_HYBRID
 
@@ -151,7 +151,10 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
     assert (
         analysis["target"]["queries"]["unknown_tokens"] < 0.05 < 0.5 < analysis["source"]["queries"]["unknown_tokens"]
     )
-    assert result["rows"][-1]["weight"] == ENCODER_WEIGHT  # the recipe fine-tunes on the training queries
+    last = result["rows"][-1]  # the recipe fine-tunes on the training queries, so that they do not choose
+    assert last["weight_queries"] is None
+    assert last["weight"] == last["weight_probe"]["weight"] in (ENCODER_WEIGHT, CAUTIOUS_WEIGHT)
+    assert last["weight_probe"]["pairs"] > 50
     assert result["rows"][-1]["weight_queries"] is None
     assert result["share_cut"] > 0.5  # paragraphs, cut at 32 tokens
     assert f"{result['share_cut']:.0%} of the documents of elements-ko are cut at 32 tokens" in (

@@ -218,16 +218,17 @@ def _analysers(report: ReportData) -> list[str]:
             if row.analyser is not None:
                 said[row.model] = f"{row.model}: {row.analyser}, k1 {row.k1}, b {row.b}."
             if is_number(row.weight):
-                chosen = "a fixed weight" if row.weight_queries is None else "chosen on training queries"
+                unjudged = "a fixed weight" if row.weight_probe is None else row.weight_probe.words
+                chosen = unjudged if row.weight_queries is None else "chosen on training queries"
                 if row.index:
                     said[f"{row.label} {results.set}"] = (
-                        f"{row.label} on {results.set}: the encoder weighs {row.weight:.1f} ({chosen})."
+                        f"{row.label} on {results.set}: the encoder weighs {row.weight:g} ({chosen})."
                     )
                     continue
                 whose = f" of {row.label.removesuffix(HYBRID)}" if row.peer else ""
                 said[f"sum {results.set}{whose}"] = (
                     f"The sum with BM25{whose} on {results.set}: both scores divided by their deviation, the encoder "
-                    f"weighs {row.weight:.1f} ({chosen}), BM25 the rest."
+                    f"weighs {row.weight:g} ({chosen}), BM25 the rest."
                 )
     return list(said.values())
 

@@ -17,6 +17,7 @@ from vtkit.measures.sparsity import Sparsity
 from vtkit.measures.validation import Validated
 from vtkit.results import Result
 from vtkit.search.agreement import Agreement
+from vtkit.search.hybrid import ProbedWeight
 from vtkit.transfer.neighbours import Neighbour
 from vtkit.transfer.result import Probed
 
@@ -65,7 +66,10 @@ class Row(Result):
     """Of the encoder in a sum with BM25."""
 
     weight_queries: int | None = None
-    """Training queries that the weight was chosen on; None where it is the fixed one."""
+    """Training queries that the weight was chosen on; None where there are none."""
+
+    weight_probe: ProbedWeight | None = None
+    """What it goes by then; None where it is the fixed one."""
 
     weight_curve: tuple[tuple[float, float], ...] = ()
     """Weight -> first measure on those queries."""

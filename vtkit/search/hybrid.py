@@ -4,15 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from vtkit.data.trec import Run
+from vtkit.results import Result
 
 ENCODER_WEIGHT = 0.2
-"""Share of the encoder in the sum where nothing is known: the constant that is best over the training queries of six
-collections (docs/log.md, 2026-11-22). It needs no judgements."""
+"""Share of the encoder in the sum where no training queries choose it: the constant that is best over those of six
+collections (docs/log.md, 2026-11-22) ..."""
+
+CAUTIOUS_WEIGHT = 0.05
+"""... and where spans of the documents do not show that it helps (:mod:`vtkit.checks.probed_weight`)."""
 
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 """What is tried where there are training queries: from BM25 alone to the encoder alone."""
+
+
+@dataclass(frozen=True)
+class ProbedWeight(Result):
+    """A weight of the encoder, and what it goes by."""
+
+    weight: float
+    bm25: float
+    """Mean reciprocal rank of a span's own document by BM25 ..."""
+
+    both: float
+    """... and by the sum in which the encoder weighs ENCODER_WEIGHT."""
+
+    p: float
+    """Of their difference."""
+
+    pairs: int
+
+    @property
+    def words(self) -> str:
+        """What it goes by, for a report."""
+        return (
+            f"{self.pairs} spans find the document they were cut out of with a mean reciprocal rank of {self.both:.3f} "
+            f"by the sum with {ENCODER_WEIGHT:g}, {self.bm25:.3f} by BM25, p = {self.p:.3f}"
+        )
 
 
 def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float = ENCODER_WEIGHT) -> Run:

@@ -16,6 +16,7 @@ from vtkit.recipe.analysers import Analysis
 from vtkit.recipe.engines import Engine
 from vtkit.recipe.sections import DocumentWeighting, LexicalKind
 from vtkit.results import Result
+from vtkit.search.hybrid import ProbedWeight
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -42,10 +43,14 @@ class Balance(Result):
     """How many queries these were measured on ..."""
 
     judged: bool
-    """... and whether they were training queries, which also chose the weight; otherwise spans of the documents."""
+    """... and whether they were training queries, which also chose the weight; otherwise they were spans of the
+    documents, and ``probed`` says what the weight goes by."""
 
     weight_curve: tuple[tuple[float, float], ...] = ()
     """Weight -> first measure on the training queries."""
+
+    probed: ProbedWeight | None = None
+    """What the weight goes by where there are none."""
 
 
 @dataclass(frozen=True)

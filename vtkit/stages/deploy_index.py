@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit import console
+from vtkit.artifacts import result_of
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.recipe.engines import BUILT_FROM
 from vtkit.recipe.sections import Recipe
 from vtkit.results import Result
 from vtkit.search.index_record import Balance
 from vtkit.stages.encode_corpus import model_name, opened
-from vtkit.stages.encode_queries import BALANCING, SETS, TRAINING, balancing_queries
+from vtkit.stages.encode_queries import BALANCING, SETS, TRAINING, EncodeQueriesResult, balancing_queries
 from vtkit.stages.evaluate_runs import BM25
 from vtkit.stages.index_corpus import keep_documents, weighted_vectors
 from vtkit.stages.stage import Corpus, Stage, View
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
 
+    from vtkit.search.hybrid import ProbedWeight
     from vtkit.search.lexical import LexicalPart
 
 DEPLOYED = "deployed"
@@ -136,7 +138,10 @@ def assembled(
     impacts, terms = bm25_impacts(contents, cut, hashed=recipe.index.lexical_dimensions)
     asked = balancing_queries(recipe, corpus, collection)
     queries = read_vectors(inputs["queries"] / str(corpus.folder) / BALANCING)
-    balance = _balance(recipe, collection, asked.training, (vectors, queries), (impacts, terms.counts(asked.texts)))
+    probed = result_of(inputs["queries"], EncodeQueriesResult).sets[str(corpus.folder)].probed
+    balance = _balance(
+        recipe, collection, asked.training, probed, (vectors, queries), (impacts, terms.counts(asked.texts))
+    )
     part = LexicalPart.balanced(kind, language, analysis, terms, vectors, impacts, balance)
     return Assembled(part.documents(vectors, impacts), vectors.shape[1], part, balance)
 
@@ -145,13 +150,14 @@ def _balance(
     recipe: View,
     collection: RetrievalSet,
     judged: RetrievalSet | None,
+    probed: ProbedWeight | None,
     ours: tuple[sp.csr_matrix, sp.csr_matrix],
     theirs: tuple[sp.csr_matrix, sp.csr_matrix],
 ) -> Balance:
     """What brings two rankings of ``collection`` together.
 
     Args:
-        judged: the training queries; None where the queries are spans, and the weight is the fixed one.
+        judged: the training queries; None where the queries are spans, and the weight is that of ``probed``.
         ours, theirs: documents and queries of the encoder and of BM25.
     """
     from vtkit.data.trec import to_run
@@ -165,22 +171,22 @@ def _balance(
     names = [str(number) for number in range(count)] if judged is None else [query.id for query in judged.queries]
     ids = [document.id for document in collection.documents]
     encoder, bm25 = (to_run(names, ids, *search_exactly(*part, depth)) for part in (ours, theirs))
-    weight = ENCODER_WEIGHT
+    weight = ENCODER_WEIGHT if probed is None else probed.weight
     curve: tuple[tuple[float, float], ...] = ()
     if judged is not None:
         first, qrels = recipe.evaluate.measures[0], judged.qrels
         curve = weight_curve(encoder, bm25, depth, lambda run: evaluate(run, qrels, [first])[first])
         weight = best_weight(curve)
-    return Balance(weight, deviation(encoder), deviation(bm25), count, judged is not None, curve)
+    return Balance(weight, deviation(encoder), deviation(bm25), count, judged is not None, curve, probed)
 
 
 def _described(made: DeployedSet, balance: Balance) -> str:
     on = "training queries" if balance.judged else "spans of documents"
-    chosen = "chosen on them" if balance.judged else "fixed"
+    chosen = "chosen on them" if balance.judged else "fixed" if balance.probed is None else balance.probed.words
     sharing = f" ({made.share_sharing:.1%} of the terms share one)" if made.share_sharing else ""
     return (
         f"lexical part of {made.terms:,} dimensions{sharing}, {made.lexical_postings / max(made.documents, 1):.0f} a "
-        f"document; the encoder weighs {balance.weight:.1f}, {chosen}; scores compared on {balance.queries:,} {on}"
+        f"document; the encoder weighs {balance.weight:g} ({chosen}); scores compared on {balance.queries:,} {on}"
     )
 
 
@@ -191,7 +197,7 @@ def deploying(recipe: Recipe) -> Stage[DeployResult]:
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=5,
+    version=6,
     reads=(
         *BUILT_FROM,
         "index.document_weighting",

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.results import Result
+from vtkit.search.hybrid import ProbedWeight
 from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.stage import Corpus, Stage, View
-from vtkit.stages.texts import evaluation_sets, training_queries
+from vtkit.stages.texts import draw, evaluation_sets, training_queries
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -46,6 +47,9 @@ class EncodedQueries(Result):
     balancing: int
     """Queries that bring two rankings together: training queries, or spans of documents."""
 
+    probed: ProbedWeight | None = None
+    """Where there are no training queries: what the encoder weighs beside BM25."""
+
 
 @dataclass(frozen=True)
 class EncodeQueriesResult(Result):
@@ -75,16 +79,33 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
     for corpus in recipe.corpora("evaluate.sets"):
         folder, collection = str(corpus.folder), opened(corpus)
         asked = [query.text for query in collection.sample(recipe.evaluate.max_queries, recipe.recipe.seed).queries]
-        balancing = balancing_queries(recipe, corpus, collection).texts
+        balancing = balancing_queries(recipe, corpus, collection)
         (out / folder).mkdir(parents=True)
         for name, texts, described in (
             (JUDGED, asked, "the queries"),
-            (BALANCING, balancing, "queries that balance"),
+            (BALANCING, balancing.texts, "queries that balance"),
         ):
             encoded = encoded_queries(recipe, encoder, texts, f"encoding {described} of {folder}")
             write_vectors(encoded, out / folder / name)
-        sets[folder] = EncodedQueries(len(asked), len(balancing))
+        probed = None if balancing.training is not None else _probed(recipe, encoder, collection)
+        sets[folder] = EncodedQueries(len(asked), len(balancing.texts), probed)
     return EncodeQueriesResult(sets)
+
+
+def _probed(recipe: View, encoder: SparseEncoder, collection: RetrievalSet) -> ProbedWeight | None:
+    """The weight of the encoder by probe pairs of the documents of ``collection``."""
+    from vtkit.checks.probe import probe_of
+    from vtkit.checks.probed_weight import PAIRS, probed_weight
+    from vtkit.encoder.sides import encode_side
+
+    contents = (document.contents for document in collection.documents)
+    probe = probe_of(draw(contents, PAIRS, recipe.recipe.seed), PAIRS, recipe.recipe.seed)
+    queries = encoded_queries(recipe, encoder, probe.queries, "encoding spans")
+    length, precision = recipe.index.document_length, recipe.index.precision
+    documents = encode_side(
+        encoder, probe.documents, "document", length, precision=precision, description="encoding documents of spans"
+    )
+    return probed_weight(probe, queries, documents, recipe.recipe.language, recipe.index.bm25_analyser)
 
 
 def encoded_queries(recipe: View, encoder: SparseEncoder, texts: Sequence[str], description: str) -> sp.csr_matrix:
@@ -152,8 +173,15 @@ def _spans(collection: RetrievalSet, seed: int) -> list[str]:
 
 ENCODE_QUERIES = Stage(
     "encode:queries",
-    version=1,
-    reads=("index.query_length", "index.precision", "evaluate.max_queries"),
+    version=2,
+    reads=(
+        "index.query_length",
+        "index.document_length",
+        "index.precision",
+        "index.bm25_analyser",
+        "recipe.language",
+        "evaluate.max_queries",
+    ),
     corpora=SETS | {TRAINING: training_queries},
     function=encode_queries,
 )

@@ -130,7 +130,13 @@ def _balanced(found: EvaluatedSet, balance: Balance | None) -> EvaluatedSet:
     if balance is None:
         return found
     queries = balance.queries if balance.judged else None
-    return replace(found, weight=balance.weight, weight_queries=queries, weight_curve=balance.weight_curve)
+    return replace(
+        found,
+        weight=balance.weight,
+        weight_queries=queries,
+        weight_curve=balance.weight_curve,
+        weight_probe=balance.probed,
+    )
 
 
 EVALUATE_DEPLOYED = Stage(

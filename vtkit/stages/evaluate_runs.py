@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vtkit.artifacts import result_of
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
 from vtkit.search.agreement import Agreement
+from vtkit.search.hybrid import ProbedWeight
 from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.encode_queries import (
     BALANCING,
     JUDGED,
     SETS,
     TRAINING,
+    EncodeQueriesResult,
     encoded_queries,
     judged_sets,
     training_queries_of,
@@ -62,7 +65,10 @@ class EvaluatedSet(Result):
     """Of the encoder in its sum with BM25."""
 
     weight_queries: int | None = None
-    """Training queries that the weight was chosen on; None where it is the fixed one."""
+    """Training queries that the weight was chosen on; None where there are none."""
+
+    weight_probe: ProbedWeight | None = None
+    """What it goes by then; None where it is the fixed one."""
 
     weight_curve: tuple[tuple[float, float], ...] = ()
     """Weight -> first measure on those queries."""
@@ -138,8 +144,11 @@ def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eval
     """The weighted sum of the scores of ``inputs["model"]`` and ``inputs["bm25"]`` (both evaluate outputs).
 
     The weight is chosen on training queries, ``inputs["queries"]``, searched over ``inputs["index"]``, where there are
-    any that the recipe does not train on; else it is ENCODER_WEIGHT.
+    any that the recipe does not train on; else by probe pairs (:mod:`vtkit.checks.probed_weight`).
     """
+
+    def probed(folder: str) -> ProbedWeight | None:
+        return result_of(inputs["queries"], EncodeQueriesResult).sets[folder].probed
 
     def training_run(folder: str, training: RetrievalSet) -> Run:
         from vtkit.search.engine import POSTINGS, open_index
@@ -150,7 +159,7 @@ def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eval
         queries = read_vectors(inputs["queries"] / folder / BALANCING)
         return to_sets_run(training, *index.search(queries, recipe.evaluate.depth))
 
-    return sum_with_bm25(recipe, inputs, out, TRAINING, training_run)
+    return sum_with_bm25(recipe, inputs, out, TRAINING, training_run, probed=probed)
 
 
 def sum_with_bm25(
@@ -161,6 +170,7 @@ def sum_with_bm25(
     training_run: Callable[[str, RetrievalSet], Run],
     prepared: Callable[[Run], Run] = lambda run: run,
     tag: str = "hybrid",
+    probed: Callable[[str], ProbedWeight | None] = lambda folder: None,
 ) -> EvaluateResult:
     """The weighted sum of two evaluate outputs, ``inputs["model"]`` and ``inputs["bm25"]``.
 
@@ -168,6 +178,7 @@ def sum_with_bm25(
         training_corpora: under which the record names the collections whose training queries choose the weight.
         training_run: set folder and training queries -> what the model finds for these.
         prepared: what is done to the model's run before it is summed.
+        probed: set folder -> what the weight goes by where there are no training queries; None: ENCODER_WEIGHT.
     """
     from vtkit.data.trec import read_trec
     from vtkit.search.hybrid import ENCODER_WEIGHT, best_weight, weighted_sum
@@ -177,9 +188,10 @@ def sum_with_bm25(
     sets: dict[str, EvaluatedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         folder, collection = str(corpus.folder), opened(corpus)
-        weight = ENCODER_WEIGHT
         curve: tuple[tuple[float, float], ...] = ()
         others = training_queries_of(recipe, corpus, collection, training_corpora)
+        probe = probed(folder) if others is None else None
+        weight = ENCODER_WEIGHT if probe is None else probe.weight
         if others is not None:
             curve = _weight_curve(recipe, training_run(folder, others), others)
             weight = best_weight(curve)
@@ -190,6 +202,7 @@ def sum_with_bm25(
             judge(recipe, judged, run, out / folder, tag=tag),
             weight=weight,
             weight_queries=None if others is None else len(others.queries),
+            weight_probe=probe,
             weight_curve=curve,
         )
     return EvaluateResult(sets)
@@ -272,7 +285,7 @@ EVALUATE_BM25_WORDS = Stage(
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
-    version=6,
+    version=7,
     reads=(*MEASURED, *BM25),
     corpora=SETS | {TRAINING: training_queries},
     function=evaluate_hybrid,

@@ -207,6 +207,7 @@ def _results(
                 b=found.b,
                 weight=found.weight,
                 weight_queries=found.weight_queries,
+                weight_probe=found.weight_probe,
                 weight_curve=found.weight_curve,
                 agreement=found.agreement,
             )
