@@ -212,6 +212,26 @@ def test_training_queries_choose_the_weight_unless_the_recipe_trains_or_judges_o
     assert folders({"bm25": False}) == []
 
 
+@pytest.mark.parametrize(
+    ("judged", "trained_on", "chosen"),
+    [("test", None, "train"), ("test", "train", "dev"), ("test", "fit", "train"), ("dev", "train", None)],
+)
+def test_where_it_trains_on_the_training_queries_dev_queries_choose_the_weight(
+    judged: str, trained_on: str | None, chosen: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "1", "text": "water"}\n')
+    splits = {"train": "ab", "dev": "cd", "test": "ef", "fit": "gh"}
+    (tmp_path / "queries.jsonl").write_text("".join(f'{{"_id": "{one}", "text": "sea"}}\n' for one in "abcdefgh"))
+    for split, identities in splits.items():
+        lines = "".join(f"{one}\t1\t1\n" for one in identities)
+        (tmp_path / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
+    finetune = trained_on and {"data": str(tmp_path), "split": trained_on}
+    changes = {"evaluate": {"sets": (str(tmp_path),), "split": judged}, "finetune": finetune, "expand": None}
+    recipe = Recipe.model_validate({**RECIPE.model_dump(), **changes})
+    assert [corpus.split for corpus in training_queries(recipe)] == ([] if chosen is None else [chosen])
+
+
 def test_names_order_and_labels_come_from_the_records() -> None:
     assert NAMES == (
         "vocabulary", "check", "check:vocabulary", "transfer", "check:transfer", "adapt", "check:adapt", "calibrate",

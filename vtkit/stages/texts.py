@@ -89,30 +89,41 @@ def evaluation_sets(recipe: Recipe) -> tuple[Corpus, ...]:
 
 
 def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
-    """The evaluation sets in folders that have training queries, under those: they choose the weight of the sum with
-    BM25.
+    """The evaluation sets in folders that have queries to choose the weight of the sum with BM25, under those: their
+    training queries, else their dev queries.
 
-    Not where the set is judged on these queries, nor where the encoder was fine-tuned on them (:func:`_same_queries`),
-    by this recipe or by one that its source comes from: on queries that it was trained on a model looks better than it
-    is, and would get too large a weight.
+    Not those that the set is judged on, nor those that the encoder was fine-tuned on (:func:`_same_queries`), by this
+    recipe or by one that its source comes from: on queries that it was trained on a model looks better than it is, and
+    would get too large a weight.
     """
     tuned = [(one.finetune.data, one.finetune.split) for one in with_sources(recipe) if one.finetune is not None]
-    return tuple(
-        corpus
-        for corpus in peer_training_queries(recipe)
-        if not any(_same_queries(name, split, corpus.name) for name, split in tuned)
-    )
+
+    def new(corpus: Corpus) -> bool:
+        return not any(_same_queries(name, split, corpus) for name, split in tuned)
+
+    return tuple(_first_of_each_set(filter(new, _queries_beside(recipe))))
 
 
 def peer_training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
     """As :func:`training_queries`, and those that the encoder was fine-tuned on too: no peer is trained on them."""
+    return tuple(_first_of_each_set(_queries_beside(recipe)))
+
+
+def _queries_beside(recipe: Recipe) -> Iterator[Corpus]:
+    """Of each evaluation set the judgements that it is not judged on, in the order in which they are preferred."""
     if recipe.evaluate is None or not recipe.evaluate.bm25:
-        return ()
-    return tuple(
-        Corpus(corpus.name, "train", corpus.folder)
-        for corpus in evaluation_sets(recipe)
-        if corpus.split != "train" and is_local(corpus.name) and "train" in splits_of(corpus.name)
-    )
+        return
+    for corpus in evaluation_sets(recipe):
+        if is_local(corpus.name):
+            others = [split for split in ("train", "dev") if split != corpus.split and split in splits_of(corpus.name)]
+            yield from (Corpus(corpus.name, split, corpus.folder) for split in others)
+
+
+def _first_of_each_set(corpora: Iterable[Corpus]) -> Iterable[Corpus]:
+    found: dict[str | None, Corpus] = {}
+    for corpus in corpora:
+        found.setdefault(corpus.folder, corpus)
+    return found.values()
 
 
 def with_sources(recipe: Recipe) -> Iterator[Recipe]:
@@ -123,17 +134,15 @@ def with_sources(recipe: Recipe) -> Iterator[Recipe]:
         yield recipe
 
 
-def _same_queries(tuned_on: str, split: str, collection: str) -> bool:
-    """Whether the training queries of ``collection`` are those of ``split`` of the collection ``tuned_on``: the same
-    folder, or one in which most of their ids are judged too, as in translations of a collection."""
-    if not is_local(tuned_on):
+def _same_queries(tuned_on: str, split: str, corpus: Corpus) -> bool:
+    """Whether queries of ``corpus``, a collection and its split, are in ``split`` of the collection ``tuned_on``: some
+    in the same folder; in another one most of their ids, as in translations of a collection."""
+    assert corpus.split is not None
+    if not is_local(tuned_on) or split not in splits_of(tuned_on):
         return False
-    if os.path.realpath(tuned_on) == os.path.realpath(collection):
-        return True
-    if split not in splits_of(tuned_on):
-        return False
-    own = judged_queries(collection, "train")
-    return 2 * len(own & judged_queries(tuned_on, split)) > len(own)
+    own = judged_queries(corpus.name, corpus.split)
+    shared = len(own & judged_queries(tuned_on, split))
+    return shared > 0 if os.path.realpath(tuned_on) == os.path.realpath(corpus.name) else 2 * shared > len(own)
 
 
 def evaluation_split(recipe: Recipe, name: str) -> str:
