@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from functools import cache
@@ -173,7 +174,8 @@ def test_words_never_reach_across_white_space(left: str, right: str, punctuation
     assert words(left + space + right, punctuation) == words(left, punctuation) + words(right, punctuation)  # type: ignore[arg-type]
     for word in words(left, punctuation):  # type: ignore[arg-type]
         assert word == word.strip()
-        assert any(character.isalnum() for character in word)
+        # what cuts words may know a newer Unicode than Python, which then has no category for a letter
+        assert any(character.isalnum() or unicodedata.category(character) == "Cn" for character in word)
 
 
 def test_the_script_of_characters_and_texts_is_that_of_unicode() -> None:

@@ -97,7 +97,7 @@ def test_two_processes_train_as_one(
     together, curves = trained(tmp_path / "together", **SETTINGS)  # with dropout
     assert_close(curves, its_curves)
     for name, tensor in weights(together).items():
-        assert torch.linalg.vector_norm(tensor - weights(alone)[name]) < 0.02 * torch.linalg.vector_norm(tensor), name
+        assert torch.linalg.vector_norm(tensor - weights(alone)[name]) < 0.04 * torch.linalg.vector_norm(tensor), name
     assert not same(weights(together), weights(alone))  # gradients are summed in another order
 
     assert_close(adapted(tmp_path / "both"), crops)
