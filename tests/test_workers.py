@@ -97,6 +97,8 @@ def test_two_processes_train_as_one(
     together, curves = trained(tmp_path / "together", **SETTINGS)  # with dropout
     assert_close(curves, its_curves)
     for name, tensor in weights(together).items():
+        if name.endswith("key.bias"):  # which no softmax depends on: its gradient is what rounding leaves
+            continue
         assert torch.linalg.vector_norm(tensor - weights(alone)[name]) < 0.04 * torch.linalg.vector_norm(tensor), name
     assert not same(weights(together), weights(alone))  # gradients are summed in another order
 
