@@ -18,7 +18,7 @@ is done."""
 BF16_ROUNDOFF = 2.0**-8
 """Unit roundoff of bf16, u."""
 
-BOUND_SHARE = 0.3
+BOUND_SHARE = 0.45
 """Of what a :class:`LowRankScreen` leaves out at most, so much is added; docs/log.md has what other shares miss."""
 
 RIDGE = 1e-3
