@@ -45,6 +45,11 @@ class ProbedWeight(Result):
         )
 
 
+def unjudged_weight(probed: ProbedWeight | None) -> float:
+    """Of the encoder where no training queries choose it: what a probe says, else ENCODER_WEIGHT."""
+    return ENCODER_WEIGHT if probed is None else probed.weight
+
+
 def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float = ENCODER_WEIGHT) -> Run:
     """S = w · S_encoder / σ_encoder + (1 − w) · S_BM25 / σ_BM25 over the union of both lists.
 

@@ -163,7 +163,7 @@ def _balance(
     from vtkit.data.trec import to_run
     from vtkit.measures.effectiveness import evaluate
     from vtkit.search.engine import search_exactly
-    from vtkit.search.hybrid import ENCODER_WEIGHT, best_weight, deviation, weight_curve
+    from vtkit.search.hybrid import best_weight, deviation, unjudged_weight, weight_curve
 
     assert recipe.evaluate is not None
     depth = recipe.evaluate.depth
@@ -171,7 +171,7 @@ def _balance(
     names = [str(number) for number in range(count)] if judged is None else [query.id for query in judged.queries]
     ids = [document.id for document in collection.documents]
     encoder, bm25 = (to_run(names, ids, *search_exactly(*part, depth)) for part in (ours, theirs))
-    weight = ENCODER_WEIGHT if probed is None else probed.weight
+    weight = unjudged_weight(probed)
     curve: tuple[tuple[float, float], ...] = ()
     if judged is not None:
         first, qrels = recipe.evaluate.measures[0], judged.qrels

@@ -181,7 +181,7 @@ def sum_with_bm25(
         probed: set folder -> what the weight goes by where there are no training queries; None: ENCODER_WEIGHT.
     """
     from vtkit.data.trec import read_trec
-    from vtkit.search.hybrid import ENCODER_WEIGHT, best_weight, weighted_sum
+    from vtkit.search.hybrid import best_weight, unjudged_weight, weighted_sum
 
     assert recipe.evaluate is not None
     seed = recipe.recipe.seed
@@ -191,7 +191,7 @@ def sum_with_bm25(
         curve: tuple[tuple[float, float], ...] = ()
         others = training_queries_of(recipe, corpus, collection, training_corpora)
         probe = probed(folder) if others is None else None
-        weight = ENCODER_WEIGHT if probe is None else probe.weight
+        weight = unjudged_weight(probe)
         if others is not None:
             curve = _weight_curve(recipe, training_run(folder, others), others)
             weight = best_weight(curve)
