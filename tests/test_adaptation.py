@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SparseEncoder
-from tiny import ARCHITECTURES, TOKENS, encoder, interrupted_at, leave_half_a_checkpoint, same, texts, weights
+from tiny import ARCHITECTURES, TOKENS, encoder, interrupted_at, leave_half_a_checkpoint, model, same, texts, weights
 from transformers import TrainerState
 
 from vtkit.encoder.families import mlm_head
@@ -348,7 +348,7 @@ def test_every_text_of_the_order_is_in_exactly_one_batch() -> None:
 
 @pytest.mark.parametrize(("steps", "checkpoint_every"), [(100, 20), (100, 7), (3, 20), (15, 10), (5, 5)])
 def test_checkpoints_fall_on_points_of_the_curve(steps: int, checkpoint_every: int, tmp_path: Path) -> None:
-    settings = trainer_settings(tmp_path, steps=steps, seed=1, checkpoint_every=checkpoint_every)
+    settings = trainer_settings(model(), tmp_path, steps=steps, seed=1, checkpoint_every=checkpoint_every)
     if checkpoint_every <= steps:
         assert settings["save_steps"] % settings["logging_steps"] == 0
     assert settings["logging_steps"] <= steps

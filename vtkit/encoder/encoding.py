@@ -12,6 +12,7 @@ from sentence_transformers import SparseEncoder
 
 from vtkit import console
 from vtkit.encoder.folding import fold_map_of, fold_weights, folding
+from vtkit.encoder.half_precision import half_precision
 from vtkit.encoder.sparse_head import streaming
 from vtkit.encoder.truncation import first_tokens
 from vtkit.runtime import Precision
@@ -59,9 +60,9 @@ def encode(
     values: list[np.ndarray] = []
     encoder.eval()
     half = precision == "bf16"
-    autocast = torch.autocast(device.type, dtype=torch.bfloat16) if half else nullcontext()
+    products = half_precision(model) if half else nullcontext()
     progress = console.progress(description, total=len(texts))
-    with streaming(encoder, half=half), torch.inference_mode(), autocast, progress as bar:
+    with streaming(encoder, half=half), torch.inference_mode(), products, progress as bar:
         start = 0
         while start < len(order):
             longest = max(len(token_ids[order[start]]), 1)

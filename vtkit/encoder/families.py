@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 FIXED_PADDING = {"mpnet": 1}
 """Model types that count positions from a padding id written in their code, whatever their configuration says."""
 
+NO_AUTOCAST = {"deberta", "xmod"}
+"""Model types whose code in transformers 5 fails under autocast: it mixes what is cast with what is not."""
+
 FAMILIES = "BERT, DistilBERT, RoBERTa, XLM-R, ModernBERT, ELECTRA's generator, DeBERTa, MPNet"
 
 
@@ -90,6 +93,11 @@ def with_plain_head(model: PreTrainedModel) -> PreTrainedModel:
         model.config.decoder_bias = True
         decoder.bias = nn.Parameter(decoder.weight.new_zeros(decoder.out_features))
     return model
+
+
+def takes_autocast(model: Any) -> bool:
+    """Whether ``model`` (of transformers) can compute under autocast to bf16."""
+    return model.config.model_type not in NO_AUTOCAST
 
 
 def as_array(parameter: Tensor) -> NDArray[np.float32]:

@@ -143,7 +143,8 @@ def _maxima_of(
         positions = real.nonzero().squeeze(1)
         if not len(terms):
             continue
-        values, at = torch.mm(vectors[positions], weight[terms].t()).max(dim=0)
+        read = vectors.index_select(0, positions)
+        values, at = torch.mm(read, weight.index_select(0, terms).t()).max(dim=0)
         highest[text, terms] = (values + bias[terms]).relu_()
         if reached_at is not None:
             reached_at[text, terms] = positions[at].to(torch.int32)

@@ -148,7 +148,7 @@ def adapt(
         parameter.requires_grad_(section.train == "all" or id(parameter) in learning)
 
     arguments = TrainingArguments(
-        **trainer_settings(folder, steps=section.steps, seed=seed, checkpoint_every=section.checkpoint_every),
+        **trainer_settings(model, folder, steps=section.steps, seed=seed, checkpoint_every=section.checkpoint_every),
         per_device_train_batch_size=1,
         learning_rate=section.learning_rate,
         weight_decay=section.weight_decay,

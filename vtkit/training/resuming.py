@@ -22,6 +22,7 @@ from torch.utils.data import Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vtkit import console
+from vtkit.encoder.families import takes_autocast
 from vtkit.recipe.finetune import SIDES
 from vtkit.runtime import bf16_is_fast, without_notices
 
@@ -56,8 +57,8 @@ def kept_array(
     return found
 
 
-def trainer_settings(folder: Path, *, steps: int, seed: int, checkpoint_every: int) -> dict[str, Any]:
-    """Settings both library trainers take, whatever they train."""
+def trainer_settings(model: Any, folder: Path, *, steps: int, seed: int, checkpoint_every: int) -> dict[str, Any]:
+    """Settings both library trainers take, whatever they train; ``model`` is the transformer."""
     cuda = torch.cuda.is_available()
     # a checkpoint falls on a point of the curve, so that a continued run draws the same curve
     point_every = CURVE_POINTS_EVERY if checkpoint_every % CURVE_POINTS_EVERY == 0 else checkpoint_every
@@ -67,7 +68,7 @@ def trainer_settings(folder: Path, *, steps: int, seed: int, checkpoint_every: i
         "seed": seed,
         "data_seed": seed,
         "use_cpu": not cuda,
-        "bf16": bf16_is_fast(),
+        "bf16": bf16_is_fast() and takes_autocast(model),
         "save_strategy": "steps",
         "save_steps": checkpoint_every,
         "save_total_limit": 2,

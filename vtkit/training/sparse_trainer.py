@@ -93,7 +93,11 @@ def train_vectors(
     """
     arguments = SparseEncoderTrainingArguments(
         **trainer_settings(
-            folder, steps=schedule.steps, seed=schedule.seed, checkpoint_every=schedule.checkpoint_every
+            encoder[0].auto_model,
+            folder,
+            steps=schedule.steps,
+            seed=schedule.seed,
+            checkpoint_every=schedule.checkpoint_every,
         ),
         per_device_train_batch_size=schedule.batch_size,
         learning_rate=schedule.learning_rate,

@@ -120,7 +120,7 @@ def train_tilde(
     steps = section.steps or max(1, round(section.epochs * len(pairs) / batch))
     order = fixed_order(len(pairs), steps * batch, seed).reshape(steps, batch)
     arguments = TrainingArguments(
-        **trainer_settings(folder, steps=steps, seed=seed, checkpoint_every=section.checkpoint_every),
+        **trainer_settings(model, folder, steps=steps, seed=seed, checkpoint_every=section.checkpoint_every),
         per_device_train_batch_size=1,
         learning_rate=section.learning_rate,
         weight_decay=section.weight_decay,

@@ -22,6 +22,7 @@ import torch.distributed as dist
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
+from vtkit.encoder.families import takes_autocast
 from vtkit.encoder.sparse_head import streaming
 from vtkit.launch import launched
 from vtkit.processes import connected, from_first, job, received, send
@@ -97,7 +98,7 @@ def workers(model: SparseEncoder) -> Iterator[Workers | None]:
     if launched().size == 1:
         yield None
         return
-    with job(TRAIN, model, bf16_is_fast()):
+    with job(TRAIN, model, bf16_is_fast() and takes_autocast(model[0].auto_model)):
         yield Workers(model, [parameter for parameter in model.parameters() if parameter.requires_grad])
         send(None)
 
