@@ -24,8 +24,9 @@ from vtkit.encoder.encoding import encode
 from vtkit.measures.sparsity import Sparsity
 from vtkit.results import Result
 from vtkit.search.exact import ExactIndex
-from vtkit.search.index_record import IndexRecord, tokenizer_digest
+from vtkit.search.index_record import IndexRecord
 from vtkit.stages.index_corpus import IndexedSet, IndexResult
+from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 Damage = Callable[[Path], object]
 Call = Callable[..., tuple[int, str]]

@@ -28,10 +28,11 @@ from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import Bm25, bm25_impacts, hashed_term
 from vtkit.search.engine import search_exactly
 from vtkit.search.hybrid import deviation, weighted_sum
-from vtkit.search.index_record import Balance, IndexRecord, tokenizer_digest
+from vtkit.search.index_record import Balance, IndexRecord
 from vtkit.search.lexical import TERMS, LexicalPart, term_analyser
 from vtkit.search.searcher import Searcher
 from vtkit.stages.evaluate_deployed import variants_of
+from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 CUT = analyser("en", "words")
 TEXTS = ["river stone river", "oak reef", "stone oak oak maple", "", "reef river stone oak"]

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SparseEncoder
 from tiny import TOKENS, collection, encoder, shuffled, tokenizer, write_collection
+from transformers import AutoTokenizer
 
 import vtkit
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer
@@ -25,7 +26,8 @@ from vtkit.encoder.query_tables import binary_weights, idf_query_weights, with_q
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.errors import DataError
-from vtkit.search.index_record import tokenizer_digest
+from vtkit.vocabulary.forms import legible, special_ids
+from vtkit.vocabulary.tokenizer_file import TokenizerFile, tokenizer_digest
 
 DOCUMENTS = [document.contents for document in collection(30, seed=3).documents]
 
@@ -83,6 +85,37 @@ def test_a_query_by_hand(tmp_path: Path) -> None:
     assert {TOKENS[place]: row[place] for place in np.flatnonzero(row)} == {"oak": 1, "river": 2.5, "stone": 1}
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_tokenizer_file_is_what_transformers_makes_of_it(side: str, tmp_path: Path) -> None:
+    made = tokenizer()
+    made.truncation_side = side
+    made.save_pretrained(str(tmp_path))
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text("utf-8"))
+    ours, theirs = TokenizerFile.load(tmp_path, settings), AutoTokenizer.from_pretrained(str(tmp_path))
+    assert tokenizer_digest(ours) == tokenizer_digest(theirs)
+    assert len(ours) == len(theirs)
+    assert ours.model_max_length == theirs.model_max_length
+    assert special_ids(ours) == special_ids(theirs)
+    assert legible(ours) == legible(theirs)
+    assert ours.cls_token == "[CLS]"
+    assert ours.bos_token is None
+    queries = ["river stone river", "", "Ünknown stone", " ".join(TOKENS[10:60])]
+    for options in ({}, {"add_special_tokens": False}):
+        for length in (3, 8):
+            cut = theirs(queries, truncation=True, max_length=length, **options)["input_ids"]
+            assert dict(ours(queries, truncation=True, max_length=length, **options).items()) == {"input_ids": cut}
+        whole = theirs(queries, **options)["input_ids"]
+        assert [encoding.ids for encoding in ours(queries, **options).encodings] == whole
+
+
+def test_a_file_that_transformers_would_change_is_left_to_it(model: Path) -> None:
+    plain, rebuilt = StaticQueries.load(str(model)), StaticQueries.load(str(model), "another digest")
+    of_bert = "BertTokenizer" in (model / "query_0_SparseStaticEmbedding" / "tokenizer_config.json").read_text("utf-8")
+    for found in (plain, rebuilt):
+        assert found is not None
+        assert isinstance(found.tokenizer, TokenizerFile) is not of_bert
+
+
 def shared(made: SparseEncoder) -> SparseEncoder:
     return made
 
@@ -127,20 +160,24 @@ def test_damage_is_told(model: Path, tmp_path: Path) -> None:
 SEARCH = """
 import sys
 from vtkit.cli import main
-sys.argv = ["vtkit", "search", sys.argv[1], "river stone", "--json"]
+*unneeded, folder = sys.argv[1:]
+sys.argv = ["vtkit", "search", folder, "river stone", "--json"]
 try:
     main()
 finally:
-    assert not {"torch", "sentence_transformers"} & set(sys.modules), "a search of this index needs neither"
+    assert not set(unneeded) & set(sys.modules), "a search of this index needs none of them"
 """
 
 
-def test_a_search_imports_neither_torch_nor_sentence_transformers(model: Path, tmp_path: Path) -> None:
+def test_a_search_imports_neither_torch_nor_what_loads_models(model: Path, tmp_path: Path) -> None:
     vtkit.encode_texts(model, write_collection(tmp_path / "beir", collection(30, seed=3)), tmp_path / "vectors")
     vtkit.index_vectors(tmp_path / "vectors", tmp_path / "index")
     root = str(Path(vtkit.__file__).parents[1])
+    unneeded = ["torch", "sentence_transformers"]
+    if "BertTokenizer" not in (model / "query_0_SparseStaticEmbedding" / "tokenizer_config.json").read_text("utf-8"):
+        unneeded.append("transformers")  # which alone knows how BERT's tokenizer is built anew
     done = subprocess.run(
-        [sys.executable, "-c", SEARCH, str(tmp_path / "index")],
+        [sys.executable, "-c", SEARCH, *unneeded, str(tmp_path / "index")],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": root},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

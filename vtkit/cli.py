@@ -12,26 +12,13 @@ import shlex
 import sys
 import tempfile
 import traceback
-from typing import Annotated
+from collections import UserDict
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
 from vtkit import __version__, console
-from vtkit.commands.calibrate import calibrate
-from vtkit.commands.casing import casing
-from vtkit.commands.encode import encode, index
-from vtkit.commands.expand import expand
-from vtkit.commands.expand_documents import expand_documents
-from vtkit.commands.fragmentation import fragmentation
-from vtkit.commands.gap import gap
-from vtkit.commands.inspect_vocab import inspect_vocab
-from vtkit.commands.overlap import overlap
-from vtkit.commands.provenance import provenance
-from vtkit.commands.recipe import recipes
-from vtkit.commands.run import run
-from vtkit.commands.search import explain, search
-from vtkit.commands.tokenizer import tokenizers
-from vtkit.commands.transfer import transfer
 from vtkit.errors import VtkitError, machine_failure
 from vtkit.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
 from vtkit.launch import launched
@@ -39,17 +26,63 @@ from vtkit.launch import launched
 DEFECT = 70
 """Exit code after an error that vtkit does not know (EX_SOFTWARE): never that of an error a user can act on."""
 
+STYLE: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,  # in rich's markup [transfer] would be a style, and vanish from the help
+}
+
+COMMANDS = {
+    "run": "run:run",
+    "encode": "encode:encode",
+    "index": "encode:index",
+    "search": "search:search",
+    "explain": "search:explain",
+    "calibrate": "calibrate:calibrate",
+    "casing": "casing:casing",
+    "expand": "expand:expand",
+    "expand-documents": "expand_documents:expand_documents",
+    "fragmentation": "fragmentation:fragmentation",
+    "gap": "gap:gap",
+    "inspect-vocab": "inspect_vocab:inspect_vocab",
+    "overlap": "overlap:overlap",
+    "provenance": "provenance:provenance",
+    "transfer": "transfer:transfer",
+    "recipe": "recipe:recipes",
+    "tokenizer": "tokenizer:tokenizers",
+}
+"""Where each command is, in :mod:`vtkit.commands`; only the one that is asked for is imported."""
+
+
+class _Imported(UserDict[str, Any]):
+    """Commands by their names, each imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = super().__getitem__(name).partition(":")
+        found = getattr(import_module(f"vtkit.commands.{module}"), attribute)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(**STYLE)
+            alone.command(name)(found)
+            found = alone
+        command = typer.main.get_command(found)
+        command.name = name
+        return command
+
+
+class _Group(typer.core.TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Imported(COMMANDS)
+
+
 app = typer.Typer(
     name="vtkit",
+    cls=_Group,
     help="Move a learned sparse retrieval encoder onto the vocabulary its user needs, and prove that it worked.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # in rich's markup [transfer] would be a style, and vanish from the help
     context_settings={"help_option_names": ["-h", "--help"]},
+    **STYLE,
 )
-app.add_typer(recipes, name="recipe", help="Write recipes, check them, and show what is in them.")
-app.add_typer(tokenizers, name="tokenizer", help="Learn a vocabulary from corpora, or build that of a specification.")
 
 
 def main() -> None:
@@ -127,20 +160,3 @@ def _every_command(
     ] = False,
 ) -> None:
     """What stands before the command."""
-
-
-app.command("run")(run)
-app.command("encode")(encode)
-app.command("index")(index)
-app.command("search")(search)
-app.command("explain")(explain)
-app.command("calibrate")(calibrate)
-app.command("casing")(casing)
-app.command("expand")(expand)
-app.command("expand-documents")(expand_documents)
-app.command("fragmentation")(fragmentation)
-app.command("gap")(gap)
-app.command("inspect-vocab")(inspect_vocab)
-app.command("overlap")(overlap)
-app.command("provenance")(provenance)
-app.command("transfer")(transfer)

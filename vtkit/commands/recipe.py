@@ -13,7 +13,12 @@ from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, al
 from vtkit.errors import RecipeError, VtkitError
 from vtkit.outputs import refuse_existing
 
-recipes = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+recipes = typer.Typer(
+    help="Write recipes, check them, and show what is in them.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 
 def _answer(help: str, metavar: str) -> Any:

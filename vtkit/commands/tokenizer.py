@@ -21,7 +21,12 @@ from vtkit.outputs import new_folder
 if TYPE_CHECKING:
     from vtkit.vocabulary.specification import Built
 
-tokenizers = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+tokenizers = typer.Typer(
+    help="Learn a vocabulary from corpora, or build that of a specification.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 OutOption = Annotated[
     Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write; it must not exist.", show_default=False)

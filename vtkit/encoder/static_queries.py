@@ -6,10 +6,10 @@ long as all the rest of a search, most of it importing torch and sentence-transf
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,12 @@ from vtkit.encoder.model_folder import (
 from vtkit.encoder.truncation import first_tokens
 from vtkit.runtime import quiet_libraries
 from vtkit.vocabulary.existing import check_readable
+from vtkit.vocabulary.tokenizer_file import FILE, TokenizerFile, tokenizer_digest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+    QueryTokenizer: TypeAlias = PreTrainedTokenizerFast | TokenizerFile
 
 _TOKENIZERS = (
     "PreTrainedTokenizerFast", "TokenizersBackend", "BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
@@ -40,28 +43,44 @@ _TOKENIZERS = (
 it looks into the model's configuration, which imports torch."""
 
 
+_OF_ANY_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""Those of them that take ``tokenizer.json`` as it is; the others build the tokenizer anew from its vocabulary."""
+
+_HARMLESS = {
+    "backend", "clean_up_tokenization_spaces", "is_local", "local_files_only", "max_length", "model_input_names",
+    "model_max_length", "pad_to_multiple_of", "pad_token_type_id", "padding_side", "stride", "tokenizer_class",
+    "truncation_side", "truncation_strategy", "bos_token", "cls_token", "eos_token", "mask_token", "pad_token",
+    "sep_token", "unk_token",
+}  # fmt: skip
+"""Settings by which tokens stay those of the file."""
+
+
 @dataclass(frozen=True)
 class StaticQueries:
     """What encodes queries by a static table."""
 
-    tokenizer: PreTrainedTokenizerFast
+    tokenizer: QueryTokenizer
     """Cuts queries into tokens."""
 
     weights: NDArray[np.float32]
     """Of each token, (vocabulary,)."""
 
-    output_tokenizer: PreTrainedTokenizerFast
+    output_tokenizer: QueryTokenizer
     """Names the dimensions, as :func:`vtkit.encoder.asymmetric.output_tokenizer` of the whole encoder does."""
 
     prompt: str
     """Stands before each query."""
 
     @classmethod
-    def load(cls, name: str) -> StaticQueries | None:
+    def load(cls, name: str, tokenizer: str = "") -> StaticQueries | None:
         """The query side of an encoder's folder or hub id; None where :func:`vtkit.encoder.checkpoint.load_encoder` is
         needed for it: a model encodes the queries, or weights are folded or limited in number.
 
         What is odd in the folder gives None too, since loading the whole encoder says what it is.
+
+        Args:
+            tokenizer: :func:`~vtkit.vocabulary.tokenizer_file.tokenizer_digest` of what names the dimensions of an
+                index. Where a file is known to make these tokens, transformers is not imported for it.
 
         Raises:
             DataError: nothing is there, or a file is damaged.
@@ -76,7 +95,7 @@ class StaticQueries:
         weights = _table(sides[0], name)
         if weights is None:
             return None
-        cutting, naming = (_tokenizer(side, name) for side in sides)
+        cutting, naming = (_tokenizer(side, name, tokenizer) for side in sides)
         if cutting is None or naming is None:
             return None
         prompts = settings.get("prompts") or {}
@@ -89,7 +108,7 @@ class StaticQueries:
 
 
 def looked_up(
-    tokenizer: PreTrainedTokenizerFast, weights: NDArray[np.float32], texts: Sequence[str], max_length: int
+    tokenizer: QueryTokenizer, weights: NDArray[np.float32], texts: Sequence[str], max_length: int
 ) -> sparse.csr_matrix:
     """A table's weight of every distinct token of each text, special tokens left out.
 
@@ -142,14 +161,23 @@ def _table(folder: Path, name: str) -> NDArray[np.float32] | None:
     return weights if weights.ndim == 1 else None
 
 
-def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast | None:
+def _tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | None:
     settings = read_json(folder / "tokenizer_config.json", name) or {}
     kind = settings.get("tokenizer_class")
-    if kind not in _TOKENIZERS or "auto_map" in settings or not (folder / "tokenizer.json").is_file():
+    if kind not in _TOKENIZERS or "auto_map" in settings or not (folder / FILE).is_file():
         return None
-    import transformers
+    with library_errors(f"the tokenizer of {name} cannot be loaded"):
+        tokenizer: QueryTokenizer = TokenizerFile.load(folder, settings)
+        if not (_as_it_stands(folder, settings) or tokenizer_digest(tokenizer) == wanted):
+            import transformers
 
-    with quiet_libraries(), library_errors(f"the tokenizer of {name} cannot be loaded"):
-        tokenizer: PreTrainedTokenizerFast = getattr(transformers, kind).from_pretrained(str(folder), **SAFELY)
+            with quiet_libraries():
+                tokenizer = getattr(transformers, kind).from_pretrained(str(folder), **SAFELY)
     check_readable(tokenizer.backend_tokenizer, f"of {name}")
     return tokenizer
+
+
+def _as_it_stands(folder: Path, settings: Mapping[str, Any]) -> bool:
+    """Whether transformers makes the tokens of ``tokenizer.json`` and of nothing else."""
+    others = any((folder / file).exists() for file in ("special_tokens_map.json", "added_tokens.json"))
+    return settings["tokenizer_class"] in _OF_ANY_FILE and not others and set(settings) <= _HARMLESS

@@ -26,8 +26,9 @@ from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
 from vtkit.runtime import Precision
 from vtkit.search.engine import POSTINGS, Asking, build_index
-from vtkit.search.index_record import IndexRecord, tokenizer_digest
+from vtkit.search.index_record import IndexRecord
 from vtkit.search.stored_vectors import VECTORS, read_vectors
+from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -51,7 +52,7 @@ class Encoding(Result):
     """Folder (absolute) or hub id of the encoder."""
 
     tokenizer: str
-    """:func:`vtkit.search.index_record.tokenizer_digest` of what names their dimensions."""
+    """:func:`vtkit.vocabulary.tokenizer_file.tokenizer_digest` of what names their dimensions."""
 
     side: str
     max_length: int

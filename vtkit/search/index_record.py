@@ -3,7 +3,6 @@ lexical part."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from vtkit.results import Result
 from vtkit.search.hybrid import ProbedWeight
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    pass
 
 RECORD = "index.json"
 """File of the record, in the folder of an index."""
@@ -102,10 +101,3 @@ class IndexRecord(Result):
                 f"{folder / RECORD} is {why}: what the index is of, and how it is searched, stands there. Run the "
                 "recipe again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
             ) from error
-
-
-def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
-    """SHA-256 of what makes the tokens: vocabulary, normalizer and rules, not how long texts are cut or padded."""
-    parts = json.loads(tokenizer.backend_tokenizer.to_str())
-    made_by = {name: value for name, value in parts.items() if name not in ("truncation", "padding", "version")}
-    return hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()

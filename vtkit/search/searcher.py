@@ -24,10 +24,11 @@ from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.sections import IndexSection
 from vtkit.runtime import fastest_device
 from vtkit.search.engine import POSTINGS, Index, open_index
-from vtkit.search.index_record import IndexRecord, tokenizer_digest
+from vtkit.search.index_record import IndexRecord
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
 from vtkit.vocabulary.forms import legible, special_ids
+from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:
     from vtkit.encoder.sides import EncoderQueries
@@ -141,7 +142,7 @@ class Searcher:
         documents = Documents.open(index / DOCUMENTS)
         if len(documents) < opened.info.documents:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
-        encoder = _query_encoder(model)
+        encoder = _query_encoder(model, record.tokenizer)
         tokenizer = encoder.output_tokenizer
         if tokenizer_digest(tokenizer) != record.tokenizer:
             raise DataError(
@@ -237,9 +238,9 @@ class Searcher:
         return tuple(named[False][:TOKENS_SHOWN]), tuple(named[True][:TOKENS_SHOWN])
 
 
-def _query_encoder(model: str) -> StaticQueries | EncoderQueries:
+def _query_encoder(model: str, tokenizer: str) -> StaticQueries | EncoderQueries:
     """What encodes the queries of ``model``; importing what encodes documents too takes longer than a search."""
-    static = StaticQueries.load(model)
+    static = StaticQueries.load(model, tokenizer)
     if static is not None:
         return static
     from vtkit.encoder.checkpoint import load_encoder
