@@ -2,13 +2,14 @@
 
     python tests/benchmarks/exact_search.py [--small] [--documents N] [--depth K] [--repeats N]
         [--peers bm25s splade-index seismic] [--vectors DOCUMENTS.npz QUERIES.npz]
+        [--seismic-postings N] [--seismic-centroids SHARE]
 
 The vectors are shaped like those of a learned sparse encoder: terms of Zipf-like frequency, 150 weights a document, 30
 a query, a vocabulary of 30,000; or they are those of a file (``scipy.sparse.save_npz``), such as an encoder made.
 vtkit's index is compared with scipy's sparse product and argpartition, with itself scoring every document (``vtkit,
 everything``), and with the peers asked for, each if it is installed. Those that are exact are checked against scipy's
 scores; for Seismic, which is not, the settings of the table are those of growing effort, up to the first that finds .99
-of the true results. bm25s has no weights in queries, and is timed without them.
+of the true results; how many postings a list keeps and how many of them are centroids decide how long it builds. bm25s has no weights in queries, and is timed without them.
 
 The last line is one object of JSON; ``ratio`` is scipy's median time over vtkit's.
 """
@@ -149,7 +150,7 @@ def splade_index_scoring(documents: sp.csr_matrix, queries: sp.csr_matrix, depth
 
 
 def seismic_searches(
-    documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int
+    documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int, postings: int, centroids: float
 ) -> Iterator[tuple[str, Callable[[], Search]]]:
     """One for each effort; the index is built by the first."""
     from seismic import SeismicDataset, SeismicIndex, get_seismic_string
@@ -163,7 +164,11 @@ def seismic_searches(
             for row in range(documents.shape[0]):
                 entries = slice(documents.indptr[row], documents.indptr[row + 1])
                 dataset.add_document(str(row), tokens[documents.indices[entries]], documents.data[entries])
-            built.append(SeismicIndex.build_from_dataset(dataset, num_threads=1))
+            built.append(
+                SeismicIndex.build_from_dataset(
+                    dataset, n_postings=postings, centroid_fraction=centroids, num_threads=1
+                )
+            )
         return built[0]
 
     names = np.array([str(query) for query in range(queries.shape[0])], dtype=get_seismic_string())
@@ -228,6 +233,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="of vtkit and the peers in numba; default: as many as numba takes")
     parser.add_argument("--peers", nargs="*", default=[], choices=sorted(PEERS), help="what else is measured")
     parser.add_argument("--vectors", nargs=2, metavar="FILE", help="documents and queries instead of those made here")
+    parser.add_argument("--seismic-postings", type=int, default=3500, help="of a list; default: 3500, the library's")
+    parser.add_argument("--seismic-centroids", type=float, default=0.1, help="share of them; default: 0.1, its own")
     arguments = parser.parse_args()
     if arguments.threads:
         numba.set_num_threads(arguments.threads)
@@ -255,7 +262,7 @@ def main() -> None:
         if find_spec(PEERS[peer]) is None:
             print(f"{peer:24} is not installed")
         elif peer == "seismic":
-            for name, build in seismic_searches(*sides):
+            for name, build in seismic_searches(*sides, arguments.seismic_postings, arguments.seismic_centroids):
                 rows.append(measured(name, build, min(repeats, 3), found)[0])
                 if rows[-1].recall >= 0.99:
                     break
