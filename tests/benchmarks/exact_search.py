@@ -9,7 +9,8 @@ a query, a vocabulary of 30,000; or they are those of a file (``scipy.sparse.sav
 vtkit's index is compared with scipy's sparse product and argpartition, with itself scoring every document (``vtkit,
 everything``), and with the peers asked for, each if it is installed. Those that are exact are checked against scipy's
 scores; for Seismic, which is not, the settings of the table are those of growing effort, up to the first that finds .99
-of the true results; how many postings a list keeps and how many of them are centroids decide how long it builds. bm25s has no weights in queries, and is timed without them.
+of the true results; how many postings a list keeps and how many of them are centroids decide how long it builds. bm25s
+has no weights in queries, and is timed without them.
 
 The last line is one object of JSON; ``ratio`` is scipy's median time over vtkit's.
 """
