@@ -909,9 +909,9 @@ def test_the_weight_of_the_sum_is_shown_with_what_it_was_chosen_from() -> None:
     rows = [row("BM25", 0.5, 0.9), row("transfer", 0.47, 0.8), row("transfer + BM25", 0.6, 0.9)]
     fixed = markdown_page(a_report(results=[{"set": "s", "rows": [*rows[:2], rows[2] | {"weight": 0.2}]}]))
     assert "the encoder weighs 0.2 (a fixed weight)" in fixed
-    assert "training queries" not in fixed
+    assert "other judged queries" not in fixed
     chosen = {"weight": 0.1, "weight_queries": 280, "weight_curve": [[0.0, 0.512], [0.1, 0.634], [0.2, 0.567]]}
     page = markdown_page(a_report(results=[{"set": "s", "rows": [*rows[:2], rows[2] | chosen]}]))
-    assert "the encoder weighs 0.1 (chosen on training queries)" in page
-    assert "nDCG@10 of the sum with BM25 on 280 training queries" in page
+    assert "the encoder weighs 0.1 (chosen on other judged queries)" in page
+    assert "nDCG@10 of the sum with BM25 on 280 other judged queries" in page
     assert "| nDCG@10 | 0.512 | **0.634** | 0.567 |" in page

@@ -202,8 +202,8 @@ def _weights_table(results: SetResults) -> Table | None:
                 (Strong(score(value)) if weight == row.weight else score(value),) for weight, value in row.weight_curve
             ]
             caption = (
-                f"{results.set}: {results.measures[0]} of the sum with BM25 on {amount(row.weight_queries)} training "
-                "queries, by the weight of the encoder"
+                f"{results.set}: {results.measures[0]} of the sum with BM25 on {amount(row.weight_queries)} other "
+                "judged queries, by the weight of the encoder"
             )
             weights = [f"{weight:.1f}" for weight, _ in row.weight_curve]
             return Table(caption, ("weight", *weights), (((results.measures[0],), *cells),))
@@ -219,7 +219,7 @@ def _analysers(report: ReportData) -> list[str]:
                 said[row.model] = f"{row.model}: {row.analyser}, k1 {row.k1}, b {row.b}."
             if is_number(row.weight):
                 unjudged = "a fixed weight" if row.weight_probe is None else row.weight_probe.words
-                chosen = unjudged if row.weight_queries is None else "chosen on training queries"
+                chosen = unjudged if row.weight_queries is None else "chosen on other judged queries"
                 if row.index:
                     said[f"{row.label} {results.set}"] = (
                         f"{row.label} on {results.set}: the encoder weighs {row.weight:g} ({chosen})."

@@ -182,7 +182,7 @@ def _balance(
 
 
 def _described(made: DeployedSet, balance: Balance) -> str:
-    on = "training queries" if balance.judged else "spans of documents"
+    on = "other judged queries" if balance.judged else "spans of documents"
     chosen = "chosen on them" if balance.judged else "fixed" if balance.probed is None else balance.probed.words
     sharing = f" ({made.share_sharing:.1%} of the terms share one)" if made.share_sharing else ""
     return (
