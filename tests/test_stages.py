@@ -12,13 +12,15 @@ import pytest
 from pydantic import BaseModel
 from results import smallest
 
+from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.transfer import TransferSection
 from vtkit.results import Result
+from vtkit.stages.encode_queries import weight_queries
 from vtkit.stages.models import MODEL_LABELS
 from vtkit.stages.order import NAMES, STAGES, called, last_until
-from vtkit.stages.stage import CHANGES_NO_OUTPUT, WHOLE_RECIPE, Stage, UndeclaredRead, View
-from vtkit.stages.texts import training_queries
+from vtkit.stages.stage import CHANGES_NO_OUTPUT, WHOLE_RECIPE, Corpus, Stage, UndeclaredRead, View
+from vtkit.stages.texts import trained_documents, training_queries
 
 RECIPE = Recipe.model_validate(
     {
@@ -230,6 +232,33 @@ def test_where_it_trains_on_the_training_queries_dev_queries_choose_the_weight(
     changes = {"evaluate": {"sets": (str(tmp_path),), "split": judged}, "finetune": finetune, "expand": None}
     recipe = Recipe.model_validate({**RECIPE.model_dump(), **changes})
     assert [corpus.split for corpus in training_queries(recipe)] == ([] if chosen is None else [chosen])
+
+
+def test_queries_of_documents_that_were_trained_on_choose_no_weight(tmp_path: Path) -> None:
+    """Of 60 dev queries, ten ask for a document that a query of the training queries found, and are left out."""
+    documents = [Document(f"d{number}", "", f"text {number}") for number in range(80)]
+    (tmp_path / "qrels").mkdir()
+    judged = {
+        "train": {f"t{number}": {f"d{number}": 1, f"d{number + 10}": 0} for number in range(20)},
+        "dev": {f"v{number}": {f"d{number + 10}": 1, "d0": 0} for number in range(60)},
+    }
+    for split, qrels in judged.items():
+        lines = "".join(
+            f"{query}\t{document}\t{grade}\n" for query in qrels for document, grade in qrels[query].items()
+        )
+        (tmp_path / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
+    trained = trained_documents([Corpus(str(tmp_path / "." / ""), "train")], str(tmp_path))
+    assert trained == {f"d{number}" for number in range(20)}
+    assert trained_documents([Corpus(str(tmp_path / "elsewhere"), "train")], str(tmp_path)) == set()
+    dev = RetrievalSet("tiny", documents, [Query(query, f"ask {query}") for query in judged["dev"]], judged["dev"])
+    others = RetrievalSet("tiny", documents, [], {})
+    chosen = weight_queries(dev, others, 1, trained)
+    assert chosen is not None
+    assert {query.id for query in chosen.queries} == {f"v{number}" for number in range(10, 60)}
+    everything = weight_queries(dev, others, 1)
+    assert everything is not None
+    assert len(everything.queries) == 60
+    assert weight_queries(dev, others, 1, trained | {"d79", "d20"}) is None  # 49 are too few
 
 
 def test_names_order_and_labels_come_from_the_records() -> None:

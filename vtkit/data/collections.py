@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vtkit.data.problems import Problems
@@ -78,13 +78,13 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     return collection.load(language, split, folder)
 
 
-def judged_queries(name: str, split: str) -> Set[str]:
-    """Ids of the queries that a collection judges under ``split``; of a folder in BEIR's layout nothing else is
+def judgements(name: str, split: str) -> Mapping[str, Mapping[str, int]]:
+    """Query id -> document id -> grade, of a collection under ``split``; of a folder in BEIR's layout nothing else is
     read."""
     if public_collection(name) or own_layout(name):
-        return load_retrieval(name, split).qrels.keys()
+        return load_retrieval(name, split).qrels
     path = find_file(Path(name) / "qrels", f"{split}.tsv")
-    return set() if path is None else read_judgements(path, Problems()).keys()
+    return {} if path is None else read_judgements(path, Problems())
 
 
 def default_split(name: str) -> str:

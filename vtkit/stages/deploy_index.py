@@ -15,11 +15,11 @@ from vtkit.recipe.sections import Recipe
 from vtkit.results import Result
 from vtkit.search.index_record import Balance
 from vtkit.stages.encode_corpus import model_name, opened
-from vtkit.stages.encode_queries import BALANCING, SETS, TRAINING, EncodeQueriesResult, balancing_queries
+from vtkit.stages.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_queries
 from vtkit.stages.evaluate_runs import BM25
 from vtkit.stages.index_corpus import keep_documents, weighted_vectors
 from vtkit.stages.stage import Corpus, Stage, View
-from vtkit.stages.texts import training_queries
+from vtkit.stages.texts import training_queries, tuned_collections
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -208,6 +208,6 @@ DEPLOY = Stage(
         "evaluate.depth",
         "evaluate.measures",
     ),
-    corpora=SETS | {TRAINING: training_queries},
+    corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,
 )

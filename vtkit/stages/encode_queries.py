@@ -4,17 +4,17 @@ encoded once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.results import Result
 from vtkit.search.hybrid import ProbedWeight
 from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.stage import Corpus, Stage, View
-from vtkit.stages.texts import draw, evaluation_sets, training_queries
+from vtkit.stages.texts import draw, evaluation_sets, trained_documents, training_queries, tuned_collections
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -37,6 +37,7 @@ JUDGED, BALANCING = "judged", "balancing"
 
 SETS = {"evaluate.sets": evaluation_sets}
 TRAINING = "training queries of evaluate.sets"
+TUNED = "collections that were fine-tuned on"
 
 
 @dataclass(frozen=True)
@@ -137,17 +138,29 @@ def training_queries_of(
     """:func:`weight_queries` of the set ``corpus``, whose training queries the record names under ``corpora``; None
     where it names none."""
     training = next((one for one in recipe.corpora(corpora) if one.folder == corpus.folder), None)
-    return None if training is None else weight_queries(opened(training), collection, recipe.recipe.seed)
+    if training is None:
+        return None
+    trained = trained_documents(recipe.corpora(TUNED), corpus.name) if corpora == TRAINING else frozenset()
+    return weight_queries(opened(training), collection, recipe.recipe.seed, trained)
 
 
-def weight_queries(training: RetrievalSet, judged: RetrievalSet, seed: int) -> RetrievalSet | None:
+def weight_queries(
+    training: RetrievalSet, judged: RetrievalSet, seed: int, trained: Set[str] = frozenset()
+) -> RetrievalSet | None:
     """The training queries that choose the weight of a sum; None where there are too few.
 
     Args:
         judged: the set with all its judged queries; these are left out of ``training``.
+        trained: documents that the encoder was trained to find; queries to which one is relevant are left out too, for
+            it finds them better than others, and would get too large a weight.
     """
     texts = {query.text for query in judged.queries}
-    queries = [query for query in training.queries if query.text not in texts]
+
+    def unknown(query: Query) -> bool:
+        grades = training.qrels[query.id]
+        return query.text not in texts and not any(grades[document] > 0 for document in trained & grades.keys())
+
+    queries = [query for query in training.queries if unknown(query)]
     qrels = {query.id: training.qrels[query.id] for query in queries}
     others = replace(training, queries=queries, qrels=qrels).sample(WEIGHT_QUERIES, seed)
     return others if len(others.queries) >= FEWEST_WEIGHT_QUERIES else None
@@ -173,7 +186,7 @@ def _spans(collection: RetrievalSet, seed: int) -> list[str]:
 
 ENCODE_QUERIES = Stage(
     "encode:queries",
-    version=2,
+    version=3,
     reads=(
         "index.query_length",
         "index.document_length",
@@ -182,7 +195,7 @@ ENCODE_QUERIES = Stage(
         "recipe.language",
         "evaluate.max_queries",
     ),
-    corpora=SETS | {TRAINING: training_queries},
+    corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=encode_queries,
 )
 """Of the final model."""

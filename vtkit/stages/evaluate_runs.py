@@ -22,13 +22,14 @@ from vtkit.stages.encode_queries import (
     JUDGED,
     SETS,
     TRAINING,
+    TUNED,
     EncodeQueriesResult,
     encoded_queries,
     judged_sets,
     training_queries_of,
 )
 from vtkit.stages.stage import Stage, View
-from vtkit.stages.texts import training_queries
+from vtkit.stages.texts import training_queries, tuned_collections
 
 if TYPE_CHECKING:
     from vtkit.data.trec import Run
@@ -287,6 +288,6 @@ EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
     version=7,
     reads=(*MEASURED, *BM25),
-    corpora=SETS | {TRAINING: training_queries},
+    corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=evaluate_hybrid,
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from vtkit.data.collections import default_split, judged_queries, load_retrieval, own_layout, splits_of
+from vtkit.data.collections import default_split, judgements, load_retrieval, own_layout, splits_of
 from vtkit.data.corpora import read_corpora
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Recipe, is_local
@@ -96,10 +96,9 @@ def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
     recipe or by one that its source comes from: on queries that it was trained on a model looks better than it is, and
     would get too large a weight.
     """
-    tuned = [(one.finetune.data, one.finetune.split) for one in with_sources(recipe) if one.finetune is not None]
 
     def new(corpus: Corpus) -> bool:
-        return not any(_same_queries(name, split, corpus) for name, split in tuned)
+        return not any(_same_queries(tuned, corpus) for tuned in tuned_collections(recipe))
 
     return tuple(_first_of_each_set(filter(new, _queries_beside(recipe))))
 
@@ -134,15 +133,33 @@ def with_sources(recipe: Recipe) -> Iterator[Recipe]:
         yield recipe
 
 
-def _same_queries(tuned_on: str, split: str, corpus: Corpus) -> bool:
-    """Whether queries of ``corpus``, a collection and its split, are in ``split`` of the collection ``tuned_on``: some
-    in the same folder; in another one most of their ids, as in translations of a collection."""
+def tuned_collections(recipe: Recipe) -> tuple[Corpus, ...]:
+    """The collections in folders that the encoder was fine-tuned on, by this recipe or by one that its source comes
+    from, each with its split."""
+    tuned = ((one.finetune.data, one.finetune.split) for one in with_sources(recipe) if one.finetune is not None)
+    return tuple(Corpus(name, split) for name, split in tuned if is_local(name) and split in splits_of(name))
+
+
+def trained_documents(tuned: Iterable[Corpus], collection: str) -> Set[str]:
+    """Ids of the documents of ``collection``, a folder, that are relevant to queries that were fine-tuned on."""
+    return {
+        document
+        for one in tuned
+        if one.split is not None and os.path.realpath(one.name) == os.path.realpath(collection)
+        for judged in judgements(one.name, one.split).values()
+        for document, grade in judged.items()
+        if grade > 0
+    }
+
+
+def _same_queries(tuned: Corpus, corpus: Corpus) -> bool:
+    """Whether queries of ``corpus``, a collection and its split, are in ``tuned``: some in the same folder; in another
+    one most of their ids, as in translations of a collection."""
     assert corpus.split is not None
-    if not is_local(tuned_on) or split not in splits_of(tuned_on):
-        return False
-    own = judged_queries(corpus.name, corpus.split)
-    shared = len(own & judged_queries(tuned_on, split))
-    return shared > 0 if os.path.realpath(tuned_on) == os.path.realpath(corpus.name) else 2 * shared > len(own)
+    assert tuned.split is not None
+    own = judgements(corpus.name, corpus.split).keys()
+    shared = len(own & judgements(tuned.name, tuned.split).keys())
+    return shared > 0 if os.path.realpath(tuned.name) == os.path.realpath(corpus.name) else 2 * shared > len(own)
 
 
 def evaluation_split(recipe: Recipe, name: str) -> str:
