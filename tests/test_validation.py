@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from sentence_transformers import SparseEncoder
 from test_finetuning import DATA, section
@@ -16,7 +18,7 @@ from tiny import SCRATCH, collection, encoder, interrupted_at, same, texts, toke
 
 from vtkit.artifacts import result_of
 from vtkit.checks.probe import probe_of, probe_validation_set, reciprocal_ranks
-from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.sparse_head import streaming
 from vtkit.errors import DataError, RecipeError
@@ -61,8 +63,33 @@ def test_queries_of_one_text_are_held_out_together() -> None:
     assert not {query.text for query in left.queries} & {query.text for query in held.queries}
     assert left.qrels | held.qrels == data.qrels
     assert held_out_queries(data, 0.25, 1)[1] == held != held_out_queries(data, 0.25, 2)[1]
-    with pytest.raises(DataError, match=r"0\.01 of 16 different queries leaves none to judge with"):
+    with pytest.raises(DataError, match=r"0\.01 of 48 queries leaves none to judge with"):
         held_out_queries(data, 0.01, 1)
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 1)), min_size=1, max_size=3), max_size=24),
+    st.floats(0.05, 0.95), st.integers(0, 5),
+)  # fmt: skip
+def test_no_held_out_query_asks_for_a_document_that_is_trained_on(
+    judged: list[list[tuple[int, int]]], share: float, seed: int
+) -> None:
+    queries = [Query(f"q{number}", f"text {number % 17}") for number in range(len(judged))]
+    grades = {
+        query.id: {f"d{document}": grade for document, grade in of} for query, of in zip(queries, judged, strict=True)
+    }
+    data = RetrievalSet("made", DATA.documents, queries, grades)
+    try:
+        left, held = held_out_queries(data, share, seed)
+    except DataError:  # one group, or none that is small enough
+        return
+    found = [
+        {name for grades in part.qrels.values() for name, grade in grades.items() if grade} for part in (left, held)
+    ]
+    assert not found[0] & found[1]
+    assert not {query.text for query in left.queries} & {query.text for query in held.queries}
+    assert 0 < len(held.queries) <= round(share * len(queries))
+    assert sorted(query.id for query in left.queries + held.queries) == sorted(query.id for query in queries)
 
 
 def test_all_judged_documents_are_searched_and_a_sample_of_the_others() -> None:

@@ -58,7 +58,10 @@ class _Imported(UserDict[str, Any]):
     """Commands by their names, each imported when it is asked for."""
 
     def __getitem__(self, name: str) -> Any:
-        module, _, attribute = super().__getitem__(name).partition(":")
+        command = super().__getitem__(name)
+        if not isinstance(command, str):  # registered on the app
+            return command
+        module, _, attribute = command.partition(":")
         found = getattr(import_module(f"vtkit.commands.{module}"), attribute)
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(**STYLE)
@@ -72,7 +75,7 @@ class _Imported(UserDict[str, Any]):
 class _Group(typer.core.TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Imported(COMMANDS)
+        self.commands = _Imported(COMMANDS | self.commands)
 
 
 app = typer.Typer(

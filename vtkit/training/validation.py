@@ -15,7 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -96,22 +99,29 @@ def validation_set(
 
 
 def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[RetrievalSet, RetrievalSet]:
-    """What is left to train on, and ``share`` of the queries; queries of the same text are on the same side.
+    """What is left to train on, and ``share`` of the queries; queries of the same text, and queries to which the same
+    document is relevant, are on the same side: an encoder that has learned to find a document finds it for others too.
 
     Raises:
         DataError: too few queries for both.
     """
-    texts = list(dict.fromkeys(query.text.strip() for query in data.queries))
-    count = round(share * len(texts))
-    if not 0 < count < len(texts):
+    groups = _of_one_text_or_document(data)
+    sizes = np.bincount(groups)
+    drawn: set[int] = set()
+    left = round(share * len(groups))
+    for group in np.random.default_rng([seed, 7]).permutation(len(sizes)).tolist():
+        if sizes[group] <= left:
+            drawn.add(group)
+            left -= sizes[group]
+    if not 0 < len(drawn) < len(sizes):
         raise DataError(
-            f"finetune.validation.share: {share:g} of {len(texts)} different queries leaves none to "
-            f"{'judge with' if not count else 'train on'}. Set another share, or remove it: probe pairs are made then."
+            f"finetune.validation.share: {share:g} of {len(groups)} queries leaves none to judge with or to train on. "
+            f"Those of one text, or with a relevant document in common, stay together ({len(sizes)} groups). Set "
+            "another share, or remove it: probe pairs are made then."
         )
-    drawn = {texts[place] for place in np.random.default_rng([seed, 7]).permutation(len(texts))[:count].tolist()}
 
     def part(held_out: bool) -> RetrievalSet:
-        queries = [query for query in data.queries if (query.text.strip() in drawn) is held_out]
+        queries = [query for place, query in enumerate(data.queries) if (groups[place] in drawn) is held_out]
         ids = {query.id for query in queries}
         return replace(
             data,
@@ -121,6 +131,23 @@ def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[Retri
         )
 
     return part(False), part(True)
+
+
+def _of_one_text_or_document(data: RetrievalSet) -> NDArray[np.int64]:
+    """The number of each query's group, (queries,): queries of one text or with a relevant document in common, directly
+    or through others, are of one group."""
+    number: dict[tuple[str, str], int] = {}
+    queries, traits = [], []
+    for place, query in enumerate(data.queries):
+        documents = [("document", name) for name, grade in data.qrels[query.id].items() if grade > 0]
+        for trait in (("text", query.text.strip()), *documents):
+            queries.append(place)
+            traits.append(number.setdefault(trait, len(number)))
+    nodes = len(data.queries) + len(number)
+    places = np.asarray(traits, dtype=np.int64) + len(data.queries)
+    links = csr_matrix((np.ones(len(queries)), (queries, places)), shape=(nodes, nodes))
+    _, components = connected_components(links, directed=False)
+    return np.unique(components[: len(data.queries)], return_inverse=True)[1]
 
 
 class Validation:
