@@ -75,7 +75,7 @@ class _Imported(UserDict[str, Any]):
 class _Group(typer.core.TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Imported(COMMANDS | self.commands)
+        self.commands = _Imported({**COMMANDS, **self.commands})
 
 
 app = typer.Typer(
