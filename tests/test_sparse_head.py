@@ -220,7 +220,8 @@ def test_half_precision_is_for_heads_that_nothing_screens(tmp_path: Path, monkey
         patch.setattr(sparse_head, "bf16_is_fast", lambda: True)
         with streaming(model, half=True):
             assert model[1].half is None
-        monkeypatch.setattr("vtkit.encoder.encoding.half_precision", lambda _: nullcontext())  # the transformer's
+        # the transformer stays in float32
+        monkeypatch.setattr("vtkit.encoder.encoding.half_precision", lambda _: nullcontext())
         screened = encode(model, TEXTS, 48, precision="bf16")
     assert abs(whole - screened).max() < 1e-5
     monkeypatch.setattr(sparse_head, "bf16_is_fast", lambda: False)

@@ -30,19 +30,18 @@ def half_precision(model: PreTrainedModel) -> Iterator[None]:
     decoder = mlm_head(model).decoder
     maps = {part for part in model.modules() if type(part) is nn.Linear and "forward" not in vars(part)} - {decoder}
     body = maps.intersection(model.base_model.modules())
-    for part in maps - body:
-        part.forward = partial(_in_single_precision, part)  # type: ignore[method-assign]
-    packed = body if model.device.type == "cpu" and _packs() else set()
-    for part in packed:
-        bias = None if part.bias is None else part.bias.detach().bfloat16()
-        weight = torch.ops.mkldnn._reorder_linear_weight(part.weight.detach().bfloat16())
-        part.forward = partial(_on_packed, weight, bias)  # type: ignore[method-assign]
     try:
+        for part in maps - body:
+            part.forward = partial(_in_single_precision, part)  # type: ignore[method-assign]
+        for part in body if model.device.type == "cpu" and _packs() else ():
+            bias = None if part.bias is None else part.bias.detach().bfloat16()
+            weight = torch.ops.mkldnn._reorder_linear_weight(part.weight.detach().bfloat16())
+            part.forward = partial(_on_packed, weight, bias)  # type: ignore[method-assign]
         with torch.autocast(model.device.type, dtype=torch.bfloat16):
             yield
     finally:
-        for part in packed | (maps - body):
-            del part.forward
+        for part in maps:
+            vars(part).pop("forward", None)
 
 
 def _packs() -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -16,9 +15,6 @@ from vtkit.recipe.engines import Engine
 from vtkit.recipe.sections import DocumentWeighting, LexicalKind
 from vtkit.results import Result
 from vtkit.search.hybrid import ProbedWeight
-
-if TYPE_CHECKING:
-    pass
 
 RECORD = "index.json"
 """File of the record, in the folder of an index."""

@@ -157,8 +157,8 @@ def weight_queries(
     texts = {query.text for query in judged.queries}
 
     def unknown(query: Query) -> bool:
-        grades = training.qrels[query.id]
-        return query.text not in texts and not any(grades[document] > 0 for document in trained & grades.keys())
+        grades = training.qrels[query.id].items()
+        return query.text not in texts and not any(grade > 0 and document in trained for document, grade in grades)
 
     queries = [query for query in training.queries if unknown(query)]
     qrels = {query.id: training.qrels[query.id] for query in queries}

@@ -96,11 +96,9 @@ def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
     recipe or by one that its source comes from: on queries that it was trained on a model looks better than it is, and
     would get too large a weight.
     """
-
-    def new(corpus: Corpus) -> bool:
-        return not any(_same_queries(tuned, corpus) for tuned in tuned_collections(recipe))
-
-    return tuple(_first_of_each_set(filter(new, _queries_beside(recipe))))
+    tuned = tuned_collections(recipe)
+    others = (corpus for corpus in _queries_beside(recipe) if not any(_same_queries(one, corpus) for one in tuned))
+    return tuple(_first_of_each_set(others))
 
 
 def peer_training_queries(recipe: Recipe) -> tuple[Corpus, ...]:

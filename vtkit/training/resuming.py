@@ -57,6 +57,11 @@ def kept_array(
     return found
 
 
+def trains_in_bf16(model: Any) -> bool:
+    """Whether ``model``, a transformer, is trained under autocast to bf16."""
+    return bf16_is_fast() and takes_autocast(model)
+
+
 def trainer_settings(model: Any, folder: Path, *, steps: int, seed: int, checkpoint_every: int) -> dict[str, Any]:
     """Settings both library trainers take, whatever they train; ``model`` is the transformer."""
     cuda = torch.cuda.is_available()
@@ -68,7 +73,7 @@ def trainer_settings(model: Any, folder: Path, *, steps: int, seed: int, checkpo
         "seed": seed,
         "data_seed": seed,
         "use_cpu": not cuda,
-        "bf16": bf16_is_fast() and takes_autocast(model),
+        "bf16": trains_in_bf16(model),
         "save_strategy": "steps",
         "save_steps": checkpoint_every,
         "save_total_limit": 2,

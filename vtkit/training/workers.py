@@ -22,12 +22,11 @@ import torch.distributed as dist
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
-from vtkit.encoder.families import takes_autocast
 from vtkit.encoder.sparse_head import streaming
 from vtkit.launch import launched
 from vtkit.processes import connected, from_first, job, received, send
-from vtkit.runtime import bf16_is_fast
 from vtkit.training.batch_encoding import Group, encode_groups
+from vtkit.training.resuming import trains_in_bf16
 
 TRAIN = "train"
 """What the other processes know this job by."""
@@ -98,7 +97,7 @@ def workers(model: SparseEncoder) -> Iterator[Workers | None]:
     if launched().size == 1:
         yield None
         return
-    with job(TRAIN, model, bf16_is_fast() and takes_autocast(model[0].auto_model)):
+    with job(TRAIN, model, trains_in_bf16(model[0].auto_model)):
         yield Workers(model, [parameter for parameter in model.parameters() if parameter.requires_grad])
         send(None)
 
