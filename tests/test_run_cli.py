@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import command_line
@@ -95,6 +96,39 @@ sets = ["{DATA}/elements-ko"]
 max_queries = 60
 """
 
+EXPANDED = (
+    ENGLISH.partition("[calibrate]")[0].replace("steps = 20", "steps = 10")
+    + f"""
+[expand]
+method = "tilde-aug"
+steps = 12
+batch_size = 8
+positives = 2
+keep = 5
+document_length = 32
+learning_rate = 1e-3
+checkpoint_every = 5
+rankings.bm25 = true
+[finetune]
+data = "{DATA}/elements-en"
+query_encoder = "binary"
+loss = ["infonce", "listwise"]
+bm25 = true
+steps = 12
+batch_size = 8
+hard_negatives = 1
+document_length = 32
+learning_rate = 1e-3
+checkpoint_every = 5
+[index]
+document_length = 32
+[evaluate]
+sets = ["{DATA}/elements-en"]
+max_queries = 60
+models = ["finetune"]
+"""
+)
+
 
 def vtkit(folder: Path, *arguments: str, check: int | None = 0, typed: str = "") -> subprocess.CompletedProcess[str]:
     """The command line as a user calls it, in ``folder``."""
@@ -111,9 +145,9 @@ def write_recipes(folder: Path) -> None:
     (folder / "korean.toml").write_text(KOREAN, encoding="utf-8")
 
 
-def numbers(folder: Path) -> dict[str, object]:
+def numbers(folder: Path, name: str = "korean") -> dict[str, object]:
     """What a run found, without times and versions."""
-    report = json.loads((folder / "runs" / "korean" / "report.json").read_text("utf-8"))
+    report = json.loads((folder / "runs" / name / "report.json").read_text("utf-8"))
     return {name: report[name] for name in ("results", "vocabulary", "curves", "calibration", "sparsity", "neighbours")}
 
 
@@ -370,13 +404,29 @@ MOMENTS = (
     "evaluate-finetune-*",
 )
 
+MOMENTS_OF_EXPANSION = (
+    "expand-*/checkpoints/checkpoint-5/vtkit-complete",
+    "expand-documents-*",
+    "finetune-*/checkpoints/checkpoint-10/optimizer.pt",
+    "index-finetune-*",
+)
+
 
 def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_path: Path) -> None:
     write_recipes(tmp_path)
-    partial = tmp_path / "runs" / "artifacts" / ".partial"
     vtkit(tmp_path, "run", "korean.toml", "--until", "vocabulary")
-    for moment in MOMENTS:
-        run = command_line.start(tmp_path, ["run", "korean.toml"], {**os.environ, **SETTINGS}, tmp_path)
+    killed_at(tmp_path, "korean.toml", MOMENTS)
+    plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run").stderr
+    assert "skip: done" in plan
+    vtkit(tmp_path, "run", "korean.toml")
+    assert numbers(tmp_path) == numbers(finished)
+
+
+def killed_at(folder: Path, recipe: str, moments: Sequence[str]) -> None:
+    """The recipe is run and killed as soon as each of these is seen among the outputs that are being made."""
+    partial = folder / "runs" / "artifacts" / ".partial"
+    for moment in moments:
+        run = command_line.start(folder, ["run", recipe], {**os.environ, **SETTINGS}, folder)
         deadline = time.monotonic() + 300
         while not list(partial.glob(moment)):
             assert run.is_alive(), f"the run ended before {moment} was seen"
@@ -384,10 +434,18 @@ def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_pa
             time.sleep(0.002)
         run.kill()
         run.join()
-    plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run").stderr
-    assert "skip: done" in plan
-    vtkit(tmp_path, "run", "korean.toml")
-    assert numbers(tmp_path) == numbers(finished)
+
+
+def test_a_run_that_expands_documents_killed_four_times_ends_in_the_same_numbers(tmp_path: Path) -> None:
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    for folder in (undisturbed, killed):
+        folder.mkdir()
+        (folder / "english.toml").write_text(EXPANDED, encoding="utf-8")
+    vtkit(undisturbed, "run", "english.toml")
+    vtkit(killed, "run", "english.toml", "--until", "vocabulary")
+    killed_at(killed, "english.toml", MOMENTS_OF_EXPANSION)
+    vtkit(killed, "run", "english.toml")
+    assert numbers(killed, "english") == numbers(undisturbed, "english")
 
 
 def test_a_damaged_output_is_found_and_made_again(finished: Path, tmp_path: Path) -> None:
