@@ -427,7 +427,7 @@ def killed_at(folder: Path, recipe: str, moments: Sequence[str]) -> None:
     partial = folder / "runs" / "artifacts" / ".partial"
     for moment in moments:
         run = command_line.start(folder, ["run", recipe], {**os.environ, **SETTINGS}, folder)
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 900
         while not list(partial.glob(moment)):
             assert run.is_alive(), f"the run ended before {moment} was seen"
             assert time.monotonic() < deadline, f"{moment} never appeared"
