@@ -17,7 +17,7 @@ from vtkit.encoder.encoding import encode
 from vtkit.recipe.finetune import FinetuneSection
 from vtkit.recipe.sections import AdaptSection
 from vtkit.training.finetune import finetune
-from vtkit.training.target import HIGHEST, LARGEST_STEP, LOWEST, PROPORTIONAL, START, ActiveTarget
+from vtkit.training.target import INTEGRAL, LARGEST_STEP, LEAST, LOSSES, MOST, PROPORTIONAL, START, ActiveTarget
 
 
 def target(aim: float = 20.0, ramp_steps: int = 4, steps: int = 400) -> ActiveTarget:
@@ -27,18 +27,31 @@ def target(aim: float = 20.0, ramp_steps: int = 4, steps: int = 400) -> ActiveTa
 def test_the_law_by_hand() -> None:
     aimed = target(25.0, ramp_steps=4)
     assert aimed(0) == 0.0
-    aimed.see(0, active=100.0, loss=2.0, penalty=50.0)
-    first = START * 2.0 / 50.0
-    assert aimed(1) == pytest.approx(first)  # the aim of the first step is where the run starts
-    aimed.see(2, active=100.0, loss=1.0, penalty=1.0)  # halfway of the ramp the aim is 50, and the mean still 100
-    assert aimed(3) == pytest.approx(first * math.exp(LARGEST_STEP))  # P · ln 2 would be more
-    aimed.see(3, active=100.0, loss=1.0, penalty=1.0)  # the aim is 100^(1/4) · 25^(3/4)
-    change = PROPORTIONAL * math.log(4) / 4 + 15 / 400 * math.log(4) * 3 / 4
-    assert change > LARGEST_STEP
-    aimed.see(4, active=100.0, loss=1.0, penalty=1.0)  # from here on the error is bounded to 1
+    aimed.see(0, active=100.0, loss=2.0, penalty=2.0)
+    assert aimed(1) == pytest.approx(START)  # the aim of the first step is where the run starts
+    aimed.see(2, active=100.0, loss=2.0, penalty=2.0)  # halfway of the ramp the aim is 50, and the mean still 100
+    assert aimed(3) == pytest.approx(START * math.exp(LARGEST_STEP))  # P · ln 2 would be more
+    before = aimed(3)
+    aimed.see(3, active=100.0, loss=2.0, penalty=2.0)  # the aim is 100^(1/4) · 25^(3/4)
+    error = math.log(4) * 3 / 4
+    assert PROPORTIONAL * math.log(4) / 4 + INTEGRAL / 400 * error > LARGEST_STEP
+    assert aimed(4) == pytest.approx(before * math.exp(LARGEST_STEP))
+    aimed.see(4, active=100.0, loss=2.0, penalty=2.0)  # from here on the error is bounded to 1
     before = aimed(5)
-    aimed.see(5, active=100.0, loss=1.0, penalty=1.0)
-    assert aimed(6) == pytest.approx(before * math.exp(15 / 400))
+    aimed.see(5, active=100.0, loss=2.0, penalty=2.0)
+    assert aimed(6) == pytest.approx(before * math.exp(INTEGRAL / 400))
+
+
+def test_the_strength_follows_the_mean_loss() -> None:
+    aimed = target(20.0, ramp_steps=1)
+    for step in range(200):
+        aimed.see(step, 20.0, 1.0, 1.0)
+    assert aimed(200) == pytest.approx(START)
+    aimed.see(200, 20.0, 0.5, 1.0)
+    assert aimed(201) == pytest.approx(START * (1 - 0.5 / LOSSES))
+    for step in range(201, 600):
+        aimed.see(step, 20.0, 0.5, 1.0)
+    assert aimed(600) == pytest.approx(START / 2, rel=1e-3)
 
 
 def test_too_few_dimensions_lower_the_strength_and_too_many_raise_it() -> None:
@@ -53,14 +66,29 @@ def test_too_few_dimensions_lower_the_strength_and_too_many_raise_it() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.floats(0, 1e5), min_size=1, max_size=60), st.floats(2, 1e4), st.integers(1, 50))
-def test_the_strength_moves_by_bounded_steps_between_bounds(counts: list[float], aim: float, ramp: int) -> None:
+def test_the_strength_moves_by_bounded_steps(counts: list[float], aim: float, ramp: int) -> None:
+    """And never further down or up than where the penalty has a share of the loss that is too small or too large."""
     aimed, last = target(aim, ramp), None
     for step, count in enumerate(counts):
         aimed.see(step, count, 1.0, 3.0)
         now = math.log(aimed(step))
-        assert math.log(LOWEST) - 1e-9 <= now - math.log(START / 3.0) <= math.log(HIGHEST) + 1e-9
+        assert math.log(LEAST) - LARGEST_STEP <= now + math.log(3.0) <= math.log(MOST) + LARGEST_STEP
         assert last is None or abs(now - last) <= LARGEST_STEP + 1e-9
         last = now
+
+
+def test_a_penalty_without_effect_is_not_made_weaker_still() -> None:
+    """So that it is back at once when it is needed."""
+    aimed = target(20.0, ramp_steps=1, steps=100)
+    for step in range(200):
+        aimed.see(step, 5.0, 1.0, 1.0)
+    lowest = aimed(200)
+    assert lowest == pytest.approx(LEAST, rel=math.exp(LARGEST_STEP) - 1)
+    aimed.see(200, 5.0, 0.9, 1.0)
+    assert aimed(201) == lowest
+    for step in range(201, 211):
+        aimed.see(step, 40.0, 1.0, 1.0)
+    assert aimed(211) > 2 * lowest
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e3])
@@ -82,7 +110,7 @@ def test_it_reaches_its_aim_where_dimensions_follow_the_strength_with_a_delay(
 def test_a_run_that_ends_beside_its_aim_says_so() -> None:
     aimed = target(20.0, ramp_steps=1)
     said = "training ends with {} active dimensions a document, finetune.target_active.document is 20. {}"
-    for step in range(50):
+    for step in range(20):
         aimed.see(step, 12.0, 1.0, 1.0)
     assert aimed.missed() == said.format(12, "λ was still falling: train longer.")
     for step in range(600):

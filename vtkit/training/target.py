@@ -1,18 +1,24 @@
 """λ found while training: the strength of a penalty that brings queries or documents to a number of active dimensions.
 
-In a run of S steps, with T the end of the ramp and A the number that is wanted, P = 4 and I = min(0.1, 15 / S):
+In a run of S steps, with T the end of the ramp and A the number that is wanted, P = 2.5 and I = min(0.15, 25 / S):
 
     a_t    active dimensions of a text, the mean over the texts of batch t, as they are without dropout
-    â_t    its running mean over the last few batches
+    â_t    its running mean over the last eight batches or so
     A_t    â_1^(1 - r) · A^r,  r = min(1, t / T)          the aim of step t: from where the run started to A
     e_t    log(â_t / A_t), bounded to [-1, 1]
-    log λ_(t+1) = log λ_t + P · (e_t - e_(t-1)) + I · e_t     a step of at most ½, and λ within its bounds
+    L_t    running mean of the loss without penalties, over 32 batches or so
+    log λ_(t+1) = log λ_t + P · (e_t - e_(t-1)) + I · e_t + log(L_t / L_(t-1))     a step of at most ½
 
 The logarithms make the law the same for every vocabulary, penalty and size of weights: too many dimensions by a tenth
-raise λ by the same share everywhere. The difference answers at once, the sum removes what remains. λ starts where the
-penalty is :data:`START` of the loss of the first batch, and stays between :data:`LOWEST` and :data:`HIGHEST` times
-that. Dropout makes vectors denser; every tenth batch is read without it too, and a_t is the count of the batch times
-the ratio seen in the last of these. All of it is in the checkpoint.
+raise λ by the same share everywhere. The difference answers a change, the sum removes what remains, and λ follows the
+loss, whose gradients it balances. All of it is slow on purpose: at a constant λ the number swings by a third, with a
+period of some fifteen steps that comes from Adam's momentum, and a law that answers such swings feeds them.
+
+λ starts where the penalty is :data:`START` of the loss of the first batch. Where the penalty is less than
+:data:`LEAST` of L_t it falls no further, and where it is more than :data:`MOST` times L_t it rises no further: there
+it has hardly an effect, or no more, and would only come back late. Dropout makes vectors denser; every tenth batch is
+read without it too, and a_t is the count of the batch times the ratio seen in the last of these. All of it is in the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -26,21 +32,24 @@ from torch import Tensor, nn
 from vtkit.recipe.finetune import Side
 
 START = 0.2
-LOWEST, HIGHEST = 1e-3, 1e6
+LEAST, MOST = 0.03, 10.0
 
-SMOOTHED = 4
-"""Batches over which active dimensions are averaged, and readings over which the ratio is."""
+SMOOTHED, LOSSES = 8, 32
+"""Batches over which active dimensions and the loss are averaged."""
 
 READ_EVERY = 10
 """Steps between batches that are read without dropout too."""
 
-PROPORTIONAL = 4.0
+READINGS = 4
+"""Such batches over which the ratio is averaged."""
+
+PROPORTIONAL = 2.5
 """P."""
 
-INTEGRAL = 15.0
+INTEGRAL = 25.0
 """I, times the steps of the run: what remains is taken away within about a tenth of it."""
 
-FASTEST = 0.1
+FASTEST = 0.15
 """Largest I, in short runs."""
 
 LARGEST_STEP = 0.5
@@ -71,7 +80,7 @@ class ActiveTarget(nn.Module):
     """
 
     values: Tensor
-    """log λ, log λ at the start, â_1, â, e, and the number of batches seen."""
+    """log λ, whether it falls no further, â_1, â, e, L, and the number of batches seen."""
 
     ratio: Tensor
     """Of active dimensions without dropout to those with it, and the number of readings behind it."""
@@ -80,18 +89,18 @@ class ActiveTarget(nn.Module):
         super().__init__()
         self.side, self.target, self.ramp_steps, self.setting = side, target, ramp_steps, setting
         self.integral = min(FASTEST, INTEGRAL / steps)
-        self.register_buffer("values", torch.zeros(6, dtype=torch.float64))
+        self.register_buffer("values", torch.zeros(7, dtype=torch.float64))
         self.register_buffer("ratio", torch.tensor([1.0, 0.0], dtype=torch.float64))
 
     def forward(self, step: int) -> float:
         """λ, as the last batch left it."""
-        return exp(float(self.values[0])) if self.values[5] else 0.0
+        return exp(float(self.values[0])) if self.values[-1] else 0.0
 
     def read(self, without: float, with_dropout: float) -> None:
         """Active dimensions of the same texts without and with dropout."""
         ratio, readings = self.ratio.tolist()
         readings += 1
-        ratio += (max(without, 0.1) / max(with_dropout, 0.1) - ratio) / min(readings, SMOOTHED)
+        ratio += (max(without, 0.1) / max(with_dropout, 0.1) - ratio) / min(readings, READINGS)
         self.ratio.copy_(torch.tensor([ratio, readings], dtype=torch.float64))
 
     def without_dropout(self, active: float) -> float:
@@ -107,30 +116,33 @@ class ActiveTarget(nn.Module):
             loss: of the batch, without penalties.
             penalty: of the batch, without λ.
         """
-        current, start, first, smoothed, error, seen = self.values.tolist()
-        active = max(active, 0.1)
+        current, lowest, first, smoothed, error, mean_loss, seen = self.values.tolist()
+        active, loss, penalty = max(active, 0.1), max(abs(loss), 1e-3), max(penalty, 1e-6)
         if not seen:
-            current = start = log(START * max(abs(loss), 1e-3) / max(penalty, 1e-6))
-            first = smoothed = active
+            current = log(START * loss / penalty)
+            first, smoothed, mean_loss = active, active, loss
         seen += 1
         smoothed += (active - smoothed) / min(seen, SMOOTHED)
         reached = min(1.0, step / max(self.ramp_steps, 1))
         aim = (1 - reached) * log(first) + reached * log(self.target)
+        loss_before, mean_loss = mean_loss, mean_loss + (loss - mean_loss) / min(seen, LOSSES)
         before, error = error, max(-1.0, min(1.0, log(smoothed) - aim))
-        change = PROPORTIONAL * (error - before) + self.integral * error
-        current += max(-LARGEST_STEP, min(LARGEST_STEP, change))
-        current = max(start + log(LOWEST), min(start + log(HIGHEST), current))
-        self.values.copy_(torch.tensor([current, start, first, smoothed, error, seen], dtype=torch.float64))
+        share = exp(current) * penalty / mean_loss
+        change = PROPORTIONAL * (error - before) + self.integral * error + log(mean_loss / loss_before)
+        lowest = float(change < 0 and share < LEAST)
+        if not lowest and not (change > 0 and share > MOST):
+            current += max(-LARGEST_STEP, min(LARGEST_STEP, change))
+        self.values.copy_(torch.tensor([current, lowest, first, smoothed, error, mean_loss, seen], dtype=torch.float64))
 
     def missed(self) -> str | None:
         """What to say at the end of a run that has not reached its aim; None where it has."""
-        current, start, _, smoothed, _, seen = self.values.tolist()
+        _, lowest, _, smoothed, _, _, seen = self.values.tolist()
         if not seen or abs(smoothed / self.target - 1) <= MISSED:
             return None
         ends = f"training ends with {smoothed:.0f} active dimensions a {self.side}, {self.setting} is {self.target:g}"
         if smoothed > self.target:
             return f"{ends}. λ was still rising: train longer."
-        if current > start + log(LOWEST) + 0.1:
+        if not lowest:
             return f"{ends}. λ was still falling: train longer."
         return (
             f"{ends}. With next to no penalty there are no more: calibrate to a higher activation before ([calibrate])."
