@@ -1,6 +1,6 @@
 """λ found while training: the strength of a penalty that brings queries or documents to a number of active dimensions.
 
-In a run of S steps, with T the end of the ramp and A the number that is wanted, P = 2.5 and I = min(0.15, 25 / S):
+In a run of S steps, with T the end of the ramp and A the number that is wanted, P = 1.5 and I = min(0.15, 25 / S):
 
     a_t    active dimensions of a text, the mean over the texts of batch t, as they are without dropout
     â_t    its running mean over the last eight batches or so
@@ -43,7 +43,7 @@ READ_EVERY = 10
 READINGS = 4
 """Such batches over which the ratio is averaged."""
 
-PROPORTIONAL = 2.5
+PROPORTIONAL = 1.5
 """P."""
 
 INTEGRAL = 25.0
