@@ -116,10 +116,10 @@ def test_a_run_that_ends_beside_its_aim_says_so() -> None:
     for step in range(600):
         aimed.see(step, 12.0, 1.0, 1.0)
     assert "With next to no penalty there are no more: calibrate" in str(aimed.missed())
-    for step in range(50):
+    for step in range(150):
         aimed.see(step, 40.0, 1.0, 1.0)
     assert aimed.missed() == said.format(40, "λ was still rising: train longer.")
-    for step in range(50):
+    for step in range(150):
         aimed.see(step, 21.0, 1.0, 1.0)
     assert aimed.missed() is None
 

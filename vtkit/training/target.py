@@ -37,6 +37,9 @@ LEAST, MOST = 0.03, 10.0
 SMOOTHED, LOSSES = 8, 32
 """Batches over which active dimensions and the loss are averaged."""
 
+SETTLED = 16
+"""Batches over which active dimensions are averaged to say what a run ended with."""
+
 READ_EVERY = 10
 """Steps between batches that are read without dropout too."""
 
@@ -80,7 +83,8 @@ class ActiveTarget(nn.Module):
     """
 
     values: Tensor
-    """log λ, whether it falls no further, â_1, â, e, L, and the number of batches seen."""
+    """log λ, whether it falls no further, â_1, â, e, L, what the run ended with, and the
+    number of batches seen."""
 
     ratio: Tensor
     """Of active dimensions without dropout to those with it, and the number of readings behind it."""
@@ -89,7 +93,7 @@ class ActiveTarget(nn.Module):
         super().__init__()
         self.side, self.target, self.ramp_steps, self.setting = side, target, ramp_steps, setting
         self.integral = min(FASTEST, INTEGRAL / steps)
-        self.register_buffer("values", torch.zeros(7, dtype=torch.float64))
+        self.register_buffer("values", torch.zeros(8, dtype=torch.float64))
         self.register_buffer("ratio", torch.tensor([1.0, 0.0], dtype=torch.float64))
 
     def forward(self, step: int) -> float:
@@ -116,13 +120,14 @@ class ActiveTarget(nn.Module):
             loss: of the batch, without penalties.
             penalty: of the batch, without λ.
         """
-        current, lowest, first, smoothed, error, mean_loss, seen = self.values.tolist()
+        current, lowest, first, smoothed, error, mean_loss, settled, seen = self.values.tolist()
         active, loss, penalty = max(active, 0.1), max(abs(loss), 1e-3), max(penalty, 1e-6)
         if not seen:
             current = log(START * loss / penalty)
             first, smoothed, mean_loss = active, active, loss
         seen += 1
         smoothed += (active - smoothed) / min(seen, SMOOTHED)
+        settled += (active - settled) / min(seen, SETTLED)
         reached = min(1.0, step / max(self.ramp_steps, 1))
         aim = (1 - reached) * log(first) + reached * log(self.target)
         loss_before, mean_loss = mean_loss, mean_loss + (loss - mean_loss) / min(seen, LOSSES)
@@ -132,15 +137,16 @@ class ActiveTarget(nn.Module):
         lowest = float(change < 0 and share < LEAST)
         if not lowest and not (change > 0 and share > MOST):
             current += max(-LARGEST_STEP, min(LARGEST_STEP, change))
-        self.values.copy_(torch.tensor([current, lowest, first, smoothed, error, mean_loss, seen], dtype=torch.float64))
+        values = [current, lowest, first, smoothed, error, mean_loss, settled, seen]
+        self.values.copy_(torch.tensor(values, dtype=torch.float64))
 
     def missed(self) -> str | None:
         """What to say at the end of a run that has not reached its aim; None where it has."""
-        _, lowest, _, smoothed, _, _, seen = self.values.tolist()
-        if not seen or abs(smoothed / self.target - 1) <= MISSED:
+        _, lowest, *_, settled, seen = self.values.tolist()
+        if not seen or abs(settled / self.target - 1) <= MISSED:
             return None
-        ends = f"training ends with {smoothed:.0f} active dimensions a {self.side}, {self.setting} is {self.target:g}"
-        if smoothed > self.target:
+        ends = f"training ends with {settled:.0f} active dimensions a {self.side}, {self.setting} is {self.target:g}"
+        if settled > self.target:
             return f"{ends}. λ was still rising: train longer."
         if not lowest:
             return f"{ends}. λ was still falling: train longer."
