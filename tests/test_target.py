@@ -42,16 +42,16 @@ def test_the_law_by_hand() -> None:
     assert aimed(6) == pytest.approx(before * math.exp(INTEGRAL / 400))
 
 
-def test_the_strength_follows_the_mean_loss() -> None:
+def test_the_strength_follows_the_root_of_the_mean_loss() -> None:
     aimed = target(20.0, ramp_steps=1)
     for step in range(200):
         aimed.see(step, 20.0, 1.0, 1.0)
     assert aimed(200) == pytest.approx(START)
     aimed.see(200, 20.0, 0.5, 1.0)
-    assert aimed(201) == pytest.approx(START * (1 - 0.5 / LOSSES))
+    assert aimed(201) == pytest.approx(START * math.sqrt(1 - 0.5 / LOSSES))
     for step in range(201, 600):
         aimed.see(step, 20.0, 0.5, 1.0)
-    assert aimed(600) == pytest.approx(START / 2, rel=1e-3)
+    assert aimed(600) == pytest.approx(START / math.sqrt(2), rel=1e-3)
 
 
 def test_too_few_dimensions_lower_the_strength_and_too_many_raise_it() -> None:

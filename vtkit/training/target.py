@@ -7,12 +7,13 @@ In a run of S steps, with T the end of the ramp and A the number that is wanted,
     A_t    â_1^(1 - r) · A^r,  r = min(1, t / T)          the aim of step t: from where the run started to A
     e_t    log(â_t / A_t), bounded to [-1, 1]
     L_t    running mean of the loss without penalties, over 32 batches or so
-    log λ_(t+1) = log λ_t + P · (e_t - e_(t-1)) + I · e_t + log(L_t / L_(t-1))     a step of at most ½
+    log λ_(t+1) = log λ_t + P · (e_t - e_(t-1)) + I · e_t + ½ log(L_t / L_(t-1))     a step of at most ½
 
 The logarithms make the law the same for every vocabulary, penalty and size of weights: too many dimensions by a tenth
 raise λ by the same share everywhere. The difference answers a change, the sum removes what remains, and λ follows the
-loss, whose gradients it balances. All of it is slow on purpose: at a constant λ the number swings by a third, with a
-period of some fifteen steps that comes from Adam's momentum, and a law that answers such swings feeds them.
+root of the loss, whose gradients it balances. All of it is slow on purpose: at a constant λ the number swings by a
+third, with a period of some fifteen steps that comes from Adam's momentum, and a law that answers such swings feeds
+them.
 
 λ starts where the penalty is :data:`START` of the loss of the first batch. Where the penalty is less than
 :data:`LEAST` of L_t it falls no further, and where it is more than :data:`MOST` times L_t it rises no further: there
@@ -133,7 +134,7 @@ class ActiveTarget(nn.Module):
         loss_before, mean_loss = mean_loss, mean_loss + (loss - mean_loss) / min(seen, LOSSES)
         before, error = error, max(-1.0, min(1.0, log(smoothed) - aim))
         share = exp(current) * penalty / mean_loss
-        change = PROPORTIONAL * (error - before) + self.integral * error + log(mean_loss / loss_before)
+        change = PROPORTIONAL * (error - before) + self.integral * error + log(mean_loss / loss_before) / 2
         lowest = float(change < 0 and share < LEAST)
         if not lowest and not (change > 0 and share > MOST):
             current += max(-LARGEST_STEP, min(LARGEST_STEP, change))
