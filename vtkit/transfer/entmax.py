@@ -36,8 +36,8 @@ CANDIDATES_AT_ONCE = 2_000_000
 PAIRS_AT_ONCE = 4096
 """Pairs of vectors that are multiplied exactly at a time, where they are few."""
 
-LARGEST_RESULT = 250_000_000
-"""Weights of the whole result (12 bytes each)."""
+LARGEST_RESULT = 50_000_000
+"""Weights of the whole result: 12 bytes each, and about 90 while a mixture and its record are made of them."""
 
 HALVINGS = 64
 """Halvings of the interval of the threshold, no longer than one: beyond the last bit of a double."""
@@ -90,9 +90,11 @@ def entmax_rows(
             blocks.append(_dense(space, block) if _is_softmax(alpha) else _sparse(space, block, alpha, first_k))
             room -= blocks[-1].nnz
             if room < 0:
+                each = (LARGEST_RESULT - room) / min(begin + rows, len(queries))
                 raise RecipeError(
-                    f"alpha = {alpha:g} leaves weight on so many source tokens that the mixture would take "
-                    f"more than {12 * LARGEST_RESULT / 1e9:.0f} GB. Raise it; 2 is sparsemax, 4 is the default."
+                    f"alpha = {alpha:g} leaves weight on {each:,.0f} source tokens for each new one, which is too much "
+                    "to hold, and hardly tells new tokens apart. Raise it; 2 is sparsemax, 4 is the default, and "
+                    "embedders whose similarities lie close together need 16 or 32."
                 )
     if not blocks:
         return csr_matrix((0, len(anchors)), dtype=np.float64)
