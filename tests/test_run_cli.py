@@ -412,16 +412,6 @@ MOMENTS_OF_EXPANSION = (
 )
 
 
-def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_path: Path) -> None:
-    write_recipes(tmp_path)
-    vtkit(tmp_path, "run", "korean.toml", "--until", "vocabulary")
-    killed_at(tmp_path, "korean.toml", MOMENTS)
-    plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run").stderr
-    assert "skip: done" in plan
-    vtkit(tmp_path, "run", "korean.toml")
-    assert numbers(tmp_path) == numbers(finished)
-
-
 def killed_at(folder: Path, recipe: str, moments: Sequence[str]) -> None:
     """The recipe is run and killed as soon as each of these is seen among the outputs that are being made."""
     partial = folder / "runs" / "artifacts" / ".partial"
@@ -434,6 +424,16 @@ def killed_at(folder: Path, recipe: str, moments: Sequence[str]) -> None:
             time.sleep(0.002)
         run.kill()
         run.join()
+
+
+def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_path: Path) -> None:
+    write_recipes(tmp_path)
+    vtkit(tmp_path, "run", "korean.toml", "--until", "vocabulary")
+    killed_at(tmp_path, "korean.toml", MOMENTS)
+    plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run").stderr
+    assert "skip: done" in plan
+    vtkit(tmp_path, "run", "korean.toml")
+    assert numbers(tmp_path) == numbers(finished)
 
 
 def test_a_run_that_expands_documents_killed_four_times_ends_in_the_same_numbers(tmp_path: Path) -> None:
