@@ -58,6 +58,18 @@ target_activation = 0.1
 texts = 32
 """
 
+JUDGED = """batch_size = 8
+hard_negatives = 1
+document_length = 32
+learning_rate = 1e-3
+checkpoint_every = 5
+[index]
+document_length = 32
+[evaluate]
+max_queries = 60
+"""
+"""The rest of [finetune], [index] and [evaluate]."""
+
 KOREAN = f"""
 [recipe]
 name = "korean"
@@ -84,21 +96,10 @@ texts = 32
 [finetune]
 data = "{DATA}/elements-ko"
 steps = 20
-batch_size = 8
-hard_negatives = 1
-document_length = 32
-learning_rate = 1e-3
-checkpoint_every = 5
-[index]
-document_length = 32
-[evaluate]
-sets = ["{DATA}/elements-ko"]
-max_queries = 60
+{JUDGED}sets = ["{DATA}/elements-ko"]
 """
 
-EXPANDED = (
-    ENGLISH.partition("[calibrate]")[0].replace("steps = 20", "steps = 10")
-    + f"""
+EXPANDED = f"""{ENGLISH}
 [expand]
 method = "tilde-aug"
 steps = 12
@@ -115,19 +116,9 @@ query_encoder = "binary"
 loss = ["infonce", "listwise"]
 bm25 = true
 steps = 12
-batch_size = 8
-hard_negatives = 1
-document_length = 32
-learning_rate = 1e-3
-checkpoint_every = 5
-[index]
-document_length = 32
-[evaluate]
-sets = ["{DATA}/elements-en"]
-max_queries = 60
+{JUDGED}sets = ["{DATA}/elements-en"]
 models = ["finetune"]
 """
-)
 
 
 def vtkit(folder: Path, *arguments: str, check: int | None = 0, typed: str = "") -> subprocess.CompletedProcess[str]:
@@ -145,9 +136,9 @@ def write_recipes(folder: Path) -> None:
     (folder / "korean.toml").write_text(KOREAN, encoding="utf-8")
 
 
-def numbers(folder: Path, name: str = "korean") -> dict[str, object]:
+def numbers(folder: Path, run: str = "korean") -> dict[str, object]:
     """What a run found, without times and versions."""
-    report = json.loads((folder / "runs" / name / "report.json").read_text("utf-8"))
+    report = json.loads((folder / "runs" / run / "report.json").read_text("utf-8"))
     return {name: report[name] for name in ("results", "vocabulary", "curves", "calibration", "sparsity", "neighbours")}
 
 

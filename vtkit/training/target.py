@@ -84,8 +84,7 @@ class ActiveTarget(nn.Module):
     """
 
     values: Tensor
-    """log λ, whether it falls no further, â_1, â, e, L, what the run ended with, and the
-    number of batches seen."""
+    """log λ, whether it was kept from falling, â_1, â, e, L, the mean that a run ends with, and batches seen."""
 
     ratio: Tensor
     """Of active dimensions without dropout to those with it, and the number of readings behind it."""
@@ -105,7 +104,7 @@ class ActiveTarget(nn.Module):
         """Active dimensions of the same texts without and with dropout."""
         ratio, readings = self.ratio.tolist()
         readings += 1
-        ratio += (max(without, 0.1) / max(with_dropout, 0.1) - ratio) / min(readings, READINGS)
+        ratio = _running_mean(ratio, max(without, 0.1) / max(with_dropout, 0.1), readings, READINGS)
         self.ratio.copy_(torch.tensor([ratio, readings], dtype=torch.float64))
 
     def without_dropout(self, active: float) -> float:
@@ -121,36 +120,40 @@ class ActiveTarget(nn.Module):
             loss: of the batch, without penalties.
             penalty: of the batch, without λ.
         """
-        current, lowest, first, smoothed, error, mean_loss, settled, seen = self.values.tolist()
+        current, _, first, smoothed, error, mean_loss, settled, seen = self.values.tolist()
         active, loss, penalty = max(active, 0.1), max(abs(loss), 1e-3), max(penalty, 1e-6)
         if not seen:
-            current = log(START * loss / penalty)
-            first, smoothed, mean_loss = active, active, loss
+            current, first, mean_loss = log(START * loss / penalty), active, loss
         seen += 1
-        smoothed += (active - smoothed) / min(seen, SMOOTHED)
-        settled += (active - settled) / min(seen, SETTLED)
+        smoothed = _running_mean(smoothed, active, seen, SMOOTHED)
+        settled = _running_mean(settled, active, seen, SETTLED)
+        loss_before, mean_loss = mean_loss, _running_mean(mean_loss, loss, seen, LOSSES)
         reached = min(1.0, step / max(self.ramp_steps, 1))
         aim = (1 - reached) * log(first) + reached * log(self.target)
-        loss_before, mean_loss = mean_loss, mean_loss + (loss - mean_loss) / min(seen, LOSSES)
         before, error = error, max(-1.0, min(1.0, log(smoothed) - aim))
-        share = exp(current) * penalty / mean_loss
         change = PROPORTIONAL * (error - before) + self.integral * error + log(mean_loss / loss_before) / 2
-        lowest = float(change < 0 and share < LEAST)
-        if not lowest and not (change > 0 and share > MOST):
+        share = exp(current) * penalty / mean_loss
+        too_weak, too_strong = change < 0 and share < LEAST, change > 0 and share > MOST
+        if not (too_weak or too_strong):
             current += max(-LARGEST_STEP, min(LARGEST_STEP, change))
-        values = [current, lowest, first, smoothed, error, mean_loss, settled, seen]
+        values = [current, float(too_weak), first, smoothed, error, mean_loss, settled, seen]
         self.values.copy_(torch.tensor(values, dtype=torch.float64))
 
     def missed(self) -> str | None:
         """What to say at the end of a run that has not reached its aim; None where it has."""
-        _, lowest, *_, settled, seen = self.values.tolist()
+        _, too_weak, *_, settled, seen = self.values.tolist()
         if not seen or abs(settled / self.target - 1) <= MISSED:
             return None
         ends = f"training ends with {settled:.0f} active dimensions a {self.side}, {self.setting} is {self.target:g}"
         if settled > self.target:
             return f"{ends}. λ was still rising: train longer."
-        if not lowest:
+        if not too_weak:
             return f"{ends}. λ was still falling: train longer."
         return (
             f"{ends}. With next to no penalty there are no more: calibrate to a higher activation before ([calibrate])."
         )
+
+
+def _running_mean(mean: float, value: float, seen: float, most: int) -> float:
+    """The mean of all values so far, ``value`` the one numbered ``seen``; from ``most`` on old ones fade."""
+    return mean + (value - mean) / min(seen, most)
