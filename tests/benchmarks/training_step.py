@@ -13,6 +13,8 @@ differs is how they are computed:
     library     SparseEncoder.forward (MLM transformer, SPLADE pooling) and SpladeLoss of sentence-transformers, bf16
     library32   the same in float32, the library's default
     library_cached   CachedSpladeLoss of sentence-transformers, 8 texts at once, bf16
+    transformer as vtkit trains but without a head, the maximum of the hidden states in its place: what is left of a
+                step if the head costs nothing
 
 Without ``--model`` the encoder has 6 layers of width 384 and random weights, over texts of random tokens; its decoder
 bias makes a realistic share of dimensions active. Peak memory is what the steps take above the loaded model.
@@ -37,8 +39,8 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
-PATHS = ("vtkit", "cached", "before", "library", "library32", "library_cached")
-DEFAULT = ("vtkit", "before", "library", "library32")
+PATHS = ("vtkit", "cached", "before", "library", "library32", "library_cached", "transformer")
+DEFAULT = ("vtkit", "before", "library", "library32", "transformer")
 
 AT_ONCE = 8
 """Texts whose activations the cached paths hold."""
@@ -78,6 +80,18 @@ def widened(encoder: Any, vocabulary: int) -> Any:
         }.values():
             parameter[before:] = parameter[1000 : 1000 + vocabulary - before]
     return encoder
+
+
+def highest_states() -> Any:
+    """A pooling that makes the maximum of the hidden states a text's vector."""
+    from torch import nn
+
+    class HighestStates(nn.Module):
+        def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+            features["sentence_embedding"] = features["token_embeddings"].float().amax(dim=1).relu()
+            return features
+
+    return HighestStates()
 
 
 def batch_of(arguments: argparse.Namespace, encoder: Any) -> list[dict[str, Any]]:
@@ -137,8 +151,8 @@ def losses(encoder: Any, path: str) -> Callable[[list[dict[str, Any]], None], di
         from vtkit.training.losses import ContrastiveWithFlops  # type: ignore[attr-defined]
 
         return ContrastiveWithFlops(  # type: ignore[no-any-return]
-            encoder, step=lambda: RAMP, ramp_steps=RAMP, query_flops=section.flops.query,
-            document_flops=section.flops.document, scale=section.infonce.scale, gate=gate,
+            encoder, step=lambda: RAMP, ramp_steps=RAMP, query_flops=section.query_flops,
+            document_flops=section.document_flops, scale=section.scale, gate=gate,
         )  # fmt: skip
     from vtkit.training.finetune import objective_terms
     from vtkit.training.gates import LossGate
@@ -157,7 +171,7 @@ def follow(arguments: argparse.Namespace) -> None:
     import torch
 
     path = arguments.path
-    if path in ("vtkit", "cached"):
+    if path in ("vtkit", "cached", "transformer"):
         from vtkit.runtime import reuse_memory
 
         reuse_memory()
@@ -176,6 +190,8 @@ def follow(arguments: argparse.Namespace) -> None:
     with ExitStack() as stack:
         if not path.startswith("library"):
             stack.enter_context(streaming(encoder))
+        if path == "transformer":
+            encoder[1] = highest_states()
         loss = losses(encoder, path)
         gc.collect()
         before = forget_peak()
