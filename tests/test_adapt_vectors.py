@@ -372,7 +372,7 @@ def test_a_querys_own_document_is_no_negative_of_it() -> None:
     documents = torch.tensor([[3.0, 1.0], [0.0, 2.0], [3.0, 1.0], [1.0, 0.0]])
     first = math.log(math.exp(3) + math.exp(0) + math.exp(1)) - 3
     second = math.log(math.exp(1) + math.exp(2) + math.exp(1) + math.exp(0)) - 2
-    assert info_nce(queries, documents, repeated=repeated).item() == pytest.approx((first + second) / 2)
+    assert info_nce(queries @ documents.t(), repeated=repeated).item() == pytest.approx((first + second) / 2)
 
 
 @dataclass

@@ -36,32 +36,32 @@ def test_info_nce_of_two_queries_and_a_hard_negative_by_hand() -> None:
     documents = torch.tensor([[2.0, 0.0], [1.0, 1.0], [0.0, 1.0]])  # scores 2 1 0 | 0 2 2
     first = -math.log(math.e**2 / (math.e**2 + math.e + 1))
     second = -math.log(math.e**2 / (1 + 2 * math.e**2))
-    assert info_nce(queries, documents).item() == pytest.approx((first + second) / 2)
+    assert info_nce(queries @ documents.t()).item() == pytest.approx((first + second) / 2)
 
 
 def test_info_nce_of_equal_scores_is_the_logarithm_of_the_number_of_documents() -> None:
-    assert info_nce(torch.zeros(3, 5), torch.ones(7, 5)).item() == pytest.approx(math.log(7))
+    assert info_nce(torch.zeros(3, 7)).item() == pytest.approx(math.log(7))
 
 
 @given(st.integers(1, 6), st.integers(0, 6), st.floats(0.05, 5.0), st.integers(0, 100))
 def test_info_nce_is_its_definition_with_torch(n: int, extra: int, scale: float, seed: int) -> None:
     queries, documents = vectors(n, 8, seed), vectors(n + extra, 8, seed + 1)
     shares = torch.softmax(scale * torch.einsum("qv,dv->qd", queries, documents), dim=1)
-    assert info_nce(queries, documents, scale).item() == pytest.approx(-shares.diagonal().log().mean().item())
+    assert info_nce(queries @ documents.t(), scale).item() == pytest.approx(-shares.diagonal().log().mean().item())
 
 
 @given(st.permutations(range(4)), st.integers(0, 100))
 def test_info_nce_does_not_mind_the_order_of_hard_negatives(order: list[int], seed: int) -> None:
     queries, documents = vectors(3, 8, seed), vectors(7, 8, seed + 1)
     moved = torch.cat([documents[:3], documents[3:][order]])
-    assert info_nce(queries, moved).item() == pytest.approx(info_nce(queries, documents).item())
+    assert info_nce(queries @ moved.t()).item() == pytest.approx(info_nce(queries @ documents.t()).item())
 
 
 @given(st.integers(1, 6), st.integers(0, 3), st.floats(0.05, 5.0), st.integers(0, 100))
 def test_info_nce_is_that_of_sentence_transformers(n: int, extra: int, scale: float, seed: int) -> None:
     columns = [vectors(n, 8, seed + column) for column in range(2 + extra)]
     theirs = SparseMultipleNegativesRankingLoss(None, scale=scale).compute_loss_from_embeddings(columns, None)
-    assert info_nce(columns[0], torch.cat(columns[1:]), scale).item() == pytest.approx(theirs.item())
+    assert info_nce(columns[0] @ torch.cat(columns[1:]).t(), scale).item() == pytest.approx(theirs.item())
 
 
 def test_the_own_candidates_of_a_query_stand_a_batch_apart() -> None:
@@ -149,7 +149,7 @@ def test_the_whole_loss_is_that_of_the_vectors_sentence_transformers_gives(tmp_p
     parts = loss([dict(entry) for entry in features])
     queries, documents, negatives = (torch.from_numpy(encode(model, column, 48).toarray()) for column in columns)
     both = torch.cat([documents, negatives])
-    assert parts["contrastive"].item() == pytest.approx(info_nce(queries, both, 0.1).item(), rel=1e-4)
+    assert parts["contrastive"].item() == pytest.approx(info_nce(queries @ both.t(), 0.1).item(), rel=1e-4)
     assert parts["query_flops"].item() == pytest.approx(0.25 * 0.5 * flops(queries).item(), rel=1e-4)
     assert parts["document_flops"].item() == pytest.approx(0.25 * 0.25 * flops(both).item(), rel=1e-4)
     active = loss.take_active_dimensions()

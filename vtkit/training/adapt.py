@@ -175,7 +175,7 @@ def _crop(texts: Sequence[str], section: AdaptSection, size: int, seed: int) -> 
         crop_pair(texts[text], section.crop, np.random.default_rng([seed, 4, row])) for row, text in enumerate(order)
     ]
     columns = {"query": [query for query, _ in pairs], "document": [document for _, document in pairs]}
-    return columns, [Term("contrastive", lambda batch: info_nce(batch.queries, batch.documents))]
+    return columns, [Term("contrastive", lambda batch: info_nce(batch.scores))]
 
 
 def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, folder: Path) -> Made:
@@ -259,10 +259,10 @@ def _distill(
 
     def distillation(batch: Batch) -> Tensor:
         taught = scores[batch.step].to(batch.queries.device)
-        return listwise_divergence(batch.queries @ batch.documents.t(), taught, settings.temperature)
+        return listwise_divergence(batch.scores, taught, settings.temperature)
 
     def contrastive(batch: Batch) -> Tensor:
-        return info_nce(batch.queries, batch.documents, repeated=_repeated(steps[batch.step]).to(batch.queries.device))
+        return info_nce(batch.scores, repeated=_repeated(steps[batch.step]).to(batch.queries.device))
 
     terms = [Term("distillation", distillation)]
     if settings.contrastive and own is not None:

@@ -181,7 +181,7 @@ def _loss_term(settings: AnyLoss, taught: Tensor | None) -> Term:
         return Term(name, value, lambda step: settings.weight)
 
     if isinstance(settings, InfonceLoss):
-        return named("contrastive", lambda batch: info_nce(batch.queries, batch.documents, settings.scale))
+        return named("contrastive", lambda batch: info_nce(batch.scores, settings.scale))
     assert taught is not None
     scores = taught
 

@@ -6,15 +6,14 @@ import torch
 from torch import Tensor, nn
 
 
-def info_nce(queries: Tensor, documents: Tensor, scale: float = 1.0, repeated: Tensor | None = None) -> Tensor:
-    """InfoNCE with in-batch negatives: mean_i -log softmax_j(scale · q_i · d_j)[i].
+def info_nce(scores: Tensor, scale: float = 1.0, repeated: Tensor | None = None) -> Tensor:
+    """InfoNCE with in-batch negatives: mean_i -log softmax_j(scale · s_ij)[i].
 
-    van den Oord et al. (2018, arXiv:1807.03748). Scores are dot products of term weights.
+    van den Oord et al. (2018, arXiv:1807.03748).
 
     Args:
-        queries: (n, vocabulary).
-        documents: (n + m, vocabulary): the i-th is relevant to the i-th query, all others are its
-            negatives; the m last are hard negatives of some query.
+        scores: of each query with each document, (n, n + m): the i-th document is relevant to the i-th query, all
+            others are its negatives; the m last are hard negatives of some query.
         scale: inverse temperature.
         repeated: (n, n + m), True where a document is the query's relevant one once more, and no negative: it has no
             part in the softmax.
@@ -22,10 +21,10 @@ def info_nce(queries: Tensor, documents: Tensor, scale: float = 1.0, repeated: T
     Returns:
         Scalar, in nats.
     """
-    scores = scale * (queries @ documents.t())
+    scores = scale * scores
     if repeated is not None:
         scores = scores.masked_fill(repeated, -torch.inf)
-    return nn.functional.cross_entropy(scores, torch.arange(len(queries), device=scores.device))
+    return nn.functional.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
 
 
 def own_candidates(scores: Tensor) -> Tensor:
