@@ -42,6 +42,33 @@ def test_threads_are_limited_when_numba_starts_its_own(asked: str, stated: str, 
     assert done.stdout.split() == [str(expected)] * 2
 
 
+SEARCH = """
+import os, torch
+import numpy as np
+import scipy.sparse as sp
+torch.ones(300, 300) @ torch.ones(300, 300)
+torch.set_num_threads({threads})
+from vtkit.search.exact import ExactIndex
+vectors = sp.random(64, 32, 0.5, format="csr", dtype=np.float32, random_state=0)
+ExactIndex.build(vectors).search(vectors, 3)
+import numba
+print(torch.get_num_threads(), numba.get_num_threads(), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("threads", "stated", "expected"), [(1, "1", "1 1"), (2, "1", "2 1")])
+def test_a_search_leaves_torch_its_threads(threads: int, stated: str, expected: str) -> None:
+    """From Python, encoding after the first search computed on as many threads as the machine has cores."""
+    done = subprocess.run(
+        [sys.executable, "-c", SEARCH.format(threads=threads)],
+        env=os.environ | {"OMP_NUM_THREADS": stated, "NUMBA_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == expected
+
+
 PAGES = """
 import resource
 from vtkit.runtime import reuse_memory

@@ -72,10 +72,24 @@ def limit_threads() -> None:
 
 
 def search_threads() -> int:
-    """How many threads an engine may search with: as many as numba, which :func:`limit_threads` sets."""
+    """How many threads an engine may search with: as many as numba has."""
     import numba
 
+    _start_numba()
     return int(numba.get_num_threads())
+
+
+@cache
+def _start_numba() -> None:
+    """Start numba's threads, no more than :func:`threads`; torch keeps its own number, which the OpenMP that both may
+    share would take over from numba."""
+    import numba
+
+    torch = sys.modules.get("torch")
+    before = None if torch is None else torch.get_num_threads()
+    numba.set_num_threads(min(threads(), numba.get_num_threads()))
+    if torch is not None:
+        torch.set_num_threads(before)
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3

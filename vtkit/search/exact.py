@@ -20,6 +20,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from vtkit.errors import DataError
+from vtkit.runtime import search_threads
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
 from vtkit.search.pruning import DOCUMENTS_A_RESULT, FrequentTerms, compiled, frequent_terms, search_pruned
 
@@ -176,7 +177,7 @@ class ExactIndex:
     def _score_all(self, queries: sp.csr_matrix, ids: Ids, scores: Scores) -> None:
         """Every document of every list of the queries; results into ``ids`` and ``scores``."""
         if queries.shape[0] and self.document_count:
-            lists, threads = (self.starts, self.documents, self.weights, self.document_count), numba.get_num_threads()
+            lists, threads = (self.starts, self.documents, self.weights, self.document_count), search_threads()
             _search(*lists, *_arrays(queries), ids, scores, threads)
 
     def _pruned(
@@ -184,7 +185,7 @@ class ExactIndex:
     ) -> npt.NDArray[np.bool_]:
         """Whether each query could be answered so; its results into ``ids`` and ``scores``."""
         answered = np.zeros(queries.shape[0], dtype=np.bool_)
-        workers = min(numba.get_num_threads(), queries.shape[0])
+        workers = min(search_threads(), queries.shape[0])
         lists = (self.starts, self.documents, self.weights, self.document_count)
         rows = (self._places, frequent.rows, frequent.steps)
         results = (*_arrays(queries), ids, scores, answered)
