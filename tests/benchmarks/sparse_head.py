@@ -78,15 +78,15 @@ def step(encoder: SparseEncoder, features: dict[str, torch.Tensor]) -> tuple[flo
     return time.process_time() - start, weights.detach()
 
 
-def transformer_step(encoder: SparseEncoder, features: dict[str, torch.Tensor]) -> float:
-    """Seconds of processor time of one forward and backward pass of the transformer, without decoder and pooling."""
+def transformer_step(encoder: SparseEncoder, features: dict[str, torch.Tensor]) -> tuple[float, torch.Tensor]:
+    """The same of the transformer alone, without decoder and pooling: the seconds, and the hidden states."""
     model = encoder[0].auto_model
     encoder.zero_grad(set_to_none=True)
     start = time.process_time()
     with without_decoder(model.get_output_embeddings()):
         hidden = model(**features).logits
     hidden.square().mean().backward()
-    return time.process_time() - start
+    return time.process_time() - start, hidden.detach()
 
 
 def head(encoder: SparseEncoder, features: dict[str, torch.Tensor]) -> tuple[float, float]:
@@ -129,24 +129,24 @@ def measure(arguments: argparse.Namespace, path: str) -> dict[str, float]:
     torch.set_num_threads(1)
     if path == "vtkit":
         reuse_memory()
-    if path == "transformer":
-        transformer_step(encoder, features)
-        seconds = [transformer_step(encoder, features) for _ in range(arguments.repeats)]
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return {"median_s": statistics.median(seconds), "extra_mib": (peak - before) / 1024}
     with streaming(encoder) if path == "vtkit" else nullcontext():
-        step(encoder, features)
-        seconds = [step(encoder, features)[0] for _ in range(arguments.repeats)]
+        taken = transformer_step if path == "transformer" else step
+        taken(encoder, features)
+        seconds = [taken(encoder, features)[0] for _ in range(arguments.repeats)]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        steps = {
+            "median_s": statistics.median(seconds),
+            "worst_s": max(seconds),
+            "peak_mib": peak / 1024,
+            "extra_mib": (peak - before) / 1024,
+        }
+        if path == "transformer":
+            return steps
         head(encoder, features)
         # by turns, since the machine's load changes
         turns = [(*head(encoder, features), product(encoder, features)) for _ in range(arguments.repeats)]
     forwards, heads, products = zip(*turns, strict=True)
-    return {
-        "median_s": statistics.median(seconds),
-        "worst_s": max(seconds),
-        "peak_mib": peak / 1024,
-        "extra_mib": (peak - before) / 1024,
+    return steps | {
         "head_s": statistics.median(heads),
         "head_forward_s": statistics.median(forwards),
         "best_head_s": min(heads),
