@@ -102,6 +102,12 @@ def test_the_parts_of_an_estimate_by_hand(folder: Path) -> None:
     assert validated.checkpoints == found.checkpoints + 4 * learns  # the best weights
 
 
+def test_weights_of_several_trainings_are_kept_until_they_are_averaged(folder: Path) -> None:
+    settings = 'finetune.data="./judged"', 'finetune.split="test"', "finetune.steps=10"
+    one, three = needed(folder, *settings), needed(folder, *settings, "finetune.runs=3")
+    assert three.checkpoints - one.checkpoints == 3 * three.models // 3
+
+
 def test_a_compressed_collection_counts_as_what_is_in_it(folder: Path) -> None:
     plain = needed(folder)
     corpus = folder / "judged" / "corpus.jsonl"

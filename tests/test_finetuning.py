@@ -223,6 +223,19 @@ def test_the_loss_falls_queries_find_their_documents_and_the_penalties_make_vect
     assert found_first(ours) > max(0.8, found_first(before))
 
 
+def test_a_second_training_of_an_encoder_is_as_the_first(tmp_path: Path) -> None:
+    """From the same weights; it once computed in float32 where the first had bf16."""
+    ours = encoder(tmp_path)
+    start = weights(ours)
+    found = []
+    for number in range(2):
+        ours[0].auto_model.load_state_dict(start)
+        curves = finetune(ours, DATA, section(steps=3), "en", 5, tmp_path / f"checkpoints-{number}")
+        found.append((curves, weights(ours)))
+    assert found[0][0] == found[1][0]
+    assert same(found[0][1], found[1][1])
+
+
 def test_after_training_the_encoder_is_the_librarys_own_again(tmp_path: Path) -> None:
     ours, _ = trained(tmp_path, steps=2)
     assert type(ours[1]) is SpladePooling

@@ -47,8 +47,8 @@ def validated(
     wanted = section(**changes)
     ours = with_query_encoder(encoder(folder), wanted, [document.contents for document in DATA.documents])
     curves = finetune(ours, TRAINED_ON, wanted, "en", 5, folder / "checkpoints", validation=validation)
-    assert validation.validated is not None
-    return ours, curves, validation.validated, validation
+    (found,) = validation.validated
+    return ours, curves, found, validation
 
 
 # what is judged on
@@ -263,8 +263,7 @@ def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path)
     folder = run(recipe, runs=tmp_path / "runs", threads=1)
     (adapted,) = (tmp_path / "runs" / "artifacts").glob("adapt-*")
     (tuned,) = (tmp_path / "runs" / "artifacts").glob("finetune-*")
-    found = result_of(tuned, FinetuneResult).validated
-    assert found is not None
+    (found,) = result_of(tuned, FinetuneResult).validated
     assert (found.queries, found.documents, found.steps) == (48, 48, (2, 4))
     probed = result_of(adapted, AdaptResult).validated
     assert probed is not None

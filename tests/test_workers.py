@@ -244,6 +244,7 @@ tokenizer = "./tokens"
 data = "./collection"
 batch_size = 12
 steps = 10
+runs = 2
 split = "test"
 """
 )
@@ -259,6 +260,7 @@ def test_a_recipe_runs_under_torchrun_and_says_everything_once(tmp_path: Path) -
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("finetune  ") == done.stderr.count("stopped after finetune, as asked") == 1
+    assert done.stderr.count("training 2 of 2") == 1
     assert list((tmp_path / "runs" / "artifacts").glob("finetune-*/model/model.safetensors"))
 
 

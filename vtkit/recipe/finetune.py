@@ -433,6 +433,11 @@ class FinetuneSection(_Tables):
     steps: Steps | None = None
     """Optimiser steps, instead of epochs."""
 
+    runs: Annotated[int, Field(ge=1, le=100)] = 1
+    """Trainings from the same encoder, with the seeds ``recipe.seed`` and those after it; of several the model has the
+    mean of the weights (uniform soup, arXiv:2203.05482). It searches as fast as one of them, and takes as many times
+    the training."""
+
     batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
     """Pairs a step; each query's negatives are the other documents of the step."""
 

@@ -550,11 +550,20 @@ def _training(report: ReportData) -> Section | None:
         blocks.append(Paragraph((f"Queries are encoded by {report.query_encoder}.",)))
     if report.activation is not None:
         blocks.append(Paragraph((f"Fine-tuning made weights of logits x as {report.activation}.",)))
-    for stage, found in report.validated.items():
-        name = _TRAININGS.get(stage, stage)
-        points = tuple(((whole(step),), (score(value),)) for step, value in zip(found.steps, found.values, strict=True))
-        blocks.append(Paragraph((f"Validation of {name}: {found.words()}",)))
-        blocks.append(Table(f"Validations of {name}", ("step", found.metric), points))
+    if report.runs > 1:
+        seeds = "" if report.seed is None else f", with the seeds {report.seed} to {report.seed + report.runs - 1}"
+        blocks.append(Paragraph((f"The weights are the mean of {report.runs} fine-tunings{seeds}.",)))
+    for stage, trainings in report.validated.items():
+        for number, found in enumerate(trainings, 1):
+            name = _TRAININGS.get(stage, stage) + (f", training {number}" if len(trainings) > 1 else "")
+            points = tuple(
+                ((whole(step),), (score(value),)) for step, value in zip(found.steps, found.values, strict=True)
+            )
+            blocks.append(Paragraph((f"Validation of {name}: {found.words()}",)))
+            blocks.append(Table(f"Validations of {name}", ("step", found.metric), points))
+    if is_number(report.mean_value):
+        metric = report.validated["finetune"][0].metric
+        blocks.append(Paragraph((f"The mean of the weights has {metric} {score(report.mean_value)} there.",)))
     if report.held_out is not None:
         blocks.append(_held_out(report.held_out))
     return Section("training", "Training", tuple(blocks)) if blocks else None

@@ -177,8 +177,14 @@ class ReportData(Result):
     curves: Mapping[str, Mapping[str, tuple[Number, ...]]] = field(default_factory=dict)
     """Training stage -> ``steps``, and the values of each curve at these."""
 
-    validated: Mapping[str, Validated] = field(default_factory=dict)
-    """Training stage -> its validations."""
+    validated: Mapping[str, tuple[Validated, ...]] = field(default_factory=dict)
+    """Training stage -> the validations of each of its trainings."""
+
+    runs: int = 1
+    """Trainings of fine-tuning, whose weights the model has the mean of."""
+
+    mean_value: Number | None = None
+    """What that mean has on the queries they were validated with."""
 
     held_out: HeldOutPredictions | None = None
     """Of masked tokens, before and after adaptation, where it predicts them."""

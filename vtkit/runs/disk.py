@@ -189,8 +189,9 @@ def _vocabulary(recipe: Recipe, source: Encoder | None) -> int | None:
 
 
 def _checkpoints(recipe: Recipe, stage: str, encoder: Encoder) -> int:
-    """Weights and two moments of everything that learns, as often as checkpoints are kept at a time, and the weights
-    that validations find best."""
+    """Weights and two moments of everything that learns, as often as checkpoints are kept at a time, the weights that
+    validations find best, and those of several trainings."""
+    ended = 0
     if stage == "adapt" and recipe.adapt is not None:
         section = recipe.adapt
         validated = section.validation is not None
@@ -198,6 +199,7 @@ def _checkpoints(recipe: Recipe, stage: str, encoder: Encoder) -> int:
         kept = min(CHECKPOINTS_KEPT, -(-section.steps // section.checkpoint_every))
     elif stage == "finetune" and recipe.finetune is not None:
         validated = recipe.finetune.validation is not None
+        ended = encoder.bytes * recipe.finetune.runs if recipe.finetune.runs > 1 else 0
         learns, steps, every = encoder.bytes // NUMBER, recipe.finetune.steps, recipe.finetune.checkpoint_every
         kept = CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // every))
     elif stage == "expand" and recipe.expand is not None:
@@ -205,7 +207,7 @@ def _checkpoints(recipe: Recipe, stage: str, encoder: Encoder) -> int:
         validated, kept = False, CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // every))
     else:
         return 0
-    return kept * (encoder.bytes + 2 * NUMBER * learns) + validated * NUMBER * learns
+    return kept * (encoder.bytes + 2 * NUMBER * learns) + validated * NUMBER * learns + ended
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def _train_vectors(
         generator=generator,
         validation=validation,
     )
-    validated = None if validation is None else validation.validated
+    validated = None if validation is None else validation.validated[-1]
     return len(texts), 0 if alignment is None else len(alignment.pairs), curve, validated
 
 

@@ -38,8 +38,14 @@ class FinetuneResult(Result):
     activation: str = "source"
     """What makes weights of logits, by its name in the recipe."""
 
-    validated: Validated | None = None
-    """Where [finetune.validation] asks for it."""
+    validated: tuple[Validated, ...] = ()
+    """Of each training, where [finetune.validation] asks for it."""
+
+    mean_value: float | None = None
+    """What the mean of several trainings' weights has on the same queries."""
+
+    runs: int = 1
+    """Trainings whose weights the model has the mean of."""
 
 
 def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> FinetuneResult:
@@ -85,10 +91,14 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     )
     save_encoder(encoder, out / "model")
     reporting.keep(out / CHECKPOINTS, out)
-    validated = None if validation is None else validation.validated
+    mean_value = None
+    if validation is not None and section.runs > 1:
+        mean_value = validation.judged.value(encoder, section.query_length, length)
+        console.say(f"  the mean of the weights has {validation.judged.metric} {mean_value:.4f} there")
     return FinetuneResult(
-        len(data.queries), len(data.documents), curve, section.query_encoder, section.activation, validated
-    )
+        len(data.queries), len(data.documents), curve, section.query_encoder, section.activation,
+        () if validation is None else tuple(validation.validated), mean_value, section.runs,
+    )  # fmt: skip
 
 
 def _validation(
@@ -117,4 +127,4 @@ def _validation(
     return data, Validation(validation_set(judging, settings.metric, judged_on, *limits, seed), settings)
 
 
-FINETUNE = Stage("finetune", version=8, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")
+FINETUNE = Stage("finetune", version=9, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")

@@ -66,7 +66,6 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     transfer = result_of(inputs["transfer"], TransferResult)
     adapted = _found(inputs, "adapt", AdaptResult)
     tuned = _found(inputs, "finetune", FinetuneResult)
-    trained = {"adapt": adapted, "finetune": tuned}
     expander = _found(inputs, "expand", ExpanderResult)
     documents = _found(inputs, EXPAND_DOCUMENTS.name, ExpandedDocuments)
     index = _found(inputs, f"index:{final}", IndexResult)
@@ -95,10 +94,11 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
             if found is not None
         },
         validated={
-            name: found.validated
-            for name, found in trained.items()
-            if found is not None and found.validated is not None
+            "adapt": () if adapted is None or adapted.validated is None else (adapted.validated,),
+            "finetune": () if tuned is None else tuned.validated,
         },
+        runs=1 if tuned is None else tuned.runs,
+        mean_value=None if tuned is None else tuned.mean_value,
         held_out=None if adapted is None else adapted.held_out,
         calibration=_found(inputs, "calibrate", Calibration),
         kind=transfer.kind,

@@ -28,6 +28,7 @@ from vtkit.recipe.finetune import (
     Side,
 )
 from vtkit.search.bm25 import Bm25
+from vtkit.training.averaging import Curves, averaged
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (
     divergence,
@@ -61,8 +62,9 @@ def finetune(
     teachers: Sequence[Teacher] = (),
     validation: Validation | None = None,
     read: Sequence[str] | None = None,
-) -> dict[str, list[float]]:
-    """Train ``encoder`` in place on ``data``'s judged pairs.
+) -> Curves:
+    """Train ``encoder`` in place on ``data``'s judged pairs; where ``section.runs`` asks for several trainings, it gets
+    the mean of their weights (:mod:`vtkit.training.averaging`).
 
     Args:
         encoder: changed in place, its static query table too where ``section.query_encoder`` is ``learned``; as
@@ -70,10 +72,10 @@ def finetune(
         data: queries with their relevant documents (judgements above 0).
         section: settings.
         language: for BM25, where hard negatives or its scores are asked for.
-        seed: of the order, the hard negatives and the dropout.
+        seed: of the order, the hard negatives and the dropout; further trainings have the ones after it.
         folder: where checkpoints and the teachers' scores are kept and looked for.
         teachers: for the losses that learn from some, beside or without BM25 (``section.bm25``).
-        validation: by which the training stops; it says afterwards what came of it.
+        validation: by which each training stops; it says afterwards what came of them.
         read: what the encoder reads of each document, where that is not its text (expanded documents). BM25, teachers
             and what else ranks documents read the texts.
 
@@ -97,23 +99,50 @@ def finetune(
         return mined_rankings(data, section, encoder, bm25, folder / RANKINGS_FOLDER, depth, read)
 
     pools = negative_pools(data, judged, section, rankings, scored_only=given) if section.hard_negatives else []
-    batches = training_batches(judged, section, seed, pools)
+    asked_of: list[Teacher] = []
+    if section.taught:
+        asked_of += [*([GivenScores.of(data)] if given else []), *teachers]
+        if section.bm25 or (section.bm25 is None and not asked_of):
+            asked_of.append(Bm25Teacher(bm25()))
+
+    def train(seed: int, folder: Path) -> Curves:
+        batches = training_batches(judged, section, seed, pools)
+        taught = _taught(asked_of, section, batches, data, contents, folder) if section.taught else None
+        return _trained(encoder, batches, taught, data, section, read or contents, seed, folder, validation)
+
+    if section.runs == 1:
+        return train(seed, folder)
+    return averaged(encoder, range(seed, seed + section.runs), train, folder, validation)
+
+
+def _trained(
+    encoder: SparseEncoder,
+    batches: Sequence[Sequence[Example]],
+    taught: Tensor | None,
+    data: RetrievalSet,
+    section: FinetuneSection,
+    texts: Sequence[str],
+    seed: int,
+    folder: Path,
+    validation: Validation | None,
+) -> Curves:
+    """One training of ``encoder``, in place.
+
+    Args:
+        batches: of each step.
+        taught: as :func:`objective_terms` takes it.
+        texts: what the encoder reads of each document.
+        seed: of the dropout.
+        folder: of its checkpoints.
+    """
     steps = len(batches)
     rows = [example for batch in batches for example in batch]
-    texts = read or contents
     columns = {
         "query": [data.queries[row.query].text for row in rows],
         "document": [texts[row.positive] for row in rows],
     }
     for number in range(section.hard_negatives):
         columns[f"negative_{number + 1}"] = [texts[row.negatives[number]] for row in rows]
-
-    taught = None
-    if section.taught:
-        asked_of = [*([GivenScores.of(data)] if given else []), *teachers]
-        if section.bm25 or (section.bm25 is None and not asked_of):
-            asked_of.append(Bm25Teacher(bm25()))
-        taught = _taught(asked_of, section, batches, data, contents, folder)
     looked_up, learned = query_table(encoder), isinstance(section.queries, LearnedQueries)
     return train_vectors(
         encoder,

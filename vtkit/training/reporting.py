@@ -81,6 +81,9 @@ def _weights_and_biases(folder: Path) -> TrainerCallback:
 
 
 def keep(checkpoints: Path, out: Path) -> None:
-    """Move what was written from beside the checkpoints, which are removed, into a stage's output."""
-    if (checkpoints / CURVES).is_dir():
-        shutil.move(checkpoints / CURVES, out / CURVES)
+    """Move what was written from beside the checkpoints, which are removed, into a stage's output; of several
+    trainings each has a folder there."""
+    for curves in sorted(checkpoints.rglob(CURVES)):
+        place = out / CURVES / curves.parent.relative_to(checkpoints)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(curves, place)

@@ -108,7 +108,8 @@ def train(trainer: Any, folder: Path) -> list[dict[str, float]]:
         with without_notices():
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
     finally:
-        for name in ("forward", "_original_forward"):  # mixed precision, which hides the class's own
+        # mixed precision, which hides the class's own, and a mark by which a second training would go without it
+        for name in ("forward", "_original_forward", "_is_accelerate_prepared"):
             trainer.model.__dict__.pop(name, None)
     return list(trainer.state.log_history)
 

@@ -151,12 +151,12 @@ def _of_one_text_or_document(data: RetrievalSet) -> NDArray[np.int64]:
 
 
 class Validation:
-    """What a training run is validated on, and afterwards what came of it."""
+    """What training is validated on, and afterwards what came of it."""
 
     def __init__(self, judged: ValidationSet, settings: ValidationSettings) -> None:
         self.judged, self.settings = judged, settings
-        self.validated: Validated | None = None
-        """After the training."""
+        self.validated: list[Validated] = []
+        """Of each training that has ended."""
 
 
 class EarlyStopping(TrainerCallback):  # type: ignore[misc]
@@ -221,7 +221,7 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
                 for name, parameter in self.learned.items():
                     parameter.copy_(kept[name])
         judged = self.validation.judged
-        self.validation.validated = found = Validated(
+        found = Validated(
             judged.metric,
             judged.judged_on,
             len(judged.queries),
@@ -232,6 +232,7 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
             None if best is None else self.at[best],
             self._stopped_at(),
         )
+        self.validation.validated.append(found)
         (console.warn if best is None else console.say)(f"  {found.words()}" if best is not None else found.words())
 
     def _measured(self) -> list[int]:

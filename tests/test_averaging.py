@@ -1,0 +1,145 @@
+"""Several trainings, and the mean of their weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SparseEncoder
+from test_finetuning import DATA, section
+from test_validation import HELD_OUT, TRAINED_ON
+from tiny import SCRATCH, collection, encoder, interrupted_at, same, tokenizer, weights, write_collection
+
+from vtkit.artifacts import result_of
+from vtkit.encoder.asymmetric import query_table
+from vtkit.recipe.finetune import ValidationSettings
+from vtkit.runs.run import run
+from vtkit.stages.finetune_encoder import FinetuneResult
+from vtkit.training import sparse_trainer
+from vtkit.training.finetune import finetune
+from vtkit.training.query_table import with_query_encoder
+from vtkit.training.validation import Validation, validation_set
+
+SHORT: dict[str, Any] = {"steps": 7, "checkpoint_every": 3, "hard_negatives": 1, "mining": {"encoder": True}}
+
+
+def tuned(
+    folder: Path, seed: int = 5, validation: Validation | None = None, **changes: Any
+) -> tuple[SparseEncoder, dict[str, list[float]]]:
+    wanted = section(**{**SHORT, **changes})
+    ours = with_query_encoder(encoder(folder), wanted, [document.contents for document in DATA.documents])
+    data = DATA if validation is None else TRAINED_ON
+    return ours, finetune(ours, data, wanted, "en", seed, folder / "checkpoints", validation=validation)
+
+
+def validation() -> Validation:
+    judged = validation_set(HELD_OUT, "nDCG@10", "held-out queries", 500, 1000, 1)
+    return Validation(judged, ValidationSettings(every=2, patience=2))
+
+
+@pytest.mark.parametrize("query_encoder", ["shared", "learned"])
+def test_the_weights_are_the_mean_of_those_of_single_trainings(tmp_path: Path, query_encoder: str) -> None:
+    changes = {"query_encoder": query_encoder, "learned": {"learning_rate": 0.1}}
+    single = [tuned(tmp_path / str(seed), seed, **changes) for seed in (5, 6, 7)]
+    ours, curves = tuned(tmp_path / "ours", 5, runs=3, **changes)
+    found, of = weights(ours), [weights(each) for each, _ in single]
+    for name, value in found.items():
+        mean = torch.stack([each[name].double() for each in of]).mean(dim=0)
+        torch.testing.assert_close(value, mean.to(value.dtype), rtol=1e-6, atol=0)
+    assert not same(found, of[0])
+    if query_encoder == "learned":
+        tables = [query_table(each) for each in (ours, *(each for each, _ in single))]
+        table, *others = [None if each is None else each.weight.detach() for each in tables]
+        torch.testing.assert_close(table, torch.stack(others).mean(dim=0), rtol=1e-6, atol=1e-7)
+        assert not torch.equal(table, others[0])
+    assert curves["loss"] == [value for _, each in single for value in each["loss"]]
+    assert curves["steps"] == [step + 6 * place for place, (_, each) in enumerate(single) for step in each["steps"]]
+
+
+def test_one_training_is_what_it_was(tmp_path: Path) -> None:
+    ours, curves = tuned(tmp_path / "ours", runs=1)
+    other, others = tuned(tmp_path / "other")
+    assert same(weights(ours), weights(other))
+    assert curves == others
+    assert not list((tmp_path / "ours" / "checkpoints").glob("run-*"))
+
+
+@pytest.mark.parametrize("step", [2, 5])
+def test_an_interrupted_run_ends_the_same(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Interrupted in its second training."""
+    undisturbed, again = validation(), validation()
+    wanted, curves = tuned(tmp_path / "undisturbed", validation=undisturbed, runs=2)
+
+    class Second(interrupted_at(step)):  # type: ignore[misc]
+        trainings = 0
+
+        def __init__(self, *arguments: Any) -> None:
+            Second.trainings += 1
+            super().__init__(*arguments)
+
+        def on_step_end(self, *arguments: Any, **others: Any) -> None:
+            if Second.trainings == 2:
+                super().on_step_end(*arguments, **others)
+
+    monkeypatch.setattr(sparse_trainer, "Progress", Second)
+    with pytest.raises(KeyboardInterrupt):
+        tuned(tmp_path / "again", validation=validation(), runs=2)
+    monkeypatch.undo()
+    assert "training 1 of 2 is done" not in capsys.readouterr().err
+    found, curves_again = tuned(tmp_path / "again", validation=again, runs=2)
+    assert "training 1 of 2 is done" in capsys.readouterr().err
+    assert curves_again == curves
+    assert again.validated == undisturbed.validated
+    assert len(again.validated) == 2
+    assert same(weights(found), weights(wanted))
+
+
+def test_a_recipe_says_what_the_mean_has(tmp_path: Path) -> None:
+    tokenizer().save_pretrained(str(tmp_path / "target"))
+    write_collection(tmp_path / "collection", collection(48, seed=4))
+    qrels = tmp_path / "collection" / "qrels"
+    for split in ("train", "dev"):
+        (qrels / f"{split}.tsv").write_text((qrels / "test.tsv").read_text("utf-8"), "utf-8")
+    recipe = tmp_path / "averaged.toml"
+    recipe.write_text(
+        f"""
+[recipe]
+name = "averaged"
+language = "en"
+seed = 3
+{SCRATCH}
+[vocabulary]
+kind = "existing"
+tokenizer = "./target"
+[finetune]
+data = "./collection"
+steps = 4
+batch_size = 6
+ramp = 0.5
+runs = 2
+report_to = ["tensorboard"]
+validation = {{split = "dev", every = 2}}
+[evaluate]
+sets = ["./collection"]
+models = ["finetune"]
+bm25 = false
+[report]
+formats = ["md"]
+""",
+        "utf-8",
+    )
+    folder = run(recipe, runs=tmp_path / "runs", threads=1)
+    (made,) = (tmp_path / "runs" / "artifacts").glob("finetune-*")
+    found = result_of(made, FinetuneResult)
+    assert found.runs == len(found.validated) == 2
+    assert found.validated[0] != found.validated[1]
+    assert found.mean_value is not None
+    assert sorted(path.name for path in (made / "curves").iterdir()) == ["run-1", "run-2"]
+    page = (folder / "report.md").read_text("utf-8")
+    assert "The weights are the mean of 2 fine-tunings, with the seeds 3 to 4." in page
+    assert "Validation of fine-tuning, training 2:" in page
+    assert f"The mean of the weights has nDCG@10 {found.mean_value:.3f} there." in page

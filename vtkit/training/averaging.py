@@ -1,0 +1,135 @@
+"""Several trainings from the same weights, with seeds of their own, and the mean of what comes of them: the uniform
+soup of Wortsman et al. (arXiv:2203.05482).
+
+    θ̄ = (θ₁ + … + θₙ) / n
+
+Trainings that start together end in one basin of the loss, where the mean generalises as an ensemble of them does, at
+the price of one model in search.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from sentence_transformers import SparseEncoder
+from torch import Tensor
+
+from vtkit import console
+from vtkit.encoder.asymmetric import query_table
+from vtkit.measures.validation import Validated
+from vtkit.training.validation import BEST, Validation
+
+Curves = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What a training left beside its weights."""
+
+    curves: Curves
+    validated: Validated | None
+
+
+def averaged(
+    encoder: SparseEncoder,
+    seeds: Sequence[int],
+    train: Callable[[int, Path], Curves],
+    folder: Path,
+    validation: Validation | None = None,
+) -> Curves:
+    """Train once with each of ``seeds``, and give ``encoder`` the mean of the weights.
+
+    A training that has ended is kept in ``folder``, so that a killed run does not train it again.
+
+    Args:
+        encoder: changed in place; every training starts from its weights as they are now.
+        seeds: of the trainings.
+        train: trains ``encoder`` in place with a seed, and checkpoints in a folder; gives the curves.
+        folder: where checkpoints are kept and looked for.
+        validation: that ``train`` uses.
+
+    Returns:
+        The curves of all trainings, one behind the other: ``steps`` counts on.
+    """
+    parameters = _parameters(encoder)
+    start = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    files, parts = [], []
+    for number, seed in enumerate(seeds, 1):
+        place = folder / f"run-{number}"
+        file = place / "end.safetensors"
+        done = _kept(file)
+        if done is None:
+            console.say(f"  training {number} of {len(seeds)}, seed {seed}")
+            _set(parameters, start)
+            curves = train(seed, place)
+            done = _Done(curves, None if validation is None else validation.validated[-1])
+            _keep(done, parameters, file)
+        else:
+            console.say(f"  training {number} of {len(seeds)} is done")
+            if validation is not None and done.validated is not None:
+                validation.validated.append(done.validated)
+        for left in (*place.glob("checkpoint-*"), place / BEST):
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+        files.append(file)
+        parts.append(done.curves)
+    _set_to_mean(parameters, files)
+    return _one_behind_the_other(parts)
+
+
+def _parameters(encoder: SparseEncoder) -> dict[str, Tensor]:
+    """The encoder's parameters, and the weights of its query table, by their names."""
+    table = query_table(encoder)
+    return dict(encoder.named_parameters()) | ({} if table is None else {"query_table": table.weight})
+
+
+@torch.no_grad()
+def _set(parameters: dict[str, Tensor], values: dict[str, Tensor]) -> None:
+    for name, parameter in parameters.items():
+        parameter.copy_(values[name])
+
+
+@torch.no_grad()
+def _set_to_mean(parameters: dict[str, Tensor], files: Sequence[Path]) -> None:
+    """A parameter at a time, in double precision: so no more than one training's weights are held."""
+    ends = [safe_open(file, framework="pt") for file in files]
+    for name, parameter in parameters.items():
+        total = torch.zeros_like(parameter, dtype=torch.float64, device="cpu")
+        for end in ends:
+            total += end.get_tensor(name)  # type: ignore[no-untyped-call]
+        parameter.copy_(total / len(ends))
+
+
+def _keep(done: _Done, parameters: dict[str, Tensor], file: Path) -> None:
+    """Write the weights and what was found, both at once."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_name(f".{file.name}.{os.getpid()}")
+    found = {"curves": done.curves, "validated": None if done.validated is None else done.validated.to_json()}
+    values = {name: parameter.detach().cpu().contiguous() for name, parameter in parameters.items()}
+    save_file(values, aside, metadata={"done": json.dumps(found)})
+    aside.replace(file)
+
+
+def _kept(file: Path) -> _Done | None:
+    if not file.is_file():
+        return None
+    with safe_open(file, framework="pt") as end:
+        found = json.loads(end.metadata()["done"])
+    validated = found["validated"]
+    return _Done(found["curves"], None if validated is None else Validated.from_json(validated))
+
+
+def _one_behind_the_other(parts: Sequence[Curves]) -> Curves:
+    joined: Curves = {name: [] for name in parts[0]}
+    for part in parts:
+        before = joined["steps"][-1] if joined["steps"] else 0
+        for name, values in part.items():
+            joined[name] += [before + value for value in values] if name == "steps" else values
+    return joined
