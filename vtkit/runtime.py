@@ -72,11 +72,12 @@ def limit_threads() -> None:
 
 
 def search_threads() -> int:
-    """How many threads an engine may search with: as many as numba has."""
+    """How many threads an engine may search with: as many as numba has, and no more than :func:`threads`. numba counts
+    for each Python thread anew, and one that searches later has all of them."""
     import numba
 
     _start_numba()
-    return int(numba.get_num_threads())
+    return min(threads(), int(numba.get_num_threads()))
 
 
 @cache
