@@ -398,6 +398,7 @@ def test_the_target_is_the_default_only_where_nothing_else_is_asked_for() -> Non
     assert CalibrateSection(head_scale=8.0).target_activation is None
     assert CalibrateSection(fold="max").target_activation is None
     assert CalibrateSection(tokens="document-frequency").target_activation is None
+    assert CalibrateSection(query_encoder="idf").target_activation is None
     assert CalibrateSection(shift=5.0, target_activation=0.3).target_activation == 0.3
     with pytest.raises(ValidationError, match="head_scale"):
         CalibrateSection(head_scale=0.0)

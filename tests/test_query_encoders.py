@@ -33,7 +33,9 @@ from tiny import (
     weights,
     write_collection,
 )
+from typer.testing import CliRunner
 
+from vtkit.cli import app
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.casing import change_encoder
@@ -47,11 +49,13 @@ from vtkit.encoder.query_tables import (
     idf_query_weights,
     query_encoder_of,
     with_query_table,
+    with_static_queries,
     without_query_side,
 )
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
 from vtkit.recipe.finetune import QUERY_ENCODERS, FinetuneSection
+from vtkit.runs.run import run
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.query_table import QueryTable, with_query_encoder
@@ -109,6 +113,74 @@ def test_masked_dimensions_stay_zero_on_the_query_side(tmp_path: Path) -> None:
     for made in (binary_weights(ours), idf_query_weights(ours, DOCUMENTS)):
         assert made[TOKENS.index("river")] == 0
         assert made[TOKENS.index("stone")] > 0
+
+
+# without training
+
+
+def test_frequencies_of_no_documents_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there are no documents whose document frequencies"):
+        with_static_queries(encoder(tmp_path), "idf", [])
+    assert query_encoder_of(with_static_queries(encoder(tmp_path), "binary", [])) is not None
+
+
+@pytest.mark.parametrize("kind", ["binary", "idf"])
+def test_the_command_gives_queries_a_table_and_leaves_documents_alone(tmp_path: Path, kind: str) -> None:
+    ours = encoder(tmp_path)
+    save_encoder(ours, tmp_path / "model")
+    (tmp_path / "documents.txt").write_text("\n".join(DOCUMENTS), "utf-8")
+    command = ["calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "documents.txt"), "--texts", "20"]
+    command += ["--query-encoder", kind, "--out", str(tmp_path / "made")]
+    shown = CliRunner().invoke(app, command)
+    assert shown.exit_code == 0, shown.output
+    assert f"logits are left as they are, queries by a static table ({kind})" in shown.output
+    wanted = binary_weights(ours) if kind == "binary" else idf_query_weights(ours, DOCUMENTS)
+    made = load_encoder(str(tmp_path / "made"))
+    np.testing.assert_array_equal(table_of(made).weight.detach().numpy(), wanted)
+    assert same(weights(made), weights(ours))
+    plain = SparseEncoder(str(tmp_path / "made"), device="cpu")
+    query = plain.encode_query(["river stone river"]).to_dense()[0]
+    assert {TOKENS[j]: round(float(query[j]), 5) for j in torch.nonzero(query).flatten()} == {
+        name: round(float(wanted[TOKENS.index(name)]), 5) for name in ("river", "stone")
+    }
+
+
+CALIBRATED = """
+[recipe]
+name = "table"
+language = "en"
+[source]
+model = "./source"
+[vocabulary]
+kind = "existing"
+tokenizer = "./source"
+[transfer]
+method = "mean"
+bias.method = "mixture"
+[calibrate]
+query_encoder = "idf"
+texts = 20
+{finetune}
+[evaluate]
+sets = ["./collection"]
+bm25 = false
+[report]
+formats = ["md"]
+"""
+
+
+def test_a_recipe_gives_queries_a_table_without_training_and_fine_tuning_keeps_it(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    save_encoder(ours, tmp_path / "source")
+    write_collection(tmp_path / "collection", DATA)
+    for finetune_section in ("", '[finetune]\ndata = "./collection"\nsplit = "test"\nsteps = 3\nbatch_size = 6'):
+        (tmp_path / "recipe.toml").write_text(CALIBRATED.replace("{finetune}", finetune_section), "utf-8")
+        folder = run(tmp_path / "recipe.toml", runs=tmp_path / "runs", threads=1)
+        made = load_encoder(str(folder / "model"))
+        np.testing.assert_array_equal(table_of(made).weight.detach().numpy(), idf_query_weights(ours, DOCUMENTS))
+        assert same(weights(made), weights(ours)) is not bool(finetune_section)
+        page = (folder / "report.md").read_text("utf-8")
+        assert "Queries are encoded by a static table of inverse document frequencies." in page
 
 
 CASED = (*TOKENS[:-2], "River", "STONE")
@@ -203,7 +275,7 @@ def test_token_ids_with_gaps_are_refused() -> None:
     from tiny import ROLES
 
     holed = wrap(Tokenizer(models.WordPiece(gaps, unk_token="[UNK]")), ROLES, "of the test")
-    with pytest.raises(DataError, match=r"wants them without gaps.*Set finetune\.query_encoder to shared"):
+    with pytest.raises(DataError, match=r"wants them without gaps\. Leave queries to the encoder of documents"):
         filled_up(holed, len(TOKENS) + 3)
 
 
@@ -343,7 +415,7 @@ def test_splade_doc_learns_the_distribution_of_a_teacher_over_a_querys_own_docum
                         [Query(f"q{n}", text) for n, text in enumerate(queries)], grades)  # fmt: skip
     wanted = section(query_encoder="binary", loss="kl", kl={"temperature": 2.0}, hard_negatives=1, steps=1,
                      batch_size=4, teachers=["theirs"], document_penalty=[])  # fmt: skip
-    ours = with_query_encoder(encoder(tmp_path, dropout=0.0), wanted, [])
+    ours = with_query_encoder(encoder(tmp_path, dropout=0.0), wanted, DOCUMENTS)
     weights_of = encode(ours, documents, 48).toarray()
     total = 0.0
     for n, query in enumerate(queries):
@@ -411,9 +483,11 @@ def test_an_interrupted_run_ends_in_the_table_and_the_weights_of_an_undisturbed_
 def test_a_fixed_table_is_not_trained_and_has_no_penalty(tmp_path: Path) -> None:
     for kind in QUERY_ENCODERS:
         wanted = section(query_encoder=kind)
-        names = {term.name for term in objective_terms(wanted, 10, with_query_encoder(encoder(tmp_path), wanted, []))}
+        names = {
+            term.name for term in objective_terms(wanted, 10, with_query_encoder(encoder(tmp_path), wanted, DOCUMENTS))
+        }
         assert ("query_flops" in names) == (kind in ("source", "shared", "learned")), kind
-    idf = with_query_encoder(encoder(tmp_path), section(query_encoder="idf"), [])
+    idf = with_query_encoder(encoder(tmp_path), section(query_encoder="idf"), DOCUMENTS)
     assert "query_flops" not in {term.name for term in objective_terms(section(), 10, idf)}
 
 
@@ -432,7 +506,7 @@ def test_active_dimensions_of_a_fixed_table_cannot_be_asked_for(tmp_path: Path) 
         with pytest.raises(ValidationError, match=f"with query_encoder {kind} a query has as many dimensions as"):
             section(query_encoder=kind, target_active={"query": 20})
         assert section(query_encoder=kind, target_active={"document": 20}).target("document") == 20
-    idf = with_query_encoder(encoder(tmp_path), section(query_encoder="idf"), [])
+    idf = with_query_encoder(encoder(tmp_path), section(query_encoder="idf"), DOCUMENTS)
     with pytest.raises(DataError, match=r'static table, which stays as it is.*"learned" or "shared"'):
         with_query_encoder(idf, section(target_active={"query": 20}), [])
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         search_run,
         train_tokenizer,
         transfer_encoder,
+        with_static_queries,
     )
     from vtkit.data.corpora import read_corpus
     from vtkit.encoder.asymmetric import dimension_names
@@ -67,7 +68,7 @@ _NAMES_OF_MODULE = {
         *("encode_texts", "expand_documents", "index_vectors"),
         *("expand_tokenizer", "fragmentation", "inspect_vocabulary"),
         *("load_encoder", "load_recipe", "load_tokenizer", "open_run", "overlap", "report_of", "run_recipe"),
-        *("save_encoder", "search_run", "train_tokenizer", "transfer_encoder"),
+        *("save_encoder", "search_run", "train_tokenizer", "transfer_encoder", "with_static_queries"),
     ),
     "data.corpora": ("read_corpus",),
     "encoder.asymmetric": ("dimension_names",),
@@ -143,6 +144,7 @@ __all__ = [
     "search_run",
     "train_tokenizer",
     "transfer_encoder",
+    "with_static_queries",
 ]
 
 

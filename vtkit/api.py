@@ -399,6 +399,23 @@ def calibrate_encoder(
     return calibrate(encoder, _texts(corpus), section, seed)
 
 
+def with_static_queries(encoder: SparseEncoder, kind: Literal["binary", "idf"], corpus: Texts = ()) -> SparseEncoder:
+    """``encoder`` with its queries looked up in a static table, so that no model runs for them; its modules are shared.
+
+    Args:
+        encoder: its documents' side is kept.
+        kind: ``binary``: every token weighs 1 (SPLADE-doc). ``idf``: ln(1 + (N − N_t + ½) / (N_t + ½)), of N texts of
+            which N_t hold token t (arXiv:2411.04403).
+        corpus: the documents, for ``idf``.
+
+    Raises:
+        DataError: ``idf`` of no texts; token ids with gaps, which sentence-transformers has no table for.
+    """
+    from vtkit.encoder.query_tables import with_static_queries as with_table
+
+    return with_table(encoder, kind, _texts(corpus))
+
+
 def change_casing(
     encoder: SparseEncoder,
     *,

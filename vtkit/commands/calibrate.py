@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -59,6 +60,13 @@ def calibrate(
         Literal["max", "sum"] | None,
         typer.Option("--fold", help="Let case and word-start variants share one dimension.", show_default=False),
     ] = None,
+    query_encoder: Annotated[
+        Literal["binary", "idf"] | None,
+        typer.Option(
+            "--query-encoder", help="Let a static table encode queries: every token weighs 1, or its inverse document "
+            "frequency in the corpus.", show_default=False,
+        ),
+    ] = None,
     texts: Annotated[int, typer.Option("--texts", min=8, help="Probe texts sampled; half of them are held out.")] = 512,
     max_length: Annotated[int, typer.Option("--max-length", min=3, help="Tokens a probe text is cut at.")] = 128,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sampling.")] = 42,
@@ -74,8 +82,8 @@ def calibrate(
 ) -> None:  # fmt: skip
     """Calibrate a sparse encoder: set the share of positive activations, and show what it changes.
 
-    The options are applied in this order: --head-scale, --shift, --tokens, --target, --fold. Half of
-    the probe texts solve for the shifts, the other half fill the table.
+    The options are applied in this order: --head-scale, --shift, --tokens, --target, --fold,
+    --query-encoder. Half of the probe texts solve for the shifts, the other half fill the table.
     """
     if target is not None and not 0 < target < 1:
         raise RecipeError(f"--target is a share between 0 and 1, not {target:g}.")
@@ -87,11 +95,13 @@ def calibrate(
         raise RecipeError(f"--token-bound must be above 0, not {token_bound:g}.")
     allow_downloads(download)
 
-    from vtkit.api import calibrate_encoder, load_encoder, save_encoder
+    from vtkit.api import calibrate_encoder, load_encoder, save_encoder, with_static_queries
     from vtkit.data.corpora import read_corpora
 
     with new_folder(out) if out is not None else nullcontext() as work:
         encoder = load_encoder(located(model))
+        if query_encoder is not None and not any((target, shift, head_scale, tokens, fold)):
+            shift = 0.0  # the table of queries alone, without the target that else is the default
         found = calibrate_encoder(
             encoder,
             read_corpora(corpus),
@@ -107,12 +117,15 @@ def calibrate(
             max_length=max_length,
             seed=seed,
         )
+        if query_encoder is not None:
+            encoder = with_static_queries(encoder, query_encoder, read_corpora(corpus))
         if work is not None:
             save_encoder(encoder, work)
     if as_json:
-        console.write_json(found.to_json())
+        console.write_json(replace(found, query_encoder=query_encoder).to_json())
     else:
-        console.write(f"{found.done()}\n")
+        queries = "" if query_encoder is None else f", queries by a static table ({query_encoder})"
+        console.write(f"{found.done()}{queries}\n")
         console.write_table(["", "before", "after"], found.table())
     if out is not None:
         console.say(f"wrote {out}")

@@ -106,6 +106,9 @@ class Calibration(Result):
     tokens: TokenShifts | None = None
     """Shifts of single tokens; None where none were asked for."""
 
+    query_encoder: Literal["binary", "idf"] | None = None
+    """The static table that queries got; None where they got none."""
+
     def table(self) -> list[tuple[str, str, str]]:
         """The rows of the before/after table: name, before, after."""
         before, after = self.probe["before"], self.probe["after"]
@@ -128,4 +131,4 @@ class Calibration(Result):
             steps[-1] += f" for a {self.definition} activation rate of {self.target:.2%}"
         if self.fold is not None:
             steps.append(f"case variants folded by their {'maximum' if self.fold == 'max' else 'sum'}")
-        return ", ".join(steps)
+        return ", ".join(steps) or "logits are left as they are"

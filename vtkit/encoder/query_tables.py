@@ -25,6 +25,7 @@ from vtkit.encoder.folding import fold_map_of, folding
 from vtkit.encoder.idf import document_frequencies, idf_weights
 from vtkit.encoder.masked import is_masked
 from vtkit.errors import DataError
+from vtkit.recipe.sections import StaticQueryEncoder
 from vtkit.vocabulary.forms import special_ids
 
 if TYPE_CHECKING:
@@ -65,11 +66,27 @@ def idf_query_weights(encoder: SparseEncoder, documents: Iterable[str]) -> NDArr
 
     Geng et al. (2024, arXiv:2411.04403), whose N_t are those of MS MARCO. Where vectors are folded, all case variants
     have the weight of the one dimension that they become.
+
+    Raises:
+        DataError: no documents.
     """
     folded_to = None if folding(encoder) is None else fold_map_of(encoder)
-    counted = document_frequencies(output_tokenizer(encoder), documents, _size(encoder), folded_to)
-    weights = idf_weights(*counted, "geng")
+    held, documents_read = document_frequencies(output_tokenizer(encoder), documents, _size(encoder), folded_to)
+    if not documents_read:
+        raise DataError("there are no documents whose document frequencies the queries' table could have.")
+    weights = idf_weights(held, documents_read, "geng")
     return np.where(can_weigh(encoder), weights if folded_to is None else weights[folded_to], 0).astype(np.float32)
+
+
+def with_static_queries(encoder: SparseEncoder, kind: StaticQueryEncoder, documents: Iterable[str]) -> WholeEncoder:
+    """``encoder`` with its queries encoded by :func:`binary_weights`, or by :func:`idf_query_weights` of ``documents``,
+    which are read for these only; its modules are shared.
+
+    Raises:
+        DataError: ``idf`` of no documents; token ids with gaps, which the library has no table for.
+    """
+    weights = binary_weights(encoder) if kind == "binary" else idf_query_weights(encoder, documents)
+    return with_query_table(encoder, weights, frozen=True)
 
 
 def with_query_table(encoder: SparseEncoder, weights: NDArray[np.float32], *, frozen: bool) -> WholeEncoder:
@@ -133,7 +150,7 @@ def filled_up(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokeni
     if found != list(range(size)):
         raise DataError(
             f"the tokenizer has {len(taken)} tokens with the numbers {min(taken.values())} to {max(taken.values())}, "
-            "and a query table of sentence-transformers wants them without gaps. Set finetune.query_encoder to shared, "
-            "or move the encoder to a vocabulary without gaps ([transfer])."
+            "and a query table of sentence-transformers wants them without gaps. Leave queries to the encoder of "
+            "documents (remove query_encoder), or move the encoder to a vocabulary without gaps ([transfer])."
         )
     return filled

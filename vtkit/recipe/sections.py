@@ -571,13 +571,16 @@ class AdaptSection(Section):
         return self
 
 
+StaticQueryEncoder = Literal["binary", "idf"]
+
+
 class CalibrateSection(Section):
-    """[calibrate]: what is done to the logits without training: rescaled, shifted, shifted by token, and folded, in
-    this order (docs/calibration.md)."""
+    """[calibrate]: what is done to the encoder without training: logits are rescaled, shifted, shifted by token, and
+    folded, in this order, and queries get a static table (docs/calibration.md)."""
 
     target_activation: Share | None = None
     """Share of activations above zero after the shift. The shift is solved for on probe texts. Default: 0.35, unless
-    ``head_scale``, ``shift``, ``tokens`` or ``fold`` is given."""
+    ``head_scale``, ``shift``, ``tokens``, ``fold`` or ``query_encoder`` is given."""
 
     definition: Literal["token", "pooled"] = "token"
     """What is counted: (position, token) logits, or vocabulary dimensions after max-pooling."""
@@ -601,6 +604,10 @@ class CalibrateSection(Section):
     fold: Literal["max", "sum"] | None = None
     """Let tokens equal up to case and word-start mark share one dimension, in vectors made with vtkit."""
 
+    query_encoder: StaticQueryEncoder | None = None
+    """What encodes queries from then on: a static table, as in ``finetune.query_encoder``. ``binary``: every token
+    weighs 1. ``idf``: inverse document frequencies in ``corpus``. Default: what encodes them already."""
+
     corpus: tuple[CorpusName, ...] = ()
     """Probe texts. Default: the adaptation corpus, else the fine-tuning or the evaluation documents."""
 
@@ -613,7 +620,7 @@ class CalibrateSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _target_where_nothing_is_said(cls, values: Any) -> Any:
-        methods = ("target_activation", "head_scale", "shift", "tokens", "fold")
+        methods = ("target_activation", "head_scale", "shift", "tokens", "fold", "query_encoder")
         if isinstance(values, dict) and all(values.get(name) is None for name in methods):
             return {**values, "target_activation": 0.35}
         return values
@@ -868,8 +875,11 @@ class Recipe(Section):
     def _not_for_text(self) -> Iterator[str]:
         """Settings by which queries are more than what a table says."""
         tables = '"binary", "idf" or "learned"'
+        made = self.calibrate is not None and self.calibrate.query_encoder is not None
         if self.finetune is not None and self.finetune.query_encoder == "shared":
             yield f"queries go through the model: set finetune.query_encoder to {tables}"
+        elif made:
+            pass
         elif self.source.scratch is not None and (self.finetune is None or self.finetune.query_encoder == "source"):
             yield f"a scratch source's queries go through the model: set finetune.query_encoder to {tables}"
         if self.casing.output == "fold":

@@ -1,8 +1,10 @@
-"""Stage ``calibrate``: the logits rescaled, shifted and folded, with one table of what that did."""
+"""Stage ``calibrate``: the logits rescaled, shifted and folded, with one table of what that did, and queries by a
+static table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ FEWEST = 8
 def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calibration:
     """Fill ``out/model`` with the encoder of ``inputs["model"]``, calibrated."""
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
+    from vtkit.encoder.query_tables import query_encoder_of, with_static_queries
     from vtkit.runtime import fastest_device
 
     section = recipe.calibrate
@@ -30,6 +33,10 @@ def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calib
     found = calibrate_encoder(encoder, read_texts(recipe.corpora("calibrate.corpus")), section, recipe.recipe.seed)
     console.say(f"calibration: {found.done()}")
     console.show_table("probe texts held out", ["", "before", "after"], found.table())
+    if section.query_encoder is not None:
+        encoder = with_static_queries(encoder, section.query_encoder, read_texts(recipe.corpora("calibrate.corpus")))
+        found = replace(found, query_encoder=section.query_encoder)
+        console.say(f"queries are encoded by {query_encoder_of(encoder)}")
     save_encoder(encoder, out / "model")
     return found
 
@@ -82,7 +89,7 @@ def calibrate_encoder(
 
 CALIBRATE = Stage(
     "calibrate",
-    version=4,
+    version=5,
     reads=("calibrate",),
     corpora={"calibrate.corpus": calibration_corpus},
     function=calibrate_head,

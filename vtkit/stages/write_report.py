@@ -70,7 +70,8 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     documents = _found(inputs, EXPAND_DOCUMENTS.name, ExpandedDocuments)
     index = _found(inputs, f"index:{final}", IndexResult)
     encoded = _found(inputs, f"encode:{final}", EncodeResult)
-    queries = _query_encoder(tuned, encoded)
+    calibrated = _found(inputs, "calibrate", Calibration)
+    queries = _query_encoder(tuned, calibrated, encoded)
     manifests = {name: read_manifest(path) for name, path in inputs.items()}
     return ReportData(
         name=recipe.recipe.name,
@@ -100,7 +101,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         runs=1 if tuned is None else tuned.runs,
         mean_value=None if tuned is None else tuned.mean_value,
         held_out=None if adapted is None else adapted.held_out,
-        calibration=_found(inputs, "calibrate", Calibration),
+        calibration=calibrated,
         kind=transfer.kind,
         query_encoder=queries,
         words_added=None if documents is None else documents.words,
@@ -118,16 +119,20 @@ QUERY_TABLES = {
     "idf": "a static table of inverse document frequencies",
     "learned": "a static table that was trained with the encoder of documents",
 }
-"""``finetune.query_encoder`` -> words."""
+"""``finetune.query_encoder`` or ``calibrate.query_encoder`` -> words."""
 
 ACTIVATIONS = {"log1p": "log(1 + ReLU(x))", "log1p_log1p": "log(1 + log(1 + ReLU(x)))"}
 """``finetune.activation`` -> words."""
 
 
-def _query_encoder(tuned: FinetuneResult | None, encoded: EncodeResult | None) -> str | None:
-    """What encodes the queries of the final model: as fine-tuning made it, or as the model was found."""
+def _query_encoder(
+    tuned: FinetuneResult | None, calibrated: Calibration | None, encoded: EncodeResult | None
+) -> str | None:
+    """What encodes the queries of the final model: as fine-tuning or calibration made it, or as the model was found."""
     if tuned is not None and tuned.query_encoder in QUERY_TABLES:
         return QUERY_TABLES[tuned.query_encoder]
+    if calibrated is not None and calibrated.query_encoder and (tuned is None or tuned.query_encoder == "source"):
+        return QUERY_TABLES[calibrated.query_encoder]
     return None if encoded is None else encoded.query_encoder
 
 

@@ -15,10 +15,10 @@ from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.families import as_array
 from vtkit.encoder.kinds import refuse_unicoil
 from vtkit.encoder.query_tables import (
-    binary_weights,
     can_weigh,
     idf_query_weights,
     with_query_table,
+    with_static_queries,
     without_query_side,
 )
 from vtkit.errors import DataError
@@ -64,9 +64,9 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
         case SharedQueries():
             return without_query_side(encoder)
         case BinaryQueries():
-            return with_query_table(encoder, binary_weights(encoder), frozen=True)
+            return with_static_queries(encoder, "binary", documents)
         case IdfQueries():
-            return with_query_table(encoder, idf_query_weights(encoder, documents), frozen=True)
+            return with_static_queries(encoder, "idf", documents)
         case LearnedQueries():
             own = None if table is None else as_array(table.weight) * can_weigh(encoder)
             start = idf_query_weights(encoder, documents) if own is None else own
