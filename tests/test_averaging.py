@@ -43,7 +43,7 @@ def validation() -> Validation:
 def test_the_weights_are_the_mean_of_those_of_single_trainings(tmp_path: Path, query_encoder: str) -> None:
     changes = {"query_encoder": query_encoder, "learned": {"learning_rate": 0.1}}
     single = [tuned(tmp_path / str(seed), seed, **changes) for seed in (5, 6, 7)]
-    ours, curves = tuned(tmp_path / "ours", 5, runs=3, **changes)
+    ours, curves = tuned(tmp_path / "ours", 5, trainings=3, **changes)
     found, of = weights(ours), [weights(each) for each, _ in single]
     for name, value in found.items():
         mean = torch.stack([each[name].double() for each in of]).mean(dim=0)
@@ -59,11 +59,11 @@ def test_the_weights_are_the_mean_of_those_of_single_trainings(tmp_path: Path, q
 
 
 def test_one_training_is_what_it_was(tmp_path: Path) -> None:
-    ours, curves = tuned(tmp_path / "ours", runs=1)
+    ours, curves = tuned(tmp_path / "ours", trainings=1)
     other, others = tuned(tmp_path / "other")
     assert same(weights(ours), weights(other))
     assert curves == others
-    assert not list((tmp_path / "ours" / "checkpoints").glob("run-*"))
+    assert not list((tmp_path / "ours" / "checkpoints").glob("training-*"))
 
 
 @pytest.mark.parametrize("step", [2, 5])
@@ -72,7 +72,7 @@ def test_an_interrupted_run_ends_the_same(
 ) -> None:
     """Interrupted in its second training."""
     undisturbed, again = validation(), validation()
-    wanted, curves = tuned(tmp_path / "undisturbed", validation=undisturbed, runs=2)
+    wanted, curves = tuned(tmp_path / "undisturbed", validation=undisturbed, trainings=2)
 
     class Second(interrupted_at(step)):  # type: ignore[misc]
         trainings = 0
@@ -87,10 +87,10 @@ def test_an_interrupted_run_ends_the_same(
 
     monkeypatch.setattr(sparse_trainer, "Progress", Second)
     with pytest.raises(KeyboardInterrupt):
-        tuned(tmp_path / "again", validation=validation(), runs=2)
+        tuned(tmp_path / "again", validation=validation(), trainings=2)
     monkeypatch.undo()
     assert "training 1 of 2 is done" not in capsys.readouterr().err
-    found, curves_again = tuned(tmp_path / "again", validation=again, runs=2)
+    found, curves_again = tuned(tmp_path / "again", validation=again, trainings=2)
     assert "training 1 of 2 is done" in capsys.readouterr().err
     assert curves_again == curves
     assert again.validated == undisturbed.validated
@@ -120,7 +120,7 @@ data = "./collection"
 steps = 4
 batch_size = 6
 ramp = 0.5
-runs = 2
+trainings = 2
 report_to = ["tensorboard"]
 validation = {{split = "dev", every = 2}}
 [evaluate]
@@ -135,10 +135,10 @@ formats = ["md"]
     folder = run(recipe, runs=tmp_path / "runs", threads=1)
     (made,) = (tmp_path / "runs" / "artifacts").glob("finetune-*")
     found = result_of(made, FinetuneResult)
-    assert found.runs == len(found.validated) == 2
+    assert found.trainings == len(found.validated) == 2
     assert found.validated[0] != found.validated[1]
     assert found.mean_value is not None
-    assert sorted(path.name for path in (made / "curves").iterdir()) == ["run-1", "run-2"]
+    assert sorted(path.name for path in (made / "curves").iterdir()) == ["training-1", "training-2"]
     page = (folder / "report.md").read_text("utf-8")
     assert "The weights are the mean of 2 fine-tunings, with the seeds 3 to 4." in page
     assert "Validation of fine-tuning, training 2:" in page

@@ -104,7 +104,7 @@ def test_the_parts_of_an_estimate_by_hand(folder: Path) -> None:
 
 def test_weights_of_several_trainings_are_kept_until_they_are_averaged(folder: Path) -> None:
     settings = 'finetune.data="./judged"', 'finetune.split="test"', "finetune.steps=10"
-    one, three = needed(folder, *settings), needed(folder, *settings, "finetune.runs=3")
+    one, three = needed(folder, *settings), needed(folder, *settings, "finetune.trainings=3")
     assert three.checkpoints - one.checkpoints == 3 * three.models // 3
 
 

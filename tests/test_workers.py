@@ -244,7 +244,7 @@ tokenizer = "./tokens"
 data = "./collection"
 batch_size = 12
 steps = 10
-runs = 2
+trainings = 2
 split = "test"
 """
 )

@@ -433,7 +433,7 @@ class FinetuneSection(_Tables):
     steps: Steps | None = None
     """Optimiser steps, instead of epochs."""
 
-    runs: Annotated[int, Field(ge=1, le=100)] = 1
+    trainings: Annotated[int, Field(ge=1, le=100)] = 1
     """Trainings from the same encoder, with the seeds ``recipe.seed`` and those after it; of several the model has the
     mean of the weights (uniform soup, arXiv:2203.05482). It searches as fast as one of them, and takes as many times
     the training."""

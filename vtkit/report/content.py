@@ -550,9 +550,9 @@ def _training(report: ReportData) -> Section | None:
         blocks.append(Paragraph((f"Queries are encoded by {report.query_encoder}.",)))
     if report.activation is not None:
         blocks.append(Paragraph((f"Fine-tuning made weights of logits x as {report.activation}.",)))
-    if report.runs > 1:
-        seeds = "" if report.seed is None else f", with the seeds {report.seed} to {report.seed + report.runs - 1}"
-        blocks.append(Paragraph((f"The weights are the mean of {report.runs} fine-tunings{seeds}.",)))
+    if report.trainings > 1:
+        seeds = "" if report.seed is None else f", with the seeds {report.seed} to {report.seed + report.trainings - 1}"
+        blocks.append(Paragraph((f"The weights are the mean of {report.trainings} fine-tunings{seeds}.",)))
     for stage, trainings in report.validated.items():
         for number, found in enumerate(trainings, 1):
             name = _TRAININGS.get(stage, stage) + (f", training {number}" if len(trainings) > 1 else "")

@@ -180,7 +180,7 @@ class ReportData(Result):
     validated: Mapping[str, tuple[Validated, ...]] = field(default_factory=dict)
     """Training stage -> the validations of each of its trainings."""
 
-    runs: int = 1
+    trainings: int = 1
     """Trainings of fine-tuning, whose weights the model has the mean of."""
 
     mean_value: Number | None = None

@@ -199,7 +199,7 @@ def _checkpoints(recipe: Recipe, stage: str, encoder: Encoder) -> int:
         kept = min(CHECKPOINTS_KEPT, -(-section.steps // section.checkpoint_every))
     elif stage == "finetune" and recipe.finetune is not None:
         validated = recipe.finetune.validation is not None
-        ended = encoder.bytes * recipe.finetune.runs if recipe.finetune.runs > 1 else 0
+        ended = encoder.bytes * recipe.finetune.trainings if recipe.finetune.trainings > 1 else 0
         learns, steps, every = encoder.bytes // NUMBER, recipe.finetune.steps, recipe.finetune.checkpoint_every
         kept = CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // every))
     elif stage == "expand" and recipe.expand is not None:

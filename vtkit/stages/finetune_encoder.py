@@ -44,7 +44,7 @@ class FinetuneResult(Result):
     mean_value: float | None = None
     """What the mean of several trainings' weights has on the same queries."""
 
-    runs: int = 1
+    trainings: int = 1
     """Trainings whose weights the model has the mean of."""
 
 
@@ -92,12 +92,12 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     save_encoder(encoder, out / "model")
     reporting.keep(out / CHECKPOINTS, out)
     mean_value = None
-    if validation is not None and section.runs > 1:
+    if validation is not None and section.trainings > 1:
         mean_value = validation.judged.value(encoder, section.query_length, length)
         console.say(f"  the mean of the weights has {validation.judged.metric} {mean_value:.4f} there")
     return FinetuneResult(
         len(data.queries), len(data.documents), curve, section.query_encoder, section.activation,
-        () if validation is None else tuple(validation.validated), mean_value, section.runs,
+        () if validation is None else tuple(validation.validated), mean_value, section.trainings,
     )  # fmt: skip
 
 

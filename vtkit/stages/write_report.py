@@ -98,7 +98,7 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
             "adapt": () if adapted is None or adapted.validated is None else (adapted.validated,),
             "finetune": () if tuned is None else tuned.validated,
         },
-        runs=1 if tuned is None else tuned.runs,
+        trainings=1 if tuned is None else tuned.trainings,
         mean_value=None if tuned is None else tuned.mean_value,
         held_out=None if adapted is None else adapted.held_out,
         calibration=calibrated,

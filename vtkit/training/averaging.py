@@ -63,7 +63,7 @@ def averaged(
     start = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     files, parts = [], []
     for number, seed in enumerate(seeds, 1):
-        place = folder / f"run-{number}"
+        place = folder / f"training-{number}"
         file = place / "end.safetensors"
         done = _kept(file)
         if done is None:

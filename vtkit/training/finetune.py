@@ -63,8 +63,8 @@ def finetune(
     validation: Validation | None = None,
     read: Sequence[str] | None = None,
 ) -> Curves:
-    """Train ``encoder`` in place on ``data``'s judged pairs; where ``section.runs`` asks for several trainings, it gets
-    the mean of their weights (:mod:`vtkit.training.averaging`).
+    """Train ``encoder`` in place on ``data``'s judged pairs; of several trainings (``section.trainings``) it gets the mean
+    of the weights (:mod:`vtkit.training.averaging`).
 
     Args:
         encoder: changed in place, its static query table too where ``section.query_encoder`` is ``learned``; as
@@ -110,9 +110,9 @@ def finetune(
         taught = _taught(asked_of, section, batches, data, contents, folder) if section.taught else None
         return _trained(encoder, batches, taught, data, section, read or contents, seed, folder, validation)
 
-    if section.runs == 1:
+    if section.trainings == 1:
         return train(seed, folder)
-    return averaged(encoder, range(seed, seed + section.runs), train, folder, validation)
+    return averaged(encoder, range(seed, seed + section.trainings), train, folder, validation)
 
 
 def _trained(
