@@ -13,17 +13,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tiny import encoder, interrupted_at, model, same, texts, tokenizer, weights
 from transformers import BertConfig, BertForSequenceClassification
 
-from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.checkpoint import save_encoder
-from vtkit.encoder.query_tables import idf_query_weights, with_static_queries
-from vtkit.encoder.sides import encode_side
 from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.sections import AdaptSection, CropSection
 from vtkit.training import adapt as adaptation
@@ -31,7 +27,6 @@ from vtkit.training import sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
 from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, min_max, symmetric_divergence
-from vtkit.training.objective import Batch, Objective
 from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, DenseTeacher, Ensemble, kept_scores, load_teacher
 
 TEXTS = texts(80, seed=11, words=(6, 30))
@@ -46,8 +41,6 @@ def trained(
     folder: Path, objective: Any = "crop", seed: int = 5, more: dict[str, Any] | None = None, **changes: Any
 ) -> tuple[SparseEncoder, dict[str, list[float]]]:
     ours, wanted = encoder(folder), section(objective, **changes)
-    if wanted.query_encoder is not None:
-        ours = with_static_queries(ours, wanted.query_encoder, TEXTS)
     curves = adapt_vectors(ours, wanted.objectives, TEXTS, wanted, "en", seed, folder / "checkpoints", **(more or {}))
     return ours, curves
 
@@ -192,7 +185,6 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "align": ("align", {}),
     "mapped": ("align", {"align": {"mapped": 0.5}}),
     "align and crop": (("align", "crop"), {"target_active": {"query": 20, "document": 40}}),
-    "align and crop, queries by a table": (("align", "crop"), {"query_encoder": "idf"}),
     "distill": ("distill", {}),
     "openings": ("distill", {"distill": {"queries": "openings", "candidates": 1}}),
     "align and distill": (("align", "distill"), {"distill": {"candidates": 3}}),
@@ -219,41 +211,6 @@ def test_an_interrupted_run_ends_in_the_weights_and_the_curves_of_an_undisturbed
     assert again == curves
     assert same(weights(found), weights(wanted))
     assert all(math.isfinite(value) for values in curves.values() for value in values)
-
-
-def test_queries_are_looked_up_and_sentences_are_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the losses of the first step see, without dropout."""
-    ours, seen = with_static_queries(encoder(tmp_path, dropout=0.0), "idf", TEXTS), []
-
-    class Watched(Objective):
-        def _batch(self, columns: list[torch.Tensor], step: int) -> Batch:
-            seen.append(super()._batch(columns, step))
-            return seen[-1]
-
-    monkeypatch.setattr(adaptation, "Objective", Watched)
-    before = {side: encode_side(ours, TEXTS, side, 24).toarray() for side in ("query", "document")}
-    wanted = section(("align", "crop"), steps=1, crop={"query_words": 99, "document_words": 99}, query_encoder="idf")
-    more = {"alignment": Alignment(encoder(tmp_path / "source"), [(text, text) for text in TEXTS])}
-    curves = adapt_vectors(ours, wanted.objectives, TEXTS, wanted, "en", 5, tmp_path / "checkpoints", **more)
-    (batch,) = seen
-    assert batch.sentences is not None
-    table = idf_query_weights(ours, TEXTS)
-    assert {*batch.queries.unique().tolist()} <= {0.0, *table.tolist()}
-    for sentence in batch.sentences.detach().numpy():
-        assert np.isclose(before["document"], sentence, atol=0.02).all(axis=1).any()  # one of the texts, in bf16
-    assert float(query_table(ours).weight.detach().sub(torch.from_numpy(table)).abs().max()) == 0
-    assert "query_flops" not in curves
-    assert "document_flops" in curves
-
-
-def test_tables_are_for_objectives_with_queries() -> None:
-    for objective in ("align", "mlm"):
-        with pytest.raises(ValidationError, match='query_encoder is for the objectives "crop" and "distill"'):
-            section(objective, query_encoder="idf")
-    with pytest.raises(ValidationError, match=r"target_active\.query: training changes nothing about queries"):
-        section(query_encoder="idf", target_active={"query": 20})
-    assert "adapt.query_encoder" in section("auto").settings_read
-    assert "adapt.query_encoder" not in section("align").settings_read
 
 
 def test_another_seed_gives_other_weights(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ class OpenSearchSettings(Section):
 
     text_queries: bool = False
     """Let the cluster encode queries, so that an application sends plain text. For encoders whose queries are looked
-    up in a static table (``finetune.query_encoder`` ``binary``, ``idf`` or ``learned``): the table is registered as a
+    up in a static table (``finetune.query_encoder`` or ``calibrate.query_encoder``): the table is registered as a
     tokenizer model, deployed and tried, and features are called by their tokens (docs/engines.md)."""
 
     two_phase: Annotated[float, Field(gt=0, lt=1)] | None = None

@@ -429,10 +429,6 @@ class AdaptValidation(ValidationSettings):
     For ``crop``, ``align`` and ``distill``."""
 
 
-StaticQueryEncoder = Literal["binary", "idf"]
-"""Of the query encoders of :mod:`vtkit.recipe.finetune` those that need no training."""
-
-
 class AdaptSection(Section):
     """[adapt]: training in the new vocabulary without judgements."""
 
@@ -464,10 +460,6 @@ class AdaptSection(Section):
 
     max_length: PositiveInt = 128
     """Tokens a text is cut at."""
-
-    query_encoder: StaticQueryEncoder | None = None
-    """``crop``, ``distill``: what encodes queries, from the beginning of the training on: a static table, as in
-    ``calibrate.query_encoder``, of document frequencies in ``corpus``. Default: the encoder of documents."""
 
     flops: NonNegativeFloat = 1e-3
     """``crop``, ``align``, ``distill``: λ of the FLOPS penalties on queries and documents once the ramp is over."""
@@ -543,8 +535,6 @@ class AdaptSection(Section):
             own -= masked
         if not objectives & {"sap"}:
             own -= {"teacher"}
-        if not objectives & {"crop", "distill"}:
-            own -= {"query_encoder"}
         if not objectives & {"crop", "align", "distill"}:
             own -= sparse
         else:
@@ -566,11 +556,6 @@ class AdaptSection(Section):
             raise ValueError('objective "sap" and the setting teacher belong together: give both or neither')
         if self.validation is not None and set(self.objectives) <= {"mlm", "sap"}:
             raise ValueError('validation is for the objectives "crop", "align" and "distill"; mlm has held_out')
-        if self.query_encoder is not None:
-            if not set(self.objectives) & {"auto", "crop", "distill"}:
-                raise ValueError('query_encoder is for the objectives "crop" and "distill": the others have no queries')
-            if self.target_active is not None and self.target_active.query is not None:
-                raise ValueError("target_active.query: training changes nothing about queries of a table. Remove it")
         if self.objective not in ("auto", "mlm") and self.labels is not None:
             raise ValueError('labels are for the objective "mlm": the others mask nothing')
         if len(set(self.objectives)) < len(self.objectives):
@@ -584,6 +569,10 @@ class AdaptSection(Section):
         if self.crop.shortest > self.crop.query_words:
             raise ValueError("crop.shortest is more than crop.query_words")
         return self
+
+
+StaticQueryEncoder = Literal["binary", "idf"]
+"""Of the query encoders of :mod:`vtkit.recipe.finetune` those that need no training."""
 
 
 class CalibrateSection(Section):
@@ -887,12 +876,11 @@ class Recipe(Section):
     def _not_for_text(self) -> Iterator[str]:
         """Settings by which queries are more than what a table says."""
         tables = '"binary", "idf" or "learned"'
-        made = any(part is not None and part.query_encoder is not None for part in (self.adapt, self.calibrate))
+        calibrated = self.calibrate is not None and self.calibrate.query_encoder is not None
+        tuned = self.finetune is not None and self.finetune.query_encoder != "source"
         if self.finetune is not None and self.finetune.query_encoder == "shared":
             yield f"queries go through the model: set finetune.query_encoder to {tables}"
-        elif made:
-            pass
-        elif self.source.scratch is not None and (self.finetune is None or self.finetune.query_encoder == "source"):
+        elif self.source.scratch is not None and not (tuned or calibrated):
             yield f"a scratch source's queries go through the model: set finetune.query_encoder to {tables}"
         if self.casing.output == "fold":
             yield 'OpenSearch does not fold: set casing.output to "all", "mask" or "map"'

@@ -100,8 +100,8 @@ def text_queries(encoder: SparseEncoder, texts: Sequence[str], length: int) -> T
     if table is None:
         raise RecipeError(
             "index.opensearch.text_queries: the queries of this encoder need the model, which the cluster does not "
-            'have. Set finetune.query_encoder to "binary", "idf" or "learned", which make a table of weights, or '
-            "index.opensearch.text_queries to false."
+            'have. Set finetune.query_encoder to "binary", "idf" or "learned", or calibrate.query_encoder to "binary" '
+            'or "idf", which make a table of weights, or index.opensearch.text_queries to false.'
         )
     side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
     needs = {

@@ -54,7 +54,6 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
     """
     from vtkit.encoder.asymmetric import refuse_query_side
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
-    from vtkit.encoder.query_tables import query_encoder_of, with_static_queries
     from vtkit.training import reporting
 
     section = recipe.adapt
@@ -70,9 +69,6 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
         texts, done = _predict(recipe, inputs, out, encoder, objectives[0])
         found = AdaptResult(objectives, reason, texts, 0, done.curve, done.held_out)
     else:
-        if section.query_encoder is not None:
-            encoder = with_static_queries(encoder, section.query_encoder, read_texts(recipe.corpora("adapt.corpus")))
-            console.say(f"  queries are encoded by {query_encoder_of(encoder)}")
         texts, pairs, curve, validated = _train_vectors(recipe, inputs, out, encoder, objectives)
         found = AdaptResult(objectives, reason, texts, pairs, curve, validated=validated)
     save_encoder(encoder, out / "model")

@@ -17,7 +17,7 @@ import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
-from vtkit.encoder.asymmetric import WholeEncoder, query_table
+from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.recipe.finetune import SIDES, TargetActive
@@ -28,7 +28,6 @@ from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, symmetric_divergence
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.query_generator import QueryGenerator
-from vtkit.training.query_table import QueryTable
 from vtkit.training.regularizers import flops_terms, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
@@ -130,8 +129,7 @@ def adapt_vectors(
             parameter.requires_grad_(id(parameter) in learning)
     steps, length = section.steps, section.max_length
     ramp_steps = max(1, round(section.ramp * steps))
-    table = query_table(encoder)
-    ramp, sides = quadratic_ramp(section.flops, ramp_steps), SIDES if "query" in columns and not table else SIDES[1:]
+    ramp, sides = quadratic_ramp(section.flops, ramp_steps), SIDES if "query" in columns else SIDES[1:]
     aims = section.target_active or TargetActive()
     terms += flops_terms({side: strength(side, ramp, aims.of(side), ramp_steps, steps, "adapt") for side in sides})
     curves = train_vectors(
@@ -152,7 +150,6 @@ def adapt_vectors(
             ),
             explosion=LossGate("adaptation", "Lower adapt.learning_rate."),
             sentences="sentence" in columns,
-            table=None if table is None or "query" not in columns else QueryTable(table, encoder, trained=False),
         ),
         Schedule(
             steps, size, section.learning_rate, section.warmup, "cosine", section.weight_decay,

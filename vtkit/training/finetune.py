@@ -63,8 +63,8 @@ def finetune(
     validation: Validation | None = None,
     read: Sequence[str] | None = None,
 ) -> Curves:
-    """Train ``encoder`` in place on ``data``'s judged pairs; of several trainings (``section.trainings``) it gets the mean
-    of the weights (:mod:`vtkit.training.averaging`).
+    """Train ``encoder`` in place on ``data``'s judged pairs; of several trainings (``section.trainings``) it gets the
+    mean of the weights (:mod:`vtkit.training.averaging`).
 
     Args:
         encoder: changed in place, its static query table too where ``section.query_encoder`` is ``learned``; as

@@ -77,7 +77,7 @@ class Objective(nn.Module):
         gate: sees every batch and stops a collapsed run.
         explosion: sees the first term of every batch.
         sentences: whether the first column holds sentences.
-        table: what the column of queries is looked up in instead of encoded.
+        table: what the first column, of queries, is looked up in instead of encoded.
     """
 
     texts_at_once: int | None = None
@@ -117,10 +117,8 @@ class Objective(nn.Module):
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> dict[str, Tensor]:
         features = list(features)
-        place = int(self.sentences)  # of the queries, where a table encodes them
-        columns = self._encoded([each for at, each in enumerate(features) if self.table is None or at != place])
-        if self.table is not None:
-            columns.insert(place, self.table(features[place]))
+        looked_up = [] if self.table is None else [self.table(features[0])]
+        columns = [*looked_up, *self._encoded(features[len(looked_up) :])]
         step = self.step()
         if self.targets and step % READ_EVERY == 0:
             self._read_without_dropout(features, columns)
