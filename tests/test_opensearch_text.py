@@ -544,6 +544,7 @@ def test_a_scratch_source_has_no_table(tmp_path: Path) -> None:
     load_recipe(tmp_path / "text.toml", [])
     with pytest.raises(RecipeError, match="a scratch source's queries go through the model"):
         load_recipe(tmp_path / "text.toml", ["finetune.query_encoder=source"])
+    load_recipe(tmp_path / "text.toml", ["finetune.query_encoder=source", 'calibrate.query_encoder="idf"'])
 
 
 def test_a_whole_run_ends_in_an_index_that_is_asked_by_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
