@@ -90,7 +90,14 @@ corpus = ["corpus.txt"]
 steps = 400""")
     )
     parts.append(
-        _commented("""\
+        """\
+[calibrate]
+# Tokens are active about as often as documents hold them, and queries are looked up in a table of inverse document
+# frequencies: without judgements better than queries that the encoder expands.
+tokens = "document-frequency"
+query_encoder = "idf\""""
+        if corpus and not train
+        else _commented("""\
 [calibrate]
 # Where vectors stay too dense or too sparse: the decoder bias is shifted until this share of each text's vocabulary
 # dimensions is positive.
