@@ -10,7 +10,6 @@ the price of one model in search.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
 from vtkit import console
 from vtkit.encoder.asymmetric import query_table
 from vtkit.measures.validation import Validated
+from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validation import BEST, Validation
 
 Curves = dict[str, list[float]]
@@ -68,7 +67,7 @@ def averaged(
         done = _kept(file)
         if done is None:
             console.say(f"  training {number} of {len(seeds)}, seed {seed}")
-            _set(parameters, start)
+            set_weights(parameters, start)
             curves = train(seed, place)
             done = _Done(curves, None if validation is None else validation.validated[-1])
             _keep(done, parameters, file)
@@ -91,12 +90,6 @@ def _parameters(encoder: SparseEncoder) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def _set(parameters: dict[str, Tensor], values: dict[str, Tensor]) -> None:
-    for name, parameter in parameters.items():
-        parameter.copy_(values[name])
-
-
-@torch.no_grad()
 def _set_to_mean(parameters: dict[str, Tensor], files: Sequence[Path]) -> None:
     """A parameter at a time, in double precision: so no more than one training's weights are held."""
     ends = [safe_open(file, framework="pt") for file in files]
@@ -109,12 +102,8 @@ def _set_to_mean(parameters: dict[str, Tensor], files: Sequence[Path]) -> None:
 
 def _keep(done: _Done, parameters: dict[str, Tensor], file: Path) -> None:
     """Write the weights and what was found, both at once."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
     found = {"curves": done.curves, "validated": None if done.validated is None else done.validated.to_json()}
-    values = {name: parameter.detach().cpu().contiguous() for name, parameter in parameters.items()}
-    save_file(values, aside, metadata={"done": json.dumps(found)})
-    aside.replace(file)
+    keep_weights(parameters, file, {"done": json.dumps(found)})
 
 
 def _kept(file: Path) -> _Done | None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -55,6 +55,21 @@ def kept_array(
         np.save(out, found)
     aside.replace(file)
     return found
+
+
+def keep_weights(parameters: Mapping[str, Tensor], file: Path, metadata: Mapping[str, str] | None = None) -> None:
+    """Write ``parameters`` and ``metadata`` to ``file``, all of it or nothing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_name(f".{file.name}.new")
+    save_file({name: each.detach().cpu().contiguous() for name, each in parameters.items()}, aside, metadata)
+    aside.replace(file)
+
+
+@torch.no_grad()
+def set_weights(parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Give ``parameters``, in place, the values of their names."""
+    for name, parameter in parameters.items():
+        parameter.copy_(values[name])
 
 
 def trains_in_bf16(model: Any) -> bool:

@@ -7,7 +7,6 @@ ones find more.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 from sentence_transformers import SparseEncoder
@@ -33,6 +32,7 @@ from vtkit.measures.validation import Validated
 from vtkit.recipe.finetune import ValidationSettings
 from vtkit.runtime import fastest_precision
 from vtkit.search.engine import search_exactly
+from vtkit.training.resuming import keep_weights, set_weights
 
 BEST = "best.safetensors"
 """The best weights so far, beside the checkpoints."""
@@ -204,7 +204,7 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         self.state.values[place] = self.validation.judged.value(self.encoder, *self.lengths)
         value, best = float(self.state.values[place]), self._best()
         if best == place:
-            self._keep()
+            keep_weights(self.learned, self.folder / BEST)
         metric = self.validation.judged.metric
         told = "" if best is None else f" (best {float(self.state.values[best]):.4f} at step {self.at[best]})"
         console.note(f"validation after step {state.global_step}: {metric} {value:.4f}{told}")
@@ -216,10 +216,7 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         """Give the encoder its best weights, and say so."""
         best, measured = self._best(), self._measured()
         if best is not None:
-            kept = load_file(self.folder / BEST)
-            with torch.no_grad():
-                for name, parameter in self.learned.items():
-                    parameter.copy_(kept[name])
+            set_weights(self.learned, load_file(self.folder / BEST))
         judged = self.validation.judged
         found = Validated(
             judged.metric,
@@ -251,14 +248,6 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         if best is None or measured[-1] - best < self.validation.settings.patience or measured[-1] + 1 == len(self.at):
             return None
         return self.at[measured[-1]]
-
-    def _keep(self) -> None:
-        """Write what learns beside the checkpoints."""
-        fresh = self.folder / f".{BEST}.new"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        learned = {name: parameter.detach().cpu().contiguous() for name, parameter in self.learned.items()}
-        save_file(learned, fresh)
-        os.replace(fresh, self.folder / BEST)
 
 
 class _Values(nn.Module):
