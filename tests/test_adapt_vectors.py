@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
-from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
+from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from tiny import WORDS as KNOWN
 from tiny import encoder, interrupted_at, model, same, texts, tokenizer, weights
 from transformers import BertConfig, BertForSequenceClassification
 
@@ -303,29 +306,64 @@ def test_teachers_give_the_scores_of_their_own_library(folders: dict[str, Path])
     steps = [Asked(TEXTS[:3], TEXTS[10:16], [*range(10, 16)], 2), Asked(TEXTS[3:6], TEXTS[16:22], [*range(16, 22)], 2)]
     sparse = SparseEncoder(str(folders["sparse"]), device="cpu")
     dense = SentenceTransformer(str(folders["dense"]), device="cpu")
-    cross = CrossEncoder(str(folders["cross"]), device="cpu", max_length=48)
     for kind, library in (("sparse", sparse), ("dense", dense)):
-        found = load_teacher(str(folders[kind]), 48, "adapt.distill.teachers").scores(steps)
+        found = load_teacher(str(folders[kind]), (48, 48), "adapt.distill.teachers").scores(steps)
         for step, scores in zip(steps, found, strict=True):
             expected = library.similarity(library.encode_query(step.queries), library.encode_document(step.documents))
             assert scores.dtype == np.float32
             assert np.allclose(scores, expected.to_dense().float().numpy(), rtol=0.05, atol=0.05)  # bf16
-    for step, scores in zip(steps, load_teacher(str(folders["cross"]), 48, "t").scores(steps), strict=True):
+
+
+def logits(folder: Path, pairs: Sequence[tuple[str, str]], length: int) -> np.ndarray:
+    """Of the transformers model itself, one pair at a time."""
+    classifier, reader = BertForSequenceClassification.from_pretrained(folder).eval(), tokenizer()
+    with torch.no_grad():
+        read = [reader(*pair, truncation=True, max_length=length, return_tensors="pt") for pair in pairs]
+        return np.array([float(classifier(**pair).logits) for pair in read])
+
+
+def test_a_cross_encoder_teaches_its_raw_logits_whatever_its_configuration_would_apply(
+    folders: dict[str, Path],
+) -> None:
+    steps = [Asked(TEXTS[:3], TEXTS[10:16], [*range(10, 16)], 2), Asked(TEXTS[3:6], TEXTS[16:22], [*range(16, 22)], 2)]
+    raw = []
+    for step, scores in zip(steps, load_teacher(str(folders["cross"]), (40, 48), "t").scores(steps), strict=True):
         for query, row in enumerate(scores):
             own = [query, query + 3]
             assert np.isnan(np.delete(row, own)).all()
-            expected = cross.predict([(step.queries[query], step.documents[place]) for place in own])
+            expected = logits(folders["cross"], [(step.queries[query], step.documents[place]) for place in own], 48)
             assert row[own] == pytest.approx(expected, abs=1e-4)
+            raw += [*expected]
+    assert min(raw) < 0  # no sigmoid gives that
+
+
+def test_a_cross_encoder_reads_the_whole_query_and_document_that_the_encoder_reads(folders: dict[str, Path]) -> None:
+    """Lengths 4 and 6 are 13 tokens of a pair; a query of 20 tokens takes nothing from its document."""
+    query, document = " ".join(KNOWN[:20]), " ".join(KNOWN[20:40])
+    ((scores,),) = load_teacher(str(folders["cross"]), (4, 6), "t").scores([Asked([query], [document], [0], 1)])
+    kept = " ".join(KNOWN[:4]), " ".join(KNOWN[20:26])
+    assert scores == pytest.approx(logits(folders["cross"], [kept], 13), abs=1e-4)
+    model = load_teacher(str(folders["cross"]), (4, 10_000), "t").model  # type: ignore[attr-defined]
+    assert model.max_seq_length == model.config.max_position_embeddings
+
+
+def test_a_classifier_of_several_labels_is_no_teacher(folders: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(folders["plain"], tmp_path / "labels")
+    BertForSequenceClassification(BertConfig.from_pretrained(folders["plain"], num_labels=3)).save_pretrained(
+        tmp_path / "labels"
+    )
+    with pytest.raises(DataError, match="a classifier of 3 labels, and a teacher gives one score"):
+        load_teacher(str(tmp_path / "labels"), (8, 8), "finetune.teachers")
 
 
 def test_a_folder_that_is_no_teacher_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"adapt\.distill\.teachers = .*neither config\.json nor modules\.json"):
-        load_teacher(str(tmp_path), 48, "adapt.distill.teachers")
+        load_teacher(str(tmp_path), (48, 48), "adapt.distill.teachers")
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense", "cross"])
 def test_teachers_of_every_kind_can_be_learned_from(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
-    teacher = load_teacher(str(folders[kind]), 48, "adapt.distill.teachers")
+    teacher = load_teacher(str(folders[kind]), (48, 48), "adapt.distill.teachers")
     wanted = {"bm25": False, "teachers": [kind]}
     _, curves = trained(tmp_path, "distill", more={"teachers": [teacher]}, distill=wanted, steps=3)
     assert curves["distillation"][0] > 0
@@ -355,7 +393,7 @@ def test_of_several_teachers_the_mean_between_0_and_1_counts() -> None:
 
 
 def test_an_embedder_reads_a_document_once(folders: dict[str, Path]) -> None:
-    teacher = load_teacher(str(folders["dense"]), 48, "t")
+    teacher = load_teacher(str(folders["dense"]), (48, 48), "t")
     steps = [Asked(TEXTS[:2], TEXTS[10:12], [10, 11], 1), Asked(TEXTS[2:4], [TEXTS[11], TEXTS[10]], [11, 10], 1)]
     first, second = teacher.scores(steps), [teacher.scores([step])[0] for step in steps]
     assert all(np.allclose(a, b, atol=0.02) for a, b in zip(first, second, strict=True))

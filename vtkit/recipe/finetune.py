@@ -129,7 +129,10 @@ class PenaltySettings(_Named):
     def settings_of(self, side: Side) -> set[str]:
         """Names of the settings that its penalty on a side reads."""
         others = {f"{other}{end}" for other in SIDES if other != side for end in ("", "_ramp", "_dimensions")}
-        return set(type(self).model_fields) - others
+        return set(type(self).model_fields) - others - ({"definition"} if side == "query" else set())
+
+
+FlopsDefinition = Literal["batch", "splade", "cai"]
 
 
 class FlopsPenalty(PenaltySettings):
@@ -139,6 +142,11 @@ class FlopsPenalty(PenaltySettings):
 
     query: NonNegativeFloat = Field(default=3e-4, description=_QUERIES)
     document: NonNegativeFloat = Field(default=1e-4, description=_DOCUMENTS)
+
+    definition: FlopsDefinition = "batch"
+    """How relevant documents and hard negatives count on the document side, which λ_d from elsewhere depends on.
+    ``batch``: FLOPS of all documents of the batch (sentence-transformers). ``splade``: the mean of the FLOPS of the
+    relevant documents and that of the negatives (SPLADE's code). ``cai``: their sum (CAI's code)."""
 
 
 class L1Penalty(PenaltySettings):

@@ -139,7 +139,7 @@ def _train_vectors(
 ) -> tuple[int, int, Mapping[str, Sequence[float]], Validated | None]:
     """Training of the sparse vectors themselves."""
     from vtkit.checks.probe import probe_validation_set
-    from vtkit.training.adapt import adapt_vectors
+    from vtkit.training.adapt import QUERY_LENGTH, adapt_vectors
     from vtkit.training.query_generator import load_generator
     from vtkit.training.teachers import Teacher, load_teacher
     from vtkit.training.validation import Validation
@@ -158,8 +158,8 @@ def _train_vectors(
     if "distill" in objectives:
         if section.distill.generates:
             generator = load_generator(section.distill.generator, section.max_length)
-        names = section.distill.teachers
-        teachers = [load_teacher(name, section.max_length, "adapt.distill.teachers") for name in names]
+        names, lengths = section.distill.teachers, (QUERY_LENGTH, section.max_length)
+        teachers = [load_teacher(name, lengths, "adapt.distill.teachers") for name in names]
         queries = draw(read_texts(recipe.corpora("adapt.distill.query_corpus")), most, seed)
     curve = adapt_vectors(
         encoder,
@@ -208,7 +208,7 @@ def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:
 
 ADAPT = Stage(
     "adapt",
-    version=6,
+    version=7,
     reads=("adapt",),
     corpora={"adapt.corpus": adaptation_corpus, "adapt.distill.query_corpus": _given_queries},
     function=adapt_encoder,

@@ -85,7 +85,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
         language,
         recipe.recipe.seed,
         out / CHECKPOINTS,
-        teachers=[load_teacher(name, length, "finetune.teachers") for name in names],
+        teachers=[load_teacher(name, (section.query_length, length), "finetune.teachers") for name in names],
         validation=validation,
         read=None if expand is None else [document.contents for document in expand(data).documents],
     )
@@ -127,4 +127,4 @@ def _validation(
     return data, Validation(validation_set(judging, settings.metric, judged_on, *limits, seed), settings)
 
 
-FINETUNE = Stage("finetune", version=9, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")
+FINETUNE = Stage("finetune", version=10, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")

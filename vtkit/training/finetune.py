@@ -20,6 +20,7 @@ from vtkit.recipe.finetune import (
     SIDES,
     AnyLoss,
     FinetuneSection,
+    FlopsPenalty,
     InfonceLoss,
     KlLoss,
     LearnedQueries,
@@ -196,7 +197,8 @@ def objective_terms(
             ramp_steps = _ramp_steps(section, settings.ramp(side), steps)
             fixed, target = quadratic_ramp(settings.strength(side), ramp_steps), section.target(side)
             weight = strength(side, fixed, target if place == 0 else None, ramp_steps, steps, "finetune")
-            terms.append(penalty_term(side, settings.name, value, weight))
+            definition = settings.definition if isinstance(settings, FlopsPenalty) else "batch"
+            terms.append(penalty_term(side, settings.name, value, weight, definition))
     return terms
 
 

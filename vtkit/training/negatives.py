@@ -136,7 +136,7 @@ def system_rankings(
     for place, name in enumerate(systems.models, 1):
 
         def searched(name: str = name) -> npt.NDArray[np.int32]:
-            model = load_teacher(name, lengths[1], f"{setting}.models")
+            model = load_teacher(name, lengths, f"{setting}.models")
             if not isinstance(model, SparseTeacher | DenseTeacher):
                 raise DataError(
                     f"{setting}.models = {name} is a cross-encoder, which scores pairs and cannot search. Name "

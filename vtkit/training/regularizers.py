@@ -17,6 +17,7 @@ from vtkit.recipe.finetune import (
     AnyPenalty,
     CasedPenalty,
     DfFlopsPenalty,
+    FlopsDefinition,
     FlopsPenalty,
     L1Penalty,
     MaskedFlopsPenalty,
@@ -42,6 +43,28 @@ def flops(weights: Tensor) -> Tensor:
         tuned for one vocabulary size does not carry over to another.
     """
     return weights.mean(dim=0).square().sum()
+
+
+def document_flops(relevant: Tensor, negatives: Tensor, definition: FlopsDefinition) -> Tensor:
+    """FLOPS of a batch's relevant documents and hard negatives.
+
+    ``batch``: FLOPS(relevant ∪ negatives), as sentence-transformers has it. ``splade``: (FLOPS(relevant) +
+    FLOPS(negatives)) / 2, as the code of SPLADE (Formal et al. 2021, arXiv:2107.05720) has it. ``cai``:
+    FLOPS(relevant) + FLOPS(negatives), as the code of CAI (Iida and Okazaki 2022, arXiv:2211.03988) has it. Without
+    negatives all three are FLOPS(relevant).
+
+    Args:
+        relevant: non-negative term weights, (n, vocabulary).
+        negatives: those of all hard negatives, (m, vocabulary).
+        definition: one of the three.
+
+    Returns:
+        Scalar, in squared weight units.
+    """
+    if definition == "batch" or not len(negatives):
+        return flops(torch.cat([relevant, negatives]))
+    both = flops(relevant) + flops(negatives)
+    return both / 2 if definition == "splade" else both
 
 
 def l1(weights: Tensor) -> Tensor:
@@ -166,7 +189,9 @@ def penalty(settings: AnyPenalty, side: Side, vocabulary: int, cased_tokens: Cal
             assert_never(settings)
 
 
-def penalty_term(side: Side, name: str, value: Penalty, weight: Callable[[int], float]) -> Term:
+def penalty_term(
+    side: Side, name: str, value: Penalty, weight: Callable[[int], float], definition: FlopsDefinition = "batch"
+) -> Term:
     """``weight(step) · value`` of the queries or the documents of a batch.
 
     Documents are everything in a batch that a collection could hold: positives, hard negatives and target sides of
@@ -177,13 +202,18 @@ def penalty_term(side: Side, name: str, value: Penalty, weight: Callable[[int], 
         name: of the penalty; that of its curve is ``SIDE_NAME``.
         value: the penalty.
         weight: λ at an optimiser step.
+        definition: of the FLOPS of documents.
     """
-    return Term(
-        f"{side}_{name}",
-        lambda batch: value(batch.queries if side == "query" else _documents(batch)),
-        weight,
-        value if isinstance(value, nn.Module) else None,
-    )
+
+    def of(batch: Batch) -> Tensor:
+        if side == "query":
+            return value(batch.queries)
+        if definition != "batch":
+            relevant = len(batch.queries)
+            return document_flops(batch.documents[:relevant], batch.documents[relevant:], definition)
+        return value(_documents(batch))
+
+    return Term(f"{side}_{name}", of, weight, value if isinstance(value, nn.Module) else None)
 
 
 def flops_terms(weights: Mapping[Side, Callable[[int], float]]) -> list[Term]:

@@ -15,14 +15,15 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from sentence_transformers import CrossEncoder, SparseEncoder
-from torch import Tensor
+from torch import Tensor, nn
 
 from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.checkpoint import load_encoder, max_input_length
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder, read_json
 from vtkit.encoder.sides import encode_side
+from vtkit.encoder.truncation import shortened
 from vtkit.errors import DataError
 from vtkit.runtime import fastest_device, fastest_precision, quiet_libraries
 from vtkit.search.bm25 import Bm25
@@ -99,20 +100,27 @@ class DenseTeacher:
 
 @dataclass(frozen=True)
 class CrossEncoderTeacher:
-    """A cross-encoder, which is asked for each query's own candidates only."""
+    """A cross-encoder, which is asked for each query's own candidates only: its logits, before any activation."""
 
     model: Any
+    """Its ``max_seq_length`` cuts a pair."""
+
+    query_length: int
+    """Tokens a query is cut at, so that a long one leaves the document its room."""
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step, NaN for the candidates of others."""
         pairs, places = [], []
+        queries = _cut(self.model.tokenizer, [text for step in steps for text in step.queries], self.query_length)
+        shorter = iter(queries)
         found = [np.full((len(step.queries), len(step.documents)), np.nan, dtype=np.float32) for step in steps]
         for number, step in enumerate(steps):
-            for query, text in enumerate(step.queries):
+            for query in range(len(step.queries)):
+                text = next(shorter)
                 for candidate in range(query, len(step.documents), len(step.queries)):
                     pairs.append((text, step.documents[candidate]))
                     places.append((number, query, candidate))
-        values = self.model.predict(pairs, batch_size=32, show_progress_bar=False, convert_to_numpy=True)
+        values = self.model.predict(pairs, batch_size=32, activation_fn=nn.Identity(), show_progress_bar=False)
         for (number, query, candidate), value in zip(places, values, strict=True):
             found[number][query, candidate] = value
         return found
@@ -184,29 +192,37 @@ class Ensemble:
         return [torch.stack(step).mean(dim=0).numpy() for step in zip(*found, strict=True)]
 
 
-def load_teacher(name: str, max_length: int, setting: str) -> Teacher:
+def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
     """The teacher in a folder or of the hub: a cross-encoder, a sparse encoder or a dense embedder.
 
     Args:
-        max_length: tokens that a sparse teacher's and a cross-encoder's texts are cut at; embedders have limits of
-            their own.
+        lengths: tokens that queries and documents are cut at. A sparse teacher reads so many of each; a cross-encoder
+            reads so many of both together, with the special tokens of a pair, as far as it has positions; embedders
+            have limits of their own.
         setting: that names it, for messages.
 
     Raises:
-        DataError: nothing is there, it is damaged, or would run code of its own.
+        DataError: nothing is there, it is damaged, would run code of its own, or is a cross-encoder with several
+            labels.
     """
     folder = model_folder(name, f"{setting} =")
     config, modules = (read_json(folder / file, f"{setting} = {name}") for file in ("config.json", "modules.json"))
     kinds = " ".join(str(module.get("type")) for module in modules or [] if isinstance(module, dict))
     heads = " ".join((config or {}).get("architectures") or [])
     if "sparse_encoder" in kinds or (modules is None and "MaskedLM" in heads):
-        return SparseTeacher(load_encoder(name, fastest_device()), max_length)
+        return SparseTeacher(load_encoder(name, fastest_device()), lengths[1])
     if "cross_encoder" in kinds or (modules is None and "ForSequenceClassification" in heads):
         with quiet_libraries(), library_errors(f"{setting} = {name} cannot be loaded as a cross-encoder"):
-            length, device = max_length, fastest_device()
             weights = {"use_safetensors": True}
-            model = CrossEncoder(str(folder), max_length=length, device=device, **SAFELY, model_kwargs=weights)
-        return CrossEncoderTeacher(model)
+            model = CrossEncoder(str(folder), device=fastest_device(), **SAFELY, model_kwargs=weights)
+        if model.num_labels != 1:
+            raise DataError(
+                f"{setting} = {name} is a classifier of {model.num_labels} labels, and a teacher gives one score. Name "
+                "a cross-encoder for ranking."
+            )
+        wanted = sum(lengths) + model.tokenizer.num_special_tokens_to_add(pair=True)
+        model.max_seq_length = min(wanted, max_input_length(model.model, model.tokenizer))
+        return CrossEncoderTeacher(model, lengths[0])
     return DenseTeacher(load_dense(name, setting).to(fastest_device()))
 
 
@@ -253,6 +269,18 @@ def _refuse_useless(scores: np.ndarray, steps: Sequence[Asked], start: int) -> N
             f"the teacher gives {int(wrong.sum())} of {wrong.size} queries scores that are infinite, missing or NaN "
             f'(the first is query {query + 1} of step {start + step}, "{text}"). Name another teacher.'
         )
+
+
+def _cut(tokenizer: Any, texts: Sequence[str], length: int) -> list[str]:
+    """The beginning of each text that its first ``length`` tokens stand for."""
+    read = tokenizer(
+        shortened(tokenizer, texts, length),
+        truncation=True, max_length=length, add_special_tokens=False, return_offsets_mapping=True,
+    )  # fmt: skip
+    return [
+        text[: offsets[-1][1]] if len(offsets) == length else text
+        for text, offsets in zip(texts, read["offset_mapping"], strict=True)
+    ]
 
 
 def _slices(steps: Sequence[Asked]) -> Iterator[tuple[slice, slice]]:
