@@ -150,3 +150,19 @@ def test_a_specification_is_built_as_its_settings_say(folder: Path) -> None:
     assert built.corpus == trained.corpus
     assert len(built.tokenizer) <= 200
     assert built.text == trained.text
+
+
+def test_a_string_is_one_text_and_what_is_no_text_is_named(folder: Path) -> None:
+    source = folder / "naver" / "splade-v3"
+    alone, listed = vtkit.encode(source, "river house"), vtkit.encode(source, ["river house"])
+    assert alone.shape == listed.shape == (1, len(vtkit.load_tokenizer(source)))
+    assert np.array_equal(alone.toarray(), listed.toarray())
+    with pytest.raises(vtkit.DataError, match=r"texts\[1\] is None, not a string"):
+        vtkit.encode(source, ["river", None])  # type: ignore[list-item]
+    with pytest.raises(vtkit.DataError, match=r"corpus\[2\] is of the type float"):
+        vtkit.corpus_gap(["a b", "c", float("nan")], ["d"])  # type: ignore[list-item]
+    with pytest.raises(vtkit.RecipeError, match="side is \"passage\"|side is 'passage'"):
+        vtkit.encode(source, ["river"], side="passage")  # type: ignore[arg-type]
+    with pytest.raises(vtkit.RecipeError, match="side is 'doc'"):
+        vtkit.encode_texts(source, folder / "corpus.txt", folder / "never", side="doc")  # type: ignore[arg-type]
+    assert not (folder / "never").exists()

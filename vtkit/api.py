@@ -99,7 +99,7 @@ def load_tokenizer(name: Name) -> PreTrainedTokenizerFast:
 
 def encode(
     encoder: Name | SparseEncoder,
-    texts: Iterable[str],
+    texts: str | Iterable[str],
     *,
     side: Literal["query", "document"] = "document",
     max_length: int | None = None,
@@ -109,18 +109,25 @@ def encode(
 
     Args:
         encoder: by name or loaded.
+        texts: several, or one string, which is one text.
         side: which prompt, and which half of an asymmetric encoder.
         max_length: tokens a text is cut at, special tokens included; by default the encoder's own limit.
         top_dimensions: keep only so many of the largest weights of each text.
 
     Returns:
         (texts, vocabulary) float32; :func:`dimension_names` names the columns.
+
+    Raises:
+        DataError: an entry of ``texts`` is no string.
+        RecipeError: there is no such side.
     """
+    from vtkit.data.text import as_texts
     from vtkit.encoder.sides import encode_side
 
+    listed, side = list(as_texts(texts, "texts")), _side(side)
     loaded = load_encoder(encoder) if isinstance(encoder, str | Path) else encoder
     length = max_length or loaded.max_seq_length or LONGEST
-    return encode_side(loaded, list(texts), side, length, top_dimensions=top_dimensions)
+    return encode_side(loaded, listed, side, length, top_dimensions=top_dimensions)
 
 
 def encode_texts(
@@ -152,14 +159,14 @@ def encode_texts(
 
     Raises:
         DataError: the texts cannot be read.
-        RecipeError: the folder is there already.
+        RecipeError: the folder is there already, or there is no such side.
     """
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
     from vtkit.outputs import new_folder
     from vtkit.recipe.sections import IndexSection
     from vtkit.search.folders import encode_folder
 
-    out, lengths = Path(folder), IndexSection()
+    out, lengths, side = Path(folder), IndexSection(), _side(side)
     length = max_length or (lengths.document_length if side == "document" else lengths.query_length)
     documents = (read_document_file if side == "document" else read_queries_as_documents)(str(texts))
     with new_folder(out) as work:
@@ -624,7 +631,7 @@ def report_of(run: Name | RunFolder) -> ReportData | None:
 
 def search_run(
     run: Name | RunFolder,
-    queries: Sequence[str],
+    queries: str | Sequence[str],
     *,
     top: int = 10,
     model: str | None = None,
@@ -634,7 +641,7 @@ def search_run(
 
     Args:
         run: its folder, or one that :func:`index_vectors` made.
-        queries: what to look for.
+        queries: several, or one string, which is one query.
         top: results for each.
         model: stage whose model and index to use; the final one by default.
         collection: evaluation set; the first by default.
@@ -643,14 +650,15 @@ def search_run(
         The results of each query, the best first; none for a query that shares no term with any document.
 
     Raises:
-        VtkitError: no such run, model or collection.
+        VtkitError: no such run, model or collection, or an entry of ``queries`` is no string.
     """
+    from vtkit.data.text import as_texts
     from vtkit.runs.search import open_searcher
 
+    listed = list(as_texts(queries, "queries"))
     folder = run.folder if isinstance(run, RunFolder) else Path(run)
-    queries = [queries] if isinstance(queries, str) else list(queries)
     searcher = open_searcher(folder, model=model, collection=collection)
-    return [list(found.results) for found in searcher.search(queries, top)]
+    return [list(found.results) for found in searcher.search(listed, top)]
 
 
 def overlap(
@@ -776,7 +784,15 @@ def _texts(corpus: Texts) -> Iterable[str]:
         from vtkit.data.corpora import read_corpus
 
         return read_corpus(corpus)
-    return corpus
+    from vtkit.data.text import as_texts
+
+    return list(as_texts(corpus, "corpus")) if isinstance(corpus, Sequence) else as_texts(corpus, "corpus")
+
+
+def _side(side: Literal["query", "document"]) -> Literal["query", "document"]:
+    if side not in ("query", "document"):
+        raise RecipeError(f'side is {side!r}, and must be "query" or "document".')
+    return side
 
 
 def _tokenizer(tokenizer: Name | PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:

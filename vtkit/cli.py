@@ -8,6 +8,7 @@ imported by the command that needs it.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from vtkit import __version__, console
-from vtkit.errors import VtkitError, machine_failure
+from vtkit.errors import RecipeError, VtkitError, machine_failure
 from vtkit.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
 from vtkit.launch import launched
 
@@ -93,6 +94,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter gets its number
+    if hasattr(sys.stdin, "reconfigure"):
+        sys.stdin.reconfigure(errors="surrogateescape")  # prompts look at what was typed with console.is_utf8
     here = launched()
     if here.rank:
         from vtkit.processes import work
@@ -112,6 +115,7 @@ def main() -> None:
 
 def _run() -> None:
     try:
+        _refuse_undecodable()
         app(prog_name="vtkit")
     except VtkitError as error:
         console.fail(str(error))
@@ -129,6 +133,30 @@ def _run() -> None:
             sys.exit(DEFECT)
         console.fail(str(failure))
         sys.exit(failure.exit_code)
+
+
+def _refuse_undecodable() -> None:
+    """Refuse arguments and a working folder whose bytes are not UTF-8, for every command in one place.
+
+    Python keeps such bytes as lone surrogates, which no file, model or engine can take later.
+
+    Raises:
+        RecipeError: all of them at once, or a locale in which they cannot be read.
+    """
+    encoding = sys.getfilesystemencoding().lower().replace("-", "")
+    given = [(f"argument {number}", text) for number, text in enumerate(sys.argv[1:], 1)]
+    named = [*given, ("the working folder", os.getcwd())]
+    if encoding != "utf8" and not all(text.isascii() for _, text in named):
+        raise RecipeError(
+            f"the locale's encoding is {sys.getfilesystemencoding()}, in which the arguments cannot be read as text. Set a "
+            "UTF-8 locale (LC_ALL=C.UTF-8) or PYTHONUTF8=1, and give the same command again."
+        )
+    bad = [(what, text) for what, text in named if not console.is_utf8(text)]
+    if bad:
+        shown = "; ".join(f"{what}, {os.fsencode(text)!r}" for what, text in bad)
+        raise RecipeError(
+            f"not UTF-8: {shown}. Give text in UTF-8, and rename files and folders that have other names."
+        )
 
 
 def _report_defect(error: Exception) -> None:

@@ -213,6 +213,15 @@ def one_line(text: str, width: int | None = None) -> str:
     return plain if width is None or len(plain) <= width else plain[: width - 1] + "…"
 
 
+def is_utf8(text: str) -> bool:
+    """Whether ``text`` can be written as UTF-8: Python keeps bytes that could not be read as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _shown(letter: str) -> str:
     if not _is_command(letter):
         return letter

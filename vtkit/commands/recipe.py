@@ -171,6 +171,8 @@ def write_new_recipe(
 
 def _ask(question: str, optional: bool = False) -> str:
     answer: str = typer.prompt(question, err=True, default="" if optional else None, show_default=False)
+    if not console.is_utf8(answer):
+        raise RecipeError("The answer is not UTF-8. Set the terminal and the locale to UTF-8, and start again.")
     return answer.strip()
 
 

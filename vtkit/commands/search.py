@@ -12,7 +12,7 @@ import typer
 
 from vtkit import console
 from vtkit.commands.options import JsonOption, SearchedArgument
-from vtkit.data.queries import QUERY_FORMS, is_blank, read_query_file
+from vtkit.data.queries import QUERY_FORMS, is_blank, read_query_file, standard_input
 from vtkit.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _prompt(searcher: Searcher, top: int, as_json: bool) -> None:
 def _asked(documents: int) -> Iterator[str]:
     """What a person types at the prompt, or the lines of standard input; blank lines are passed over."""
     if not sys.stdin.isatty():
-        yield from (line.strip() for line in sys.stdin if not is_blank(line))
+        yield from (line.strip() for line in standard_input() if not is_blank(line))
         return
     with suppress(ImportError):
         import readline  # noqa: F401  # not on Windows; input() then has no history
@@ -124,7 +124,9 @@ def _asked(documents: int) -> Iterator[str]:
     with suppress(EOFError):
         while True:
             line = input("\nquery> ").strip()
-            if is_blank(line):
+            if not console.is_utf8(line):
+                console.say("The query is not UTF-8. Set the terminal and the locale to UTF-8.")
+            elif is_blank(line):
                 console.say("The query is empty: there is nothing to search for.")
             else:
                 yield line

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vtkit.data.problems import Problems
 from vtkit.data.retrieval import Query, read_queries, read_query_columns
 from vtkit.data.text import read_lines
+from vtkit.errors import DataError
 
 QUERY_FORMS = ".jsonl with _id and text, .tsv of id and text, or a query a line; each plain, .gz or .zst"
 
@@ -34,9 +35,25 @@ def read_query_file(name: str) -> list[Query]:
     elif form == [".tsv"]:
         queries = read_query_columns(path, problems)
     else:
-        queries = _lines(sys.stdin if name == "-" else read_lines(path))
+        queries = _lines(standard_input() if name == "-" else read_lines(path))
     problems.stop_if_any()
     return queries
+
+
+def standard_input() -> Iterator[str]:
+    """The lines of standard input, read as UTF-8 whatever the locale says.
+
+    Raises:
+        DataError: a line is not UTF-8.
+    """
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield line.decode().removeprefix("\ufeff" if number == 1 else "").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"standard input: line {number} is not UTF-8: byte 0x{line[error.start]:02x} at position "
+                f"{error.start + 1}. Convert it first (with: iconv -f ENCODING -t UTF-8)."
+            ) from error
 
 
 def _lines(lines: Iterable[str]) -> list[Query]:

@@ -101,6 +101,22 @@ def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[
             yield number, entry
 
 
+def as_texts(texts: str | Iterable[str], name: str) -> Iterator[str]:
+    """Each of ``texts``, a string being one text.
+
+    Args:
+        name: of the argument, for the message.
+
+    Raises:
+        DataError: an entry is no string (None, a number, a list), by its position.
+    """
+    for position, text in enumerate([texts] if isinstance(texts, str) else texts):
+        if not isinstance(text, str):
+            said = "None" if text is None else f"of the type {type(text).__name__}"
+            raise DataError(f"{name}[{position}] is {said}, not a string. Leave it out, or give its text.")
+        yield text
+
+
 def contents(title: str, text: str) -> str:
     """What is indexed and encoded of a document: title and text with a space between, or the one that is there."""
     return f"{title.strip()} {text.strip()}".strip()
