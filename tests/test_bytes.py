@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 import tiny
 
 BAD = b"r\xff"

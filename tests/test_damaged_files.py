@@ -302,6 +302,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 RUN, INDEX = "tiny/run.json", "artifacts/index-finetune-*/tiny"
 NPY = f"{INDEX}/postings/documents.npy"
 DOCUMENTS, RECORD = f"{INDEX}/documents.jsonl", f"{INDEX}/index.json"
+RECORD_DAMAGED = r"index\.json, .* is damaged"
 BROKEN = r"documents\.jsonl is (damaged after \d|cut short)"
 
 
@@ -321,13 +322,13 @@ SEARCHES: dict[str, tuple[Damage, str]] = {
     "run.json: outputs gone": (with_values(RUN, steps={"finetune": "nothing"}), "stage outputs that are gone"),
     "run.json: gone": (gone(RUN), r"run\.json is missing"),
     "manifest: cut": (first("artifacts/index-*/manifest.json", lambda n: cut(n, 50)), "manifest is missing"),
-    "index.json: cut": (first(RECORD, lambda n: cut(n, 20)), r"index\.json is damaged"),
-    "index.json: a list": (first(RECORD, lambda n: text(n, "[]")), r"index\.json is damaged"),
-    "index.json: no such engine": (first(RECORD, lambda n: with_values(n, engine="grep")), r"index\.json is damaged"),
+    "index.json: cut": (first(RECORD, lambda n: cut(n, 20)), RECORD_DAMAGED),
+    "index.json: a list": (first(RECORD, lambda n: text(n, "[]")), RECORD_DAMAGED),
+    "index.json: no such engine": (first(RECORD, lambda n: with_values(n, engine="grep")), RECORD_DAMAGED),
     "index.json: another vocabulary": (
         first(RECORD, lambda n: with_values(n, tokenizer="0")), r"made with another vocabulary than that of the model"
     ),
-    "index.json: gone": (first(RECORD, gone), r"index\.json is missing"),
+    "index.json: gone": (first(RECORD, gone), r"index\.json, .* is missing"),
     "documents: a line cut": (first(DOCUMENTS, lambda n: cut(n, 250)), BROKEN),
     "documents: noise": (first(DOCUMENTS, lambda n: raw(n, b"\xff\x00\n")), BROKEN),
     "documents: no id": (first(DOCUMENTS, lambda n: text(n, '{"text": "a"}\n' * 12)), BROKEN),

@@ -449,3 +449,19 @@ def test_a_server_that_is_away_stops_a_run_before_anything_is_made(finished: Pat
     with pytest.raises(DataError, match="does not answer"):
         run(finished / "tiny.toml", settings_, runs=finished / "runs", threads=1)
     assert sorted(path.name for path in (finished / "runs" / "artifacts").iterdir()) == before
+
+
+@pytest.mark.parametrize("engine", ["exact", "seismic"])
+def test_a_flipped_bit_is_found_when_an_index_is_opened(engine: Engine, tmp_path: Path) -> None:
+    settings, folder = IndexSection(engine=engine), tmp_path / "index"
+    documents = sp.random(40, 60, density=0.2, random_state=1, dtype=np.float32).tocsr()
+    build_index(settings, documents, folder)
+    open_index(settings, folder)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".json"):
+        raw = path.read_bytes()
+        place = len(raw) - 3  # the last values: nothing but a checksum can tell
+        path.write_bytes(raw[:place] + bytes([raw[place] ^ 4]) + raw[place + 1 :])
+        with pytest.raises(DataError, match=rf"{path.name} is damaged: .*vtkit index"):
+            open_index(settings, folder)
+        path.write_bytes(raw)
+    open_index(settings, folder)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from vtkit.data.corpora import read_corpora, read_corpus
 from vtkit.data.parallel import read_pairs
-from vtkit.data.text import CHARACTERS_AT_ONCE, LONGEST_TEXT, batches, digest, open_text, read_lines
+from vtkit.data.text import CHARACTERS_AT_ONCE, LONGEST_TEXT, batches, digest, open_text, read_jsonl, read_lines
 from vtkit.errors import DataError
 
 
@@ -61,6 +61,21 @@ def test_a_compressed_file_that_ends_early_is_damaged_not_short(tmp_path: Path) 
         (tmp_path / name).write_bytes(raw)
         with pytest.raises(DataError, match="damaged"):
             list(read_lines(tmp_path / name))
+
+
+def test_a_compressed_file_is_read_whatever_its_name(tmp_path: Path) -> None:
+    import zstandard
+
+    for raw in (gzip.compress(b"a\nb\n"), zstandard.compress(b"a\nb\n")):
+        (tmp_path / "c.jsonl").write_bytes(raw)
+        assert list(read_lines(tmp_path / "c.jsonl")) == ["a", "b"]
+
+
+def test_a_byte_order_mark_inside_a_file_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.jsonl", "\ufeff{}\n\ufeff{}\n")
+    assert [entry for _, entry in read_jsonl(path)] == [
+        {}, "begins with a byte order mark (U+FEFF), which only the start of a file may have",
+    ]  # fmt: skip
 
 
 def test_a_file_that_is_missing_or_compressed_otherwise_says_what_to_do(tmp_path: Path) -> None:

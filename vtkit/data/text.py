@@ -88,6 +88,9 @@ def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[
     for number, line in enumerate(read_lines(path, invalid), 1):
         if not line.strip():
             continue
+        if line.startswith("\ufeff"):
+            yield number, "begins with a byte order mark (U+FEFF), which only the start of a file may have"
+            continue
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -285,16 +288,20 @@ def _times(bad: int) -> str:
 
 
 def _open_bytes(path: Path) -> BinaryIO:
+    """The bytes of ``path``, decompressed where its name or its first bytes say that it is compressed."""
     try:
-        match path.suffix.lower():
-            case ".gz":
-                return cast(BinaryIO, gzip.open(path, "rb"))
-            case ".zst":
-                return cast(BinaryIO, io.BufferedReader(_Zstandard(path), buffer_size=2**17))
-            case ".bz2" | ".xz" | ".zip" | ".7z":
-                raise DataError(f"{path}: only gzip and zstandard are read. Decompress the file first.")
-            case _:
-                return path.open("rb")
+        with path.open("rb") as file:
+            first = file.read(6)
+        suffix = path.suffix.lower()
+        if suffix == ".gz" or first.startswith(b"\x1f\x8b"):
+            return cast(BinaryIO, gzip.open(path, "rb"))
+        if suffix == ".zst" or first.startswith(b"\x28\xb5\x2f\xfd"):
+            return cast(BinaryIO, io.BufferedReader(_Zstandard(path), buffer_size=2**17))
+        if suffix in (".bz2", ".xz", ".zip", ".7z") or first.startswith(
+            (b"BZh", b"\xfd7zXZ", b"PK\x03\x04", b"7z\xbc")
+        ):
+            raise DataError(f"{path}: only gzip and zstandard are read. Decompress the file first.")
+        return path.open("rb")
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file.") from error
     except OSError as error:

@@ -7,8 +7,10 @@ keeps on a server, in a folder of its name beside them, and does nothing but sea
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 POSTINGS = "postings"
 """Folder of the index, beside the documents."""
+
+CHECKSUMS = "checksums.json"
+"""File of the checksums of all others in that folder."""
 
 
 class Index(Protocol):
@@ -164,6 +169,8 @@ def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path, ask
         exact.save(fresh)
         if index.engine != "exact":
             _build(index, _by_document(exact), fresh / index.engine, asking)
+        checksums = {path.relative_to(fresh).as_posix(): _checksum(path) for path in _files(fresh)}
+        (fresh / CHECKSUMS).write_text(json.dumps(checksums, indent=0), encoding="utf-8")
     return exact if index.engine == "exact" else open_index(index, folder)
 
 
@@ -218,6 +225,7 @@ def open_index(index: IndexSection, folder: Path) -> Index:
     from vtkit.search.exact import ExactIndex
 
     require_engine(index.engine)
+    _refuse_damage(folder, index.engine)
     exact, own = ExactIndex.load(folder), folder / index.engine
     if index.engine != "exact" and not own.is_dir():
         raise DataError(f"{folder} was not made for {index.engine}, or its files are gone. {REBUILD}")
@@ -245,6 +253,37 @@ def open_index(index: IndexSection, folder: Path) -> Index:
         case _:
             assert_never(index.engine)
     return EngineIndex(exact, ranker, index.engine)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _checksum(path: Path) -> int:
+    """CRC-32 of a file: it finds flipped bits at the speed at which a disk reads."""
+    found = 0
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            found = zlib.crc32(block, found)
+    return found
+
+
+def _refuse_damage(folder: Path, engine: Engine) -> None:
+    """Compare the files that a search by ``engine`` reads with their checksums; an older index has none.
+
+    Raises:
+        DataError: a file is not what was written.
+    """
+    try:
+        checksums: dict[str, int] = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder / CHECKSUMS} is damaged ({error}). {REBUILD}") from error
+    for name, checksum in checksums.items():
+        path = folder / name
+        if ("/" not in name or name.startswith(f"{engine}/")) and path.is_file() and _checksum(path) != checksum:
+            raise DataError(f"{path} is damaged: its checksum is not the one that was written with it. {REBUILD}")
 
 
 def require_engine(engine: Engine) -> None:

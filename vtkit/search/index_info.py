@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LARGEST_WEIGHT = 1e15  # its square, and many of them added, are still numbers in float32
 
-REBUILD = "Build it again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
+REBUILD = "Make it again: vtkit run RECIPE --force index, or vtkit index where it is in no run."
 """What to do about an index that is damaged."""
 
 Ids = npt.NDArray[np.int32]

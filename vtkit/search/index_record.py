@@ -15,6 +15,7 @@ from vtkit.recipe.engines import Engine
 from vtkit.recipe.sections import DocumentWeighting, LexicalKind
 from vtkit.results import Result
 from vtkit.search.hybrid import ProbedWeight
+from vtkit.search.index_info import REBUILD
 
 RECORD = "index.json"
 """File of the record, in the folder of an index."""
@@ -94,6 +95,5 @@ class IndexRecord(Result):
         except (OSError, ValueError, TypeError, RecursionError, ValidationError) as error:
             why = "missing" if isinstance(error, FileNotFoundError) else "damaged"
             raise DataError(
-                f"{folder / RECORD} is {why}: what the index is of, and how it is searched, stands there. Run the "
-                "recipe again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
+                f"{folder / RECORD}, the record of the index's engine and vocabulary, is {why}. {REBUILD}"
             ) from error

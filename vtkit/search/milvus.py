@@ -25,12 +25,11 @@ import scipy.sparse as sp
 
 from vtkit.errors import DataError
 from vtkit.recipe.engines import MilvusSettings
-from vtkit.search.index_info import Ids, Scores, digest_of
+from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
 
 TOKEN = "VTKIT_MILVUS_TOKEN"
 """Environment variable: the token, or ``user:password``, of a cluster."""
 
-_REBUILD = "Build it again: vtkit run RECIPE --force index."
 _COLLECTION, _DATABASE = "collection.json", "milvus.db"
 _POSTINGS_AT_ONCE = 200_000
 _QUERIES_AT_ONCE = 256
@@ -101,10 +100,10 @@ class MilvusRanker:
             recorded = json.loads((folder / _COLLECTION).read_text(encoding="utf-8"))
             name, uri = str(recorded["collection"]), recorded["uri"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(f"{folder / _COLLECTION} is missing or damaged ({error}). {_REBUILD}") from error
+            raise DataError(f"{folder / _COLLECTION} is missing or damaged ({error}). {REBUILD}") from error
         if uri != settings.uri:
             raise DataError(
-                f"{folder} is an index of {uri or 'the embedded Milvus'}, not of {settings.uri or 'that'}. {_REBUILD}"
+                f"{folder} is an index of {uri or 'the embedded Milvus'}, not of {settings.uri or 'that'}. {REBUILD}"
             )
         if uri is None:
             where, (client, copy) = str(folder / _DATABASE), _copy_of(folder / _DATABASE, settings.timeout)
@@ -118,7 +117,7 @@ class MilvusRanker:
                 client.load_collection(name)
         if not there or held != documents:
             has = f"has {held:,} of {documents:,} documents" if there else "is not there"
-            raise DataError(f"{where}: the collection {name} {has}. {_REBUILD}")
+            raise DataError(f"{where}: the collection {name} {has}. {REBUILD}")
         ranker = cls(client, name, where, settings.timeout)
         weakref.finalize(ranker, _close, client, copy, None if copy is None else str(Path(copy).parent))
         return ranker
@@ -191,11 +190,13 @@ def _entries(matrix: sp.csr_matrix, row: int) -> dict[int, float]:
 def _copy_of(database: Path, timeout: float) -> tuple[Any, str]:
     """A client of a temporary copy of ``database``, and where that is."""
     if not database.is_dir():
-        raise DataError(f"{database} is missing. {_REBUILD}")
+        raise DataError(f"{database} is missing. {REBUILD}")
     place = tempfile.mkdtemp(prefix="vtkit-milvus-")
     copy = f"{place}/{_DATABASE}"
     try:
-        shutil.copytree(database, copy)
+        shutil.copytree(database, copy, copy_function=shutil.copyfile)
+        for below, _, _ in os.walk(copy):  # an index that may not be written to still has a copy that may
+            os.chmod(below, 0o700)
         return connected(copy, timeout), copy
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
@@ -229,5 +230,5 @@ def _answers(where: str) -> Iterator[None]:
         elif "://" in where:
             remedy = f"Is it running, and does {TOKEN} in the environment let you in? The address is index.milvus.uri."
         else:
-            remedy = _REBUILD
+            remedy = REBUILD
         raise DataError(f"Milvus at {where}: {said[:300]}. {remedy}") from error

@@ -24,7 +24,7 @@ from vtkit import console
 from vtkit.errors import DataError
 from vtkit.recipe.engines import OpenSearchSettings
 from vtkit.search.agreement import DEPTH, agreement
-from vtkit.search.index_info import Ids, Scores, digest_of
+from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
 from vtkit.search.opensearch_client import answers, connected_to
 from vtkit.search.opensearch_text import (
     LARGEST_WEIGHT,
@@ -49,7 +49,6 @@ MAPPING: Mapping[str, Any] = {
 MOST_CLAUSES = 1024
 """Terms of a query that OpenSearch takes unless it is told otherwise; of longer ones the largest weights are asked."""
 
-_REBUILD = "Build it again: vtkit run RECIPE --force index."
 _RECORD, _FEATURES = "opensearch.json", "features.json"
 _BULK_BYTES = 8_000_000
 _LEAST_WEIGHT = 2.0**-126  # of a feature; smaller floats are not normal
@@ -127,15 +126,15 @@ class OpenSearchRanker:
             if recorded.get("tokens"):
                 features = [name and str(name) for name in json.loads((folder / _FEATURES).read_text("utf-8"))]
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(f"{folder / _RECORD} is missing or damaged ({error}). {_REBUILD}") from error
+            raise DataError(f"{folder / _RECORD} is missing or damaged ({error}). {REBUILD}") from error
         if url != settings.url:
-            raise DataError(f"{folder} was sent to {url}, not to {settings.url}. {_REBUILD}")
+            raise DataError(f"{folder} was sent to {url}, not to {settings.url}. {REBUILD}")
         client = connected_to(settings)
         with answers(settings):
             held = _count(client, name) if client.indices.exists(index=name) else None
         if held != documents:
             has = "is not there" if held is None else f"has {held:,} of {documents:,} documents"
-            raise DataError(f"OpenSearch at {url}: the index {name} {has}. {_REBUILD}")
+            raise DataError(f"OpenSearch at {url}: the index {name} {has}. {REBUILD}")
         return cls(client, name, settings, features)
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:

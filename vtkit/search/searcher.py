@@ -24,6 +24,7 @@ from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.sections import IndexSection
 from vtkit.runtime import fastest_device
 from vtkit.search.engine import POSTINGS, Index, open_index
+from vtkit.search.index_info import REBUILD
 from vtkit.search.index_record import IndexRecord
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from vtkit.encoder.sides import EncoderQueries
 
 TOKENS_SHOWN = 12
-
-REBUILD = "Run the recipe again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
 
 QUERIES_AT_ONCE = 256
 """Queries that are encoded and searched together."""

@@ -15,7 +15,9 @@ VECTORS = "vectors"
 
 _ARRAYS = {"indptr": "int64", "indices": "int32", "data": "float32"}
 _WIDTH = "width.npy"
-_REBUILD = "Encode again: vtkit run RECIPE finds what is damaged by its checksum and makes it anew."
+_REBUILD = (
+    "Encode again: vtkit run RECIPE (a run finds damage by its checksums), or vtkit encode where they are in no run."
+)
 
 
 def write_vectors(vectors: sp.csr_matrix, folder: Path) -> None:
