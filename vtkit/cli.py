@@ -148,8 +148,8 @@ def _refuse_undecodable() -> None:
     named = [*given, ("the working folder", os.getcwd())]
     if encoding != "utf8" and not all(text.isascii() for _, text in named):
         raise RecipeError(
-            f"the locale's encoding is {sys.getfilesystemencoding()}, in which the arguments cannot be read as text. Set "
-            "a UTF-8 locale (LC_ALL=C.UTF-8) or PYTHONUTF8=1, and give the same command again."
+            f"the locale's encoding is {sys.getfilesystemencoding()}, in which the arguments cannot be read as text. "
+            "Set a UTF-8 locale (LC_ALL=C.UTF-8) or PYTHONUTF8=1, and give the same command again."
         )
     bad = [(what, text) for what, text in named if not console.is_utf8(text)]
     if bad:

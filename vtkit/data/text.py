@@ -290,16 +290,15 @@ def _times(bad: int) -> str:
 def _open_bytes(path: Path) -> BinaryIO:
     """The bytes of ``path``, decompressed where its name or its first bytes say that it is compressed."""
     try:
-        with path.open("rb") as file:
-            first = file.read(6)
-        suffix = path.suffix.lower()
+        suffix, first = path.suffix.lower(), b""
+        if not path.is_fifo():  # what is read of a pipe is gone
+            with path.open("rb") as file:
+                first = file.read(4)
         if suffix == ".gz" or first.startswith(b"\x1f\x8b"):
             return cast(BinaryIO, gzip.open(path, "rb"))
-        if suffix == ".zst" or first.startswith(b"\x28\xb5\x2f\xfd"):
+        if suffix == ".zst" or first == b"\x28\xb5\x2f\xfd":
             return cast(BinaryIO, io.BufferedReader(_Zstandard(path), buffer_size=2**17))
-        if suffix in (".bz2", ".xz", ".zip", ".7z") or first.startswith(
-            (b"BZh", b"\xfd7zXZ", b"PK\x03\x04", b"7z\xbc")
-        ):
+        if suffix in (".bz2", ".xz", ".zip", ".7z") or first == b"PK\x03\x04":
             raise DataError(f"{path}: only gzip and zstandard are read. Decompress the file first.")
         return path.open("rb")
     except FileNotFoundError as error:

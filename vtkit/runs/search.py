@@ -42,12 +42,14 @@ def open_searcher(folder: Path, *, model: str | None, collection: str | None) ->
             f"{folder} has no index of {name!r}. "
             + (f"There are {', '.join(indexed)}: choose with --model." if indexed else "Run its recipe to the end.")
         )
-    from vtkit.search.searcher import REBUILD, Searcher
+    from vtkit.search.searcher import Searcher
 
     deployed = model is None and f"index:{DEPLOYED}" in run.steps
     index = run.steps[f"index:{DEPLOYED if deployed else name}"]
     if name not in run.models:
-        raise DataError(f"{folder}: the model of {name!r} is missing from its stage output. {REBUILD}")
+        raise DataError(
+            f"{folder}: the model of {name!r} is missing from its stage output. Run the recipe again: vtkit run RECIPE."
+        )
     sets = list(result_of(index, DeployResult).sets if deployed else result_of(index, IndexResult).sets)
     chosen = collection or sets[0]
     if chosen not in sets:
