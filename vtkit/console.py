@@ -23,7 +23,15 @@ from typing import Any, TextIO, TypeVar
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 T = TypeVar("T")
 _terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
@@ -137,10 +145,11 @@ def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: in
 class Bar:
     """One line of the progress display; ``advance`` it, and ``update`` the words behind it."""
 
-    def __init__(self, description: str, total: int | None, done: int = 0) -> None:
+    def __init__(self, description: str, total: int | None, done: int = 0, *, in_bytes: bool = False) -> None:
         self.description, self.total, self.done, self.words = description, total, done, ""
         self.aside = ""
         """Further words, which ``advance`` leaves as they are."""
+        self._shown = size if in_bytes else str
         self._started = self._spoke = time.monotonic()
         self._begun_at = done
         self._task = _bars.add_task(description, total=total, completed=done, words="") if _bars is not None else None
@@ -156,35 +165,35 @@ class Bar:
 
     def _line(self) -> str:
         made = self.done - self._begun_at
-        of = f"/{self.total}" if self.total is not None else ""
+        of = f"/{self._shown(self.total)}" if self.total is not None else ""
         left = ""
         if self.total is not None and made > 0:
             seconds = (time.monotonic() - self._started) / made * (self.total - self.done)
             left = f", about {seconds:.0f} s left"
-        return f"  {self.description} {self.done}{of}{left}{'  ' + self._words() if self._words() else ''}"
+        return f"  {self.description} {self._shown(self.done)}{of}{left}{'  ' + self._words() if self._words() else ''}"
 
     def _words(self) -> str:
         return "  ".join(filter(None, (self.words, self.aside)))
 
 
 @contextmanager
-def progress(description: str, total: int | None = None, done: int = 0) -> Iterator[Bar]:
-    """The progress display, with time left, for one loop a person waits for."""
+def progress(description: str, total: int | None = None, done: int = 0, *, in_bytes: bool = False) -> Iterator[Bar]:
+    """The progress display, with time left, for one loop a person waits for; its steps are bytes if ``in_bytes``."""
     global _bars
     if not sys.stderr.isatty() or _bars is not None:
-        yield Bar(description, total, done)
+        yield Bar(description, total, done, in_bytes=in_bytes)
         return
     columns = (
         TextColumn("  {task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        DownloadColumn() if in_bytes else MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[words]}"),
     )
     with Progress(*columns, console=_terminal, transient=True) as _bars:
         try:
-            yield Bar(description, total, done)
+            yield Bar(description, total, done, in_bytes=in_bytes)
         finally:
             _bars = None
 
@@ -195,6 +204,14 @@ def track(items: Sequence[T], description: str) -> Iterator[T]:
         for item in items:
             yield item
             bar.advance()
+
+
+def size(count: int) -> str:
+    """``count`` bytes for a person."""
+    for unit, bytes_ in (("GB", 10**9), ("MB", 10**6)):
+        if count >= bytes_:
+            return f"{count / bytes_:.1f} {unit}"
+    return f"{-(-count // 1000)} kB"
 
 
 def clean(text: str) -> str:

@@ -1,23 +1,46 @@
-"""The Hugging Face hub, only as far as a check before a run needs it: what is in the cache, may it be reached.
+"""The Hugging Face hub: what is in its cache, and fetching what is not, where the user allowed downloads.
 
-The network is never touched unless the user allowed downloads.
+The network is never touched otherwise. Downloads go on where they broke off: the hub's client begins a file anew in
+every process, so the bytes are fetched here, with the client's functions, and the client only files them in its cache.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import queue
+import re
+import shutil
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from types import SimpleNamespace
+from typing import Any, Literal
 
-from vtkit.errors import DataError
+from vtkit import console
+from vtkit.errors import DataError, MachineError, VtkitError, machine_failure
 
 DOWNLOAD_VARIABLE = "VTKIT_DOWNLOAD"
 RepositoryKind = Literal["model", "dataset"]
+
+PARTIAL = ".vtkit-partial"
+"""End of the names of files, among the blobs of the cache, that have arrived in part."""
+
+TIMEOUT_S = 30.0
+"""Seconds that the hub has to say which files a repository holds."""
+
+_SHA256, _GIT_SHA1 = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}")
+_revisions: dict[str, str] = {}
+_whole: set[tuple[str, int]] = set()
+"""Files that were compared with their checksums, and when they had been changed last."""
+
+
+class GatedRepository(DataError):
+    """A repository whose terms have to be accepted before anything can be fetched from it."""
 
 
 def located(name: str) -> str:
@@ -37,12 +60,11 @@ def cache_folder() -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
-def in_cache(repo_id: str, repo_type: RepositoryKind = "model") -> bool:
-    """Whether some revision of a repository lies in the cache; a download broken off may still lack files."""
-    snapshots = cache_folder() / f"{repo_type}s--{repo_id.replace('/', '--')}" / "snapshots"
-    if not os.path.isdir(snapshots):  # unlike Path.is_dir, no error over a name that is too long
-        return False
-    return any(any(revision.iterdir()) for revision in snapshots.iterdir() if revision.is_dir())
+def in_cache(repo_id: str, repo_type: RepositoryKind = "model", revision: str | None = None) -> bool:
+    """Whether a commit of a repository lies in the cache, any where none is given; a download broken off may still
+    lack files."""
+    there = _commits(repo_id, repo_type)
+    return revision in there if _is_commit(revision) else bool(there)
 
 
 def reachable(timeout_s: float = 1.5) -> bool:
@@ -58,33 +80,321 @@ def reachable(timeout_s: float = 1.5) -> bool:
         return False
 
 
-def fetch(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind = "dataset") -> Path:
+def fetch(
+    repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind = "dataset", revision: str | None = None
+) -> Path:
     """Folder with the files of a repository that match ``patterns``, from the cache or, where allowed, the hub.
 
-    What the cache lacks of them is missing in the folder when downloads are not allowed.
+    A file arrives whole or not at all: what was received of it before a download broke off lies beside the cache's
+    files, the download goes on from there, and it counts once its checksum is that of the hub. Where the cache has
+    everything at a commit, the hub is not asked.
+
+    Args:
+        patterns: of the least files that are needed; ``*`` stands for slashes too.
+        revision: commit, branch or tag; None for ``main``.
 
     Raises:
-        DataError: nothing is in the cache and downloads are not allowed, or the hub did not give the files.
+        GatedRepository: its terms have not been accepted.
+        DataError: downloads are not allowed and the cache does not have the revision, or lacks files of a data set
+            (what it lacks of a model is for the reader to say); there is no such repository or revision; the hub does
+            not answer; a file in the cache is damaged.
+        MachineError: the disk has no room for it.
     """
-    from huggingface_hub import snapshot_download
+    if downloads_allowed() and not (_is_commit(revision) and _is_complete(repo_id, patterns, repo_type, revision)):
+        _download(repo_id, patterns, repo_type, revision)
+    folder = _cached(repo_id, patterns, repo_type, revision)
+    _refuse_damage(folder, patterns, repo_id, repo_type)
+    _revisions[repo_id] = folder.name
+    return folder
 
-    allowed = downloads_allowed()
+
+def revisions() -> dict[str, str]:
+    """Repository -> commit, of all that this process has read from the hub or its cache."""
+    return dict(sorted(_revisions.items()))
+
+
+def bytes_to_fetch(
+    repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind = "dataset", revision: str | None = None
+) -> int:
+    """Bytes that :func:`fetch` would download; asks the hub, where downloads are allowed.
+
+    Raises:
+        DataError: as :func:`fetch`.
+    """
+    with _hub_errors(repo_id, repo_type, revision):
+        return sum(file.size for file in _lacking(repo_id, patterns, repo_type, revision))
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of a repository that is not in the cache."""
+
+    path: str
+    size: int
+    digest: str
+    """SHA-256 of a large file, git's SHA-1 of a small one: the cache's name for its content."""
+
+    commit: str
+
+
+def _download(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> None:
+    """Put into the cache what it lacks of the files that match ``patterns``."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.utils import disable_progress_bars
+
+    disable_progress_bars()
+    blobs = _storage(repo_id, repo_type) / "blobs"
+    with _hub_errors(repo_id, repo_type, revision):
+        try:
+            files = _lacking(repo_id, patterns, repo_type, revision)
+        except Exception as error:
+            if _status(error) is None and in_cache(repo_id, repo_type, revision):
+                return  # the hub does not answer: what was fetched before serves
+            raise
+        total, received = sum(file.size for file in files), sum(_size(_partial(blobs / file.digest)) for file in files)
+        _refuse_full_disk(repo_id, total - received)
+        if files:
+            with console.progress(f"fetching {repo_id}", total, received, in_bytes=True) as bar:
+                for file in files:
+                    _receive(file, blobs / file.digest, repo_id, repo_type, bar)
+        # Nothing is left to transfer. The client links the files into its snapshot and notes the revision.
+        snapshot_download(repo_id, repo_type=repo_type, revision=revision, allow_patterns=list(patterns))
+
+
+def _lacking(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> list[_File]:
+    from huggingface_hub import HfApi
+    from huggingface_hub.utils import filter_repo_objects
+
+    found = HfApi().repo_info(repo_id, repo_type=repo_type, revision=revision, files_metadata=True, timeout=TIMEOUT_S)
+    snapshot = _storage(repo_id, repo_type) / "snapshots" / str(found.sha)
+    wanted = filter_repo_objects(found.siblings or (), allow_patterns=list(patterns), key=lambda file: file.rfilename)
+    return [
+        _File(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else str(file.blob_id), str(found.sha))
+        for file in wanted
+        if not (snapshot / file.rfilename).exists()
+    ]
+
+
+def _receive(file: _File, blob: Path, repo_id: str, repo_type: RepositoryKind, bar: console.Bar) -> None:
+    """Fetch one file into the blobs of the cache, from where an earlier try broke off."""
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import WeakFileLock, build_hf_headers
+
+    partial = _partial(blob)
+    lock = cache_folder() / ".locks" / blob.parent.parent.name / f"{partial.name}.lock"
+    for folder in (lock.parent, blob.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    with WeakFileLock(lock):
+        if blob.exists():  # the same content under another name or commit, or another process was faster
+            bar.advance(file.size - _size(partial))
+            return
+        if _size(partial) > file.size:
+            partial.unlink()
+        with partial.open("ab") as target:
+            http_get(
+                hf_hub_url(repo_id, file.path, repo_type=repo_type, revision=file.commit),
+                target,
+                resume_size=target.tell(),
+                headers=build_hf_headers(),
+                expected_size=file.size,
+                displayed_filename=file.path,
+                tqdm_class=lambda **_: nullcontext(SimpleNamespace(update=bar.advance)),
+            )
+        if not _is_whole(partial, file.digest):
+            partial.unlink()
+            raise DataError(
+                f"{repo_id}: {file.path} did not arrive as it is on the hub: its checksum differs. It has been "
+                "removed; run again with --download."
+            )
+        partial.replace(blob)
+
+
+def _cached(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> Path:
+    """The folder of a revision in the cache."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError
+
+    label = _label(repo_id, repo_type, revision)
     try:
         return Path(
-            snapshot_download(repo_id, repo_type=repo_type, allow_patterns=list(patterns), local_files_only=not allowed)
+            snapshot_download(
+                repo_id, repo_type=repo_type, revision=revision, allow_patterns=list(patterns), local_files_only=True
+            )
         )
-    except (OSError, ValueError) as error:  # the hub's own errors are kinds of these two
-        if not allowed:
-            raise DataError(
-                f"{repo_id} ({repo_type} of the Hugging Face hub) is not in the cache {cache_folder()}. Run again with "
-                "--download, or name a folder."
-            ) from error
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    except IncompleteSnapshotError as error:
+        snapshot = Path(error.snapshot_path)
+        if repo_type == "model":
+            return snapshot
+        gone = _missing(snapshot, patterns, repo_id, repo_type)
         raise DataError(
-            f"{repo_id} ({repo_type} of the Hugging Face hub) cannot be fetched: {first_line} Check the connection, "
-            f"and whether access has to be asked for at https://huggingface.co/{'datasets/' * (repo_type == 'dataset')}"
-            f"{repo_id} (then log in with: hf auth login)."
+            f"{label} is in the cache in part only, without {', '.join(gone[:3])}"
+            f"{f' and {len(gone) - 3} more files' if len(gone) > 3 else ''}. Run again with --download."
         ) from error
+    except LocalEntryNotFoundError as error:
+        others = _commits(repo_id, repo_type)
+        there = f" (which has {', '.join(others)} of it)" if others else ""
+        raise DataError(
+            f"{label} is not in the cache {cache_folder()}{there}. Run again with --download, or name a folder."
+        ) from error
+    except ValueError as error:  # no name of a repository
+        raise DataError(f"{label} cannot be fetched: {_first_line(error)}") from error
+
+
+def _is_complete(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> bool:
+    """Whether the cache is known to have all files of a commit that match ``patterns``."""
+    snapshot = _storage(repo_id, repo_type) / "snapshots" / str(revision)
+    listed = _listed_sizes(snapshot, repo_id, repo_type)
+    return bool(listed) and not _missing(snapshot, patterns, repo_id, repo_type)
+
+
+def _missing(snapshot: Path, patterns: Sequence[str], repo_id: str, repo_type: RepositoryKind) -> list[str]:
+    """The files that the hub listed at a commit and the cache does not have."""
+    from huggingface_hub.utils import filter_repo_objects
+
+    listed = filter_repo_objects(_listed_sizes(snapshot, repo_id, repo_type), allow_patterns=list(patterns))
+    return [name for name in listed if not (snapshot / name).exists()]
+
+
+def _refuse_damage(folder: Path, patterns: Sequence[str], repo_id: str, repo_type: RepositoryKind) -> None:
+    """Nothing, if the files in the cache have the sizes that the hub gave.
+
+    Where the cache does not hold these (older clients did not keep them), files of data sets are compared with the
+    checksum that they are named by, since a text that was cut short can look whole to its reader.
+    """
+    from huggingface_hub.utils import filter_repo_objects
+
+    sizes = _listed_sizes(folder, repo_id, repo_type)
+    names = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+    damaged: list[str] = []
+    for name in filter_repo_objects(names, allow_patterns=list(patterns)):
+        blob = (folder / name).resolve()
+        stamp = (str(blob), blob.stat().st_mtime_ns)
+        if name in sizes:
+            there = _size(blob)
+            if there != sizes[name]:
+                damaged.append(f"{blob} ({name}) has {there:,} of {sizes[name]:,} bytes")
+        elif repo_type == "dataset" and stamp not in _whole:
+            if not _is_whole(blob, blob.name):
+                damaged.append(f"{blob} ({name}) is not as it was on the hub: its checksum differs")
+            _whole.add(stamp)
+    if damaged:
+        raise DataError(
+            "\n".join(
+                [
+                    f"{_label(repo_id, repo_type, folder.name)} is damaged in the cache:",
+                    *(f"  {line}" for line in damaged),
+                    f"Remove {'these files' if len(damaged) > 1 else 'this file'}, and run again with --download.",
+                ]
+            )
+        )
+
+
+def _listed_sizes(snapshot: Path, repo_id: str, repo_type: RepositoryKind) -> dict[str, int]:
+    """File -> bytes as the hub listed them at a commit, if the cache has the list."""
+    from huggingface_hub import get_cached_repo_tree
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
+    try:
+        listed = get_cached_repo_tree(repo_id, repo_type=repo_type, revision=snapshot.name)
+    except (CachedRepoTreeNotFoundError, ValueError):
+        return {}
+    return {file.path: file.size for file in listed}
+
+
+def _is_whole(path: Path, digest: str) -> bool:
+    """Whether a file has the checksum ``digest``, as the cache names its files; True where the name is none."""
+    with path.open("rb") as file:
+        if _SHA256.fullmatch(digest):
+            return hashlib.file_digest(file, "sha256").hexdigest() == digest
+        if _GIT_SHA1.fullmatch(digest):
+            content = hashlib.sha1(b"blob %d\0" % _size(path), usedforsecurity=False)
+            while block := file.read(2**20):
+                content.update(block)
+            return content.hexdigest() == digest
+    return True
+
+
+@contextmanager
+def _hub_errors(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> Iterator[None]:
+    """Whatever the hub's client raises, as an error that says what to do."""
+    from huggingface_hub import errors
+
+    label = _label(repo_id, repo_type, revision)
+    page = f"https://huggingface.co/{'datasets/' * (repo_type == 'dataset')}{repo_id}"
+    kept = " What was received is kept, and the next try goes on from there."
+    try:
+        yield
+    except VtkitError:
+        raise
+    except errors.GatedRepoError as error:
+        raise GatedRepository(
+            f"{label} is gated: accept its terms at {page}, log in with: hf auth login, and run again."
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise DataError(
+            f"{label} cannot be fetched: the hub has no such revision (any more). {page}/commits/main lists those "
+            "there are."
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise DataError(
+            f"{label} cannot be fetched: there is no {page}, or it is private. Check the name; if access has to be "
+            "asked for there, do so, and log in with: hf auth login."
+        ) from error
+    except Exception as error:  # connections break in the words of the client's HTTP library
+        if failure := machine_failure(error, cache_folder(), kept):
+            raise failure from error
+        raise DataError(
+            f"{label} cannot be fetched: {_first_line(error)} Check the connection, and run again with --download."
+            f"{kept}"
+        ) from error
+
+
+def _refuse_full_disk(repo_id: str, needed: int) -> None:
+    place = next(folder for folder in (cache_folder(), *cache_folder().absolute().parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        raise MachineError(
+            f"{cache_folder()}: {repo_id} needs {console.size(needed)} more, and {console.size(free)} are free. Make "
+            "room, or name a folder on another disk in the environment variable HF_HOME."
+        )
+
+
+def _storage(repo_id: str, repo_type: RepositoryKind) -> Path:
+    return cache_folder() / f"{repo_type}s--{repo_id.replace('/', '--')}"
+
+
+def _commits(repo_id: str, repo_type: RepositoryKind) -> list[str]:
+    """The commits of a repository that the cache has files of."""
+    snapshots = _storage(repo_id, repo_type) / "snapshots"
+    if not os.path.isdir(snapshots):  # unlike Path.is_dir, no error over a name that is too long
+        return []
+    return sorted(folder.name for folder in snapshots.iterdir() if folder.is_dir() and any(folder.iterdir()))
+
+
+def _is_commit(revision: str | None) -> bool:
+    return revision is not None and bool(_GIT_SHA1.fullmatch(revision))
+
+
+def _partial(blob: Path) -> Path:
+    return blob.with_name(blob.name + PARTIAL)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _label(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> str:
+    return f"{repo_id} ({repo_type} of the Hugging Face hub{f', revision {revision}' if revision else ''})"
+
+
+def _status(error: Exception) -> Any:
+    """The status of the hub's answer; None where it gave none."""
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _answers(timeout_s: float) -> bool:

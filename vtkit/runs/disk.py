@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vtkit.console import size
 from vtkit.data import hub
 from vtkit.data.corpora import shards_in
 from vtkit.data.text import find_file
@@ -130,14 +131,6 @@ def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
             f"{folder} has {size(free)} free, and the models of this run alone need about {size(least)}. Make room, "
             "name a folder on another disk with --runs, or make fewer stages (--until)."
         )
-
-
-def size(count: int) -> str:
-    """``count`` bytes for a person."""
-    for unit, bytes_ in (("GB", 10**9), ("MB", 10**6)):
-        if count >= bytes_:
-            return f"{count / bytes_:.1f} {unit}"
-    return f"{-(-count // 1000)} kB"
 
 
 def made_by(recipe: Recipe) -> Encoder | None:
