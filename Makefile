@@ -5,7 +5,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: demo test benchmarks soak clean
+.PHONY: demo test benchmarks soak rehearsal clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vtkit run recipes/quickstart.toml
@@ -33,6 +33,11 @@ benchmarks: $(VENV)/.installed-test
 # What users, kills, full disks and flipped bits do to vtkit, about an hour; `make soak PARTS="kills disk"` for some of it.
 soak: $(VENV)/.installed-test
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python tests/soak $(PARTS)
+
+# Every shipped recipe as it ships, offline, out of a hub cache made of small files; `make rehearsal NAMES="korean_splade"`
+# for some of them.
+rehearsal: $(VENV)/.installed-test
+	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 nice -n 10 $(BIN)/python -m tests.rehearsal $(NAMES)
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vtkit needs Python 3.11 or later: make PYTHON=...")'

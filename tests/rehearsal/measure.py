@@ -1,0 +1,83 @@
+"""A recipe run as a user runs it, in a process of its own, with its time and its peak memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .recipes import REHEARSED, options
+from .stage import HUB
+from .texts import ROOT
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a rehearsal ended."""
+
+    name: str
+    code: int
+    seconds: float
+    peak_mb: float
+    """Largest resident memory of the process and those that it started."""
+
+    log: Path
+    """What the run printed."""
+
+    @property
+    def message(self) -> str:
+        """``report``, or the beginning of the error."""
+        if not self.code:
+            return "report"
+        lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        start = next((n for n, line in enumerate(lines) if line.startswith("error: ")), len(lines) - 1)
+        return " ".join(" ".join(lines[max(start, 0) : start + 4]).split())[:400]
+
+    def line(self) -> str:
+        return f"  {self.seconds:.0f} s, {self.peak_mb:,.0f} MB: {self.message}"
+
+
+def rehearse(name: str, folder: Path) -> Outcome:
+    """Run a recipe in ``folder`` (:func:`tests.rehearsal.stage.build`), offline, to its report."""
+    recipe = REHEARSED[name].recipe or name
+    runs = folder / "runs" / name
+    log = folder / f"{name}.log"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "HF_HOME": str(folder / "hf"),
+        "HF_HUB_CACHE": str(folder / HUB),
+        "HF_HUB_OFFLINE": "1",
+        "NO_COLOR": "1",
+    }
+    environment.pop("VTKIT_DOWNLOAD", None)
+    began = time.monotonic()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vtkit", "run", f"recipes/{recipe}.toml", "--runs", str(runs), *options(name)],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    code = process.returncode
+    if not code and not any(runs.glob("*/report.md")):
+        code = 1
+    return Outcome(name, code, time.monotonic() - began, usage.ru_maxrss / 1024, log)
+
+
+def table(outcomes: Iterable[Outcome]) -> str:
+    """Recipe, settings that were lowered, time, memory and end, in Markdown."""
+    rows = ["| recipe | lowered | seconds | peak memory, MB | ends with |", "|---|---|---:|---:|---|"]
+    for outcome in outcomes:
+        lowered = ", ".join(f"{key} {value}" for key, value in REHEARSED[outcome.name].lowered.items())
+        message = outcome.message.replace("|", "\\|")
+        rows.append(f"| {outcome.name} | {lowered} | {outcome.seconds:.0f} | {outcome.peak_mb:,.0f} | {message} |")
+    return "\n".join(rows)
