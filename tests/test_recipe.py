@@ -473,8 +473,8 @@ learning_rate = inf
         "decides how BM25 cuts text into terms.",
         '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
         "--set 4 index.nothing: unknown setting. There are engine, quantisation_bits, query_length, document_length, "
-        "top_dimensions, keep, document_weighting, bm25_analyser, lexical, lexical_dimensions, precision, seismic, "
-        "milvus, opensearch.",
+        "top_dimensions, query_top_dimensions, keep, document_weighting, bm25_analyser, lexical, lexical_dimensions, "
+        "precision, seismic, milvus, opensearch.",
     ]
 
 

@@ -9,12 +9,15 @@ import pytest
 import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
-from tiny import TOKENS, encoder, texts, tokenizer
+from tiny import TOKENS, collection, encoder, finished_run, texts, tokenizer
 
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.folding import fold_map_of, fold_vectors, set_folding
 from vtkit.encoder.sides import encode_side
+from vtkit.runs.run import run
+from vtkit.runs.search import open_searcher
+from vtkit.search.stored_vectors import read_vectors
 
 TEXTS = [*texts(4), "", "river river river", "a ba ab"]
 TABLE = torch.linspace(0.1, 2.0, len(TOKENS))
@@ -60,3 +63,16 @@ def test_only_the_largest_weights_are_kept_and_the_models_own_limit_holds(asymme
     asymmetric.query_side.max_active_dims = 1
     limited = encode_side(asymmetric, TEXTS, "query", 48, top_dimensions=2)
     assert np.diff(limited.indptr).max() == 1
+
+
+def test_a_run_keeps_the_largest_weights_of_queries_where_it_is_told_to(tmp_path: Path) -> None:
+    folder = finished_run(tmp_path, collection(30))
+    whole = open_searcher(folder, model=None, collection=None).explain("river stone otter", "d3").query_tokens
+    run(tmp_path / "tiny.toml", ("index.query_top_dimensions=2",), runs=folder.parent, threads=1)
+    searcher = open_searcher(folder, model=None, collection=None)
+    assert searcher.explain("river stone otter", "d3").query_tokens == whole[:2]
+    encoded = sorted((folder.parent / "artifacts").glob("encode-queries-*"), key=lambda path: path.stat().st_mtime)
+    counts = [np.diff(read_vectors(path / "collection" / "judged").indptr) for path in encoded]
+    assert len(counts) == 2
+    assert counts[0].min() > 2
+    assert set(counts[1]) == {2}

@@ -687,6 +687,9 @@ class IndexSection(Section):
     top_dimensions: PositiveInt | None = None
     """Keep only so many of the largest weights of a document. Default: all."""
 
+    query_top_dimensions: PositiveInt | None = None
+    """Keep only so many of the largest weights of a query, of its static table's or of the encoder's. Default: all."""
+
     keep: Annotated[float, Field(gt=0, le=1)] | None = None
     """Keep only the largest weights of a document that together hold this share of its vector's sum: 0.9 removes many
     small weights that hardly change a score, and makes the index smaller. What it removed is printed. Default: all."""
@@ -742,6 +745,11 @@ class IndexSection(Section):
             raise ValueError(
                 "opensearch.text_queries: the terms of a lexical part are no tokens, so that text alone cannot ask for "
                 'them. Set lexical to "none", or opensearch.text_queries to false'
+            )
+        if self.takes_text and self.query_top_dimensions is not None:
+            raise ValueError(
+                "opensearch.text_queries: OpenSearch keeps every token of a query. Remove query_top_dimensions, or set "
+                "opensearch.text_queries to false"
             )
         return self
 

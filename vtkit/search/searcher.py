@@ -19,6 +19,7 @@ from scipy import sparse
 
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.queries import is_blank
+from vtkit.encoder.mass_pruning import pruned
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.sections import IndexSection
@@ -121,6 +122,9 @@ class Searcher:
     query_length: int
     """Tokens a query is cut at."""
 
+    query_top_dimensions: int | None = None
+    """So many of a query's largest weights are kept."""
+
     lexical: LexicalPart | None = None
     """BM25's terms behind the encoder's dimensions, where the index has them."""
 
@@ -153,7 +157,8 @@ class Searcher:
             lexical = LexicalPart.load(index, record.lexical, record.vocabulary, tokenizer)
             names = [*names, *[""] * (record.vocabulary - len(names)), *lexical.names()]
         special = frozenset(special_ids(tokenizer))
-        return cls(encoder, opened, documents, names, special, settings.query_length, lexical)
+        limits = settings.query_length, settings.query_top_dimensions
+        return cls(encoder, opened, documents, names, special, *limits, lexical)
 
     def search(self, queries: Sequence[str], depth: int) -> Iterator[Found]:
         """The best ``depth`` documents for each query and, for each, the tokens whose products sum to its score.
@@ -208,7 +213,7 @@ class Searcher:
 
         A blank query has no weights, although a model gives some to its special tokens.
         """
-        vectors = self.encoder.encode(queries, self.query_length)
+        vectors, _ = pruned(self.encoder.encode(queries, self.query_length), self.query_top_dimensions)
         if self.lexical is not None:
             vectors = self.lexical.queries(vectors, queries)
         if vectors.shape[1] != self.index.info.vocabulary:

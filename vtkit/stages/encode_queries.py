@@ -113,8 +113,15 @@ def encoded_queries(recipe: View, encoder: SparseEncoder, texts: Sequence[str], 
     """The query vectors of ``texts`` under ``[index]``, (queries, vocabulary)."""
     from vtkit.encoder.sides import encode_side
 
-    length, precision = recipe.index.query_length, recipe.index.precision
-    return encode_side(encoder, texts, "query", length, precision=precision, description=description)
+    return encode_side(
+        encoder,
+        texts,
+        "query",
+        recipe.index.query_length,
+        top_dimensions=recipe.index.query_top_dimensions,
+        precision=recipe.index.precision,
+        description=description,
+    )
 
 
 def judged_sets(recipe: View) -> dict[str, RetrievalSet]:
@@ -189,6 +196,7 @@ ENCODE_QUERIES = Stage(
     version=3,
     reads=(
         "index.query_length",
+        "index.query_top_dimensions",
         "index.document_length",
         "index.precision",
         "index.bm25_analyser",

@@ -274,7 +274,7 @@ BM25 = ("recipe.language", "index.bm25_analyser")
 EVALUATE = Stage(
     "evaluate",
     version=3,
-    reads=(*MEASURED, "index.query_length", "index.precision"),
+    reads=(*MEASURED, "index.query_length", "index.query_top_dimensions", "index.precision"),
     corpora=SETS,
     function=evaluate_model,
 )
