@@ -130,6 +130,12 @@ def test_the_judgements_that_training_is_validated_on_are_read_too(folder: Path)
     assert "qrels/dev.tsv: document 'absent' (query 'q1') is not in corpus.jsonl" in complaint(folder)
 
 
+def test_a_problem_of_a_file_that_several_settings_read_is_said_once(folder: Path) -> None:
+    path = folder / CORPUS
+    path.write_bytes(path.read_bytes() + b"no object\n")
+    assert complaint(folder).count("is not JSON") == 1
+
+
 def test_byte_order_marks_and_windows_line_ends_do_no_harm(folder: Path) -> None:
     for name in (CORPUS, QUERIES, TEST, "pairs.tsv", "text.txt"):
         path = folder / name

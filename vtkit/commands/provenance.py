@@ -82,7 +82,10 @@ def _folder(folder: Path) -> Path:
     if (folder / RUN_RECORD).is_file():
         steps = open_run(folder).steps
         if "transfer" not in steps:
-            raise VtkitError(f"{folder} has made no transfer yet. Run its recipe to that stage.")
+            raise VtkitError(
+                f"{folder} has no transfer: its recipe has not run to that stage, or the folder was moved away from "
+                "the folder artifacts beside it."
+            )
         folder = steps["transfer"]
     if not (folder / "provenance.parquet").is_file():
         raise VtkitError(

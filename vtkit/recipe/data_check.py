@@ -65,6 +65,7 @@ def check_data(
     known = _remembered(memory) if memory is not None and digest is not None else set()
     sound: set[str] = set()
     lines: list[str] = []
+    said: set[str] = set()
     read = passed_over = 0
     done: set[str] = set()
     for check in _checks(recipe, (os.path.realpath(path),)):
@@ -84,6 +85,9 @@ def check_data(
             sound.add(key)
         place = (places or {}).get(check.setting, "")
         for problem in found:
+            if problem in said:  # of a file that several settings or splits read
+                continue
+            said.add(problem)
             first, *rest = problem.splitlines()
             lines.append(f"  {f'{place}  ' if place else ''}{check.setting}: {first}")
             lines += [f"    {line}" for line in rest]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +39,8 @@ class RunFolder:
 
 
 def open_run(folder: Path) -> RunFolder:
-    """The run in ``folder``.
+    """The run in ``folder``; of one that was copied or moved away from its store, what lies in the folder itself: the
+    final model and its index.
 
     Raises:
         VtkitError: there is none.
@@ -62,12 +63,19 @@ def open_run(folder: Path) -> RunFolder:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     gone = [str(output) for output in steps.values() if not output.is_dir()]
-    if gone:
-        raise VtkitError(
-            f"{folder} points at stage outputs that are gone, such as {gone[0]}. Run its recipe again, or keep the "
-            "folder artifacts beside the runs."
-        )
     models = {step: str(output / "model") for step, output in steps.items() if (output / "model").is_dir()}
+    if gone:
+        searched = _index_step(steps, final_model)
+        steps = {name: output for name, output in steps.items() if output.is_dir()}
+        if searched is not None and (folder / "index").is_dir():
+            steps.setdefault(searched, folder / "index")
+        if (folder / "model").is_dir():
+            models.setdefault(final_model, str(folder / "model"))
+        elif not steps:
+            raise VtkitError(
+                f"{folder} points at stage outputs that are gone, such as {gone[0]}, and holds no model itself. Run "
+                "its recipe again, or keep the folder artifacts beside the runs."
+            )
     if source is not None:
         models["source"] = models.get(str(source), str(source))
     return RunFolder(folder, name, language, final_model, steps, models, index)
@@ -80,7 +88,13 @@ def report_of(folder: Path) -> ReportData | None:
         VtkitError: no such run, or another version of vtkit made its report.
     """
     steps = open_run(folder).steps
-    return result_of(steps["report"], ReportData) if "report" in steps else None
+    if "report" in steps:
+        return result_of(steps["report"], ReportData)
+    path = folder / "report.json"  # of a run without its store
+    try:
+        return ReportData.from_json(json.loads(path.read_text("utf-8"))) if path.is_file() else None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
 
 
 def finished_steps(folder: Path) -> dict[str, str]:
@@ -115,7 +129,7 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
             publish(store.root / steps[name] / "curves", folder / "curves" / name)
     if "expand" in steps:
         publish(store.root / steps["expand"] / "model", folder / "expander")
-    index = next((name for name in (DEPLOY.name, f"index:{plan.final_model}") if name in steps), None)
+    index = _index_step(steps, plan.final_model)
     if index is not None:
         publish(store.root / steps[index], folder / "index")
     runs = {run_name(name): store.root / steps[name] for name in steps if name.startswith("evaluate:")}
@@ -138,6 +152,11 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
         card = output / "model_card.md"
         if card.is_file() and (folder / "model").is_dir():
             publish(card, folder / "model" / "README.md")
+
+
+def _index_step(steps: Collection[str], final_model: str) -> str | None:
+    """The step whose index is the one to search: what is to be deployed, else the final model's."""
+    return next((name for name in (DEPLOY.name, f"index:{final_model}") if name in steps), None)
 
 
 def run_name(step: str) -> str:

@@ -36,7 +36,8 @@ def open_searcher(folder: Path, *, model: str | None, collection: str | None) ->
     run = open_run(folder)
     name = model or run.final_model
     indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]
-    if name not in indexed or name == DEPLOYED:
+    deployed = model is None and f"index:{DEPLOYED}" in run.steps
+    if not deployed and (name not in indexed or name == DEPLOYED):
         indexed = [each for each in indexed if each != DEPLOYED]
         raise VtkitError(
             f"{folder} has no index of {name!r}. "
@@ -44,7 +45,6 @@ def open_searcher(folder: Path, *, model: str | None, collection: str | None) ->
         )
     from vtkit.search.searcher import Searcher
 
-    deployed = model is None and f"index:{DEPLOYED}" in run.steps
     index = run.steps[f"index:{DEPLOYED if deployed else name}"]
     if name not in run.models:
         raise DataError(

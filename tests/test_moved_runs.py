@@ -1,0 +1,57 @@
+"""A run's folder that was copied or moved away from its store: what it holds itself goes on working."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import tiny
+
+from vtkit.errors import VtkitError
+from vtkit.recipe.sections import STORE
+from vtkit.runs.folder import open_run, report_of
+from vtkit.runs.run import run
+from vtkit.runs.search import open_searcher
+
+
+@pytest.fixture(scope="module", params=["none", "bm25"])
+def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, with one index of encoder and BM25 or without."""
+    folder = tmp_path_factory.mktemp("moved")
+    tiny.finished_run(folder, tiny.collection(30))
+    recipe = folder / "tiny.toml"
+    lexical = f'[index]\nlexical = "{request.param}"\n[report]\nformats = ["json", "html"]\n'
+    recipe.write_text(recipe.read_text("utf-8") + lexical, "utf-8")
+    return run(recipe, runs=folder / "runs", threads=1)
+
+
+def found(folder: Path) -> list[list[tuple[str, float]]]:
+    searcher = open_searcher(folder, model=None, collection=None)
+    return [
+        [(result.id, result.score) for result in each.results] for each in searcher.search(["river house", "tree"], 5)
+    ]
+
+
+def test_a_copy_elsewhere_is_searched_explained_and_reported_as_the_run(finished: Path, tmp_path: Path) -> None:
+    expected = found(finished)
+    assert expected[0]
+    whole = report_of(finished)
+    copy = tmp_path / "elsewhere" / "copy"
+    shutil.copytree(finished, copy)
+    aside = finished.parent / "aside"
+    (finished.parent / STORE).rename(aside)
+    try:
+        assert found(copy) == found(finished) == expected
+        assert report_of(copy) == whole is not None
+        first = expected[0][0]
+        explained = open_searcher(copy, model=None, collection=None).explain("river house", first[0])
+        assert explained.score == pytest.approx(first[1])
+        with pytest.raises(VtkitError, match="no index of 'source'"):
+            open_searcher(copy, model="source", collection=None)
+        shutil.rmtree(copy / "model")
+        shutil.rmtree(copy / "index")
+        with pytest.raises(VtkitError, match=r"stage outputs that are gone.*no model itself"):
+            open_run(copy)
+    finally:
+        aside.rename(finished.parent / STORE)
