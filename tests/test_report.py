@@ -446,6 +446,24 @@ def test_a_report_of_nothing_still_gives_pages_and_a_card() -> None:
     assert yaml.safe_load(model_card({}).split("---")[1])["library_name"] == "sentence-transformers"
 
 
+def test_sets_that_are_not_whole_are_labelled_and_others_are_not() -> None:
+    results = a_report()["results"]
+    results[1]["not_comparable"] = ["sampled: 213 of 2,831 queries", "7 relevant documents are missing"]
+    report = a_report(results=results)
+    why = "sampled: 213 of 2,831 queries; 7 relevant documents are missing"
+    card = model_card(report)
+    assert f'name: "encyclopaedia-ko, not comparable ({why})"' in card, "in what the hub shows of the card"
+    assert 'name: "news-ko"' in card
+    for page in (html_page(report), markdown_page(report), card):
+        assert f"encyclopaedia-ko, not comparable ({why}) (213 queries, 148,612 documents)" in page
+        assert f"Figures on encyclopaedia-ko are not comparable with published ones ({why})." in page
+        assert "news-ko (400 queries" in page
+    assert any(
+        chart.caption.endswith(f"encyclopaedia-ko, not comparable ({why})") for chart in charts(report)["results"]
+    )
+    assert "not comparable" not in model_card(a_report()) + html_page(a_report())
+
+
 def test_a_demonstration_says_that_it_is_one() -> None:
     for write in (html_page, markdown_page, model_card):
         assert "not results to quote" in write(a_report(demonstration=True))

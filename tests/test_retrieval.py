@@ -154,6 +154,8 @@ def test_a_sample_is_a_part_of_the_queries_in_their_order(count: int, size: int,
     assert [query for query in queries if query in part.queries] == part.queries
     assert part.qrels == {query.id: {"d": 1} for query in part.queries}
     assert whole.sample(None, seed) is whole
+    said = (f"sampled: {size} of {count} queries",) if size < count else ()
+    assert part.not_comparable == said, "and its figures cannot stand beside those of the whole"
 
 
 def test_real_collections_have_the_sizes_their_table_gives(shared: Path) -> None:

@@ -188,6 +188,22 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
     assert len(report["curves"]["finetune"]["loss"]) == 4
 
 
+def test_figures_of_sampled_queries_are_labelled_wherever_they_stand(finished: Path) -> None:
+    """Terminal, report as page, Markdown and JSON, and the card of the model."""
+    run = finished / "runs" / "korean"
+    lines = (DATA / "elements-ko" / "qrels" / "test.tsv").read_text("utf-8").splitlines()[1:]
+    whole = len({line.split("\t")[0] for line in lines})
+    said = f"sampled: 60 of {whole} queries"
+    (result,) = json.loads((run / "report.json").read_text("utf-8"))["results"]
+    assert result["not_comparable"] == [said]
+    assert f"elements-ko, not comparable ({said}): 60 queries" in vtkit(finished, "run", "korean.toml").stderr
+    for page in ("report.html", "report.md", "model/README.md"):
+        text = (run / page).read_text("utf-8")
+        assert f"elements-ko, not comparable ({said})" in text, page
+        assert f"Figures on elements-ko are not comparable with published ones ({said})." in text, page
+    assert "nDCG@10 (not comparable)" in (run / "report.html").read_text("utf-8"), "the figures at its head"
+
+
 def test_the_weight_of_the_sum_is_chosen_on_training_queries(finished: Path, tmp_path: Path) -> None:
     """Of the model before fine-tuning, for which they are new."""
     recipe = load_recipe(finished / "korean.toml").recipe.model_copy(update={"finetune": None})

@@ -84,7 +84,7 @@ def _show_results(folder: Path) -> None:
     for result in report.results:
         measures = result.measures
         console.show_table(
-            f"{result.set}: {result.queries} queries, {result.documents} documents",
+            f"{result.label}: {result.queries} queries, {result.documents} documents",
             ["model", *measures, "query dims", "document dims"],
             [
                 [

@@ -54,13 +54,22 @@ class RetrievalSet:
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     """Query id -> document id -> a teacher's score, where training data bring some."""
 
+    not_comparable: tuple[str, ...] = ()
+    """Why figures of this collection cannot stand beside published ones: documents, queries or judgements that it
+    lacks, such as "sampled: 1,000 of 2,831 queries"."""
+
     def sample(self, max_queries: int | None, seed: int) -> RetrievalSet:
         """The same documents under ``max_queries`` of the queries, sampled without replacement, in their order."""
         if max_queries is None or max_queries >= len(self.queries):
             return self
         drawn = sorted(random.Random(seed).sample(range(len(self.queries)), max_queries))
         queries = [self.queries[number] for number in drawn]
-        return replace(self, queries=queries, qrels={query.id: self.qrels[query.id] for query in queries})
+        return replace(
+            self,
+            queries=queries,
+            qrels={query.id: self.qrels[query.id] for query in queries},
+            not_comparable=(*self.not_comparable, f"sampled: {max_queries:,} of {len(self.queries):,} queries"),
+        )
 
 
 def load_beir(folder: str | Path, split: str) -> RetrievalSet:

@@ -202,7 +202,7 @@ def _weights_table(results: SetResults) -> Table | None:
                 (Strong(score(value)) if weight == row.weight else score(value),) for weight, value in row.weight_curve
             ]
             caption = (
-                f"{results.set}: {results.measures[0]} of the sum with BM25 on {amount(row.weight_queries)} other "
+                f"{results.label}: {results.measures[0]} of the sum with BM25 on {amount(row.weight_queries)} other "
                 "judged queries, by the weight of the encoder"
             )
             weights = [f"{weight:.1f}" for weight, _ in row.weight_curve]
@@ -260,7 +260,7 @@ def _results_table(results: SetResults) -> Table | None:
         cells.append(((row_label(row),), *((piece,) for piece in shown)))
     counts = {"queries": results.queries, "documents": results.documents}
     said = ", ".join(f"{amount(count)} {name}" for name, count in counts.items() if count is not None)
-    caption = f"{results.set} ({said})" if said else results.set
+    caption = f"{results.label} ({said})" if said else results.label
     return Table(caption, ("model", *measures, *(title for title, _, _ in columns)), tuple(cells))
 
 

@@ -92,6 +92,14 @@ class SetResults(Result):
     document_length: int | None = None
     """Tokens that it reads at most."""
 
+    not_comparable: tuple[str, ...] = ()
+    """Why the figures cannot stand beside published ones: what was sampled, or is missing."""
+
+    @property
+    def label(self) -> str:
+        """The name of the set, and whether its figures can stand beside published ones."""
+        return f"{self.set}, not comparable ({'; '.join(self.not_comparable)})" if self.not_comparable else self.set
+
     @property
     def measures(self) -> list[str]:
         """The measures, in the order of the recipe."""

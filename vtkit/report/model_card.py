@@ -122,7 +122,7 @@ def _model_index(report: ReportData, name: str) -> list[str]:
         if not metrics:
             continue
         lines += ["  - task:", "      type: sparse-information-retrieval", "      name: Sparse Information Retrieval"]
-        lines += ["    dataset:", f"      name: {_quoted(results.set)}", "      type: unknown", "    metrics:"]
+        lines += ["    dataset:", f"      name: {_quoted(results.label)}", "      type: unknown", "    metrics:"]
         for measure, value in metrics:
             lines += [f"    - type: {_quoted(measure.lower())}", f"      value: {float(value):.6f}"]
             lines += [f"      name: {_quoted(measure)}"]

@@ -141,7 +141,7 @@ def effectiveness_charts(report: ReportData) -> list[Chart]:
             continue
         values = [(row, float(value)) for row in results.rows if is_number(value := row.measures.get(measures[0]))]
         if values:
-            caption = f"{measures[0]} by stage, {results.set}"
+            caption = f"{measures[0]} by stage, {results.label}"
             drawn.append(_bars(f"effectiveness-{number}", values, caption))
     return drawn
 

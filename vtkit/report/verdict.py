@@ -110,6 +110,11 @@ def verdict(report: ReportData) -> str:
     sentences = [_set_verdict(standing, first=standing is stood[0]) for standing in stood[:2]]
     if len(stood) > 2:
         sentences.append(_all_sets_verdict(stood))
+    sentences += [
+        f"Figures on {results.set} are not comparable with published ones ({'; '.join(results.not_comparable)})."
+        for results in report.results
+        if results.not_comparable
+    ]
     if report.vocabulary is not None:
         sentences.append(
             f"Of the {amount(report.vocabulary.target_size)} tokens of the new vocabulary "
@@ -199,6 +204,8 @@ def key_figures(report: ReportData) -> list[KeyFigure]:
         return []
     first = stood[0]
     where = f" on {first.name}" if len(stood) > 1 else ""
+    if any(results.not_comparable for results in report.results if results.set == first.name):
+        where += " (not comparable)"
     rows = [(first.final, row_label(first.final)), (first.bm25, "BM25"), (first.hybrid, "both together")]
     figures = [
         KeyFigure(score(first.value(row)), f"{label}, {first.measure}{where}")

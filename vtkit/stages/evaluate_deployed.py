@@ -141,14 +141,14 @@ def _balanced(found: EvaluatedSet, balance: Balance | None) -> EvaluatedSet:
 
 EVALUATE_DEPLOYED = Stage(
     f"evaluate:{DEPLOYED}",
-    version=2,
+    version=3,
     reads=(*MEASURED, *SEARCHED_BY),
     corpora=SETS,
     function=evaluate_deployed,
 )
 EVALUATE_VARIANT = Stage(
     "evaluate:variant",
-    version=4,
+    version=5,
     reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
     corpora=DEPLOY.corpora,
     function=evaluate_variant,

@@ -44,6 +44,9 @@ class EvaluatedSet(Result):
     queries: int
     documents: int
     measures: Mapping[str, float]
+    not_comparable: tuple[str, ...] = ()
+    """Why the measures cannot stand beside published ones (:attr:`RetrievalSet.not_comparable`)."""
+
     query_dimensions: float | None = None
     """Mean number of weights above zero; this and the next three are of encoders only."""
 
@@ -252,7 +255,10 @@ def judge(recipe: View, collection: RetrievalSet, run: Run, folder: Path, tag: s
     details = per_query(run, qrels, recipe.evaluate.measures)
     (folder / "per_query.json").write_text(json.dumps(details, ensure_ascii=False), encoding="utf-8")
     return EvaluatedSet(
-        len(collection.queries), len(collection.documents), evaluate(run, qrels, recipe.evaluate.measures)
+        len(collection.queries),
+        len(collection.documents),
+        evaluate(run, qrels, recipe.evaluate.measures),
+        collection.not_comparable,
     )
 
 
@@ -273,20 +279,20 @@ BM25 = ("recipe.language", "index.bm25_analyser")
 
 EVALUATE = Stage(
     "evaluate",
-    version=3,
+    version=4,
     reads=(*MEASURED, "index.query_length", "index.query_top_dimensions", "index.precision"),
     corpora=SETS,
     function=evaluate_model,
 )
 """Of one model; where that is the source itself, its name is read too. Which others are judged changes nothing."""
 
-EVALUATE_BM25 = Stage("evaluate:bm25", version=3, reads=(*MEASURED, *BM25), corpora=SETS, function=evaluate_bm25)
+EVALUATE_BM25 = Stage("evaluate:bm25", version=4, reads=(*MEASURED, *BM25), corpora=SETS, function=evaluate_bm25)
 EVALUATE_BM25_WORDS = Stage(
-    "evaluate:bm25-words", version=1, reads=(*MEASURED, "recipe.language"), corpora=SETS, function=evaluate_bm25_words
+    "evaluate:bm25-words", version=2, reads=(*MEASURED, "recipe.language"), corpora=SETS, function=evaluate_bm25_words
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
-    version=7,
+    version=8,
     reads=(*MEASURED, *BM25),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=evaluate_hybrid,

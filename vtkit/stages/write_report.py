@@ -221,7 +221,7 @@ def _results(
         any_of_them = next(iter(on_set.values()))
         cut = encoded.sets[folder].share_cut if encoded is not None else None
         counts = any_of_them.queries, any_of_them.documents
-        results.append(SetResults(folder, rows, *counts, cut, recipe.index.document_length))
+        results.append(SetResults(folder, rows, *counts, cut, recipe.index.document_length, any_of_them.not_comparable))
     return tuple(results)
 
 
@@ -281,7 +281,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | 
 
 REPORT = Stage(
     "report",
-    version=7,
+    version=8,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
