@@ -19,9 +19,10 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, StaticEmbedding, Transformer
 
+from vtkit.artifacts import user_cache
 from vtkit.errors import DataError
 from vtkit.transfer import embedders
-from vtkit.transfer.embedders import Cache, Embedder, cache_folder, embed, load_embedder
+from vtkit.transfer.embedders import Cache, Embedder, embed, load_embedder
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import surface_and_start
 
@@ -115,7 +116,7 @@ def test_a_real_embedder_gives_every_text_one_vector_whatever_its_company(
     texts = [text.strip() for text, _ in surface_and_start(vocabulary)[2000:12000:10]]
     embedder = load_embedder(minilm)
     together = embed(texts, embedder)
-    monkeypatch.setenv("VTKIT_CACHE", str(cache_folder().parent / "another"))
+    monkeypatch.setenv("VTKIT_CACHE", str(user_cache("embeddings").parent / "another"))
     few = texts[::-7]
     assert np.array_equal(embed(few, load_embedder(minilm)), together[::-7])  # made anew, with other texts around them
     assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
@@ -321,9 +322,9 @@ def test_no_texts_have_no_vectors(plain: str) -> None:
 
 
 def test_the_cache_lies_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert cache_folder() == tmp_path / "cache" / "embeddings"
+    assert user_cache("embeddings") == tmp_path / "cache" / "embeddings"
     monkeypatch.delenv("VTKIT_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "vtkit" / "embeddings"
+    assert user_cache("embeddings") == tmp_path / "vtkit" / "embeddings"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path.home() / ".cache" / "vtkit" / "embeddings"
+    assert user_cache("embeddings") == Path.home() / ".cache" / "vtkit" / "embeddings"

@@ -1,4 +1,4 @@
-"""A model's folder can run no code, open no pickle and ask nothing; a relative folder is that folder."""
+"""A model's folder can run no code and ask nothing; a relative folder is that folder."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import shutil
 from pathlib import Path
 
 import command_line
+import numpy as np
 import pytest
 import tiny
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
 from tiny import model
 
 from vtkit.encoder.checkpoint import load_encoder
+from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.encoder.model_folder import model_folder
 from vtkit.errors import DataError
 from vtkit.transfer.embedders import load_embedder
@@ -35,6 +37,11 @@ from transformers import BertConfig as Config, BertForMaskedLM as Model, BertTok
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.bare(tmp_path_factory.mktemp("bare"))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "vtkit-cache"))
 
 
 @pytest.fixture
@@ -123,45 +130,12 @@ def test_an_own_class_beside_a_known_architecture_is_passed_over(copy: Path) -> 
     assert not marker.exists()
 
 
-class Harm:
-    """What a pickle can do when it is opened."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        return open, (str(self.marker), "w")
-
-
-@pytest.mark.parametrize("harmless", [True, False])
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl"])
-def test_pickled_weights_are_refused_unopened_with_the_way_to_convert_them(
-    name: str, harmless: bool, copy: Path, tmp_path: Path
-) -> None:
-    state = model().state_dict()
-    (copy / "model.safetensors").unlink()
-    marker = tmp_path / "opened"
-    if harmless:
-        torch.save(state, copy / name)
-    else:
-        (copy / name).write_bytes(pickle.dumps(Harm(marker)))
+@pytest.mark.parametrize("name", ["model.pt", "weights.pkl", "adapter_model.bin"])
+def test_pickles_under_other_names_are_no_weights(name: str, copy: Path) -> None:
+    (copy / "model.safetensors").rename(copy / name)
     for load in (load_encoder, load_table, embedded):
-        with pytest.raises(
-            DataError, match=rf"weights are pickles \({name}.*safetensors only.*convert them once: python"
-        ):
+        with pytest.raises(DataError, match=r"holds no weights, neither model\.safetensors nor pytorch_model\.bin"):
             load(str(copy))
-    assert not marker.exists()
-
-
-def test_the_conversion_that_the_message_names_gives_a_model_that_loads(copy: Path) -> None:
-    state = model().state_dict()
-    (copy / "model.safetensors").unlink()
-    torch.save(state, copy / "pytorch_model.bin")
-    with pytest.raises(DataError) as caught:
-        load_encoder(str(copy))
-    command = str(caught.value).split('python -c "')[1].rstrip('"')
-    exec(command)
-    assert load_encoder(str(copy)).max_seq_length == 48
 
 
 def test_pickles_that_a_training_left_beside_safetensors_are_no_matter(copy: Path) -> None:
@@ -170,17 +144,18 @@ def test_pickles_that_a_training_left_beside_safetensors_are_no_matter(copy: Pat
     assert load_encoder(str(copy)).max_seq_length == 48
 
 
-def test_pickles_in_a_modules_folder_are_refused(copy: Path, tmp_path: Path) -> None:
+def test_pickles_in_a_modules_folder_are_opened_by_the_weights_only_loader(copy: Path, tmp_path: Path) -> None:
     transformer = Transformer(str(copy))
-    SentenceTransformer(modules=[transformer, Pooling(32)], device="cpu").save(str(tmp_path / "dense"))
-    modules = json.loads((tmp_path / "dense" / "modules.json").read_text())
-    modules.append({"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
-    (tmp_path / "dense" / "modules.json").write_text(json.dumps(modules))
-    (tmp_path / "dense" / "2_Dense").mkdir()
-    (tmp_path / "dense" / "2_Dense" / "pytorch_model.bin").write_bytes(pickle.dumps(Harm(tmp_path / "opened")))
-    with pytest.raises(DataError, match="weights are pickles"):
-        embedded(str(tmp_path / "dense"))
-    assert not (tmp_path / "opened").exists()
+    modules = [transformer, Pooling(32), Dense(32, 8)]
+    folder = tmp_path / "dense"
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder), safe_serialization=False)
+    expected = SentenceTransformer(str(folder), device="cpu").encode(["river stone"])
+    assert (folder / "2_Dense" / "pytorch_model.bin").is_file()
+    vectors = encode_dense(load_dense(str(folder), "embedder"), ["river stone"], "query")
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    (folder / "2_Dense" / "pytorch_model.bin").write_bytes(pickle.dumps(os.getcwd))
+    with pytest.raises(DataError, match=r"2_Dense/pytorch_model\.bin is refused"):
+        embedded(str(folder))
 
 
 def test_sharded_safetensors_load_as_one_file_does(copy: Path, tmp_path: Path) -> None:
@@ -200,7 +175,7 @@ def test_sharded_safetensors_load_as_one_file_does(copy: Path, tmp_path: Path) -
 def test_an_index_of_shards_leads_nowhere_else(name: str, copy: Path) -> None:
     (copy / "model.safetensors").unlink()
     (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-    with pytest.raises(DataError, match="only safetensors files beside it are loaded"):
+    with pytest.raises(DataError, match=r"only files \*\.safetensors beside it are loaded"):
         load_encoder(str(copy))
 
 
@@ -228,7 +203,7 @@ def test_a_hub_id_is_loaded_from_the_cache_by_the_same_rules(
     assert torch.equal(loaded.to_dense(), load_encoder(str(bare)).encode(["river stone"]).to_dense())
     assert len(embedded("some/model")) == 1
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(DataError, match="source model some/model: its weights are pickles"):
+    with pytest.raises(DataError, match=r"source model some/model: .*pytorch_model\.bin is refused"):
         load_encoder("some/model")
 
 
@@ -237,7 +212,8 @@ def test_what_is_no_folder_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "file").write_text("")
     for name, message in (
         ("file", "is a file"), ("./nothing", "no such folder"), ("~/nothing-here", "no such folder"),
-        ("nobody/nothing", "Run again with --download"), ("not a name", "Run again with --download"),
+        ("nobody/nothing", r"nobody/nothing .*revision main\).* Run again with --download"),
+        ("not a name", "neither a folder nor the name of a model"),
     ):  # fmt: skip
         with pytest.raises(DataError, match=message):
             model_folder(name)
@@ -260,3 +236,15 @@ def test_every_call_that_loads_says_that_no_code_is_trusted() -> None:
             if loads and "SAFELY" not in said and "trust_remote_code=False" not in said:
                 silent.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {said[:80]}")
     assert silent == []
+
+
+def test_pickles_are_opened_in_one_place_by_the_weights_only_loader() -> None:
+    opened = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                called = ast.unparse(node.func)
+                reads = called.rpartition(".")[2] in ("load", "loads", "Unpickler", "read_pickle")
+                if reads and called.split(".")[0] in ("torch", "pickle", "joblib", "dill", "pd", "pandas"):
+                    opened.append((path.name, called, "weights_only=True" in ast.unparse(node)))
+    assert opened == [("weight_files.py", "torch.load", True)]

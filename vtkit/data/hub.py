@@ -238,7 +238,9 @@ def _cached(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, re
             f"{label} is not in the cache {cache_folder()}{there}. Run again with --download, or name a folder."
         ) from error
     except ValueError as error:  # no name of a repository
-        raise DataError(f"{label} cannot be fetched: {_first_line(error)}") from error
+        raise DataError(
+            f"{repo_id}: it is neither a folder nor the name of a {repo_type} of the Hugging Face hub (OWNER/NAME)."
+        ) from error
 
 
 def _is_complete(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, revision: str | None) -> bool:
@@ -385,7 +387,7 @@ def _size(path: Path) -> int:
 
 
 def _label(repo_id: str, repo_type: RepositoryKind, revision: str | None) -> str:
-    return f"{repo_id} ({repo_type} of the Hugging Face hub{f', revision {revision}' if revision else ''})"
+    return f"{repo_id} ({repo_type} of the Hugging Face hub, revision {revision or 'main'})"
 
 
 def _status(error: Exception) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
+from sentence_transformers.sparse_encoder.modules.mlm_transformer import MLMTransformer
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, SAFELY, library_errors
@@ -108,6 +109,9 @@ def refuse_output_vocabulary(encoder: SparseEncoder) -> None:
 
 def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder:
     """``encoder`` as a Transformer and a SpladePooling, with its query side and output vocabulary beside them."""
+    for module in encoder.modules():
+        if type(module) is MLMTransformer:  # the name of a Transformer in folders of sentence-transformers before 5.4
+            module.__class__ = Transformer
     modules = list(encoder)
     router = modules[0] if isinstance(modules[0], Router) else None
     query = document = modules

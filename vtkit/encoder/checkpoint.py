@@ -19,6 +19,8 @@ from vtkit.encoder.model_folder import (
     OWN_MODULES,
     SAFELY,
     SAFELY_WEIGHTS,
+    check_model,
+    find_model,
     library_errors,
     model_folder,
     read_json,
@@ -43,8 +45,8 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
         label: what the model is for, as messages begin, with its name behind.
 
     Raises:
-        DataError: nothing is there, it is damaged, would run code of its own or open a pickle, the model has no
-            masked-language-model head, or it has modules that vtkit does not move.
+        DataError: nothing is there, it is damaged or would run code, the model has no masked-language-model head, or it
+            has modules that vtkit does not move.
     """
     folder, called = model_folder(name, label), f"{label} {name}"
     with quiet_libraries():
@@ -79,7 +81,8 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     Raises:
         DataError: nothing is there, it is damaged, or would run code of its own.
     """
-    folder = model_folder(name)
+    folder = find_model(name)
+    check_model(folder, f"source model {name}")
     modules = _transformer_folders(folder) if _has_modules(folder) else [""]
     if modules != [""]:
         return load_encoder(name).tokenizer
@@ -232,7 +235,7 @@ def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[s
     shown = _listed(body or missing)
     if body:
         raise DataError(
-            f"{name}: the weights in {folder} lack {len(body)} of the tensors of a "
+            f"{name}: its weights lack {len(body)} of the tensors of a "
             f"{type(model).__name__} with this config.json: {shown}. They are incomplete, or another model's. Fetch "
             "the model again."
         )
@@ -244,7 +247,7 @@ def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[s
     bad = [key for key, parameter in model.named_parameters() if not bool(torch.isfinite(parameter).all())]
     if bad:
         raise DataError(
-            f"{name}: weights in {folder} are not finite numbers (NaN or infinite): {_listed(bad)}. The "
+            f"{name}: weights are not finite numbers (NaN or infinite): {_listed(bad)}. The "
             "file is damaged, or the model's training diverged. Fetch it again, or name another."
         )
 
@@ -292,8 +295,6 @@ def _transformer_folders(folder: Path) -> list[str]:
     kinds = {module: first["type"]}
     if first["type"].endswith("Router"):
         path = folder / module / "router_config.json"
-        if not path.is_file():
-            raise DataError(f"source model {folder}: {path} is missing. Fetch or copy the model again.")
         types = read_json(path, str(folder))["types"]
         kinds = {f"{module}/{inner}".lstrip("/"): kind for inner, kind in types.items()}
     return [inner for inner, kind in kinds.items() if kind.endswith("Transformer")]

@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from vtkit import console
 from vtkit.data.hub import fetch
-from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, library_errors, model_folder, read_json
+from vtkit.encoder.model_folder import (
+    CONFIGURATION_FILES,
+    SAFELY,
+    SAFELY_WEIGHTS,
+    ModelKind,
+    check_complete,
+    library_errors,
+    model_folder,
+    model_kind,
+)
 from vtkit.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,12 +36,12 @@ TEXTS_AT_ONCE = 512
 TEXTS_A_BATCH = 16
 """Texts that are encoded together; they are of similar length, for the library sorts those it gets."""
 
-OTHER_KINDS = {
+OTHER_KINDS: dict[ModelKind, str] = {
     "sparse_encoder": "a sparse encoder, whose vectors have one dimension for each token of its own vocabulary",
     "cross_encoder": "a cross-encoder, which scores pairs of texts and has no vector for one",
     "multi_vector_encoder": "a multi-vector encoder, which has one vector for each token of a text",
 }
-"""What sentence-transformers saves beside embedders, by the package of its modules."""
+"""What sentence-transformers saves beside embedders."""
 
 
 def load_dense(name: str, setting: str, pooling: Pooling = "model") -> Any:
@@ -46,12 +55,19 @@ def load_dense(name: str, setting: str, pooling: Pooling = "model") -> Any:
     Raises:
         DataError: there is no such model, it is of another kind, or it cannot be loaded.
     """
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
     from vtkit.runtime import without_notices
 
     refuse_other_kinds(name, configuration_folder(name, setting), setting)
     folder, label = model_folder(name, f"{setting} ="), f"{setting} = {name}"
     with library_errors(f"{label} cannot be loaded"), without_notices():
-        return _load(folder, label, pooling).float().eval()
+        embedder = _load(folder, label, pooling).float().eval()
+        transformer = embedder[0]
+        if isinstance(transformer, Transformer):
+            # poolers are made up for most embedders, which pool otherwise
+            check_complete(transformer.auto_model, folder, label, unused="pooler")
+    return embedder
 
 
 def encode_dense(
@@ -101,7 +117,7 @@ def configuration_folder(name: str, setting: str) -> Path:
         return Path(name)
     if Path(name).is_absolute():
         raise DataError(f"{setting} = {name}: there is no such folder. Give a hub id or a model's folder.")
-    return fetch(name, ["config.json", "modules.json", "config_sentence_transformers.json"], "model")
+    return fetch(name, CONFIGURATION_FILES, "model")
 
 
 def refuse_other_kinds(name: str, folder: Path, setting: str) -> None:
@@ -110,23 +126,15 @@ def refuse_other_kinds(name: str, folder: Path, setting: str) -> None:
     Raises:
         DataError: there is no model, or one of another kind.
     """
-    names = ("modules.json", "config_sentence_transformers.json", "config.json")
-    modules, settings, config = (read_json(folder / file, f"{setting} = {name}") for file in names)
-    if modules is None and config is None:
+    if not any((folder / file).is_file() for file in ("modules.json", "config.json")):
         raise DataError(
             f"{setting} = {name}: there is no model, neither modules.json nor config.json. Name an embedder's folder "
             "or hub id."
         )
-    types = [str(module.get("type")) for module in modules] if isinstance(modules, list) else []
-    kinds = [kind for kind in OTHER_KINDS if any(kind in module for module in types)]
-    stated = str((settings or {}).get("model_type", ""))
-    kinds += [kind for kind in OTHER_KINDS if stated.lower() == kind.replace("_", "")]
-    architectures = (config or {}).get("architectures") or []
-    if modules is None and any(name.endswith("ForSequenceClassification") for name in architectures):
-        kinds.append("cross_encoder")
-    if kinds:
+    kind = model_kind(folder, f"{setting} = {name}")
+    if kind is not None:
         raise DataError(
-            f"{setting} = {name} is {OTHER_KINDS[kinds[0]]}. Name a dense embedder (a SentenceTransformer or a "
+            f"{setting} = {name} is {OTHER_KINDS[kind]}. Name a dense embedder (a SentenceTransformer or a "
             "transformers model)."
         )
 

@@ -1,24 +1,33 @@
 """A model's folder, looked through before any library opens it.
 
-What a folder says must not run code, open a pickle or ask a question: a configuration can name classes of its own
-(``auto_map``, ``modules.json``), and weights can be pickles. Both are refused here, by the name of the file. What is
-merely damaged is refused here too, as far as names, JSON and the headers of the weight files show it, since the
-libraries' own messages name neither the file nor the fault.
+A folder must not run code or ask a question. A configuration can name classes of its own (``auto_map``,
+``modules.json``), which is refused here, by the name of the file; weights that are pickles reach the libraries as
+safetensors (:mod:`vtkit.encoder.weight_files`). Damage is refused here too, as far as names, JSON and the headers of
+the weight files show it, since the libraries' own messages name neither the file nor the fault.
 """
 
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal, get_args
 
 from vtkit.data.hub import downloads_allowed, fetch
+from vtkit.encoder.weight_files import PICKLES, SAFETENSORS, model_files, pickled, weight_files, with_safetensors
 from vtkit.errors import DataError, VtkitError, machine_failure
 
-MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
-"""Files of a hub repository that a model is loaded from; pickled weights are not even fetched."""
+CONFIGURATION_FILES = (
+    "config.json",
+    "modules.json",
+    "config_sentence_transformers.json",
+    "router_config.json",
+    "*/router_config.json",
+)
+"""Files of a hub repository that say what kind of model it holds, and in which folders."""
 
 SAFELY: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """Arguments of every call that loads configurations and tokenizers. Left out, ``trust_remote_code`` is a question on
@@ -33,14 +42,28 @@ OUTPUT_TOKENIZER = "output_tokenizer"
 FOLD_SETTING = "vtkit_fold"
 """Key of a model's config.json: how its vectors are to be folded (:mod:`vtkit.encoder.folding`)."""
 
-WEIGHTS, SHARDS = "model.safetensors", "model.safetensors.index.json"
+WEIGHTS = SAFETENSORS[0]
 
 OWN_MODULES = ("vtkit.encoder.unicoil.TokenTransformer", "vtkit.encoder.unicoil.UnicoilPooling")
 """Types of modules that are vtkit's own, by which modules.json may name them."""
 
-_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
-_NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
-"""Beginnings of the pickles that a training leaves beside a model; nothing reads them."""
+_WITHOUT_CODE = {
+    "neural-sparse-encoding-doc-v3-gte": "opensearch-project/opensearch-neural-sparse-encoding-doc-v3-distill",
+    "gte-multilingual-mlm": "FacebookAI/xlm-roberta-base",
+    "gte-multilingual-reranker": "BAAI/bge-reranker-v2-m3",
+    "gte-multilingual": "BAAI/bge-m3",
+    "gte-en-mlm": "answerdotai/ModernBERT-base",
+    "gte-": "Alibaba-NLP/gte-modernbert-base",
+    "new-impl": "Alibaba-NLP/gte-modernbert-base, or BAAI/bge-m3 for other languages than English",
+    "arctic-embed-m": "Snowflake/snowflake-arctic-embed-l-v2.0",
+    "stella": "Alibaba-NLP/gte-modernbert-base",
+    "jina-reranker": "BAAI/bge-reranker-v2-m3",
+    "jina": "BAAI/bge-m3",
+    "mosaic-bert": "answerdotai/ModernBERT-base",
+    "neobert": "answerdotai/ModernBERT-base",
+}
+"""The nearest model that needs no code of its own, by a part of the name of the refused model or of its code's
+repository; the first match counts."""
 
 _OTHER_TOKENIZERS = ("vocab.txt", "vocab.json", "*.model")
 """What a tokenizer can be built from where there is no tokenizer.json."""
@@ -57,14 +80,22 @@ _CONFIGURATIONS = (
 
 
 def model_folder(name: str, label: str = "source model") -> Path:
-    """:func:`find_model` after :func:`check_model`.
+    """:func:`find_model` and :func:`loadable`.
 
     Raises:
-        DataError: nothing is there, it is damaged, or it would run code or open a pickle.
+        DataError: nothing is there, it is damaged, or it would run code.
     """
-    folder = find_model(name, label)
-    check_model(folder, f"{label} {name}")
-    return folder
+    return loadable(find_model(name, label), f"{label} {name}")
+
+
+def loadable(folder: Path, label: str) -> Path:
+    """``folder``, or a copy of it whose weights are safetensors where they are pickles, to be loaded by the libraries.
+
+    Raises:
+        DataError: see :func:`check_model` and :func:`vtkit.encoder.weight_files.with_safetensors`.
+    """
+    check_model(folder, label)
+    return with_safetensors(folder, _transformers(folder, label), label)
 
 
 def find_model(name: str, label: str = "source model") -> Path:
@@ -80,6 +111,9 @@ def find_model(name: str, label: str = "source model") -> Path:
     Raises:
         DataError: nothing is there.
     """
+    from huggingface_hub import get_cached_repo_tree
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
     path = Path(name).expanduser()
     if path.exists() or path.is_absolute() or name.startswith((".", "~")):
         if path.is_file():
@@ -87,11 +121,19 @@ def find_model(name: str, label: str = "source model") -> Path:
         if not path.is_dir():
             raise DataError(f"{label} {name}: there is no such folder. Give a hub id or a model's folder.")
         return path.absolute()
-    return fetch(name, MODEL_FILES, "model")
+    folder = fetch(name, CONFIGURATION_FILES, "model")
+    if not downloads_allowed():
+        return folder
+    try:
+        there = [file.path for file in get_cached_repo_tree(name, revision=folder.name)]
+    except CachedRepoTreeNotFoundError:  # the hub could not be reached, and an older client filled the cache
+        return folder
+    modules = [".", OUTPUT_TOKENIZER, *(module.relative_to(folder).as_posix() for module, _ in _modules(folder, name))]
+    return fetch(name, model_files(there, modules), "model")
 
 
 def check_model(folder: Path, label: str) -> None:
-    """Refuse a model's folder that would run code or open pickles, or that is damaged.
+    """Refuse a model's folder that would run code, or that is damaged.
 
     Args:
         folder: a transformers or sentence-transformers model.
@@ -102,16 +144,70 @@ def check_model(folder: Path, label: str) -> None:
     """
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         raise DataError(f"{label}: the folder holds neither config.json nor modules.json.")
-    modules = {folder: not (folder / "modules.json").is_file()}
-    for module, kind in _modules(folder, label):
-        modules[module] = modules.get(module, False) or kind.endswith("Transformer")
-    for module, is_transformer in modules.items():
+    for module, is_transformer in _transformers(folder, label).items():
         for name in _CONFIGURATIONS:
             if (module / name).is_file():
                 _check_configuration(module / name, label)
         _check_weights(module, label, needed=is_transformer)
         if is_transformer:
             _check_tokenizer(module, label)
+
+
+ModelKind = Literal["sparse_encoder", "cross_encoder", "multi_vector_encoder"]
+
+
+def model_kind(folder: Path, label: str) -> ModelKind | None:
+    """What kind of model a folder holds, by its configuration, if it is no embedder; nothing else in it is looked at.
+
+    Raises:
+        DataError: the configuration is damaged.
+    """
+    types = [kind for _, kind in _modules(folder, label)]
+    config, settings = (
+        _settings(folder / name, label) for name in ("config.json", "config_sentence_transformers.json")
+    )
+    stated = str(settings.get("model_type", "")).lower()
+    for kind in get_args(ModelKind):
+        if stated == kind.replace("_", "") or any(kind in module for module in types):
+            return kind  # type: ignore[no-any-return]
+    heads = config.get("architectures") or []
+    return "cross_encoder" if not types and any("ForSequenceClassification" in str(name) for name in heads) else None
+
+
+def _settings(path: Path, label: str) -> dict[str, Any]:
+    """The JSON object in a file of a model; empty where there is no such file."""
+    content = read_json(path, label)
+    if not isinstance(content, dict | None):
+        raise DataError(f"{label}: {path} is damaged: it should hold a JSON object. {_fetch_again()}")
+    return content or {}
+
+
+def check_complete(model: Any, folder: Path, label: str, *, unused: str = "") -> None:
+    """Refuse a transformers model some of whose weights were not in ``folder``: the library makes these up at random.
+
+    Args:
+        model: of transformers, loaded from ``folder``, or from that of its first module.
+        unused: a part of the names of weights that nothing is computed with.
+
+    Raises:
+        DataError: weights are missing, or of another shape.
+    """
+    first, _ = next(_modules(folder, label), (folder, ""))
+    with library_errors(f"{label} cannot be loaded"):
+        _, info = type(model).from_pretrained(
+            str(first), output_loading_info=True, ignore_mismatched_sizes=True, device_map="meta", **SAFELY_WEIGHTS
+        )
+    other = {str(entry[0]) for entry in info["mismatched_keys"]}
+    lacking = sorted(
+        key for key in {*info["missing_keys"], *other} if "position_ids" not in key and not (unused and unused in key)
+    )
+    if lacking:
+        listed = ", ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if len(lacking) > 4 else "")
+        raise DataError(
+            f"{label}: its weights lack {len(lacking)} of the tensors of a {type(model).__name__} with this "
+            f"config.json, or hold them in another shape: {listed}. They are incomplete, or another model's. "
+            f"{_fetch_again()}"
+        )
 
 
 @contextmanager
@@ -159,8 +255,17 @@ def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def _transformers(folder: Path, label: str) -> dict[Path, bool]:
+    """Each folder of a module, the model's own first, and whether it holds a transformer."""
+    modules = {folder: not (folder / "modules.json").is_file()}
+    for module, kind in _modules(folder, label):
+        modules[module] = modules.get(module, False) or kind.endswith("Transformer")
+    return modules
+
+
 def _fetch_again() -> str:
-    return "Remove it and fetch it again." if downloads_allowed() else "Fetch or copy the model again."
+    again = "Fetch or copy the model again (one of the hub comes with --download)."
+    return "Remove it and fetch it again." if downloads_allowed() else again
 
 
 def _modules(folder: Path, label: str) -> Iterator[tuple[Path, str]]:
@@ -170,9 +275,13 @@ def _modules(folder: Path, label: str) -> Iterator[tuple[Path, str]]:
         return
     for module, kind in _typed(path, label, read_json(path, label)):
         yield folder / module, kind
-        routes = folder / module / "router_config.json"
-        if kind.endswith("Router") and routes.is_file():
+        if kind.endswith(("Router", "Asym")):  # the latter is the former's name before 5.0, with another file
+            routes = folder / module / "router_config.json"
+            if kind.endswith("Asym") and not routes.is_file():
+                routes = folder / module / "config.json"
             content = read_json(routes, label)
+            if content is None:
+                raise DataError(f"{label}: {routes} is missing. {_fetch_again()}")
             types = content.get("types") if isinstance(content, dict) else None
             listed = types.items() if isinstance(types, dict) else ()
             entries = [{"path": name, "type": inner} for name, inner in listed]
@@ -212,16 +321,14 @@ def _inside(path: str) -> bool:
 
 
 def _check_configuration(path: Path, label: str) -> None:
-    content = read_json(path, label)
-    if not isinstance(content, dict):
-        raise DataError(f"{label}: {path} is damaged: it should hold a JSON object. {_fetch_again()}")
+    content = _settings(path, label)
     if path.name == "config.json" and "model_type" in content:
         from transformers import CONFIG_MAPPING
 
         kind = content["model_type"]
         known = isinstance(kind, str) and kind in CONFIG_MAPPING
         if not known and content.get("auto_map"):
-            raise _runs_code(label, path, f"model_type {kind!r} and auto_map")
+            raise _runs_code(label, path, f"model_type {kind!r} and auto_map {content['auto_map']!r}")
         if not known:
             raise DataError(
                 f"{label}: {path} says model_type {kind!r}, which the installed transformers does not have. Name an "
@@ -240,9 +347,16 @@ def _check_configuration(path: Path, label: str) -> None:
 
 
 def _runs_code(label: str, path: Path, what: str) -> DataError:
+    named = f"{label} {path} {what}".lower()
+    nearest = next((model for part, model in _WITHOUT_CODE.items() if part in named), None)
+    remedy = (
+        "Name a model whose architecture transformers has, or a copy converted to one."
+        if nearest is None
+        else f"The nearest model without such code is {nearest}."
+    )
     return DataError(
         f"{label}: {path} names code of the model's own ({what}), and vtkit runs none but that of the installed "
-        "libraries. Name a model whose architecture transformers has, or a copy converted to one."
+        f"libraries. {remedy}"
     )
 
 
@@ -262,42 +376,56 @@ def _check_tokenizer(module: Path, label: str) -> None:
 
 
 def _check_weights(module: Path, label: str, *, needed: bool) -> None:
-    """Refuse pickles, missing shards, and weight files that are cut short."""
-    from safetensors import SafetensorError, safe_open
-
+    """Refuse missing shards, and weight files that are cut short."""
     if not module.is_dir():
         if needed:
             raise DataError(f"{label}: the folder {module} of its transformer is missing. {_fetch_again()}")
         return
-    files = sorted(module.glob("*.safetensors"))
-    pickles = [path for path in sorted(module.iterdir()) if path.suffix in _PICKLES]
-    pickles = [path for path in pickles if path.is_file() and not path.name.startswith(_NO_WEIGHTS)]
-    if not files and pickles:
-        source = f"'{module}', use_safetensors=False"
+    files = weight_files(path.name for path in module.iterdir() if path.is_file())
+    if needed and not files:
         raise DataError(
-            f"{label}: its weights are pickles ({', '.join(path.name for path in pickles[:3])} in {module}), which can "
-            "run code when they are opened; vtkit loads safetensors only. If you trust where they came from, convert "
-            f'them once: python -c "from transformers import AutoModelForMaskedLM as M; M.from_pretrained({source})'
-            f".save_pretrained('{module}')\""
+            f"{label}: {module} holds no weights, neither {SAFETENSORS[0]} nor {PICKLES[0]} nor an index of shards. "
+            f"{_fetch_again()}"
         )
-    index = module / SHARDS
-    if index.is_file() and not (module / WEIGHTS).is_file():
-        content = read_json(index, label)
-        shards = content.get("weight_map") if isinstance(content, dict) else None
-        if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
-            raise DataError(f"{label}: {index} is damaged: it has no weight_map. {_fetch_again()}")
-        names = sorted(set(shards.values()))
-        odd = [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]
-        if odd:
-            raise DataError(f"{label}: {index} names {odd[0]!r}; only safetensors files beside it are loaded.")
-        gone = [name for name in names if not (module / name).is_file()]
-        if gone:
-            raise DataError(f"{label}: {module} lacks {', '.join(gone[:3])}, which {SHARDS} names. {_fetch_again()}")
-    elif needed and not files:
-        raise DataError(f"{label}: {module} holds no weights, neither {WEIGHTS} nor {SHARDS}. {_fetch_again()}")
-    for file in files:
-        try:
-            with safe_open(file, "pt") as opened:
-                opened.keys()
-        except (SafetensorError, OSError, ValueError) as error:
-            raise DataError(f"{label}: {file} is damaged or cut short ({error}). {_fetch_again()}") from error
+    for name in files:
+        if name.endswith(".index.json"):
+            _check_index(module / name, label, "*.safetensors" if name in SAFETENSORS else PICKLES[2])
+        elif name in pickled(files):
+            _check_pickle(module / name, label)
+        else:
+            _check_safetensors(module / name, label)
+
+
+def _check_index(index: Path, label: str, pattern: str) -> None:
+    """Refuse an index that names no shards, others than beside it, or shards that are not there."""
+    content = read_json(index, label)
+    shards = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
+        raise DataError(f"{label}: {index} is damaged: it has no weight_map. {_fetch_again()}")
+    names = sorted(set(shards.values()))
+    odd = [name for name in names if Path(name).name != name or not fnmatch(name, pattern)]
+    if odd:
+        raise DataError(f"{label}: {index} names {odd[0]!r}; only files {pattern} beside it are loaded.")
+    gone = [name for name in names if not (index.parent / name).is_file()]
+    if gone:
+        raise DataError(
+            f"{label}: {index.parent} lacks {', '.join(gone[:3])}, which {index.name} names. {_fetch_again()}"
+        )
+
+
+def _check_pickle(file: Path, label: str) -> None:
+    """Refuse a zip archive, torch's format since 1.6, without its end, where its table of contents is."""
+    with file.open("rb") as opened:
+        is_archive = opened.read(4) == b"PK\x03\x04"
+    if is_archive and not zipfile.is_zipfile(file):
+        raise DataError(f"{label}: {file} is damaged or cut short. {_fetch_again()}")
+
+
+def _check_safetensors(file: Path, label: str) -> None:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, "pt") as opened:
+            opened.keys()
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DataError(f"{label}: {file} is damaged or cut short ({error}). {_fetch_again()}") from error

@@ -144,7 +144,8 @@ def _table_and_transformer(folder: Path) -> tuple[Path, Path] | None:
         mapped = router["parameters"].get("route_mappings")
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
-    if mapped or kinds != [["SparseStaticEmbedding"], ["Transformer", "SpladePooling"]]:
+    documents = (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"])
+    if mapped or kinds[0] != ["SparseStaticEmbedding"] or kinds[1] not in documents:
         return None
     return inside / ways["query"][0], inside / ways["document"][0]
 

@@ -18,6 +18,6 @@ def starts_untrained(recipe: View) -> bool:
 
 def is_bare_model(model: str) -> bool:
     """Whether a folder or hub id holds a plain masked language model, which was never trained to retrieve."""
-    from vtkit.encoder.model_folder import model_folder
+    from vtkit.encoder.model_folder import find_model
 
-    return not (model_folder(model) / "modules.json").is_file()
+    return not (find_model(model) / "modules.json").is_file()

@@ -21,7 +21,7 @@ from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.checkpoint import load_encoder, max_input_length
 from vtkit.encoder.dense import encode_dense, load_dense
-from vtkit.encoder.model_folder import SAFELY, library_errors, model_folder, read_json
+from vtkit.encoder.model_folder import SAFELY, check_complete, library_errors, model_folder, model_kind, read_json
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.truncation import shortened
 from vtkit.errors import DataError
@@ -205,20 +205,21 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
         DataError: nothing is there, it is damaged, would run code of its own, or is a cross-encoder with several
             labels.
     """
-    folder = model_folder(name, f"{setting} =")
-    config, modules = (read_json(folder / file, f"{setting} = {name}") for file in ("config.json", "modules.json"))
-    kinds = " ".join(str(module.get("type")) for module in modules or [] if isinstance(module, dict))
-    heads = " ".join((config or {}).get("architectures") or [])
-    if "sparse_encoder" in kinds or (modules is None and "MaskedLM" in heads):
+    folder, label = model_folder(name, f"{setting} ="), f"{setting} = {name}"
+    kind = model_kind(folder, label)
+    bare = not (folder / "modules.json").is_file()
+    heads = " ".join((read_json(folder / "config.json", label) or {}).get("architectures") or [])
+    if kind == "sparse_encoder" or (bare and "MaskedLM" in heads):
         return SparseTeacher(load_encoder(name, fastest_device()), lengths[1])
-    if "cross_encoder" in kinds or (modules is None and "ForSequenceClassification" in heads):
-        with quiet_libraries(), library_errors(f"{setting} = {name} cannot be loaded as a cross-encoder"):
-            weights = {"use_safetensors": True}
+    if kind == "cross_encoder":
+        with quiet_libraries(), library_errors(f"{label} cannot be loaded as a cross-encoder"):
+            weights = {"dtype": torch.float32, "use_safetensors": True}
             model = CrossEncoder(str(folder), device=fastest_device(), **SAFELY, model_kwargs=weights)
+            check_complete(model.model, folder, label)
         if model.num_labels != 1:
             raise DataError(
-                f"{setting} = {name} is a classifier of {model.num_labels} labels, and a teacher gives one score. Name "
-                "a cross-encoder for ranking."
+                f"{label} is a classifier of {model.num_labels} labels, and a teacher gives one score. Name a "
+                "cross-encoder for ranking."
             )
         wanted = sum(lengths) + model.tokenizer.num_special_tokens_to_add(pair=True)
         model.max_seq_length = min(wanted, max_input_length(model.model, model.tokenizer))

@@ -20,12 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit import console
-from vtkit.artifacts import held, write_atomically
+from vtkit.artifacts import CACHE_VARIABLE, held, user_cache, write_atomically
 from vtkit.data.text import digest
 from vtkit.encoder.dense import Pooling, configuration_folder, load_dense, refuse_other_kinds
 from vtkit.errors import DataError
 
-CACHE_VARIABLE = "VTKIT_CACHE"
 CACHE_FORMAT = 1
 
 SETTING = "transfer.sembridge.embedder"
@@ -138,13 +137,6 @@ def embed(texts: Sequence[str], embedder: Any) -> NDArray[np.float32]:
     return found
 
 
-def cache_folder() -> Path:
-    """Where vectors are kept: ``embeddings`` in $VTKIT_CACHE, or in the user's own cache folder for vtkit."""
-    named = os.environ.get(CACHE_VARIABLE)
-    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vtkit"
-    return (Path(named).expanduser() if named else users) / "embeddings"
-
-
 class Cache:
     """The vectors of one embedder by text, in files that are written once and named by the digest of their content.
 
@@ -155,7 +147,7 @@ class Cache:
     def __init__(self, identity: Mapping[str, Any]) -> None:
         self.identity = identity
         key = hashlib.sha256(json.dumps(dict(identity), sort_keys=True).encode()).hexdigest()
-        self.folder = cache_folder() / key[:32]
+        self.folder = user_cache("embeddings") / key[:32]
 
     def prepare(self, name: str) -> bool:
         """Make the folder, with a note of what it holds; False, with a warning, where that is not possible."""

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit import console
-from vtkit.data.hub import fetch
-from vtkit.encoder.model_folder import read_json
+from vtkit.encoder.model_folder import find_model, read_json
 from vtkit.errors import DataError
 from vtkit.transfer.entmax import entmax_rows
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.transfer.word_space import unit
-from vtkit.vocabulary.existing import TOKENIZER_FILES, load_tokenizer
+from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.pair import VocabularyPair
 
@@ -116,13 +115,8 @@ def load_table(name: str) -> Table:
     Raises:
         DataError: there is no such model, no table in it, or a table with fewer rows than its tokenizer has tokens.
     """
-    folder = Path(name)
-    if not folder.is_dir():
-        if folder.is_absolute():
-            raise DataError(f"transfer.semantic.target_embeddings = {name}: there is no such folder.")
-        folder = fetch(name, ["*.json", "*.safetensors", *TOKENIZER_FILES], "model")
     label = f"transfer.semantic.target_embeddings = {name}"
-    folder = _first_module(folder, label)
+    folder = _first_module(find_model(name, "transfer.semantic.target_embeddings ="), label)
     static = _model_type(folder, label) in (None, "model2vec")
     vectors = _static(name, folder) if static else _input_embeddings(name, folder)
     vocabulary = Vocabulary(load_tokenizer(str(folder), require_roles=False))
@@ -184,11 +178,11 @@ def _input_embeddings(name: str, folder: Path) -> NDArray[np.float32]:
     import torch
     from transformers import AutoModel
 
-    from vtkit.encoder.model_folder import SAFELY_WEIGHTS, check_model, library_errors
+    from vtkit.encoder.model_folder import SAFELY_WEIGHTS, library_errors, loadable
     from vtkit.runtime import without_notices
 
     label = f"transfer.semantic.target_embeddings = {name}"
-    check_model(folder, label)
+    folder = loadable(folder, label)
     with library_errors(f"{label} cannot be loaded"), without_notices():
         model, info = AutoModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True, **SAFELY_WEIGHTS)
         weight = model.get_input_embeddings().weight

@@ -1,0 +1,529 @@
+"""Encoders in the layouts that the hub has: modules under their older names, routers, and weights in every form.
+
+The reference is plain sentence-transformers, which loads the same folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
+from tokenizers.normalizers import BertNormalizer
+from transformers import (
+    AutoModelForMaskedLM,
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    BigBirdConfig,
+    BigBirdForMaskedLM,
+)
+
+from vtkit.artifacts import user_cache
+from vtkit.encoder.asymmetric import query_table
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.dense import encode_dense, load_dense
+from vtkit.encoder.model_folder import model_folder
+from vtkit.encoder.sides import encode_side
+from vtkit.encoder.static_queries import StaticQueries
+from vtkit.encoder.weight_files import model_files, weight_files
+from vtkit.errors import DataError, MachineError
+from vtkit.training.teachers import Asked, CrossEncoderTeacher, DenseTeacher, SparseTeacher, load_teacher
+from vtkit.transfer.embedders import load_embedder
+from vtkit.transfer.methods.semantic import load_table
+
+TEXTS = ["river stone amber", "pebble", "the falcon and the heron"]
+SHAPE = {
+    "vocab_size": len(tiny.TOKENS), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "intermediate_size": 48, "max_position_embeddings": 64,
+}  # fmt: skip
+OLD = "sentence_transformers.sparse_encoder.models"
+
+
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of converted models."""
+    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "vtkit-cache"))
+    return user_cache("models")
+
+
+def write(path: Path, content: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def splade(folder: Path, kind: str = f"{OLD}.MLMTransformer", pooling: str = f"{OLD}.SpladePooling") -> Path:
+    """A SPLADE as sentence-transformers 5.0 to 5.3 saved it."""
+    tiny.bare(folder)
+    modules = [("", kind), ("1_SpladePooling", pooling)]
+    write(
+        folder / "modules.json",
+        [{"idx": n, "name": str(n), "path": path, "type": of} for n, (path, of) in enumerate(modules)],
+    )
+    write(folder / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": False})
+    write(
+        folder / "config_sentence_transformers.json",
+        {
+            "model_type": "SparseEncoder",
+            "__version__": {"sentence_transformers": "5.0.0", "transformers": "4.51.3", "pytorch": "2.7.0"},
+            "prompts": {"query": "", "document": ""},
+            "default_prompt_name": None,
+            "similarity_fn_name": "dot",
+        },
+    )
+    write(
+        folder / "1_SpladePooling" / "config.json",
+        {"pooling_strategy": "max", "activation_function": "relu", "word_embedding_dimension": None},
+    )
+    return folder
+
+
+def router(folder: Path) -> Path:
+    """An encoder as OpenSearch publishes them: queries are looked up, the documents' transformer is at the root."""
+    splade(folder)
+    (folder / "1_SpladePooling").rename(folder / "document_1_SpladePooling")
+    write(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Router"}])
+    query = "query_0_SparseStaticEmbedding"
+    write(
+        folder / "router_config.json",
+        {
+            "types": {
+                query: f"{OLD}.SparseStaticEmbedding",
+                "": f"{OLD}.MLMTransformer",
+                "document_1_SpladePooling": f"{OLD}.SpladePooling",
+            },
+            "structure": {"query": [query], "document": ["", "document_1_SpladePooling"]},
+            "parameters": {"default_route": "document", "allow_empty_key": True},
+        },
+    )
+    weights = torch.linspace(0.1, 6.0, len(tiny.TOKENS))
+    SparseStaticEmbedding(tiny.tokenizer(), weights).save(str(folder / query))
+    write(folder / query / "config.json", {"frozen": False})
+    write(folder / "idf.json", dict(zip(tiny.TOKENS, weights.tolist(), strict=True)))
+    (folder / "query_token_weights.txt").write_text("".join(f"{weight}\n" for weight in weights.tolist()))
+    return folder
+
+
+def embedder(folder: Path) -> Path:
+    """A dense embedder of a transformer, its mean, and unit vectors."""
+    torch.manual_seed(1)
+    BertModel(BertConfig(**SHAPE)).save_pretrained(folder / "bare")
+    tiny.tokenizer().save_pretrained(str(folder / "bare"))
+    modules = [Transformer(str(folder / "bare")), Pooling(32), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"), create_model_card=False)
+    shutil.rmtree(folder / "model" / "2_Normalize", ignore_errors=True)  # git keeps no folder without files
+    return folder / "model"
+
+
+def cross_encoder(folder: Path) -> Path:
+    torch.manual_seed(2)
+    BertForSequenceClassification(BertConfig(**SHAPE, num_labels=1)).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(str(folder))
+    return folder
+
+
+def state(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def tied(folder: Path) -> dict[str, torch.Tensor]:
+    """The weights with the decoder's, which share the memory of the embeddings, as torch.save of a model has them."""
+    return AutoModelForMaskedLM.from_pretrained(folder).state_dict()
+
+
+def pickle_only(folder: Path, weights: dict[str, torch.Tensor] | None = None, *, legacy: bool = False) -> Path:
+    weights = state(folder) if weights is None else weights
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=not legacy)
+    return folder
+
+
+def pickled_shards(folder: Path) -> Path:
+    weights = state(folder)
+    (folder / "model.safetensors").unlink()
+    shards = {n: f"pytorch_model-0000{n + 1}-of-00003.bin" for n in range(3)}
+    places = {name: shards[n % 3] for n, name in enumerate(weights)}
+    for shard in shards.values():
+        torch.save({name: weights[name] for name in weights if places[name] == shard}, folder / shard)
+    size = sum(tensor.nbytes for tensor in weights.values())
+    write(folder / "pytorch_model.bin.index.json", {"metadata": {"total_size": size}, "weight_map": places})
+    return folder
+
+
+def older_names(folder: Path) -> Path:
+    """LayerNorm's weights as google-bert/bert-base-uncased names them, in safetensors and in the pickle."""
+    from safetensors.torch import save_file
+
+    weights = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+        for name, tensor in state(folder).items()
+    }
+    assert any(name.endswith("gamma") for name in weights)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def halved(folder: Path) -> Path:
+    from safetensors.torch import save_file
+
+    save_file({n: t.half() for n, t in state(folder).items()}, folder / "model.safetensors", {"format": "pt"})
+    write(folder / "config.json", json.loads((folder / "config.json").read_text()) | {"dtype": "float16"})
+    return folder
+
+
+def plain(folder: Path) -> SparseEncoder:
+    return SparseEncoder(str(folder), device="cpu", model_kwargs={"dtype": torch.float32})
+
+
+def assert_same(encoder: SparseEncoder, folder: Path) -> None:
+    """Both sides of ``encoder`` give the vectors that the library's own encoder gives."""
+    reference = plain(folder)
+    for side, encode in (("query", reference.encode_query), ("document", reference.encode_document)):
+        theirs = encode(TEXTS).to_dense().numpy()
+        ours = encode_side(encoder, TEXTS, side, 32).toarray()
+        assert np.count_nonzero(theirs) > 0
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+TRANSFORMERS = [
+    f"{OLD}.MLMTransformer",
+    f"{OLD}.MLMTransformer.MLMTransformer",
+    "sentence_transformers.sparse_encoder.modules.mlm_transformer.MLMTransformer",
+    "sentence_transformers.sparse_encoder.modules.MLMTransformer",
+]
+POOLINGS = [
+    f"{OLD}.SpladePooling",
+    f"{OLD}.SpladePooling.SpladePooling",
+    "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling",
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "pooling"),
+    [*((kind, POOLINGS[0]) for kind in TRANSFORMERS), *((TRANSFORMERS[0], pooling) for pooling in POOLINGS[1:])],
+)
+def test_modules_under_older_names_are_those_of_today(kind: str, pooling: str, tmp_path: Path) -> None:
+    folder = splade(tmp_path / "model", kind, pooling)
+    encoder = load_encoder(str(folder))
+    assert_same(encoder, folder)
+    assert [type(module) for module in encoder] == [Transformer, SpladePooling]
+    assert encoder.max_seq_length == 32
+    save_encoder(encoder, tmp_path / "saved")
+    types = [module["type"] for module in json.loads((tmp_path / "saved" / "modules.json").read_text())]
+    assert types == [f"{each.__module__}.{each.__name__}" for each in (Transformer, SpladePooling)]
+    assert_same(load_encoder(str(tmp_path / "saved")), folder)
+
+
+@pytest.mark.parametrize("form", ["safetensors", "pickle"])
+def test_opensearchs_routers_give_the_librarys_vectors_on_both_sides(form: str, tmp_path: Path) -> None:
+    folder = router(tmp_path / "model")
+    if form == "pickle":
+        pickle_only(folder)
+    encoder = load_encoder(str(folder))
+    assert query_table(encoder) is not None
+    assert [type(module) for module in encoder] == [Transformer, SpladePooling]
+    assert_same(encoder, folder)
+    save_encoder(encoder, tmp_path / "saved")
+    assert "MLMTransformer" not in "".join(path.read_text() for path in (tmp_path / "saved").rglob("*config.json"))
+    assert_same(load_encoder(str(tmp_path / "saved")), folder)
+
+
+def test_queries_of_a_router_are_looked_up_without_the_encoder(tmp_path: Path) -> None:
+    folder = router(tmp_path / "model")
+    queries = StaticQueries.load(str(folder))
+    assert queries is not None
+    theirs = plain(folder).encode_query(TEXTS).to_dense().numpy()
+    np.testing.assert_allclose(queries.encode(TEXTS, 32).toarray(), theirs, atol=1e-5)
+
+
+def test_a_router_teaches_as_the_sparse_encoder_that_it_is_and_is_no_embedder(tmp_path: Path) -> None:
+    folder = router(tmp_path / "model")
+    assert isinstance(load_teacher(str(folder), (16, 32), "finetune.teachers"), SparseTeacher)
+    with pytest.raises(DataError, match="is a sparse encoder"):
+        load_embedder(str(folder))
+
+
+FORMS: dict[str, Callable[[Path], Path]] = {
+    "gamma and beta": older_names,
+    "half precision": halved,
+    "pickle": pickle_only,
+    "pickle in torch's format before 1.6": lambda folder: pickle_only(folder, legacy=True),
+    "pickle with tied weights": lambda folder: pickle_only(folder, tied(folder)),
+    "pickle with gamma and beta": lambda folder: pickle_only(older_names(folder)),
+    "pickle in half precision": lambda folder: pickle_only(halved(folder)),
+    "pickled shards": pickled_shards,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_in_every_form_give_the_librarys_vectors_in_single_precision(form: str, tmp_path: Path) -> None:
+    folder = FORMS[form](splade(tmp_path / "model"))
+    encoder = load_encoder(str(folder))
+    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.float32}
+    assert_same(encoder, folder)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_bare_masked_language_model_loads_from_every_form(form: str, tmp_path: Path) -> None:
+    """naver/splade-v3's layout, without modules.json."""
+    folder = FORMS[form](tiny.bare(tmp_path / "model"))
+    expected = load_encoder(str(tiny.bare(tmp_path / "whole"))).encode(TEXTS).to_dense()
+    atol = 2e-2 if "half" in form else 1e-5
+    torch.testing.assert_close(load_encoder(str(folder)).encode(TEXTS).to_dense(), expected, atol=atol, rtol=0)
+
+
+def test_a_pickle_is_read_once_and_what_it_is_made_into_is_said_in_one_line(
+    tmp_path: Path, kept: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = pickle_only(splade(tmp_path / "model"))
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    first = load_encoder(str(folder)).encode(TEXTS).to_dense()
+    said = [line for line in capfd.readouterr().err.splitlines() if "weights-only" in line]
+    assert len(said) == 1
+    assert "pytorch_model.bin" in said[0]
+    written = {path: path.stat().st_mtime_ns for path in kept.rglob("*.safetensors")}
+    assert len(written) == 1
+    second = load_encoder(str(folder)).encode(TEXTS).to_dense()
+    assert torch.equal(first, second)
+    assert capfd.readouterr().err == ""
+    assert {path: path.stat().st_mtime_ns for path in kept.rglob("*.safetensors")} == written
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_other_weights_in_the_same_folder_are_converted_anew(tmp_path: Path) -> None:
+    folder = pickle_only(splade(tmp_path / "model"))
+    load_encoder(str(folder))
+    torch.save({name: 2 * tensor for name, tensor in tied(folder).items()}, folder / "pytorch_model.bin")
+    assert_same(load_encoder(str(folder)), folder)
+
+
+@pytest.mark.parametrize("damage", ["cut short", "a file gone"])
+def test_a_converted_copy_that_is_damaged_is_made_anew(damage: str, tmp_path: Path, kept: Path) -> None:
+    folder = pickle_only(splade(tmp_path / "model"))
+    load_encoder(str(folder))
+    (copy,) = kept.glob("*/model.safetensors")
+    (kept / f".{copy.parent.name}.new-1").mkdir()  # of a process that was killed
+    if damage == "cut short":
+        os.truncate(copy, copy.stat().st_size // 2)
+    else:
+        (copy.parent / "config.json").unlink()
+    assert_same(load_encoder(str(folder)), folder)
+    assert [path.name for path in kept.glob(".*")] == []
+
+
+def test_a_disk_without_room_for_the_copy_is_said_with_the_way_out(tmp_path: Path, kept: Path) -> None:
+    folder = pickle_only(splade(tmp_path / "model"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(MachineError, match=r"vtkit-cache/models.*largest size.*VTKIT_CACHE can name a folder"):
+            load_encoder(str(folder))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(kept.glob("*.new-*")) == list(kept.glob("*/*.safetensors")) == []
+    assert_same(load_encoder(str(folder)), folder)
+
+
+def test_safetensors_win_over_a_pickle_beside_them(tmp_path: Path, kept: Path) -> None:
+    folder = splade(tmp_path / "model")
+    (folder / "pytorch_model.bin").write_bytes(b"never opened")
+    assert_same(load_encoder(str(folder)), folder)
+    assert not kept.exists()
+
+
+def test_an_embedder_in_bge_m3s_layout(tmp_path: Path, kept: Path) -> None:
+    folder = pickle_only(embedder(tmp_path))
+    expected = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    for name in ("colbert_linear.pt", "sparse_linear.pt"):
+        (folder / name).write_bytes(b"never opened")
+    (folder / "sentencepiece.bpe.model").write_bytes(b"beside tokenizer.json")
+    write(folder / "onnx" / "config.json", {"model_type": "nothing known"})
+    (folder / "onnx" / "model.onnx_data").write_bytes(b"0" * 1000)
+    np.testing.assert_allclose(encode_dense(load_dense(str(folder), "embedder"), TEXTS, "query"), expected, atol=1e-5)
+    vectors = dict(zip(*next(load_embedder(str(folder)).encode(["pebble"])), strict=True))
+    np.testing.assert_allclose(vectors["pebble"], expected[1], atol=1e-2 if load_embedder(str(folder)).half else 1e-5)
+    table = load_table(str(folder)).vectors
+    np.testing.assert_array_equal(table, torch.load(folder / "pytorch_model.bin")["embeddings.word_embeddings.weight"])
+    assert isinstance(load_teacher(str(folder), (16, 32), "finetune.teachers"), DenseTeacher)
+    (copy,) = kept.glob("*/model.safetensors")
+    assert not list(copy.parent.rglob("*onnx*")) + list(copy.parent.rglob("*.pt"))
+
+
+def test_a_cross_encoder_whose_weights_are_a_pickle(tmp_path: Path) -> None:
+    folder = pickle_only(cross_encoder(tmp_path / "model"))
+    teacher = load_teacher(str(folder), (16, 32), "finetune.teachers")
+    assert isinstance(teacher, CrossEncoderTeacher)
+    pairs = [("river", TEXTS[0]), ("river", TEXTS[1])]
+    raw = CrossEncoder(str(folder), device="cpu", max_length=32, activation_fn=torch.nn.Identity()).predict(pairs)
+    (scores,) = teacher.scores([Asked(["river"], TEXTS[:2], [0, 1], 2)])
+    np.testing.assert_allclose(scores[0], raw, atol=1e-5)
+
+
+def test_a_big_bird_in_kobigbirds_layout(tmp_path: Path) -> None:
+    """big_bird, with both a tokenizer.json and a vocab.txt."""
+    folder = tmp_path / "model"
+    torch.manual_seed(3)
+    config = BigBirdConfig(**SHAPE, attention_type="original_full", pad_token_id=0, sep_token_id=3)
+    BigBirdForMaskedLM(config).save_pretrained(folder)
+    tokenizer = tiny.tokenizer()
+    tokenizer.backend_tokenizer.normalizer = BertNormalizer(lowercase=False)
+    tokenizer.save_pretrained(str(folder))
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tiny.TOKENS))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    write(folder / "tokenizer_config.json", settings | {"tokenizer_class": "BertTokenizer", "do_lower_case": False})
+    pickle_only(folder)
+    encoder = load_encoder(str(folder))
+    assert encoder.tokenizer.tokenize("river stone") == ["river", "stone"]
+    reference = SparseEncoder(modules=[Transformer(str(folder), transformer_task="fill-mask"), SpladePooling("max")])
+    theirs = reference.encode_document(TEXTS).to_dense().cpu().numpy()
+    np.testing.assert_allclose(encode_side(encoder, TEXTS, "document", 32).toarray(), theirs, atol=1e-5)
+
+
+class Harm:
+    """Runs a command when it is opened as a pickle usually is."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch '{self.marker}'",)
+
+
+def loaders(folder: Path) -> list[Callable[[], object]]:
+    return [
+        lambda: load_encoder(str(folder)),
+        lambda: load_table(str(folder)),
+        lambda: load_teacher(str(folder), (16, 32), "finetune.teachers"),
+        lambda: list(load_embedder(str(folder)).encode(["a"])),
+    ]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("place", ["alone", "among the weights"])
+def test_a_pickle_that_would_run_code_runs_none(place: str, legacy: bool, tmp_path: Path, kept: Path) -> None:
+    folder, marker = tiny.bare(tmp_path / "model"), tmp_path / "ran"
+    harm = Harm(marker)
+    content = harm if place == "alone" else {**state(folder), "harm": harm}
+    pickle_only(folder, content, legacy=legacy)  # type: ignore[arg-type]
+    for load in loaders(folder):
+        with pytest.raises(
+            DataError, match=r"pytorch_model\.bin is refused by torch's weights-only loader.*\.system\)"
+        ):
+            load()
+    assert not marker.exists()
+    assert not list(kept.glob("*/"))
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+def test_a_pickle_that_was_cut_short_is_damaged(share: float, legacy: bool, tmp_path: Path) -> None:
+    folder = pickle_only(tiny.bare(tmp_path / "model"), legacy=legacy)
+    file = folder / "pytorch_model.bin"
+    os.truncate(file, int(share * file.stat().st_size))
+    for load in loaders(folder):
+        with pytest.raises(DataError, match=r"pytorch_model\.bin is damaged or cut short"):
+            load()
+
+
+@pytest.mark.parametrize("content", [[torch.zeros(2)], {}, {"model": {"weight": torch.zeros(2)}}, {"epoch": 3}])
+def test_a_pickle_that_holds_no_weights_says_so(content: object, tmp_path: Path) -> None:
+    folder = pickle_only(tiny.bare(tmp_path / "model"), content)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"pytorch_model\.bin holds no"):
+        load_encoder(str(folder))
+
+
+def test_weights_of_another_architecture_are_refused_by_every_loader(tmp_path: Path) -> None:
+    """The libraries would make up the weights that are missing, at random."""
+    other = tiny.model("distilbert").state_dict()
+    sources = {"encoder": tiny.bare(tmp_path / "encoder"), "teacher": cross_encoder(tmp_path / "cross")}
+    for kind, folder in (*sources.items(), ("embedder", embedder(tmp_path / "dense"))):
+        pickle_only(folder, other)
+        loads = {
+            "encoder": lambda name: load_encoder(name),
+            "teacher": lambda name: load_teacher(name, (16, 32), "finetune.teachers"),
+            "embedder": lambda name: load_dense(name, "embedder"),
+        }
+        with pytest.raises(DataError, match=r"its weights lack .* tensors of a Bert.*another model's"):
+            loads[kind](str(folder))
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    folder = tiny.bare(tmp_path / "model")
+    weights = state(folder)
+    next(iter(weights.values()))[0] = torch.nan
+    pickle_only(folder, weights)
+    with pytest.raises(DataError, match=r"weights are not finite numbers"):
+        load_encoder(str(folder))
+
+
+@pytest.mark.parametrize("name", ["../outside.bin", "weights.bin", "model-00001-of-00001.safetensors"])
+def test_an_index_of_pickled_shards_leads_nowhere_else(name: str, tmp_path: Path) -> None:
+    folder = pickled_shards(tiny.bare(tmp_path / "model"))
+    write(folder / "pytorch_model.bin.index.json", {"weight_map": {"a": name}})
+    with pytest.raises(DataError, match=r"only files pytorch_model-\*\.bin beside it are loaded"):
+        load_encoder(str(folder))
+
+
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+    folder = pickled_shards(tiny.bare(tmp_path / "model"))
+    (folder / "pytorch_model-00002-of-00003.bin").unlink()
+    with pytest.raises(DataError, match=r"lacks pytorch_model-00002-of-00003\.bin, which pytorch_model\.bin\.index"):
+        load_encoder(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "code", "nearest"),
+    [
+        ("opensearch-neural-sparse-encoding-doc-v3-gte", "new", "Alibaba-NLP/new-impl", "encoding-doc-v3-distill"),
+        ("gte-multilingual-base", "new", "Alibaba-NLP/new-impl", "BAAI/bge-m3"),
+        ("gte-multilingual-mlm-base", "new", "Alibaba-NLP/new-impl", "FacebookAI/xlm-roberta-base"),
+        ("mine", "new", "Alibaba-NLP/new-impl", "gte-modernbert-base"),
+        ("mine", "mine", "me/mine", "whose architecture transformers has"),
+    ],
+)
+def test_code_of_a_models_own_is_refused_with_the_nearest_model_that_needs_none(
+    name: str, kind: str, code: str, nearest: str, tmp_path: Path
+) -> None:
+    folder = tiny.bare(tmp_path / name)
+    config = json.loads((folder / "config.json").read_text())
+    write(
+        folder / "config.json", config | {"model_type": kind, "auto_map": {"AutoModel": f"{code}--modeling.NewModel"}}
+    )
+    with pytest.raises(DataError, match=rf"names code of the model's own.*{nearest}"):
+        model_folder(str(folder))
+
+
+BGE_M3 = [
+    ".gitattributes", "1_Pooling/config.json", "README.md", "colbert_linear.pt", "config.json",
+    "config_sentence_transformers.json", "imgs/bm25.jpg", "modules.json", "onnx/config.json", "onnx/model.onnx",
+    "onnx/model.onnx_data", "onnx/tokenizer.json", "pytorch_model.bin", "sentence_bert_config.json",
+    "sentencepiece.bpe.model", "sparse_linear.pt", "special_tokens_map.json", "tokenizer.json",
+    "tokenizer_config.json",
+]  # fmt: skip
+
+
+def test_the_fewest_files_that_load_are_fetched() -> None:
+    assert model_files(BGE_M3, [".", "1_Pooling", "2_Normalize"]) == [
+        "config.json", "config_sentence_transformers.json", "modules.json", "sentence_bert_config.json",
+        "sentencepiece.bpe.model", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json",
+        "pytorch_model.bin", "1_Pooling/config.json",
+    ]  # fmt: skip
+    assert weight_files(["pytorch_model.bin", "model.safetensors", "model.fp16.safetensors"]) == ["model.safetensors"]
+    shards = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    everything = ["pytorch_model.bin", "model.safetensors.index.json", "tf_model.h5", "flax_model.msgpack", *shards]
+    assert weight_files(everything) == ["model.safetensors.index.json", *shards]
+    assert weight_files(["embeddings.safetensors", "onnx.bin"]) == ["embeddings.safetensors"]
+    checkpoints = ["config.json", "model.safetensors", "checkpoint-500/model.safetensors", "checkpoint-500/config.json"]
+    assert model_files(checkpoints, ["."]) == ["config.json", "model.safetensors"]
