@@ -66,6 +66,9 @@ def load_encoder(name: Name, *, device: str | None = None) -> SparseEncoder:
     Raises:
         DataError: nothing is there, or it is no such model, or damaged.
     """
+    from vtkit.encoder.model_folder import find_model
+
+    find_model(str(name))  # before anything that takes seconds to import
     from vtkit.encoder.checkpoint import load_encoder as load
     from vtkit.runtime import fastest_device
 

@@ -79,6 +79,16 @@ class EncoderQueries:
         """Names the dimensions."""
         return output_tokenizer(self.encoder)
 
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        """Cuts queries into tokens."""
+        return tokenizer_of(self.encoder, "query")
+
+    @property
+    def prompt(self) -> str:
+        """Stands before each query."""
+        return prompt_of(self.encoder, "query")
+
     def encode(self, queries: Sequence[str], max_length: int) -> sparse.csr_matrix:
         """As :func:`encode_side`."""
         described = "encoding the query" if len(queries) == 1 else "queries"

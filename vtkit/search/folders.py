@@ -21,7 +21,7 @@ from vtkit.artifacts import publish
 from vtkit.data.document_files import DOCUMENTS, write_documents
 from vtkit.data.retrieval import Document
 from vtkit.data.text import digest
-from vtkit.errors import DataError, RecipeError, VtkitError
+from vtkit.errors import CollapseError, DataError, RecipeError, VtkitError
 from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
 from vtkit.runtime import Precision
@@ -121,6 +121,11 @@ def encode_folder(
         precision=precision,
         total=len(documents),
     )
+    if not encoded.postings:
+        raise CollapseError(
+            f"{model} gives no weight to any token of the {encoded.texts:,} texts: every vector is empty, and nothing "
+            "could be found by them. It collapsed in training, or its head is another model's. Name another encoder."
+        )
     removed, width = encoded.removed, read_vectors(out / VECTORS).shape[1]
     found = Encoding(
         model, tokenizer_digest(output_tokenizer(encoder)), side, max_length, precision, encoded.texts, width,

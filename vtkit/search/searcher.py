@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from vtkit import console
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.queries import is_blank
 from vtkit.encoder.mass_pruning import pruned
 from vtkit.encoder.static_queries import StaticQueries
+from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.sections import IndexSection
 from vtkit.runtime import fastest_device
@@ -167,6 +169,7 @@ class Searcher:
         """
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
+            self._warn_of_lost_text(batch)
             vectors = self._encode(batch)
             ids, scores = self.index.search(vectors, depth)
             for row, query in enumerate(batch):
@@ -226,6 +229,26 @@ class Searcher:
                 vectors.data[vectors.indptr[row] : vectors.indptr[row + 1]] = 0
         vectors.eliminate_zeros()
         return vectors
+
+    def _warn_of_lost_text(self, queries: Sequence[str]) -> None:
+        """Name queries that are longer than the encoder reads, or mostly in letters that its vocabulary lacks."""
+        tokenizer = self.encoder.tokenizer
+        limit = min(self.query_length, tokenizer.model_max_length)
+        prompted = [self.encoder.prompt + query for query in queries]
+        unknown = None if tokenizer.unk_token is None else tokenizer.convert_tokens_to_ids(tokenizer.unk_token)
+        special = isinstance(self.encoder, StaticQueries)  # of which a table knows nothing
+        tokens = first_tokens(tokenizer, prompted, limit + 1, add_special_tokens=not special)["input_ids"]
+        for query, ids in zip(queries, tokens, strict=True):
+            shown = console.one_line(query, 40)
+            if len(ids) > limit:
+                why = "all that the model reads" if limit < self.query_length else "index.query_length"
+                console.warn(f'the query "{shown}" is cut at {limit} tokens, {why}; the rest does not count')
+            words = [number for number in ids if number not in self.special or number == unknown]
+            lost = sum(number == unknown for number in words)
+            if 2 * lost > len(words):
+                console.warn(
+                    f'the model cannot read the query "{shown}": its vocabulary lacks {lost} of {len(words)} tokens'
+                )
 
     def _result(self, rank: int, number: int, score: float, vector: sparse.csr_matrix) -> SearchResult:
         document = self.documents[number]

@@ -1,4 +1,5 @@
-"""Bytes that are not UTF-8, wherever a command can be given some: one clear message, never a defect."""
+"""Input that a command cannot take as it is, and that could pass unseen: bytes that are not UTF-8, queries that are cut
+or cannot be read, models that weigh nothing, files beside each other."""
 
 from __future__ import annotations
 
@@ -72,3 +73,44 @@ def test_a_line_of_standard_input_that_is_not_utf_8_is_named(index: Path) -> Non
         assert code == 1
         assert "standard input: line 2 is not UTF-8: byte 0xff at position 1" in said
     assert vtkit("search", "index", folder=index, typed="\ufeffriver\r\n".encode())[0] == 0
+
+
+def test_a_query_that_is_cut_or_cannot_be_read_is_named(index: Path) -> None:
+    code, said = vtkit("search", "index", "river " * 100 + "house", folder=index)
+    assert code == 0
+    assert 'warning: the query "river river' in said
+    assert "is cut at 48 tokens, all that the model reads" in said
+    code, said = vtkit("search", "index", "река дом river", folder=index)
+    assert code == 0
+    assert "cannot read the query" in said
+    assert "lacks 2 of 3 tokens" in said
+    assert "warning" not in vtkit("search", "index", "the river", folder=index)[1]
+
+
+def test_a_model_that_weighs_nothing_makes_no_vectors(index: Path) -> None:
+    encoder = tiny.encoder(index / "dead-parts")
+    encoder[0].auto_model.get_output_embeddings().bias.data.fill_(-1e4)
+    encoder.save(str(index / "dead"))
+    code, said = vtkit("encode", "dead", "documents.txt", "--out", "dead-vectors", folder=index)
+    assert code == 1
+    assert "dead gives no weight to any token of the 2 texts" in said
+    assert not (index / "dead-vectors").exists()
+
+
+def test_a_corpus_beside_its_compressed_twin_is_named(tmp_path: Path) -> None:
+    for name in ("corpus.jsonl", "corpus.jsonl.gz"):
+        (tmp_path / name).write_text('{"_id": "1", "text": "a river"}\n', "utf-8")
+    code, said = vtkit("gap", ".", ".", folder=tmp_path)
+    assert code == 0
+    assert said.count("corpus.jsonl is read, and corpus.jsonl.gz beside it is not") == 1
+
+
+def test_a_model_that_is_not_there_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "d.txt").write_text("a text\n", "utf-8")
+    code = (
+        "import sys, vtkit.__main__ as m; sys.argv = ['vtkit', 'encode', './nowhere', 'd.txt', '--out', 'v']\n"
+        "try: m.main()\nexcept SystemExit as left: print(left.code, 'torch' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.stdout.split() == ["1", "False"]
+    assert "there is no such folder" in result.stderr
