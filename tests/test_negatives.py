@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from typer.testing import CliRunner
 
 from vtkit.cli import app
-from vtkit.data.rankings import read_rankings
+from vtkit.data.rankings import read_rankings, with_scores
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
@@ -164,14 +166,89 @@ def test_a_file_of_rankings_by_eye(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ({"neg": []}, "qid is missing, or neg is not lists of document ids by system"),
-        ({"qid": "q0", "neg": "d1"}, "qid is missing, or neg is not lists of document ids by system"),
+        ({"neg": []}, "line 1: the id of the query or of a document is missing"),
+        ({"qid": "q0", "neg": {"bm25": [1.5]}}, "line 1: the id of the query or of a document is missing"),
+        ({"qid": "q0"}, "line 1: has none of the columns"),
+        ("q0", "line 1: is neither an object nor a list"),
         ({"qid": "nobody", "neg": ["d1"]}, "has no negatives for any of the 1 queries that finetune.data judges"),
     ],
 )
 def test_a_useless_file_of_rankings_is_told(tmp_path: Path, line: object, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
         read_rankings(put(tmp_path / "x.jsonl", line), judged({0: {0: 1}}, 2))
+
+
+def table(path: Path, **columns: list[Any]) -> Path:
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def lines(path: Path, text: str) -> Path:
+    path.write_text(text, "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        # sentence-transformers/msmarco-scores-ms-marco-MiniLM-L6-v2, configurations list and pair
+        lambda path: table(path / "x.parquet", query_id=["q0"], corpus_id=[["d2", "d0"]], score=[[-1.0, 5.5]]),
+        lambda path: table(path / "x.parquet", query_id=["q0", "q0"], corpus_id=["d2", "d0"], score=[-1.0, 5.5]),
+        # lightonai/ms-marco-en-bge
+        lambda path: table(path / "x.parquet", query_id=["q0"], document_ids=[["d2", "d0"]], scores=[[-1.0, 5.5]]),
+        # ColBERT
+        lambda path: put(path / "x.jsonl", ["q0", ["d0", 5.5], ["d2", -1.0]]),
+        # a TREC run
+        lambda path: lines(path / "x.res", "q0 Q0 d0 1 5.5 t\nq0 Q0 d2 2 -1 t\n"),
+    ],
+)
+def test_the_same_scores_in_each_layout_by_eye(tmp_path: Path, file: Callable[[Path], Path]) -> None:
+    data = judged({0: {0: 1}, 1: {1: 1}}, 5)
+    path = file(tmp_path)
+    found = with_scores(data, [path])
+    assert found.scores == {"q0": {"d0": 5.5, "d2": -1.0}}
+    assert found.qrels == {"q0": {"d0": 1, "d2": 0}}, "what is scored and not judged is a negative"
+    assert [query.id for query in found.queries] == ["q0"], "a query without scores teaches nothing"
+    assert read_rankings(path, data) == [[[0, 2], []]], "and as a ranking the best come first"
+
+
+def test_triplets_of_ids_with_margins(tmp_path: Path) -> None:
+    """sentence-transformers/msmarco, configuration bert-ensemble-margin-mse; ids may be numbers."""
+    data = judged({0: {0: 1}}, 5)
+    path = table(
+        tmp_path / "x.parquet", query_id=["q0"] * 2, positive_id=["d0"] * 2, negative_id=["d3", "d1"], score=[4.0, 7.0]
+    )
+    assert with_scores(data, [path]).scores == {"q0": {"d0": 0.0, "d3": -4.0, "d1": -7.0}}
+    assert read_rankings(path, data) == [[[0, 3, 1]]]
+
+
+def test_scores_of_what_is_not_there_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = judged({0: {0: 1, 4: 1}, 1: {1: 1}, 2: {2: 1}}, 5)
+    path = put(tmp_path / "x.jsonl", ["q0", ["d0", 2.0], ["gone", 1.0]], ["q1", ["d0", 3.0]], ["other", ["d0", 1.0]])
+    found = with_scores(data, [path])
+    assert found.qrels == {"q0": {"d0": 1}}
+    assert found.scores == {"q0": {"d0": 2.0}}
+    said = capsys.readouterr().err
+    assert "2 queries have no scored relevant document, and are left out" in said
+    assert "2 relevant documents have no score, and are left out" in said
+    assert "1 scores are of documents that the collection does not have" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("x.pkl.gz", "", r"is a pickle, which can run code .*msmarco-scores-ms-marco-MiniLM-L6-v2"),
+        ("x.csv", "q0,d0", r"has an unknown form\. Rankings and scores are a \.jsonl"),
+        ("x.jsonl", '["q0", ["d0", "high"]]\n["q0", ["d0", NaN]]\n', r"2 problems\n  line 1: a score is missing, NaN"),
+        ("x.jsonl", '{"qid": "q0", "neg": ["d1"]}\n', r"holds documents without scores\. Name it in finetune\.mining"),
+        ("x.jsonl", '["q0", ["d1", 1.0]]\n', r"no document has a score that is relevant to its query"),
+        ("x.run", "q0 Q0 d0 1 0.5\n", r"line 1: is not query, Q0, document, rank, score and tag"),
+        ("x.run", "other Q0 d0 1 0.5 t\n", r"has no scores for any of the 1 queries"),
+    ],
+)
+def test_a_useless_file_of_scores_is_told(tmp_path: Path, name: str, content: str, complaint: str) -> None:
+    with pytest.raises(DataError, match=complaint):
+        with_scores(judged({0: {0: 1}}, 2), [lines(tmp_path / name, content)])
 
 
 # training
@@ -236,10 +313,10 @@ def test_a_file_of_scored_tuples_through_the_command_line(tmp_path: Path) -> Non
     assert (result["queries"], result["documents"]) == (len(set(queries)), len(set(documents)))
     assert result["curve"]["margin_mse"][0] > 0
 
-    put(tmp_path / "train.jsonl", *rows[:-1], {**rows[-1], "scores": [1.0]})
+    put(tmp_path / "train.jsonl", *rows[:-1], {**rows[-1], "scores": [1.0, 2.0, 3.0]})
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 1
-    assert re.search(r"finetune\.data: .*line 30: has 1 scores for 2 documents", str(done.exception))
+    assert re.search(r"finetune\.data: .*line 30: has 3 scores for 2 documents", str(done.exception))
     done = CliRunner().invoke(app, [*arguments, "--set", f'evaluate.sets=["{tmp_path}/train.jsonl"]'])
     assert re.search(r"evaluate\.sets: .* is a file, not the folder of a collection", str(done.exception))
 
@@ -253,8 +330,38 @@ def test_rankings_are_read_before_anything_runs(tmp_path: Path) -> None:
     arguments = run_of(tmp_path, more)
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 1
-    assert re.search(r"finetune\.mining\.files: .*line 2: qid is missing", str(done.exception))
+    assert re.search(
+        r"finetune\.mining\.files: .*line 2: the id of the query or of a document is missing", str(done.exception)
+    )
     put(tmp_path / "mined.jsonl", {"qid": "q0", "neg": {"theirs": ["d3"]}})
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert "negatives of theirs for 1 queries" in done.output
+
+
+def test_scores_by_ids_through_the_command_line(tmp_path: Path) -> None:
+    """A collection for the texts, a parquet file for the scores; the negatives are the scored documents."""
+    more = (
+        '[finetune]\ndata = "./collection"\nsplit = "test"\nscores = ["scores.parquet"]\nloss = "margin_mse"\n'
+        "steps = 4\nbatch_size = 4\nhard_negatives = 1\nlearning_rate = 1e-3\n"
+    )
+    arguments = run_of(tmp_path, more)
+    relevant = {
+        query: next(name for name, grade in judged.items() if grade > 0) for query, judged in DATA.qrels.items()
+    }
+    other = {query: next(d.id for d in DATA.documents if d.id not in DATA.qrels[query]) for query in relevant}
+    table(
+        tmp_path / "scores.parquet",
+        query_id=[*relevant, "unknown"],
+        corpus_id=[*([relevant[query], other[query]] for query in relevant), ["d0"]],
+        score=[*([3.0, 1.0] for _ in relevant), [1.0]],
+    )
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert f"scores of {2 * len(relevant)} documents for {len(relevant)} queries" in done.output
+    (manifest,) = (tmp_path / "runs" / "artifacts").glob("finetune-*/manifest.json")
+    assert json.loads(manifest.read_text("utf-8"))["result"]["curve"]["margin_mse"][0] > 0
+    done = CliRunner().invoke(app, [*arguments, "--set", f'finetune.scores=["{tmp_path}/collection/queries.jsonl"]'])
+    assert done.exit_code == 1
+    assert "finetune.scores: " in str(done.exception)
+    assert "line 1: the id of the query or of a document is missing" in str(done.exception)

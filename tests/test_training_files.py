@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,8 +70,15 @@ SCORED = {"what is vt": {"a vocabulary": (1, 9.5), "a bird": (0, -2.0)}}
         (
             "margin.jsonl",
             {"query": "what is vt", "positive": "a vocabulary", "negative": "a bird", "label": 11.5},
-            {"what is vt": {"a vocabulary": (1, 11.5), "a bird": (0, 0.0)}},
+            {"what is vt": {"a vocabulary": (1, 0.0), "a bird": (0, -11.5)}},
         ),
+        (
+            "labeled.jsonl",
+            {"query": "what is vt", "docs": ["a bird", "a vocabulary"], "labels": [0, 1], "scores": [-2, 9.5]},
+            SCORED,
+        ),
+        ("best.jsonl", {"query": "what is vt", "documents": ["a bird", "a vocabulary"], "scores": [-2, 9.5]}, SCORED),
+        ("labels.jsonl", {"query": "what is vt", "docs": ["a bird", "a vocabulary"], "labels": [0, 1]}, TRIPLE),
         (
             "webfaq.jsonl",
             {"question": "what is vt", "answer": "a vocabulary"},
@@ -77,6 +88,65 @@ SCORED = {"what is vt": {"a vocabulary": (1, 9.5), "a bird": (0, -2.0)}}
 )
 def test_a_line_of_each_layout_by_eye(tmp_path: Path, name: str, line: object, wanted: object) -> None:
     assert by_text(load_training_file(put(tmp_path / name, [line]))) == wanted
+    if isinstance(line, dict):
+        pq.write_table(pa.Table.from_pylist([line]), tmp_path / "x.parquet")
+        assert by_text(load_training_file(tmp_path / "x.parquet")) == wanted
+
+
+def test_margins_to_several_documents_agree_with_each_other(tmp_path: Path) -> None:
+    """Two lines of one query and relevant document, each with a margin, and the same margins in one line."""
+    lines = [
+        {"query": "q", "positive": "p", "negative": "n", "score": 4.0},
+        {"query": "q", "positive": "p", "negative": "m", "score": 7.0},
+    ]
+    wanted = {"q": {"p": (1, 0.0), "n": (0, -4.0), "m": (0, -7.0)}}
+    assert by_text(load_training_file(put(tmp_path / "x.jsonl", lines))) == wanted
+    together = {"query": "q", "positive": "p", "negative_1": "n", "negative_2": "m", "label": [4.0, 7.0]}
+    assert by_text(load_training_file(put(tmp_path / "y.jsonl", [together]))) == wanted
+
+
+def archive(path: Path, run: str, documents: str = "") -> Path:
+    """As WebFAQ has them for ir_datasets."""
+    files = {
+        "documents.jsonl": documents
+        or "".join(json.dumps({"doc_id": name, "text": f"text {name}"}) + "\n" for name in ("a", "b", "c")),
+        "training/queries.jsonl": '{"query_id": "q1", "text": "one?"}\n{"query_id": "q2", "text": "two?"}\n',
+        "training/qrels": "q1 0 a 1\nq2 0 b 1\n",
+        "training/BGE-M3.res": run,
+        "test/qrels": "q9 0 a 1\n",
+    }
+    with tarfile.open(path, "w:gz") as file:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"webfaq/kor/{name}")
+            entry.size = len(content.encode())
+            file.addfile(entry, io.BytesIO(content.encode()))
+    return path
+
+
+RUN = "q1 Q0 a 1 0.9 BGE-M3\nq1 Q0 c 2 0.4 BGE-M3\nq2 Q0 b 1 0.8 BGE-M3\nq2 Q0 gone 2 0.7 BGE-M3\n"
+
+
+def test_an_archive_of_webfaq_holds_texts_judgements_and_scores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = load_retrieval(archive(tmp_path / "kor.tar.gz", RUN), "train")
+    assert [query.text for query in data.queries] == ["one?", "two?"]
+    assert data.qrels == {"q1": {"a": 1, "c": 0}, "q2": {"b": 1}}
+    assert data.scores == {"q1": {"a": 0.9, "c": 0.4}, "q2": {"b": 0.8}}
+    assert "1 scores are of documents that the collection does not have" in capsys.readouterr().err
+
+
+def test_a_damaged_archive_or_parquet_is_said_to_be_damaged(tmp_path: Path) -> None:
+    whole = archive(tmp_path / "kor.tar.gz", RUN, '{"doc_id": "a", "text": "x"}\n' * 3000).read_bytes()
+    (tmp_path / "cut.tar.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"cut\.tar\.gz: the archive is damaged .* Fetch it again"):
+        load_training_file(tmp_path / "cut.tar.gz")
+    with pytest.raises(DataError, match=r"line 1: is not query, Q0, document, rank, score and tag"):
+        load_training_file(archive(tmp_path / "bad.tar.gz", "q1 Q0 a 1 0.9\n"))
+    pq.write_table(pa.table({"query": ["q"] * 5, "positive": ["p"] * 5}), tmp_path / "x.parquet")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"cut\.parquet: cannot be read as parquet past row 0"):
+        load_training_file(tmp_path / "cut.parquet")
 
 
 TEXT = st.text("abc", min_size=1, max_size=2)
@@ -133,7 +203,7 @@ WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
         ("x.jsonl", [{**WHOLE, "positive": 3}], r"line 1: query and documents must be strings"),
         (
             "x.jsonl",
-            [{**WHOLE, "scores": [1]}, {**WHOLE, "scores": [1, 2, 3]}],
+            [{**WHOLE, "scores": [1, 2]}, {**WHOLE, "scores": [1, 2, 3]}],
             r"line 2: has 3 scores for 2 documents",
         ),
         (

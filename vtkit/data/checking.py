@@ -12,7 +12,7 @@ from itertools import islice
 from vtkit.data.collections import load_retrieval
 from vtkit.data.corpora import read_corpora, read_corpus
 from vtkit.data.parallel import read_pairs
-from vtkit.data.rankings import read_rankings
+from vtkit.data.rankings import read_rankings, with_scores
 from vtkit.data.vectors import read_vectors
 from vtkit.errors import DataError
 
@@ -49,14 +49,14 @@ def pairs_problems(path: str) -> Iterator[str]:
         yield str(error)
 
 
-def rankings_problems(path: str, collection: str, split: str) -> Iterator[str]:
-    """What is wrong with a file of rankings of documents of ``collection``; of its lines, in one message."""
+def rankings_problems(path: str, collection: str, split: str, *, scores: bool = False) -> Iterator[str]:
+    """What is wrong with a file of rankings, or of scores, of documents of ``collection``, in one message."""
     try:
         data = load_retrieval(collection, split)
     except DataError:  # which is said of the collection itself
         return
     try:
-        read_rankings(path, data)
+        with_scores(data, [path]) if scores else read_rankings(path, data)
     except DataError as error:
         yield str(error)
 

@@ -1,24 +1,68 @@
-"""Rankings in a file: documents that some systems put near the top for training queries."""
+"""Lists of documents for queries, by ids, in files: rankings that negatives are mined from, and a teacher's scores.
+
+The layouts are those under which such lists are published (:data:`FORMS`); one reader knows them all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 from vtkit import console
+from vtkit.data import text as texts
+from vtkit.data.parquet import read_parquet
 from vtkit.data.problems import Problems
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.data.text import read_jsonl
+from vtkit.errors import DataError
 
 Ranking = Sequence[Sequence[int]]
 """For each query document numbers, best first; -1 stands for none."""
 
+FORMS = (
+    "a .jsonl of objects with qid and neg (msmarco-hard-negatives) or of [query id, [document id, score], ...] "
+    "(ColBERT), a .parquet with a query id, document ids and perhaps scores, a TREC run (.trec, .run, .res), or a "
+    ".tar.gz with such a run; text files may be .gz or .zst"
+)
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "query": ("query_id", "query-id", "qid"),
+    "documents": ("corpus_id", "corpus-id", "document_ids", "document_id", "doc_ids", "doc_id", "passage_ids",
+                  "passage_id", "pids", "pid"),
+    "relevant": ("positive_id", "positive_ids", "pos_ids", "pos"),
+    "others": ("negative_id", "negative_ids", "neg_ids", "neg"),
+    "scores": ("scores", "score"),
+}  # fmt: skip
+"""Names that columns, or the keys of objects, may have."""
+
+_JSONL, _RUN = re.compile(r"\.jsonl?(\.gz|\.zst)?$", re.I), re.compile(r"\.(trec|run|res)(\.gz|\.zst)?$", re.I)
+_PICKLE = re.compile(r"\.(pkl|pickle)(\.gz)?$", re.I)
+_RUN_COLUMNS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredList:
+    """Documents that one line of a file names for a query."""
+
+    query: str
+    documents: Sequence[str]
+    scores: Sequence[float] | None = None
+    """One of each document, where the file has scores."""
+
+    system: str = ""
+    """What found them, where the file says so."""
+
 
 def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
-    """The rankings of a file in the layout of msmarco-hard-negatives, one for each system that it names.
+    """The rankings of a file, one for each system that it names; scored documents come in the order of their scores.
 
-    A line is ``{"qid": ..., "pos": [...], "neg": {"bm25": [...], ...}}``, ids as in ``data``; ``neg`` may be one list.
-    Queries and documents that ``data`` has not are passed over.
+    Queries and documents that ``data`` does not have are passed over.
 
     Raises:
         DataError: lines are damaged, all at once; or none is of a query that ``data`` judges.
@@ -26,25 +70,230 @@ def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
     path = Path(path)
     queries = {query.id: row for row, query in enumerate(data.queries)}
     documents = {document.id: number for number, document in enumerate(data.documents)}
-    systems: dict[str, dict[int, list[int]]] = {}
-    problems = Problems()
-    known = 0
-    with problems.reading(path):
-        for line, entry in read_jsonl(path):
-            if isinstance(entry, str):
-                problems.add(path, f"line {line}: {entry}")
+    systems: dict[str, dict[int, dict[str, float]]] = {}
+    for found in _known(path, queries, "negatives"):
+        of_query = systems.setdefault(found.system, {}).setdefault(queries[found.query], {})
+        of_query.update(zip(found.documents, found.scores or (0.0,) * len(found.documents), strict=True))
+    judged = {row for rows in systems.values() for row in rows}
+    named = ", ".join(filter(None, systems)) or "no named system"
+    console.say(f"  {path.name}: negatives of {named} for {len(judged)} queries")
+    return [
+        [
+            [documents[name] for name, _ in sorted(rows.get(row, {}).items(), key=_best_first) if name in documents]
+            for row in range(len(queries))
+        ]
+        for rows in systems.values()
+    ]
+
+
+def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet:
+    """``data`` with a teacher's scores of its documents, by ids, from files.
+
+    Scored documents that are not judged become documents judged as not relevant, among which hard negatives are drawn.
+    Queries without a score of a relevant document are left out, and so are relevant documents without one; both are
+    counted, and so are the ids that ``data`` does not have.
+
+    Raises:
+        DataError: lines are damaged, all at once; a file has no scores, or none of queries that ``data`` judges; no
+            relevant document has one.
+    """
+    known = {document.id for document in data.documents}
+    scores: dict[str, dict[str, float]] = {}
+    unknown = without = 0
+    for path in map(Path, paths):
+        scored = False
+        for found in _known(path, data.qrels, "scores"):
+            if found.scores is None:
                 continue
-            query, negatives = entry.get("qid"), entry.get("neg")
-            lists = negatives if isinstance(negatives, dict) else {"": negatives}
-            if not isinstance(query, str | int) or not all(isinstance(ids, list) for ids in lists.values()):
-                problems.add(path, f"line {line}: qid is missing, or neg is not lists of document ids by system")
-            elif (row := queries.get(str(query))) is not None:
-                known += 1
-                for system, ids in lists.items():
-                    there = [documents[name] for name in map(str, ids or []) if name in documents]
-                    systems.setdefault(system, {})[row] = there
+            scored = True
+            of_query = scores.setdefault(found.query, {})
+            for name, score in zip(found.documents, found.scores, strict=True):
+                if name in known:
+                    of_query.setdefault(name, score)
+                else:
+                    unknown += 1
+        if not scored:
+            raise DataError(f"{path}: holds documents without scores. Name it in finetune.mining.files instead.")
+    qrels: dict[str, dict[str, int]] = {}
+    for query, of_query in scores.items():
+        judged = {name: grade for name, grade in data.qrels[query].items() if grade <= 0 or name in of_query}
+        without += sum(grade > 0 for grade in data.qrels[query].values()) - sum(grade > 0 for grade in judged.values())
+        if any(grade > 0 for grade in judged.values()):
+            qrels[query] = dict.fromkeys(of_query, 0) | judged
+    if not qrels:
+        raise DataError(f"{', '.join(map(str, paths))}: no document has a score that is relevant to its query.")
+    console.say(f"  scores of {sum(map(len, scores.values())):,} documents for {len(qrels):,} queries")
+    for count, what in (
+        (len(data.queries) - len(qrels), "queries have no scored relevant document"),
+        (without, "relevant documents have no score"),
+        (unknown, "scores are of documents that the collection does not have"),
+    ):
+        if count:
+            console.say(f"  {count:,} {what}, and are left out")
+    queries = [query for query in data.queries if query.id in qrels]
+    return replace(data, queries=queries, qrels=qrels, scores={query.id: scores[query.id] for query in queries})
+
+
+def _best_first(scored: tuple[str, float]) -> float:
+    return -scored[1]
+
+
+def _known(path: Path, queries: Mapping[str, object], what: str) -> Iterator[ScoredList]:
+    """The lists of a file that are of one of ``queries``, and the problems of all once it is read."""
+    problems, known = Problems(), False
+    with problems.reading(path):
+        for found in _lists(path, problems):
+            if found.query in queries:
+                known = True
+                yield found
     if not problems.found and not known:
-        problems.add(path, f"has no negatives for any of the {len(queries)} queries that finetune.data judges")
+        problems.add(path, f"has no {what} for any of the {len(queries)} queries that finetune.data judges")
     problems.stop_if_any()
-    console.say(f"  {path.name}: negatives of {', '.join(systems) or 'no system'} for {known} queries")
-    return [[found.get(row, []) for row in range(len(queries))] for found in systems.values()]
+
+
+def _lists(path: Path, problems: Problems) -> Iterator[ScoredList]:
+    if _PICKLE.search(path.name):
+        raise DataError(
+            f"{path}: is a pickle, which can run code when it is opened. The scores of msmarco-hard-negatives lie as "
+            "parquet in sentence-transformers/msmarco-scores-ms-marco-MiniLM-L6-v2 (folder list)."
+        )
+    if path.suffix.lower() == ".parquet":
+        rows: Iterator[tuple[int, Any]] = read_parquet(path)
+    elif _JSONL.search(path.name):
+        rows = _json_lines(path)
+    elif _RUN.search(path.name):
+        yield from _run(texts.read_lines(path), path, problems)
+        return
+    elif path.name.lower().endswith((".tar.gz", ".tgz")):
+        yield from _run(archive_lines(path, _RUN), path, problems)
+        return
+    else:
+        raise DataError(f"{path}: has an unknown form. Rankings and scores are {FORMS}.")
+    for number, row in rows:
+        complaint = ""
+        try:
+            yield from _of_colbert(row) if isinstance(row, list) else _of_columns(row)
+        except (ValueError, TypeError, AttributeError) as error:
+            complaint = str(error)
+        if complaint:
+            problems.add(path, f"line {number}: {complaint}")
+
+
+def archive_lines(path: Path, member: re.Pattern[str]) -> Iterator[str]:
+    """The lines of the one file of a .tar.gz whose name has ``member`` in it.
+
+    Raises:
+        DataError: there is none, or the archive is damaged.
+    """
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            inside = next((each for each in archive if each.isfile() and member.search(each.name)), None)
+            file = archive.extractfile(inside) if inside is not None else None
+            if file is None:
+                raise DataError(f"{path}: holds no file called {member.pattern}")
+            yield from (line.rstrip("\r\n") for line in TextIOWrapper(file, encoding="utf-8"))
+    except (tarfile.TarError, EOFError, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: the archive is damaged ({error}). Fetch it again.") from error
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(texts.read_lines(path), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError):
+                yield number, None
+
+
+def _of_colbert(row: list[Any]) -> Iterator[ScoredList]:
+    """``[query, [document, score], ...]``, or ``[query, document, ...]`` without scores."""
+    query, *entries = row
+    if entries and all(isinstance(entry, list) and len(entry) == 2 for entry in entries):
+        yield ScoredList(_id(query), [_id(entry[0]) for entry in entries], numbers([entry[1] for entry in entries]))
+    else:
+        yield ScoredList(_id(query), [_id(entry) for entry in entries])
+
+
+def _of_columns(row: Mapping[str, Any]) -> Iterator[ScoredList]:
+    """A row with named columns: a list of documents (one for each system) and perhaps scores, or a triplet."""
+    if not isinstance(row, dict):
+        raise ValueError("is neither an object nor a list")
+    query = _id(_value(row, "query"))
+    documents, relevant, others = (_value(row, part) for part in ("documents", "relevant", "others"))
+    scores = _value(row, "scores")
+    if isinstance(others, dict):
+        for system, ids in others.items():
+            yield ScoredList(query, _ids(ids), None, str(system))
+    elif documents is not None:
+        yield ScoredList(query, _ids(documents), None if scores is None else numbers(listed(scores)))
+    elif others is None:
+        raise ValueError(f"has none of the columns {', '.join((*COLUMNS['documents'], *COLUMNS['others']))}")
+    elif scores is None:
+        yield ScoredList(query, _ids(others))
+    else:
+        pair = _ids(relevant if relevant is not None else []), _ids(others)
+        yield ScoredList(query, [*pair[0], *pair[1]], margins(numbers(listed(scores)), *map(len, pair)))
+
+
+def margins(scores: Sequence[float], relevant: int, others: int) -> list[float]:
+    """The scores of ``relevant`` and ``others`` documents: as they are, or, of one relevant document, from its margins
+    to each other one. They count from the relevant document, so that margins to several agree with each other.
+
+    Raises:
+        ValueError: there are neither as many scores as documents nor as many as margins.
+    """
+    if relevant == 1 and len(scores) == others:
+        return [0.0, *(-margin for margin in scores)]
+    if len(scores) != relevant + others:
+        raise ValueError(f"has {len(scores)} scores for {relevant + others} documents")
+    return list(scores)
+
+
+def _run(lines: Iterable[str], path: Path, problems: Problems) -> Iterator[ScoredList]:
+    """The lines of a TREC run: query, Q0, document, rank, score, tag."""
+    for number, line in enumerate(lines, 1):
+        columns = line.split()
+        if len(columns) == _RUN_COLUMNS:
+            try:
+                yield ScoredList(columns[0], [columns[2]], numbers([columns[4]]))
+            except ValueError as error:
+                problems.add(path, f"line {number}: {error}")
+        elif columns:
+            problems.add(path, f"line {number}: is not query, Q0, document, rank, score and tag")
+
+
+def _value(row: Mapping[str, Any], part: str) -> Any:
+    return next((row[name] for name in COLUMNS[part] if row.get(name) is not None), None)
+
+
+def listed(value: Any) -> list[Any]:
+    """``value`` if it is a list, else a list of it."""
+    return value if isinstance(value, list) else [value]
+
+
+def _id(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError("the id of the query or of a document is missing, or is neither a string nor a whole number")
+    return str(value)
+
+
+def _ids(value: Any) -> list[str]:
+    return [_id(each) for each in listed(value)]
+
+
+def numbers(values: Iterable[Any]) -> list[float]:
+    """``values`` as finite numbers.
+
+    Raises:
+        ValueError: one is none.
+    """
+    found = []
+    for value in values:
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError("a score is missing, NaN, infinite or no number")
+        found.append(number)
+    return found

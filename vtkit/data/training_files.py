@@ -2,39 +2,48 @@
 
 ``.tsv`` (plain, ``.gz`` or ``.zst``): query, relevant document and any number of documents that are not, a tab between
 each; or, as MarginMSE's authors publish them, score of the relevant document, score of the other, query, relevant
-document, other. ``.jsonl``: an object a line, with a query, one or more relevant documents, and perhaps others and
-scores, under the names of sentence-transformers or FlagEmbedding (:data:`FIELDS`).
+document, other. ``.jsonl`` and ``.parquet``: rows of a query, one or more relevant documents, and perhaps others and
+scores, under the names of sentence-transformers or FlagEmbedding (:data:`FIELDS`); one score of one relevant document
+and one other is the margin between them. ``.tar.gz``: WebFAQ for ir_datasets, with BGE-M3's scores.
+
+Data by ids, in which texts are named and not written, are read by :mod:`vtkit.data.rankings`.
 """
 
 from __future__ import annotations
 
-import math
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vtkit import console
 from vtkit.data import text as texts
+from vtkit.data.parquet import read_parquet
 from vtkit.data.problems import Problems
-from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.data.rankings import archive_lines, listed, margins, numbers, with_scores
+from vtkit.data.retrieval import Document, Query, RetrievalSet, add_judgement
+from vtkit.errors import DataError
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "query": ("query", "anchor", "question"),
     "relevant": ("positive", "pos", "document", "answer"),
     "other": ("negative", "negatives", "neg"),
+    "documents": ("documents", "docs", "passages"),
 }
-"""Names that the parts of a .jsonl line may have; ``negative_1``, ``negative_2`` and so on are others too."""
+"""Names that the parts of a .jsonl line or the columns of a .parquet may have; ``negative_1``, ``negative_2`` and so on
+are others too, ``documents`` a list of both with ``labels`` or ``scores``."""
 
 FORMS = (
     "a .tsv of query, relevant document and perhaps others that are not, or of two scores, query, relevant document "
-    "and another; or a .jsonl with query, positive and perhaps negatives and scores; each plain, .gz or .zst"
+    "and another; or a .jsonl with query, positive and perhaps negatives and scores; each plain, .gz or .zst; a "
+    ".parquet with the same columns; or a .tar.gz of WebFAQ for ir_datasets"
 )
 
-_FILE = re.compile(r"\.(tsv|jsonl)(\.gz|\.zst)?$", re.IGNORECASE)
+_FILE = re.compile(r"(\.tsv|\.jsonl)(\.gz|\.zst)?$|(\.parquet)$|(\.tar\.gz|\.tgz)$", re.IGNORECASE)
 _NUMBERED = re.compile(r"negative_\d+")
-_SCORED_COLUMNS = 5
+_SCORED_COLUMNS, _QRELS_COLUMNS = 5, 4
 
 
 def is_training_file(path: str | Path) -> bool:
@@ -99,21 +108,16 @@ def load_training_file(path: str | Path) -> RetrievalSet:
     """
     path = Path(path)
     problems, gathered = Problems(), _Gathered()
-    named = _FILE.search(path.name)
-    with_scores = without = 0
-    if named is None:
-        problems.add(path, f"has an unknown form: training data are {FORMS}")
-    else:
-        read = _tsv_rows if named[1].lower() == "tsv" else _jsonl_rows
-        with problems.reading(path):
-            for row in read(path, problems):
-                gathered.add(row)
-                with_scores += bool(row.scores)
-                without += not row.scores
-    if with_scores and without:
-        problems.add(
-            path, f"{with_scores} of its lines have scores and {without} have none: give scores to all or none"
-        )
+    scored = without = 0
+    with problems.reading(path):
+        if path.name.lower().endswith((".tar.gz", ".tgz")):
+            return _archive(path, problems)
+        for row in _rows(path, problems):
+            gathered.add(row)
+            scored += bool(row.scores)
+            without += not row.scores
+    if scored and without:
+        problems.add(path, f"{scored} of its lines have scores and {without} have none: give scores to all or none")
     problems.stop_if_any()
     if gathered.empty:
         console.say(f"  {gathered.empty} lines of {path.name} have no query or no relevant document, and are left out")
@@ -134,6 +138,19 @@ def load_training_file(path: str | Path) -> RetrievalSet:
     )
 
 
+def _rows(path: Path, problems: Problems) -> Iterator[_Row]:
+    named = _FILE.search(path.name)
+    match (named[1] or named[3] or "").lower() if named is not None else "":
+        case ".tsv":
+            return _tsv_rows(path, problems)
+        case ".jsonl":
+            return _object_rows(path, texts.read_jsonl(path), problems)
+        case ".parquet":
+            return _object_rows(path, read_parquet(path), problems)
+        case _:
+            raise DataError(f"{path}: has an unknown form: training data are {FORMS}.")
+
+
 def _tsv_rows(path: Path, problems: Problems) -> Iterator[_Row]:
     wanted, scored = 0, False
     for number, line in enumerate(texts.read_lines(path), 1):
@@ -142,7 +159,7 @@ def _tsv_rows(path: Path, problems: Problems) -> Iterator[_Row]:
         columns = [column.strip() for column in line.split("\t")]
         if not wanted:
             wanted = len(columns)
-            scored = wanted == _SCORED_COLUMNS and all(_number(column) is not None for column in columns[:2])
+            scored = wanted == _SCORED_COLUMNS and all(map(_is_number, columns[:2]))
             if wanted == 1:
                 problems.add(path, f"line {number}: has one column, not query, tab, relevant document")
                 return
@@ -153,82 +170,132 @@ def _tsv_rows(path: Path, problems: Problems) -> Iterator[_Row]:
         elif not scored:
             yield _Row(columns[0], columns[1:2], columns[2:], [])
         else:
-            scores = _scores(path, number, columns[:2], 2, problems)
-            if scores is not None:
+            try:
+                scores = numbers(columns[:2])
+            except ValueError as error:
+                problems.add(path, f"line {number}: {error}")
+            else:
                 yield _Row(columns[2], columns[3:4], columns[4:], scores)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(numbers([text]))
+    except ValueError:
+        return False
 
 
 def _is_header(columns: list[str]) -> bool:
     return columns[0].lower() in FIELDS["query"] and columns[1].lower() in FIELDS["relevant"]
 
 
-def _jsonl_rows(path: Path, problems: Problems) -> Iterator[_Row]:
-    for number, entry in texts.read_jsonl(path):
+def _object_rows(path: Path, rows: Iterable[tuple[int, dict[str, Any] | str]], problems: Problems) -> Iterator[_Row]:
+    """The rows of a .jsonl or .parquet file."""
+    for number, entry in rows:
         if isinstance(entry, str):
             problems.add(path, f"line {number}: {entry}")
             continue
-        query, relevant = (_named(entry, part) for part in ("query", "relevant"))
-        wrong = [
-            f"{' or '.join(FIELDS[part])} is missing"
-            for part, found in (("query", query), ("relevant", relevant))
-            if found is None
-        ]
-        numbered = [value for name, value in entry.items() if _NUMBERED.fullmatch(name)]
-        others = [*(_named(entry, "other") or []), *(each for value in numbered for each in _listed(value))]
-        every = [*(query or []), *(relevant or []), *others]
-        if not all(isinstance(each, str) for each in every) or (query is not None and len(query) != 1):
-            wrong.append("query and documents must be strings, or documents lists of strings")
-        if wrong:
-            problems.add(path, f"line {number}: {'; '.join(wrong)}")
-            continue
-        assert query is not None
-        assert relevant is not None
-        scores = _jsonl_scores(path, number, entry, len(relevant), len(others), problems)
-        if scores is not None:
-            yield _Row(query[0].strip(), [each.strip() for each in relevant], [each.strip() for each in others], scores)
+        try:
+            row = _list_row(entry) if _named(entry, "documents") is not None else _object_row(entry)
+        except ValueError as error:
+            problems.add(path, f"line {number}: {error}")
+        else:
+            yield row
+
+
+def _object_row(entry: Mapping[str, Any]) -> _Row:
+    """Relevant documents and others under names of their own."""
+    query, relevant = (_named(entry, part) for part in ("query", "relevant"))
+    wrong = [
+        f"{' or '.join(FIELDS[part])} is missing"
+        for part, found in (("query", query), ("relevant", relevant))
+        if found is None
+    ]
+    numbered = [value for name, value in entry.items() if _NUMBERED.fullmatch(name)]
+    others = [*(_named(entry, "other") or []), *(each for value in numbered for each in listed(value))]
+    every = [*(query or []), *(relevant or []), *others]
+    if not all(isinstance(each, str) for each in every) or (query is not None and len(query) != 1):
+        wrong.append("query and documents must be strings, or documents lists of strings")
+    if wrong or query is None or relevant is None:
+        raise ValueError("; ".join(wrong))
+    scores = _given_scores(entry, len(relevant), len(others))
+    return _Row(query[0].strip(), [each.strip() for each in relevant], [each.strip() for each in others], scores)
+
+
+def _list_row(entry: Mapping[str, Any]) -> _Row:
+    """One list of documents, relevant where their label is above 0 or, without labels, where their score is highest."""
+    query, documents = _named(entry, "query"), _named(entry, "documents")
+    if query is None or documents is None or not all(isinstance(each, str) for each in [*query, *documents]):
+        raise ValueError(f"{' or '.join(FIELDS['query'])} is missing, or documents is no list of strings")
+    labels, scores = (
+        None if entry.get(name) is None else numbers(listed(entry[name])) for name in ("labels", "scores")
+    )
+    if labels is None and scores is None:
+        raise ValueError("has documents, but neither labels nor scores that tell the relevant ones")
+    for name, values in (("labels", labels), ("scores", scores)):
+        if values is not None and len(values) != len(documents):
+            raise ValueError(f"has {len(values)} {name} for {len(documents)} documents")
+    if labels is None:
+        assert scores is not None
+        labels = [float(score == max(scores)) for score in scores]
+    order = sorted(range(len(documents)), key=lambda place: labels[place] <= 0)
+    split = sum(label > 0 for label in labels)
+    texts_ = [documents[place].strip() for place in order]
+    return _Row(
+        query[0].strip(), texts_[:split], texts_[split:], [] if scores is None else [scores[place] for place in order]
+    )
 
 
 def _named(entry: Mapping[str, Any], part: str) -> list[Any] | None:
-    """What a line holds under one of the names of ``part``, as a list."""
-    return next((_listed(entry[name]) for name in FIELDS[part] if name in entry), None)
+    """The values of a row under one of the names of ``part``."""
+    return next((listed(entry[name]) for name in FIELDS[part] if entry.get(name) is not None), None)
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def _given_scores(entry: Mapping[str, Any], relevant: int, others: int) -> list[float]:
+    """The scores of a row, the relevant documents' first; none where it brings none."""
+    if entry.get("pos_scores") is not None or entry.get("neg_scores") is not None:
+        given = [each for name in ("pos_scores", "neg_scores") for each in listed(entry.get(name) or [])]
+        if len(given) != relevant + others:
+            raise ValueError(f"has {len(given)} scores for {relevant + others} documents")
+        return numbers(given)
+    name = next((name for name in ("scores", "score", "label", "labels") if name in entry), None)
+    return [] if name is None else margins(numbers(listed(entry[name])), relevant, others)
 
 
-def _jsonl_scores(
-    path: Path, number: int, entry: Mapping[str, Any], relevant: int, others: int, problems: Problems
-) -> list[float] | None:
-    """The scores of a line, the relevant documents' first; none where it brings none, None where they are no good."""
-    if "pos_scores" in entry or "neg_scores" in entry:
-        given = [*_listed(entry.get("pos_scores", [])), *_listed(entry.get("neg_scores", []))]
-    else:
-        name = next((name for name in ("scores", "score", "label", "labels") if name in entry), None)
-        if name is None:
-            return []
-        given = _listed(entry[name])
-        if not isinstance(entry[name], list) and (relevant, others) == (1, 1):
-            given = [given[0], 0.0]  # the margin between the two
-    return _scores(path, number, given, relevant + others, problems)
+def _archive(path: Path, problems: Problems) -> RetrievalSet:
+    """The training part of an archive of WebFAQ for ir_datasets: documents, queries, judgements, and a scored run."""
+    documents: list[Document] = []
+    queries: list[Query] = []
+    qrels: dict[str, dict[str, int]] = {}
+    for number, entry in _archive_objects(path, re.compile(r"(^|/)documents\.jsonl$"), problems):
+        if isinstance(entry.get("doc_id"), str) and isinstance(entry.get("text"), str):
+            documents.append(Document(entry["doc_id"], "", entry["text"]))
+        else:
+            problems.add(path, f"documents.jsonl, line {number}: doc_id or text is missing")
+    for number, entry in _archive_objects(path, re.compile(r"(^|/)training/queries\.jsonl$"), problems):
+        if isinstance(entry.get("query_id"), str) and isinstance(entry.get("text"), str):
+            queries.append(Query(entry["query_id"], entry["text"]))
+        else:
+            problems.add(path, f"training/queries.jsonl, line {number}: query_id or text is missing")
+    for number, line in enumerate(archive_lines(path, re.compile(r"(^|/)training/qrels$")), 1):
+        columns = line.split()
+        if len(columns) == _QRELS_COLUMNS:
+            add_judgement(qrels, path, number, columns[0], columns[2], columns[3], problems)
+        elif columns:
+            problems.add(path, f"training/qrels, line {number}: is not query, 0, document and grade")
+    problems.stop_if_any()
+    name = path.name.partition(".")[0]
+    data = RetrievalSet(name, documents, [query for query in queries if query.id in qrels], qrels)
+    return with_scores(data, [path])
 
 
-def _scores(path: Path, number: int, given: list[Any], documents: int, problems: Problems) -> list[float] | None:
-    found = [_number(value) for value in given]
-    if len(given) != documents:
-        problems.add(path, f"line {number}: has {len(given)} scores for {documents} documents")
-    elif any(value is None for value in found):
-        problems.add(path, f"line {number}: a score is missing, NaN, infinite or no number")
-    else:
-        return [value for value in found if value is not None]
-    return None
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
+def _archive_objects(path: Path, member: re.Pattern[str], problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(archive_lines(path, member), 1):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            entry = None
+        if isinstance(entry, dict):
+            yield number, entry
+        else:
+            problems.add(path, f"{member.pattern}, line {number}: is not a JSON object")

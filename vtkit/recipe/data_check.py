@@ -138,9 +138,15 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
                     continue  # its collection is fetched by the stage that needs it first
                 yield _Check(
                     thing.setting,
-                    f"rankings {tuning.split} {tuning.data} {value}",
+                    f"{thing.setting} {tuning.split} {tuning.data} {value}",
                     (*paths, *filter(None, [local_path(tuning.data)])),
-                    partial(checking.rankings_problems, value, tuning.data, tuning.split),
+                    partial(
+                        checking.rankings_problems,
+                        value,
+                        tuning.data,
+                        tuning.split,
+                        scores=thing.setting == "finetune.scores",
+                    ),
                 )
             case "recipe" if os.path.realpath(value) not in chain:
                 yield from _checks(load_recipe(Path(value)).recipe, (*chain, os.path.realpath(value)))

@@ -356,8 +356,8 @@ class RankingSystems(Section):
     """Rankings of dense or sparse sentence-transformers models, hub ids or folders."""
 
     files: tuple[RankingsName, ...] = ()
-    """Rankings in the layout of msmarco-hard-negatives: .jsonl (plain, .gz or .zst) with ``qid`` and ``neg``, lists of
-    document ids by system."""
+    """Rankings by ids, as they are published: msmarco-hard-negatives (.jsonl with ``qid`` and ``neg``, lists of
+    document ids by system), ColBERT's lines, .parquet with a query id and document ids, TREC runs."""
 
     @property
     def any(self) -> bool:
@@ -386,7 +386,7 @@ class FinetuneSection(_Tables):
 
     data: RetrievalName
     """Judged queries: a BEIR folder, the name of a public collection, or a file of training data (docs/data.md): pairs,
-    triples, or tuples with a teacher's scores, .tsv or .jsonl."""
+    triples, or tuples with a teacher's scores, .tsv, .jsonl or .parquet."""
 
     split: str = "train"
     """Which judgements to train on (``qrels/SPLIT.tsv``); a file has no splits."""
@@ -427,9 +427,13 @@ class FinetuneSection(_Tables):
     """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
     mean counts, on one scale (``ensemble``)."""
 
+    scores: tuple[RankingsName, ...] = ()
+    """Files of a teacher's scores of documents of ``data``, by ids (docs/data.md): .parquet with a query id, document
+    ids and scores, or triplets with a margin; ColBERT's lines; TREC runs. Only scored documents are trained on then."""
+
     bm25: bool | None = None
     """BM25 over the documents is a teacher too. Default: where there is no other, neither ``teachers`` nor scores in
-    ``data``."""
+    ``data`` or ``scores``."""
 
     ensemble: Literal["deviations", "min-max"] = "deviations"
     """How the scores of several teachers are brought to one scale for each query: in standard deviations, or between 0
@@ -539,7 +543,7 @@ class FinetuneSection(_Tables):
         names |= {f"{self.query_encoder}.{setting}" for setting in type(self.queries).model_fields}
         names -= {"mining"}
         if not self.taught:
-            names -= {"teachers", "bm25", "ensemble"}
+            names -= {"teachers", "scores", "bm25", "ensemble"}
         if self.hard_negatives:
             names |= {f"mining.{setting}" for setting in MiningSection.model_fields}
         names |= {f"{loss.name}.{setting}" for loss in self.losses for setting in type(loss).model_fields}
@@ -592,7 +596,8 @@ class FinetuneSection(_Tables):
                     f"masked_flops.{side}_dimensions is {first.threshold(side)}, but target_active.{side} is "
                     f"{target:g}: texts up to the threshold are left alone, so set it lower"
                 )
-        if self.taught and not self.teachers and self.bm25 is False and not is_training_file(self.data):
+        given = self.teachers or self.scores or is_training_file(self.data)
+        if self.taught and not given and self.bm25 is False:
             yield "bm25 = false leaves no teacher: name one in finetune.teachers"
         if self.validation is not None:
             if self.validation.split is not None and self.validation.share is not None:

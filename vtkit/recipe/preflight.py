@@ -285,7 +285,7 @@ def _local_fault(thing: Named, path: Path) -> str | None:
         case "pairs" if path.is_dir():
             return f"{path} is a folder, not a file of two tab-separated columns."
         case "rankings" if path.is_dir():
-            return f"{path} is a folder, not a .jsonl file of rankings."
+            return f"{path} is a folder, not a file of rankings or scores."
         case "vectors" if path.is_dir():
             return f"{path} is a folder, not a file of word vectors."
         case "corpus" if path.is_dir() and not (find_file(path, "corpus.jsonl") or shards_in(path)):

@@ -55,6 +55,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     The language is read where BM25 finds hard negatives or teaches.
     """
     from vtkit.data.collections import load_retrieval
+    from vtkit.data.rankings import with_scores
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import prompt_of
@@ -67,6 +68,8 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     section = recipe.finetune
     assert section is not None
     data = load_retrieval(section.data, section.split)
+    if section.taught and section.scores:
+        data = with_scores(data, section.scores)
     encoder = load_encoder(str(inputs["model"] / "model"))
     encoder = with_query_encoder(encoder, section, (document.contents for document in data.documents))
     console.say(f"queries are encoded by {query_encoder_of(encoder) or 'the encoder of documents'}")
@@ -127,4 +130,4 @@ def _validation(
     return data, Validation(validation_set(judging, settings.metric, judged_on, *limits, seed), settings)
 
 
-FINETUNE = Stage("finetune", version=10, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")
+FINETUNE = Stage("finetune", version=11, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")
