@@ -29,6 +29,7 @@ from vtkit.artifacts import (
     result_of,
     write_atomically,
 )
+from vtkit.data import hub
 from vtkit.errors import VtkitError
 from vtkit.results import Result
 
@@ -152,6 +153,23 @@ def test_an_output_is_made_once_and_says_what_it_was_made_from(store: Store) -> 
     assert int(manifest["versions"]["threads"]) >= 1
     assert store.damage(BASE, Rows) is None
     assert store.build(BASE, Rows, never, afresh=False) == folder
+
+
+def test_the_manifest_says_which_revisions_of_the_hub_were_read(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    snapshot = tmp_path / "hub" / "datasets--a--texts" / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (snapshot / "corpus.jsonl").write_text("{}\n", "utf-8")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def reading(folder: Path) -> Rows:
+        hub.fetch("a/texts", ["*.jsonl"], "dataset", commit)
+        return two_files(folder)
+
+    folder = store.build(BASE, Rows, reading, afresh=False)
+    assert json.loads((folder / "manifest.json").read_text("utf-8"))["hub"]["a/texts"] == commit
 
 
 def test_a_stage_that_fails_leaves_nothing_at_the_final_place(store: Store) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import tiny
+from hub_server import serving
 
 from vtkit.artifacts import Store
+from vtkit.data import hub
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.scratch import scratch_model
 from vtkit.errors import VtkitError
@@ -124,6 +126,25 @@ def test_what_is_not_here_is_named_and_not_counted(folder: Path) -> None:
     assert found.unknown == ("the models of tiny", "miracl:ko")
     assert found.models == found.indexes == 0
     assert found.words(10**9).endswith("not counted, because unknown here: the models of tiny, miracl:ko")
+
+
+def test_what_will_be_downloaded_is_counted_where_the_hub_says_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights in one of their two forms, configuration and tokenizer of a model that is not in the cache."""
+    files = {"model.safetensors": b"w" * 9000, "pytorch_model.bin": b"w" * 9000, "config.json": b"{}" * 50}
+    with serving() as server:
+        server.repositories["a/model"] = {"1" * 40: files | {"vocab.txt": b"x" * 400, "photo.png": b"p" * 5000}}
+        server.repositories["a/pickled"] = {"1" * 40: {"pytorch_model.bin": b"w" * 7000}}
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
+        assert needed(folder, "source.model=a/model").downloads == 0, "without --download nothing is asked"
+        assert server.asked == []
+        monkeypatch.setenv(hub.DOWNLOAD_VARIABLE, "1")
+        assert needed(folder, "source.model=a/model").downloads == 9000 + 100 + 400
+        assert needed(folder, "source.model=a/pickled").downloads == 7000
+        assert "downloads 10 kB" in needed(folder, "source.model=a/model").words(10**9)
+        assert "a/nothing" in needed(folder, "source.model=a/nothing").unknown
 
 
 def test_a_disk_that_is_clearly_too_small_is_refused_before_anything_is_made(tmp_path: Path) -> None:

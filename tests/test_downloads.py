@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,13 @@ class Client:
         self.server, self.cache = server, cache
 
     def start(
-        self, repo: str, patterns: list[str], kind: str = "dataset", revision: str | None = None, download: bool = True
+        self,
+        repo: str,
+        patterns: list[str],
+        kind: str = "dataset",
+        revision: str | None = None,
+        download: bool = True,
+        stderr: int = subprocess.PIPE,
     ) -> subprocess.Popen[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
         env = {**kept, "HF_ENDPOINT": self.server.url, "HF_HUB_CACHE": str(self.cache), "HF_TOKEN": "hf_test"}
@@ -49,7 +57,7 @@ class Client:
             env=env,
             text=True,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
         )
 
     def fetch(self, repo: str, patterns: list[str], **more: object) -> Path:
@@ -82,6 +90,25 @@ def client(server: Hub, tmp_path: Path) -> Client:
         SECOND: {"README.md": b"second", "ko/corpus.jsonl": b"z" * 6000},
     }
     return Client(server, tmp_path / "hub")
+
+
+def test_one_bar_of_bytes_on_a_terminal_and_nothing_off_it(client: Client, server: Hub) -> None:
+    server.repositories["datasets/a/large"] = {FIRST: {"part.parquet": LARGE, "other.parquet": LARGE[: 2**20]}}
+    master, slave = pty.openpty()
+    terminal = client.start("a/large", ["*"], stderr=slave)
+    os.close(slave)
+    shown = b""
+    with suppress(OSError):  # which is how the other end of a terminal closes
+        while piece := os.read(master, 4096):
+            shown += piece
+    terminal.communicate(timeout=60)
+    os.close(master)
+    assert terminal.returncode == 0
+    assert b"fetching a/large" in shown
+    assert b"/32.5 MB" in shown, "of both files together"
+    assert b"Downloading" not in shown, "the bars of the hub's client are off"
+    quiet = client.start("a/texts", ["*"])
+    assert quiet.communicate(timeout=60)[1] == ""
 
 
 def gets(server: Hub) -> list[str]:

@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 from filelock import FileLock, Timeout
 
 from vtkit import __version__, console
+from vtkit.data import hub
 from vtkit.errors import VtkitError
 from vtkit.results import Result
 from vtkit.runtime import threads
@@ -146,6 +147,7 @@ class Store:
                 "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
                 "seconds": round(time.time() - started, 2),
                 "versions": versions(),
+                "hub": hub.revisions(),
                 "result": found.to_json(),
                 "outputs": {
                     str(path.relative_to(partial)): {"bytes": path.stat().st_size, "sha256": _sha256(path)}

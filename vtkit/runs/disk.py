@@ -19,8 +19,8 @@ from vtkit.data import hub
 from vtkit.data.corpora import shards_in
 from vtkit.data.text import find_file
 from vtkit.errors import VtkitError
-from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import ExistingVocabulary, Recipe, TrainedVocabulary, is_local
+from vtkit.recipe.load import load_recipe, required_things
+from vtkit.recipe.sections import ExistingVocabulary, Recipe, TrainedVocabulary, is_local, local_path
 from vtkit.runs.plan import Step
 from vtkit.stages.encode_queries import ENCODE_QUERIES, WEIGHT_QUERIES
 
@@ -65,18 +65,21 @@ class Estimate:
 
     indexes: int = 0
     runs: int = 0
+    downloads: int = 0
+    """Of models and tokenizers, into the hub's cache, where they may be fetched and the hub says their sizes."""
+
     unknown: tuple[str, ...] = ()
     """What could not be estimated, and is not counted."""
 
     @property
     def bytes(self) -> int:
         """All together, at the most."""
-        return self.models + self.checkpoints + self.indexes + self.runs
+        return self.models + self.checkpoints + self.indexes + self.runs + self.downloads
 
     def words(self, free: int) -> str:
         """One line for the plan."""
         parts = [("models", self.models), ("checkpoints while training", self.checkpoints)]
-        parts += [("indexes", self.indexes), ("run files", self.runs)]
+        parts += [("indexes", self.indexes), ("run files", self.runs), ("downloads", self.downloads)]
         made = ", ".join(f"{name} {size(count)}" for name, count in parts if count)
         line = f"disk: about {size(self.bytes)} needed{f' ({made})' if made else ''}, {size(free)} free"
         return line + (f"; not counted, because unknown here: {', '.join(self.unknown)}" if self.unknown else "")
@@ -111,7 +114,33 @@ def estimate(steps: Sequence[Step]) -> Estimate:
                 else:
                     queries = min(counted.queries, recipe.evaluate.max_queries or counted.queries)
                     runs += queries * min(recipe.evaluate.depth, counted.documents) * RUN_LINE
-    return Estimate(models, checkpoints, indexes, runs, tuple(unknown))
+    downloads = 0
+    for model in dict.fromkeys(name for step in steps for name in _fetched(step.recipe)):
+        found = _to_fetch(*model)
+        if found is None:
+            unknown[model[0]] = None
+        downloads += found or 0
+    return Estimate(models, checkpoints, indexes, runs, downloads, tuple(unknown))
+
+
+def _fetched(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    """Models and tokenizers of the hub that are not in its cache and may be fetched, each with which of both it is."""
+    for thing in required_things(recipe) if hub.downloads_allowed() else ():
+        if thing.what in ("model", "tokenizer") and local_path(thing.value) is None and not hub.in_cache(thing.value):
+            yield thing.value, thing.what
+
+
+def _to_fetch(name: str, what: str) -> int | None:
+    """Bytes of a model, or of the files of a tokenizer, that are to be fetched; None if the hub does not say."""
+    try:
+        weights = 0
+        if what == "model":
+            weights = hub.bytes_to_fetch(name, ["*.safetensors"], "model") or hub.bytes_to_fetch(
+                name, ["*.bin"], "model"
+            )
+        return weights + hub.bytes_to_fetch(name, ["*.json", "*.txt", "*.model"], "model")
+    except VtkitError:
+        return None
 
 
 def free_bytes(folder: Path) -> int:
