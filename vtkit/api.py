@@ -83,10 +83,7 @@ def save_encoder(encoder: SparseEncoder, folder: Name) -> None:
     """
     from vtkit.encoder.checkpoint import save_encoder as save
 
-    folder = Path(folder)
-    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise RecipeError(f"{folder} already exists, and is not overwritten. Name another folder, or remove it.")
-    save(encoder, folder)
+    save(encoder, _new_folder(folder))
 
 
 def load_tokenizer(name: Name) -> PreTrainedTokenizerFast:
@@ -98,6 +95,24 @@ def load_tokenizer(name: Name) -> PreTrainedTokenizerFast:
     from vtkit.vocabulary.existing import load_tokenizer as load
 
     return load(str(name), require_roles=False)
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Name) -> None:
+    """Write ``tokenizer`` where ``AutoTokenizer.from_pretrained(folder)`` loads it, in transformers 4 too.
+
+    Raises:
+        RecipeError: ``folder`` is there already, with something in it.
+    """
+    from vtkit.vocabulary.saved import save_tokenizer as save
+
+    save(tokenizer, _new_folder(folder))
+
+
+def _new_folder(name: Name) -> Path:
+    folder = Path(name)
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise RecipeError(f"{folder} already exists, and is not overwritten. Name another folder, or remove it.")
+    return folder
 
 
 def encode(
@@ -845,5 +860,5 @@ def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, wor
         tokenizer = with_casing(given or load(str(recipe.vocabulary.tokenizer)), recipe.casing.input)
     else:
         tokenizer = build(recipe.vocabulary, recipe.casing).tokenizer
-    tokenizer.save_pretrained(str(work / "tokenizer"))
+    save_tokenizer(tokenizer, work / "tokenizer")
     return saved_target(work / "tokenizer", recipe.casing.output)

@@ -156,7 +156,7 @@ def _write(name: str, apply: Output | None, input: Input, fold: Fold, out: Path,
         else:
             tokenizer = api.load_tokenizer(name)
             tokenizer, change = api.change_tokenizer_casing(tokenizer, output=renaming, input=input)
-            tokenizer.save_pretrained(str(work))
+            api.save_tokenizer(tokenizer, work)
     done = {label: value for label, value in asdict(change).items() if value is not None}
     if as_json:
         console.write_json({"out": str(out), **done})

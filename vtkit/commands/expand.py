@@ -71,6 +71,7 @@ def expand(
 
     from vtkit.api import expand_tokenizer
     from vtkit.report.expansion import COLUMNS, cells, expansion_page, write_expansion_png
+    from vtkit.vocabulary.saved import save_tokenizer
 
     texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
     with option_names():
@@ -89,7 +90,7 @@ def expand(
     try:
         if out is not None:
             with new_folder(out) as folder:
-                expansion.tokenizer.save_pretrained(str(folder))
+                save_tokenizer(expansion.tokenizer, folder)
         if png is not None:
             write_expansion_png(stats, png)
         if page is not None:

@@ -142,11 +142,12 @@ def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
     if os.path.lexists(out):
         raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")
     from vtkit.analysis.inspection import algorithm, normalizer_steps
+    from vtkit.vocabulary.saved import save_tokenizer
 
     started = time.monotonic()
     with new_folder(out) as folder:
         built = make()
-        built.tokenizer.save_pretrained(str(folder))
+        save_tokenizer(built.tokenizer, folder)
     stats = {
         "folder": str(out),
         "size": len(built.tokenizer),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SpladePooling
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from vtkit.encoder.asymmetric import WholeEncoder, both_sides, settings_of
+from vtkit.encoder.asymmetric import WholeEncoder, both_sides, query_table, settings_of
 from vtkit.encoder.families import position_offset, with_plain_head
 from vtkit.encoder.kinds import as_unicoil
+from vtkit.encoder.layout import rearrange
 from vtkit.encoder.model_folder import (
     OUTPUT_TOKENIZER,
     OWN_MODULES,
@@ -26,10 +28,12 @@ from vtkit.encoder.model_folder import (
     read_json,
     tensor_shapes,
 )
+from vtkit.encoder.query_tables import weights_by_token
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
 from vtkit.errors import DataError
 from vtkit.runtime import quiet_libraries
 from vtkit.vocabulary.existing import check_readable
+from vtkit.vocabulary.saved import save_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -114,7 +118,7 @@ def as_sparse_encoder(
         pooling, activation = like[1].pooling_strategy, like[1].activation_function
     with quiet_libraries():
         model.save_pretrained(backbone)
-        tokenizer.save_pretrained(str(backbone))
+        save_tokenizer(tokenizer, backbone)
         transformer = _module(backbone)
         modules = [transformer, SpladePooling(pooling, activation, model.config.vocab_size)]
         encoder = SparseEncoder(modules=modules, device=device, **({} if like is None else settings_of(like)))
@@ -130,8 +134,9 @@ def as_sparse_encoder(
 def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
     """Write ``encoder`` where plain ``SparseEncoder(folder)`` loads it: safetensors only, tied weights once.
 
-    A query side goes into the library's router; an output vocabulary into the folder ``output_tokenizer``. A uniCOIL
-    encoder loads there only where vtkit is installed, of whose classes it is made, and with ``trust_remote_code=True``,
+    The document transformer lies at the folder's root (:mod:`vtkit.encoder.layout`). A query side goes into the
+    library's router, and a static table into ``idf.json`` too, which gives the weight of each token; an output
+    vocabulary goes into the folder ``output_tokenizer``. A uniCOIL encoder loads there only where vtkit is installed, of whose classes it is made, and with ``trust_remote_code=True``,
     which the library asks for before it imports any classes but its own.
     """
     whole = encoder if isinstance(encoder, WholeEncoder) else None
@@ -152,8 +157,16 @@ def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
             encoder if whole is None else SparseEncoder(modules=modules, device=encoder.device, **settings_of(encoder))
         )
         plain.save(str(folder), create_model_card=False)
-        if whole is not None and whole.output_tokenizer is not None:
-            whole.output_tokenizer.save_pretrained(str(folder / OUTPUT_TOKENIZER))
+    rearrange(folder)
+    save_tokenizer(encoder.tokenizer, folder)
+    if query_side is not None and query_side[0] is not encoder[0]:
+        save_tokenizer(query_side.tokenizer, folder / f"query_0_{type(query_side[0]).__name__}")
+    if whole is not None and whole.output_tokenizer is not None:
+        save_tokenizer(whole.output_tokenizer, folder / OUTPUT_TOKENIZER)
+    table = query_table(encoder)
+    if table is not None:
+        # in ASCII: not everything that reads this file says in which encoding
+        (folder / "idf.json").write_text(json.dumps(weights_by_token(table)), encoding="ascii")
 
 
 def max_input_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:

@@ -110,6 +110,13 @@ def with_query_table(encoder: SparseEncoder, weights: NDArray[np.float32], *, fr
     return whole
 
 
+def weights_by_token(table: SparseStaticEmbedding) -> dict[str, float]:
+    """The weight of every token of ``table``, zeros too: OpenSearch takes 1 for a token that its idf.json leaves out."""
+    by_id = sorted(table.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+    weights = as_array(table.weight)
+    return {token: float(weights[number]) for token, number in by_id}
+
+
 def without_query_side(encoder: SparseEncoder) -> SparseEncoder:
     """``encoder`` with its queries encoded as documents are; itself where they are already."""
     if not isinstance(encoder, WholeEncoder) or encoder.query_side is None:

@@ -27,6 +27,7 @@ from vtkit.encoder.model_folder import (
 from vtkit.encoder.truncation import first_tokens
 from vtkit.runtime import quiet_libraries
 from vtkit.vocabulary.existing import check_readable
+from vtkit.vocabulary.saved import SETTINGS, SPECIAL_TOKENS
 from vtkit.vocabulary.tokenizer_file import FILE, TokenizerFile, tokenizer_digest
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ _OF_ANY_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Those of them that take ``tokenizer.json`` as it is; the others build the tokenizer anew from its vocabulary."""
 
 _HARMLESS = {
-    "backend", "clean_up_tokenization_spaces", "is_local", "local_files_only", "max_length", "model_input_names",
+    "add_prefix_space", "added_tokens_decoder", "backend", "clean_up_tokenization_spaces", "is_local", "local_files_only", "max_length", "model_input_names",
     "model_max_length", "pad_to_multiple_of", "pad_token_type_id", "padding_side", "stride", "tokenizer_class",
     "truncation_side", "truncation_strategy", "bos_token", "cls_token", "eos_token", "mask_token", "pad_token",
     "sep_token", "unk_token",
@@ -163,13 +164,13 @@ def _table(folder: Path, name: str) -> NDArray[np.float32] | None:
 
 
 def _tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | None:
-    settings = read_json(folder / "tokenizer_config.json", name) or {}
+    settings = read_json(folder / SETTINGS, name) or {}
     kind = settings.get("tokenizer_class")
     if kind not in _TOKENIZERS or "auto_map" in settings or not (folder / FILE).is_file():
         return None
     with library_errors(f"the tokenizer of {name} cannot be loaded"):
         tokenizer: QueryTokenizer = TokenizerFile.load(folder, settings)
-        if not (_as_it_stands(folder, settings) or tokenizer_digest(tokenizer) == wanted):
+        if not (_as_it_stands(folder, tokenizer) or tokenizer_digest(tokenizer) == wanted):
             import transformers
 
             with quiet_libraries():
@@ -178,7 +179,12 @@ def _tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | None:
     return tokenizer
 
 
-def _as_it_stands(folder: Path, settings: Mapping[str, Any]) -> bool:
+def _as_it_stands(folder: Path, tokenizer: TokenizerFile) -> bool:
     """Whether transformers makes the tokens of ``tokenizer.json`` and of nothing else."""
-    others = any((folder / file).exists() for file in ("special_tokens_map.json", "added_tokens.json"))
+    settings = tokenizer.settings
+    if "added_tokens_decoder" in settings:  # then it reads no other list
+        added = {str(number): token.__getstate__() for number, token in tokenizer.added_tokens_decoder.items()}
+        others = settings["added_tokens_decoder"] != added
+    else:
+        others = any((folder / file).exists() for file in (SPECIAL_TOKENS, "added_tokens.json"))
     return settings["tokenizer_class"] in _OF_ANY_FILE and not others and set(settings) <= _HARMLESS

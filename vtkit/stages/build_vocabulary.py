@@ -29,6 +29,7 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
     """Fill ``out/tokenizer`` with a folder that ``AutoTokenizer`` loads without vtkit."""
     from vtkit.vocabulary.existing import load_tokenizer, with_casing
     from vtkit.vocabulary.forms import token_family
+    from vtkit.vocabulary.saved import save_tokenizer
     from vtkit.vocabulary.specification import build
 
     corpus = expansion = None
@@ -40,7 +41,7 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
             tokenizer, corpus, expansion = built.tokenizer, built.corpus, built.expansion
         case _:
             assert_never(recipe.vocabulary)
-    tokenizer.save_pretrained(str(out / "tokenizer"))
+    save_tokenizer(tokenizer, out / "tokenizer")
     return VocabularyResult(len(tokenizer), str(token_family(tokenizer)), corpus, expansion)
 
 

@@ -1,0 +1,65 @@
+"""Tokenizers on disk, in the one form that every version of transformers since 4.57 reads alike.
+
+transformers 5 names its own class (``TokenizersBackend``), which 4.57 does not have, leaves out settings whose defaults
+changed, and writes no ``special_tokens_map.json``, which FastEmbed and others want. So the files are written here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokenizers.pre_tokenizers import ByteLevel
+
+from vtkit.vocabulary.tokenizer_file import FILE
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+SETTINGS, SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Write ``tokenizer.json``, ``tokenizer_config.json`` and ``special_tokens_map.json`` into ``folder``.
+
+    Whatever class ``tokenizer`` is of, the saved class is ``PreTrainedTokenizerFast``, which takes ``tokenizer.json`` as
+    it stands; classes such as ``BertTokenizer`` build some of it anew from other settings. How long texts are cut and
+    padded stands in the settings alone: what the last call did is not kept.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    backend.save(str(folder / FILE))
+    settings: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": tokenizer.model_max_length,
+        "model_input_names": tokenizer.model_input_names,
+        "padding_side": tokenizer.padding_side,
+        "truncation_side": tokenizer.truncation_side,
+        "clean_up_tokenization_spaces": False,
+    }
+    if isinstance(backend.pre_tokenizer, ByteLevel):  # transformers sets it to what the settings say, or to False
+        settings["add_prefix_space"] = backend.pre_tokenizer.add_prefix_space
+    special: dict[str, Any] = dict(tokenizer.special_tokens_map)
+    if tokenizer.extra_special_tokens:
+        special["additional_special_tokens"] = list(tokenizer.extra_special_tokens)
+    added = {number: token.__getstate__() for number, token in sorted(backend.get_added_tokens_decoder().items())}
+    _write(folder / SETTINGS, settings | special | {"added_tokens_decoder": added})
+    matched = {token["content"]: _as_matched(token) for token in added.values()}
+    shown = {
+        role: [matched[each] for each in token] if isinstance(token, list) else matched[token]
+        for role, token in special.items()
+    }
+    _write(folder / SPECIAL_TOKENS, shown)
+
+
+def _as_matched(token: dict[str, Any]) -> str | dict[str, Any]:
+    """An added token by its name, and where it is matched in a way of its own (after a space, say) with that."""
+    flags = {name: token[name] for name in ("lstrip", "normalized", "rstrip", "single_word")}
+    return {"content": token["content"], **flags} if any(flags.values()) else str(token["content"])
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
