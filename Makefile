@@ -1,16 +1,18 @@
 # make demo: a virtual environment, vtkit in it, and the quickstart recipe.
-# make test: the environment with the test extras, and the whole test suite.
+# make test: the environment with the test extras, one with transformers 4.57 (of its own, but for torch and numpy), and
+# the whole test suite.
 
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+OLDER := .venv-4.57
 
 .PHONY: demo test benchmarks soak rehearsal clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vtkit run recipes/quickstart.toml
 
-test: $(VENV)/.installed-test
+test: $(VENV)/.installed-test $(OLDER)/.installed
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
@@ -56,5 +58,15 @@ $(VENV)/.installed-test: $(VENV)/.torch pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+# Half a minute. The packages that tests/transformers-4.57.txt does not name are those of $(VENV), torch above all; vtkit
+# is not among them, since the .pth file of its editable install is not followed.
+$(OLDER)/.installed: tests/transformers-4.57.txt | $(VENV)/.installed-test
+	$(BIN)/python -m venv --clear --without-pip $(OLDER)
+	site=$$($(OLDER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$site/shared.pth"
+	$(BIN)/python -m pip --python $(OLDER)/bin/python install --quiet --disable-pip-version-check --no-deps \
+		-r tests/transformers-4.57.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) runs build *.egg-info
+	rm -rf $(VENV) $(OLDER) runs build *.egg-info

@@ -13,7 +13,7 @@ from sentence_transformers.sparse_encoder.modules import Router, SpladePooling
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from vtkit.encoder.asymmetric import WholeEncoder, both_sides, query_table, settings_of
-from vtkit.encoder.families import position_offset, with_plain_head
+from vtkit.encoder.families import position_offset, settle_head, with_plain_head
 from vtkit.encoder.kinds import as_unicoil
 from vtkit.encoder.layout import rearrange
 from vtkit.encoder.model_folder import (
@@ -136,8 +136,10 @@ def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
 
     The document transformer lies at the folder's root (:mod:`vtkit.encoder.layout`). A query side goes into the
     library's router, and a static table into ``idf.json`` too, which gives the weight of each token; an output
-    vocabulary goes into the folder ``output_tokenizer``. A uniCOIL encoder loads there only where vtkit is installed, of whose classes it is made, and with ``trust_remote_code=True``,
-    which the library asks for before it imports any classes but its own.
+    vocabulary goes into the folder ``output_tokenizer``.
+
+    A uniCOIL encoder is made of vtkit's classes: it loads only where vtkit is installed, and with
+    ``trust_remote_code=True``, which the library asks for before it imports any classes but its own.
     """
     whole = encoder if isinstance(encoder, WholeEncoder) else None
     query_side = whole.query_side if whole is not None else None
@@ -148,6 +150,7 @@ def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
         if type(pooling) not in (SpladePooling, UnicoilPooling):
             raise TypeError("save the encoder after the streaming block: its pooling must be the library's own")
         pooling.embedding_dimension = transformer.auto_model.config.vocab_size
+        settle_head(transformer.auto_model)
     modules = [encoder[0], encoder[1]]
     with quiet_libraries():
         if whole is not None and query_side is not None:

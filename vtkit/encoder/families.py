@@ -95,6 +95,21 @@ def with_plain_head(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
+def settle_head(model: PreTrainedModel) -> None:
+    """Let nothing but the decoder's own weights say what they are, in place, so that every version computes with them.
+
+    Some heads have a second bias, beside the decoder, with which transformers 4 replaces the decoder's where the
+    weights are untied; and it ties weights whenever the configuration says so.
+    """
+    head = mlm_head(model)
+    model.config.tie_word_embeddings = head.tied
+    for module in model.modules():
+        beside = module._parameters.get("bias")
+        if beside is not None and any(part is head.decoder for part in module.children()):
+            with torch.no_grad():
+                beside.copy_(head.decoder.bias)
+
+
 def takes_autocast(model: Any) -> bool:
     """Whether ``model`` (of transformers) can compute under autocast to bf16."""
     return model.config.model_type not in NO_AUTOCAST

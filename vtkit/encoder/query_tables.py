@@ -111,7 +111,7 @@ def with_query_table(encoder: SparseEncoder, weights: NDArray[np.float32], *, fr
 
 
 def weights_by_token(table: SparseStaticEmbedding) -> dict[str, float]:
-    """The weight of every token of ``table``, zeros too: OpenSearch takes 1 for a token that its idf.json leaves out."""
+    """The weight of every token of ``table``, zeros included: OpenSearch takes a token without an entry for 1."""
     by_id = sorted(table.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     weights = as_array(table.weight)
     return {token: float(weights[number]) for token, number in by_id}

@@ -6,7 +6,7 @@ long as all the rest of a search, most of it importing torch and sentence-transf
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -48,10 +48,10 @@ _OF_ANY_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Those of them that take ``tokenizer.json`` as it is; the others build the tokenizer anew from its vocabulary."""
 
 _HARMLESS = {
-    "add_prefix_space", "added_tokens_decoder", "backend", "clean_up_tokenization_spaces", "is_local", "local_files_only", "max_length", "model_input_names",
-    "model_max_length", "pad_to_multiple_of", "pad_token_type_id", "padding_side", "stride", "tokenizer_class",
-    "truncation_side", "truncation_strategy", "bos_token", "cls_token", "eos_token", "mask_token", "pad_token",
-    "sep_token", "unk_token",
+    "add_prefix_space", "added_tokens_decoder", "backend", "clean_up_tokenization_spaces", "is_local",
+    "local_files_only", "max_length", "model_input_names", "model_max_length", "pad_to_multiple_of",
+    "pad_token_type_id", "padding_side", "stride", "tokenizer_class", "truncation_side", "truncation_strategy",
+    "bos_token", "cls_token", "eos_token", "mask_token", "pad_token", "sep_token", "unk_token",
 }  # fmt: skip
 """Settings by which tokens stay those of the file."""
 

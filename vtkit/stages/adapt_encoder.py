@@ -208,7 +208,7 @@ def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:
 
 ADAPT = Stage(
     "adapt",
-    version=7,
+    version=8,
     reads=("adapt",),
     corpora={"adapt.corpus": adaptation_corpus, "adapt.distill.query_corpus": _given_queries},
     function=adapt_encoder,

@@ -89,7 +89,7 @@ def calibrate_encoder(
 
 CALIBRATE = Stage(
     "calibrate",
-    version=5,
+    version=6,
     reads=("calibrate",),
     corpora={"calibrate.corpus": calibration_corpus},
     function=calibrate_head,

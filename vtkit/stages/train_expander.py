@@ -95,7 +95,7 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
 
 EXPAND = Stage(
     "expand",
-    version=1,
+    version=2,
     reads=(
         *(f"expand.{name}" for name in ("method", "positives", "rankings", "epochs", "steps", "batch_size")),
         *(f"expand.{name}" for name in ("query_length", "document_length", "learning_rate", "warmup", "weight_decay")),

@@ -23,9 +23,9 @@ SETTINGS, SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write ``tokenizer.json``, ``tokenizer_config.json`` and ``special_tokens_map.json`` into ``folder``.
 
-    Whatever class ``tokenizer`` is of, the saved class is ``PreTrainedTokenizerFast``, which takes ``tokenizer.json`` as
-    it stands; classes such as ``BertTokenizer`` build some of it anew from other settings. How long texts are cut and
-    padded stands in the settings alone: what the last call did is not kept.
+    The saved class is ``PreTrainedTokenizerFast``, whatever the class of ``tokenizer``: it takes ``tokenizer.json`` as
+    it stands, while classes such as ``BertTokenizer`` build parts of it anew from other settings. ``tokenizer.json``
+    has no truncation and no padding, which would be those of the last call.
     """
     folder.mkdir(parents=True, exist_ok=True)
     backend = tokenizer.backend_tokenizer
