@@ -11,14 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.modules["vtkit"] = None  # type: ignore[assignment]  # every import of it fails
-
 import sentence_transformers
 import torch
 import transformers
 from sentence_transformers import SparseEncoder
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+sys.modules["vtkit"] = None  # type: ignore[assignment]  # every import of it fails
 torch.set_num_threads(1)
 
 
