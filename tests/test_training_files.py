@@ -223,3 +223,26 @@ def test_damage_is_told_with_its_line(tmp_path: Path, name: str, lines: list[obj
 def test_all_damaged_lines_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"2 problems\n  line 1: is not JSON.*\n  line 3: query or anchor"):
         load_training_file(put(tmp_path / "x.jsonl", ["{", WHOLE, {"positive": "p"}]))
+
+
+def test_two_columns_of_a_dataset_are_pairs(tmp_path: Path) -> None:
+    import datasets
+
+    rows = {
+        "generated_query": ["Why is gold yellow?", "", "What boils?", "Why is gold yellow?", None],
+        "paragraph": ["Gold.", "No query.", "Water.", "Gold and light.", "Neither."],
+        "tokens": [1, 2, 3, 4, 5],
+    }
+    (tmp_path / "pairs" / "data").mkdir(parents=True)
+    datasets.Dataset.from_dict(rows).to_parquet(str(tmp_path / "pairs" / "data" / "train-00000-of-00001.parquet"))
+    spec = f"datasets:{tmp_path / 'pairs'}::train:generated_query:paragraph"
+    found = load_retrieval(spec, "train")
+    assert [query.text for query in found.queries] == ["Why is gold yellow?", "What boils?"]
+    assert [document.text for document in found.documents] == ["Gold.", "Water.", "Gold and light."]
+    assert found.qrels == {"q1": {"d1": 1, "d3": 1}, "q2": {"d2": 1}}
+    with pytest.raises(DataError, match=r"no column 'question'. There are generated_query, paragraph, tokens"):
+        load_retrieval(spec.replace("generated_query", "question"), "train")
+    with pytest.raises(DataError, match="row 1 has no text in the column 'tokens' but int"):
+        load_retrieval(spec.replace("paragraph", "tokens"), "train")
+    with pytest.raises(DataError, match="pairs of a dataset are named as datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT"):
+        load_retrieval(spec.removesuffix(":paragraph"), "train")

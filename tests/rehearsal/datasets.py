@@ -62,28 +62,31 @@ def webfaq() -> Files:
     return {"README.md": _readme(configs), **files}
 
 
-def beir(collection: Sample, splits: Mapping[str, str]) -> Files:
-    """BeIR's: corpus and queries, those of every split, compressed."""
-    queries = {row["_id"]: row for split in splits.values() for row in _queries(collection, split)}
-    return {
-        "README.md": b"---\nlanguage:\n- en\n---\n# BEIR\n",
-        "corpus.jsonl.gz": gzip.compress(_jsonl(_documents(collection)), mtime=0),
-        "queries.jsonl.gz": gzip.compress(_jsonl(queries.values()), mtime=0),
-    }
-
-
-def beir_qrels(collection: Sample, splits: Mapping[str, str]) -> Files:
-    """The repository of judgements beside one of BeIR's: a .tsv a split, with a header.
+def mteb(collection: Sample, splits: Mapping[str, str]) -> Files:
+    """mteb's copies of BEIR: jsonl, judgements in a folder, and a README that says which configuration is what.
 
     Args:
         splits: split of the repository -> that of the sample.
     """
-    head = "query-id\tcorpus-id\tscore\n"
-    files = {}
-    for name, split in splits.items():
-        rows = "".join(f"{query}\t{document}\t{grade}\n" for query, document, grade in _flat(collection.qrels[split]))
-        files[f"{name}.tsv"] = (head + rows).encode()
-    return files
+    queries = {row["_id"]: row for split in splits.values() for row in _queries(collection, split)}
+    judged = {
+        f"qrels/{name}.jsonl": _jsonl(
+            {"query-id": query, "corpus-id": document, "score": float(grade)}
+            for query, document, grade in _flat(collection.qrels[split])
+        )
+        for name, split in splits.items()
+    }
+    configs = {
+        "default": {name: f"qrels/{name}.jsonl" for name in splits},
+        "corpus": {"corpus": "corpus.jsonl"},
+        "queries": {"queries": "queries.jsonl"},
+    }
+    return {
+        "README.md": _readme(configs),
+        "corpus.jsonl": _jsonl(_documents(collection)),
+        "queries.jsonl": _jsonl(queries.values()),
+        **judged,
+    }
 
 
 def chemteb() -> Files:
@@ -169,18 +172,16 @@ def web() -> Sample:
 
 
 _SPLITS = {"train": "train", "test": "test"}
-_MSMARCO = {"train": "train", "validation": "test", "test": "test"}
 
 DATASETS: Mapping[str, Callable[[], Files]] = {
     "miracl/miracl": miracl_topics,
     "miracl/miracl-corpus": miracl_corpus,
     "PaDaS-Lab/webfaq-retrieval": webfaq,
-    "BeIR/scifact": lambda: beir(science(), _SPLITS),
-    "BeIR/scifact-qrels": lambda: beir_qrels(science(), _SPLITS),
-    "BeIR/nfcorpus": lambda: beir(medicine(), _SPLITS),
-    "BeIR/nfcorpus-qrels": lambda: beir_qrels(medicine(), _SPLITS),
-    "BeIR/msmarco": lambda: beir(web(), _MSMARCO),
-    "BeIR/msmarco-qrels": lambda: beir_qrels(web(), _MSMARCO),
+    "mteb/scifact": lambda: mteb(science(), _SPLITS),
+    "mteb/scidocs": lambda: mteb(science(), {"test": "test"}),
+    "mteb/trec-covid": lambda: mteb(medicine(), {"test": "test"}),
+    "mteb/nfcorpus": lambda: mteb(medicine(), {**_SPLITS, "dev": "test"}),
+    "mteb/msmarco": lambda: mteb(web(), {"train": "train", "dev": "test", "test": "test"}),
     "BASF-AI/ChemHotpotQARetrieval": chemteb,
     "BASF-AI/ChemNQRetrieval": chemteb,
     "BASF-AI/dolma-chem-only-query-generated": generated_queries,

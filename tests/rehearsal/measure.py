@@ -22,6 +22,9 @@ class Outcome:
     name: str
     code: int
     seconds: float
+    processor_seconds: float
+    """Of all its processes; beside other jobs the fairer figure."""
+
     peak_mb: float
     """Largest resident memory of the process and those that it started."""
 
@@ -33,12 +36,15 @@ class Outcome:
         """``report``, or the beginning of the error."""
         if not self.code:
             return "report"
+        if self.code < 0:
+            return f"killed by signal {-self.code}"
         lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
         start = next((n for n, line in enumerate(lines) if line.startswith("error: ")), len(lines) - 1)
         return " ".join(" ".join(lines[max(start, 0) : start + 4]).split())[:400]
 
     def line(self) -> str:
-        return f"  {self.seconds:.0f} s, {self.peak_mb:,.0f} MB: {self.message}"
+        times = f"{self.seconds:.0f} s ({self.processor_seconds:.0f} s of processor)"
+        return f"  {times}, {self.peak_mb:,.0f} MB: {self.message}"
 
 
 def rehearse(name: str, folder: Path) -> Outcome:
@@ -52,6 +58,7 @@ def rehearse(name: str, folder: Path) -> Outcome:
         "HF_HOME": str(folder / "hf"),
         "HF_HUB_CACHE": str(folder / HUB),
         "HF_HUB_OFFLINE": "1",
+        "VTKIT_CACHE": str(folder / "cache"),
         "NO_COLOR": "1",
     }
     environment.pop("VTKIT_DOWNLOAD", None)
@@ -70,14 +77,19 @@ def rehearse(name: str, folder: Path) -> Outcome:
     code = process.returncode
     if not code and not any(runs.glob("*/report.md")):
         code = 1
-    return Outcome(name, code, time.monotonic() - began, usage.ru_maxrss / 1024, log)
+    seconds, processor = time.monotonic() - began, usage.ru_utime + usage.ru_stime
+    return Outcome(name, code, seconds, processor, usage.ru_maxrss / 1024, log)
 
 
 def table(outcomes: Iterable[Outcome]) -> str:
     """Recipe, settings that were lowered, time, memory and end, in Markdown."""
-    rows = ["| recipe | lowered | seconds | peak memory, MB | ends with |", "|---|---|---:|---:|---|"]
+    rows = [
+        "| recipe | lowered | seconds | of processor | peak memory, MB | ends with |",
+        "|---|---|---:|---:|---:|---|",
+    ]
     for outcome in outcomes:
         lowered = ", ".join(f"{key} {value}" for key, value in REHEARSED[outcome.name].lowered.items())
         message = outcome.message.replace("|", "\\|")
-        rows.append(f"| {outcome.name} | {lowered} | {outcome.seconds:.0f} | {outcome.peak_mb:,.0f} | {message} |")
+        figures = f"{outcome.seconds:.0f} | {outcome.processor_seconds:.0f} | {outcome.peak_mb:,.0f}"
+        rows.append(f"| {outcome.name} | {lowered} | {figures} | {message} |")
     return "\n".join(rows)

@@ -13,7 +13,7 @@ from vtkit.data.public.record import PublicCollection
 from vtkit.data.public.webfaq import WEBFAQ
 from vtkit.data.retrieval import RetrievalSet, load_beir, read_judgements, splits_in
 from vtkit.data.text import find_file
-from vtkit.data.training_files import load_training_file
+from vtkit.data.training_files import is_training_data, load_training_data
 from vtkit.errors import DataError
 
 PUBLIC: tuple[PublicCollection, ...] = (MIRACL, WEBFAQ)
@@ -50,20 +50,20 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     Args:
         name: a folder in BEIR's layout or in that of a public collection (the latter of exactly one language), or
             ``NAME:LANGUAGE`` of one of :data:`PUBLIC`, which comes from the hub's cache or, where downloads are
-            allowed, from the hub; or a file of training data (:mod:`vtkit.data.training_files`), which has no splits.
+            allowed, from the hub; or training data without splits (:mod:`vtkit.data.training_files`).
         split: name of the judgements, such as ``test``.
 
     Raises:
         DataError: an unknown name, or a collection that is not there or damaged.
     """
+    if is_training_data(name):
+        return load_training_data(name)
     public = public_collection(str(name))
     if public:
         collection, language = public
         return collection.load(language, split)
     folder = Path(name)
     if not folder.is_dir():
-        if folder.is_file():
-            return load_training_file(folder)
         raise DataError(f"{name}: there is no such collection or folder. {FORMS}")
     own = own_layout(folder)
     if own is None:

@@ -1,4 +1,4 @@
-"""A column of text of a dataset, streamed through the ``datasets`` library: of the Hugging Face hub, or of a folder of
+"""Columns of text of a dataset, streamed through the ``datasets`` library: of the Hugging Face hub, or of a folder of
 parquet, json, csv, text or arrow files. Row after row is read, never the whole."""
 
 from __future__ import annotations
@@ -11,32 +11,23 @@ from typing import Any
 from vtkit.data import hub
 from vtkit.errors import DataError
 
+PREFIX = "datasets:"
 FORM = "datasets:NAME:CONFIG:SPLIT:COLUMN (the last three may be left out or empty: its only one, train, text)"
+PAIRS_FORM = "datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT, two columns at its end (CONFIG and SPLIT may be empty)"
 
 
 @dataclass(frozen=True)
-class Column:
-    """What ``datasets:NAME:CONFIG:SPLIT:COLUMN`` names."""
+class _Columns:
+    """What a specification names."""
 
+    spec: str
+    form: str
     name: str
     """Hub id or folder."""
 
     config: str | None
     split: str
-    column: str
-
-
-def parse_column(spec: str) -> Column:
-    """The parts of ``spec``.
-
-    Raises:
-        DataError: it has no name, or more parts than there are.
-    """
-    parts = spec.removeprefix("datasets:").split(":")
-    if not spec.startswith("datasets:") or not parts[0] or len(parts) > 4:
-        raise DataError(f"{spec}: a dataset is named as {FORM}.")
-    name, config, split, column = parts + [""] * (4 - len(parts))
-    return Column(name, config or None, split or "train", column or "text")
+    columns: tuple[str, ...]
 
 
 def read_column(spec: str) -> Iterator[str]:
@@ -51,34 +42,63 @@ def read_column(spec: str) -> Iterator[str]:
         DataError: the dataset is not available or cannot be read, has no such configuration, split or column, or the
             column does not hold text.
     """
-    wanted = parse_column(spec)
-    rows = iter(_rows(wanted, spec))
+    parts = spec.removeprefix(PREFIX).split(":")
+    if not spec.startswith(PREFIX) or not parts[0] or len(parts) > 4:
+        raise DataError(f"{spec}: a dataset is named as {FORM}.")
+    name, config, split, column = parts + [""] * (4 - len(parts))
+    for (text,) in _texts(_Columns(spec, FORM, name, config or None, split or "train", (column or "text",))):
+        if text:
+            yield text
+
+
+def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
+    """Queries and their documents, two columns of a dataset; "" where a row has none.
+
+    Args:
+        spec: ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``, the last two the names of columns; as of
+            :func:`read_column`.
+
+    Raises:
+        DataError: as :func:`read_column`.
+    """
+    parts = spec.removeprefix(PREFIX).split(":")
+    if not spec.startswith(PREFIX) or len(parts) != 5 or not (parts[0] and parts[3] and parts[4]):
+        raise DataError(f"{spec}: pairs of a dataset are named as {PAIRS_FORM}.")
+    name, config, split, query, document = parts
+    wanted = _Columns(spec, PAIRS_FORM, name, config or None, split or "train", (query, document))
+    for row in _texts(wanted):
+        yield row[0], row[1]
+
+
+def _texts(wanted: _Columns) -> Iterator[tuple[str, ...]]:
+    """The columns of each row."""
+    rows = iter(_rows(wanted))
     number = 0
     while True:
         try:
             row = next(rows, None)
         except Exception as error:  # the library passes on the errors of every format's reader
-            raise _unreadable(spec, error) from error
+            raise _unreadable(wanted, error) from error
         if row is None:
             return
         number += 1
-        if wanted.column not in row:
-            there = ", ".join(row)
-            raise DataError(f"{spec}: there is no column {wanted.column!r}. There are {there}. A dataset is {FORM}.")
-        text = row[wanted.column]
-        if text is not None and not isinstance(text, str):
-            raise DataError(
-                f"{spec}: row {number} has no text in the column {wanted.column!r} but {type(text).__name__}."
-            )
-        if text:
-            yield text
+        for column in wanted.columns:
+            if column not in row:
+                there = ", ".join(row)
+                raise DataError(
+                    f"{wanted.spec}: there is no column {column!r}. There are {there}. A dataset is {wanted.form}."
+                )
+            if not isinstance(row[column], str | None):
+                kind = type(row[column]).__name__
+                raise DataError(f"{wanted.spec}: row {number} has no text in the column {column!r} but {kind}.")
+        yield tuple(row[column] or "" for column in wanted.columns)
 
 
-def _rows(wanted: Column, spec: str) -> Iterable[dict[str, Any]]:
+def _rows(wanted: _Columns) -> Iterable[dict[str, Any]]:
     import datasets
 
     if Path(wanted.name).is_absolute() and not Path(wanted.name).is_dir():
-        raise DataError(f"{spec}: there is no folder {wanted.name}.")
+        raise DataError(f"{wanted.spec}: there is no folder {wanted.name}.")
     local = Path(wanted.name) if Path(wanted.name).is_dir() else None
     if local is None and not hub.downloads_allowed():
         local = hub.fetch(wanted.name, ["*"], "dataset")
@@ -94,13 +114,15 @@ def _rows(wanted: Column, spec: str) -> Iterable[dict[str, Any]]:
         source = str(local) if local is not None else wanted.name
         return datasets.load_dataset(source, wanted.config, split=wanted.split, streaming=True)  # type: ignore[no-any-return]
     except Exception as error:
-        raise _unreadable(spec, error) from error
+        raise _unreadable(wanted, error) from error
 
 
 def _was_saved(folder: Path) -> bool:
     return (folder / "state.json").is_file() or (folder / "dataset_dict.json").is_file()
 
 
-def _unreadable(spec: str, error: Exception) -> DataError:
+def _unreadable(wanted: _Columns, error: Exception) -> DataError:
     first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return DataError(f"{spec}: cannot be read with the datasets library: {first_line} A dataset is {FORM}.")
+    return DataError(
+        f"{wanted.spec}: cannot be read with the datasets library: {first_line} A dataset is {wanted.form}."
+    )

@@ -12,6 +12,7 @@ Data by ids, in which texts are named and not written, are read by :mod:`vtkit.d
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from vtkit.data.parquet import read_parquet
 from vtkit.data.problems import Problems
 from vtkit.data.rankings import archive_lines, listed, margins, numbers, with_scores
 from vtkit.data.retrieval import Document, Query, RetrievalSet, add_judgement
+from vtkit.data.streaming import PAIRS_FORM, PREFIX, read_column_pairs
 from vtkit.errors import DataError
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -38,12 +40,18 @@ are others too, ``documents`` a list of both with ``labels`` or ``scores``."""
 FORMS = (
     "a .tsv of query, relevant document and perhaps others that are not, or of two scores, query, relevant document "
     "and another; or a .jsonl with query, positive and perhaps negatives and scores; each plain, .gz or .zst; a "
-    ".parquet with the same columns; or a .tar.gz of WebFAQ for ir_datasets"
+    ".parquet with the same columns; or a .tar.gz of WebFAQ for ir_datasets; or "
+    f"{PAIRS_FORM}"
 )
 
 _FILE = re.compile(r"(\.tsv|\.jsonl)(\.gz|\.zst)?$|(\.parquet)$|(\.tar\.gz|\.tgz)$", re.IGNORECASE)
 _NUMBERED = re.compile(r"negative_\d+")
 _SCORED_COLUMNS, _QRELS_COLUMNS = 5, 4
+
+
+def is_training_data(name: str | Path) -> bool:
+    """Whether ``name`` is a file, or pairs of a dataset (``datasets:...``): training data, which have no splits."""
+    return str(name).startswith(PREFIX) or os.path.isfile(name)
 
 
 def is_training_file(path: str | Path) -> bool:
@@ -95,6 +103,11 @@ class _Gathered:
                 scored.setdefault(document, row.scores[place])
 
 
+def load_training_data(name: str | Path) -> RetrievalSet:
+    """:func:`load_training_file`, or :func:`load_column_pairs` where ``name`` is pairs of a dataset."""
+    return load_column_pairs(str(name)) if str(name).startswith(PREFIX) else load_training_file(name)
+
+
 def load_training_file(path: str | Path) -> RetrievalSet:
     """The collection that a file of training data holds: its different texts, judged 1 where they are relevant to a
     query and 0 where they are named as not, with the scores that it brings.
@@ -107,12 +120,33 @@ def load_training_file(path: str | Path) -> RetrievalSet:
             some lines have scores and others none; nothing is left.
     """
     path = Path(path)
-    problems, gathered = Problems(), _Gathered()
+    problems = Problems()
+    if path.name.lower().endswith((".tar.gz", ".tgz")):
+        with problems.reading(path):
+            return _archive(path, problems)
+        problems.stop_if_any()
+    return _collected(path, _rows(path, problems), problems)
+
+
+def load_column_pairs(spec: str) -> RetrievalSet:
+    """The collection that two columns of a dataset are, queries and a relevant document each, as
+    :func:`load_training_file` makes one of a file.
+
+    Args:
+        spec: ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT`` (:func:`vtkit.data.streaming.read_column_pairs`).
+
+    Raises:
+        DataError: the dataset cannot be read, or has no such columns or no pair.
+    """
+    rows = (_Row(query.strip(), [document.strip()], [], []) for query, document in read_column_pairs(spec))
+    return _collected(Path(spec.split(":")[1]), rows, Problems())
+
+
+def _collected(path: Path, rows: Iterable[_Row], problems: Problems) -> RetrievalSet:
+    gathered = _Gathered()
     scored = without = 0
     with problems.reading(path):
-        if path.name.lower().endswith((".tar.gz", ".tgz")):
-            return _archive(path, problems)
-        for row in _rows(path, problems):
+        for row in rows:
             gathered.add(row)
             scored += bool(row.scores)
             without += not row.scores

@@ -385,8 +385,9 @@ class FinetuneSection(_Tables):
     and query encoder stand in a table of its name; those that are not used may stay in the recipe."""
 
     data: RetrievalName
-    """Judged queries: a BEIR folder, the name of a public collection, or a file of training data (docs/data.md): pairs,
-    triples, or tuples with a teacher's scores, .tsv, .jsonl or .parquet."""
+    """Judged queries: a BEIR folder, the name of a public collection, or training data (docs/data.md): a .tsv, .jsonl
+    or .parquet file of pairs, triples, or tuples with a teacher's scores, or two columns of a dataset,
+    ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``."""
 
     split: str = "train"
     """Which judgements to train on (``qrels/SPLIT.tsv``); a file has no splits."""

@@ -172,7 +172,7 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
         what: its kind, as in :class:`vtkit.recipe.sections.Names`.
         folder: where relative paths start.
     """
-    if what == "corpus" and value.startswith("datasets:"):
+    if what in ("corpus", "retrieval") and value.startswith("datasets:"):
         name, colon, rest = value.removeprefix("datasets:").partition(":")
         return f"datasets:{resolve_name(name, 'dataset', folder)}{colon}{rest}"
     path = _absolute(folder / os.path.expanduser(value))

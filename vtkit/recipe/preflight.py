@@ -19,7 +19,7 @@ from vtkit.data import collections, hub
 from vtkit.data.corpora import CORPUS_FORMS, shards_in
 from vtkit.data.retrieval import LAYOUT
 from vtkit.data.text import find_file
-from vtkit.data.training_files import FORMS, is_training_file
+from vtkit.data.training_files import FORMS, is_training_data, is_training_file
 from vtkit.errors import DataError, RecipeError
 from vtkit.recipe.analysers import EXTRAS, missing_packages, refused
 from vtkit.recipe.engines import NEEDS
@@ -142,6 +142,9 @@ def _source_report(source: str, hub_reason: _HubReason, chain: tuple[str, ...]) 
 
 def _missing(thing: Named, recipe: Recipe | None, hub_reason: _HubReason) -> Iterator[_Missing]:
     """Why ``thing`` is not available, if it is not."""
+    if thing.setting == "evaluate.sets" and thing.value.startswith("datasets:"):
+        yield _Missing(thing, f"{thing.value} is training data, not a collection with judgements. {collections.FORMS}")
+        return
     split = _split_of(thing, recipe) if recipe is not None else None
     local = local_path(thing.value)
     if local is not None:
@@ -172,7 +175,7 @@ def _missing(thing: Named, recipe: Recipe | None, hub_reason: _HubReason) -> Ite
 def _split_of(thing: Named, recipe: Recipe) -> str | None:
     """The judgements that the recipe uses of a collection."""
     section = recipe.finetune if thing.setting == "finetune.data" else recipe.evaluate
-    if section is None or thing.what != "retrieval" or os.path.isfile(thing.value):
+    if section is None or thing.what != "retrieval" or is_training_data(thing.value):
         return None
     return section.split or collections.default_split(thing.value)
 
@@ -186,8 +189,8 @@ def _validation_faults(required: Sequence[Named], recipe: Recipe) -> Iterator[_M
     split, setting = section.validation.split, "finetune.validation.split"
     thing = Named(setting, "split", split, False)
     share = "--set finetune.validation.share=0.1 instead takes queries from those that are trained on."
-    if os.path.isfile(section.data):
-        yield _Missing(thing, f"{section.data} is a file, which has no splits.", share)
+    if is_training_data(section.data):
+        yield _Missing(thing, f"{section.data} is training data, which have no splits.", share)
         return
     data = next((named for named in required if named.setting == "finetune.data"), None)
     there = collections.splits_of(section.data) if data is not None else ()
@@ -250,7 +253,7 @@ def _split_missing(thing: Named, split: str) -> Iterator[_Missing]:
 
 
 def _repositories(thing: Named) -> list[tuple[str, hub.RepositoryKind]]:
-    if thing.what == "corpus":
+    if thing.value.startswith("datasets:"):
         return [(thing.value.removeprefix("datasets:").partition(":")[0], "dataset")]
     if thing.what != "retrieval":
         return [(thing.value, "model")]
@@ -278,7 +281,7 @@ def _local_fault(thing: Named, path: Path) -> str | None:
     if not os.access(path, os.R_OK):
         return f"{path} cannot be read: permission denied."
     match thing.what:
-        case "corpus" if thing.value.startswith("datasets:"):
+        case "corpus" | "retrieval" if thing.value.startswith("datasets:"):
             return None if path.is_dir() else f"{path} is a file, not the folder of a dataset."
         case "tokenizer" if path.suffix.lower() == ".toml":
             return f"{path} is a specification. Build it first, with vtkit tokenizer build, and name its folder."

@@ -11,6 +11,7 @@ from typing import Any
 
 from vtkit.data.collections import default_split, judgements, load_retrieval, own_layout, splits_of
 from vtkit.data.corpora import read_corpora
+from vtkit.data.training_files import is_training_data
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Recipe, is_local
 from vtkit.recipe.transfer import FocusTransfer
@@ -186,9 +187,9 @@ def opened(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
 
     def split(name: str) -> str | None:
         trained_on = recipe.finetune is not None and name == recipe.finetune.data
-        if name.startswith("datasets:"):
+        if name.startswith("datasets:") and not trained_on:
             return None
-        if is_local(name) and own_layout(name) is None and not (trained_on and os.path.isfile(name)):
+        if is_local(name) and own_layout(name) is None and not (trained_on and is_training_data(name)):
             return None
         if recipe.finetune is not None and trained_on:
             return recipe.finetune.split
