@@ -30,7 +30,7 @@ from vtkit.training import sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
 from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, min_max, symmetric_divergence
-from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, DenseTeacher, Ensemble, kept_scores, load_teacher
+from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, DenseTeacher, Ensemble, KeptScores, load_teacher
 
 TEXTS = texts(80, seed=11, words=(6, 30))
 
@@ -433,18 +433,18 @@ class _Counting:
 def test_scores_are_kept_and_half_written_ones_made_again(tmp_path: Path) -> None:
     steps = [Asked(["a", "b"], ["c", "d"], [0, 1], 1)] * 45
     teacher = _Counting()
-    kept_scores(teacher, steps, tmp_path)
+    assert len(list(KeptScores(teacher, steps, tmp_path))) == 45
     assert teacher.asked == 45
     files = sorted((tmp_path / SCORES_FOLDER).iterdir())
     files[1].write_bytes(files[1].read_bytes()[:50])
-    again = kept_scores(teacher, steps, tmp_path)
+    again = list(KeptScores(teacher, steps, tmp_path))
     assert teacher.asked == 65
-    assert again.shape == (45, 2, 2)
+    assert [scores.shape for scores in again] == [(2, 2)] * 45
 
 
 def test_scores_that_are_no_numbers_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the teacher gives 40 of 40 queries scores that are infinite, missing or NaN"):
-        kept_scores(_Counting(math.inf), [Asked(["a", "b"], ["c", "d"], [0, 1], 1)] * 45, tmp_path)
+        KeptScores(_Counting(math.inf), [Asked(["a", "b"], ["c", "d"], [0, 1], 1)] * 45, tmp_path)
 
 
 @settings(max_examples=30, deadline=None)

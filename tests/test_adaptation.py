@@ -12,6 +12,7 @@ from sentence_transformers import SparseEncoder
 from tiny import ARCHITECTURES, TOKENS, encoder, interrupted_at, leave_half_a_checkpoint, model, same, texts, weights
 from transformers import TrainerState
 
+from vtkit.data.sequences import Ragged
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
 from vtkit.errors import CollapseError, DataError
@@ -135,7 +136,14 @@ def test_a_short_run_has_a_curve_too(tmp_path: Path) -> None:
 def test_the_first_loss_is_the_cross_entropy_of_the_masked_positions(tmp_path: Path) -> None:
     ours = encoder(tmp_path, dropout=0.0)
     batches = masked_batches.MaskedBatches(
-        ours.tokenizer(TEXTS[:4])["input_ids"], [np.arange(4)], torch.ones(len(TOKENS)), torch.arange(5), 4, 0, 0.5, 9
+        Ragged.of(ours.tokenizer(TEXTS[:4])["input_ids"]),
+        [np.arange(4)],
+        torch.ones(len(TOKENS)),
+        torch.arange(5),
+        4,
+        0,
+        0.5,
+        9,
     )
     batch = batches[0]
     assert all(torch.equal(batch[name], batches[0][name]) for name in batch)
@@ -148,7 +156,7 @@ def test_the_first_loss_is_the_cross_entropy_of_the_masked_positions(tmp_path: P
 
 def test_the_unigram_prior_by_hand() -> None:
     """Four tokens, the last a special one: counts 3, 1 and 0."""
-    prior = mlm.unigram_prior([[0, 1, 3], [0, 0, IGNORED]], 4, torch.tensor([3]))
+    prior = mlm.unigram_prior(Ragged.of([[0, 1, 3], [0, 0, IGNORED]]), 4, torch.tensor([3]))
     assert prior.exp().tolist() == pytest.approx([0.75, 0.25, 0, 0])
 
 
@@ -262,7 +270,7 @@ def test_masked_dimensions_are_not_in_the_softmax(tmp_path: Path) -> None:
     weights = torch.ones(len(TOKENS))
     weights[hidden] = 0
     batch = masked_batches.MaskedBatches(
-        ours.tokenizer(TEXTS[:4])["input_ids"], [np.arange(4)], weights, torch.arange(5), 4, 0, 0.5, 9
+        Ragged.of(ours.tokenizer(TEXTS[:4])["input_ids"]), [np.arange(4)], weights, torch.arange(5), 4, 0, 0.5, 9
     )[0]
     mask_dimensions(model, hidden.tolist())
     with torch.no_grad():
@@ -335,7 +343,7 @@ def test_the_order_of_texts_goes_through_all_of_them_before_any_comes_again() ->
 
 
 def test_every_text_of_the_order_is_in_exactly_one_batch() -> None:
-    order, lengths = fixed_order(200, 150, seed=1), [n % 40 for n in range(200)]
+    order, lengths = fixed_order(200, 150, seed=1), np.arange(200) % 40
     batches = masked_batches.similar_lengths_together(order, lengths, 4, seed=1)
     assert sorted(np.concatenate(batches)) == sorted(order)
     assert [len(batch) for batch in batches].count(4) == 37

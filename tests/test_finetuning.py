@@ -31,7 +31,7 @@ from vtkit.search.bm25 import Bm25
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.negatives import negative_pools
-from vtkit.training.pairs import Example, judged_pairs, training_batches
+from vtkit.training.pairs import Example, TrainingBatches, judged_pairs
 from vtkit.training.teachers import Asked
 
 DATA = collection(48, seed=4)
@@ -60,7 +60,7 @@ def batches_of(data: RetrievalSet, wanted: FinetuneSection, seed: int) -> list[l
     def rankings(depth: int) -> list[Ranking]:
         return [bm25.search([query.text for query in data.queries], depth)[0].tolist()]
 
-    return training_batches(found, wanted, seed, negative_pools(data, found, wanted, rankings))
+    return list(TrainingBatches(found, wanted, seed, negative_pools(data, found, wanted, rankings)))
 
 
 # batches
@@ -331,8 +331,9 @@ def test_a_collapsed_run_is_stopped_by_its_gate(tmp_path: Path) -> None:
 
 def test_queries_and_documents_are_cut_at_lengths_of_their_own(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
-    rows = [{"query": "river " * 60, "document": "stone " * 60, "negative_1": "river"}] * 2
-    batch = sparse_trainer.Collator(ours, {"query": 5, "document": 1000, "negative_1": 1000})(rows)
+    columns = {"query": ["river " * 60] * 2, "document": ["stone " * 60] * 2, "negative_1": ["river"] * 2}
+    lengths = {"query": 5, "document": 1000, "negative_1": 1000}
+    batch = sparse_trainer.Collator(ours, columns, lengths)([{"row": 0}, {"row": 1}])
     assert {name: tuple(tensor.shape) for name, tensor in batch.items() if name.endswith("input_ids")} == {
         "query_input_ids": (2, 5),
         "document_input_ids": (2, 48),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from vtkit.recipe.finetune import FinetuneSection
 from vtkit.search.bm25 import Bm25
 from vtkit.training.finetune import finetune
 from vtkit.training.negatives import mined_rankings, negative_pools
-from vtkit.training.pairs import judged_pairs, training_batches
+from vtkit.training.pairs import TrainingBatches, judged_pairs
 
 DATA = collection(30, seed=4)
 
@@ -48,9 +48,13 @@ def judged(qrels: dict[int, dict[int, int]], documents: int) -> RetrievalSet:
     )
 
 
+def as_lists(rows: Iterable[Any]) -> list[list[int]]:
+    return [np.asarray(row).tolist() for row in rows]
+
+
 def pools(data: RetrievalSet, rankings: Sequence[Sequence[Sequence[int]]], **mining: Any) -> list[list[int]]:
     wanted = section(mining=mining)
-    return negative_pools(data, judged_pairs(data), wanted, lambda depth: rankings)
+    return as_lists(negative_pools(data, judged_pairs(data), wanted, lambda depth: rankings))
 
 
 def test_judged_negatives_come_first_and_nothing_is_mined_for_their_query() -> None:
@@ -81,7 +85,7 @@ def test_only_scored_negatives_where_the_data_bring_scores() -> None:
     data = judged({0: {0: 1, 5: 0, 6: 0}}, 8)
     data.scores["q0"] = {"d0": 2.0, "d6": 1.0}
     found = negative_pools(data, judged_pairs(data), section(), lambda depth: [[[3]]], scored_only=True)
-    assert found == [[6]]
+    assert as_lists(found) == [[6]]
 
 
 def bm25() -> Bm25:
@@ -129,9 +133,11 @@ def test_rankings_of_models_are_kept(tmp_path: Path) -> None:
     first = mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)
     kept = tmp_path / "kept" / "encoder.npy"
     np.save(kept, np.load(kept)[:, ::-1])
-    assert mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)[0][0] == first[0][0][::-1]
+    assert mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)[0][0].tolist() == (
+        first[0][0][::-1].tolist()
+    )
     kept.write_bytes(kept.read_bytes()[:40])  # half written
-    assert mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5) == first
+    assert mined_rankings(DATA, wanted, encoder(tmp_path), bm25, tmp_path / "kept", 5)[0].tolist() == first[0].tolist()
 
 
 def test_a_cross_encoder_cannot_search(tmp_path: Path) -> None:
@@ -259,10 +265,10 @@ def test_a_pair_whose_only_negative_is_relevant_to_another_waits_for_another_bat
     found = judged_pairs(data)
     wanted = section(batch_size=2, steps=30)
     known = negative_pools(data, found, wanted, lambda depth: [])
-    batches = training_batches(found, wanted, 1, known)
+    batches = TrainingBatches(found, wanted, 1, known)
     assert {frozenset(row.query for row in batch) for batch in batches} == {frozenset({0, 2}), frozenset({1, 2})}
     with pytest.raises(DataError, match=r"no 3 queries have documents of their own and 1 hard negatives that are"):
-        training_batches(found, section(batch_size=3, steps=3), 1, known)
+        TrainingBatches(found, section(batch_size=3, steps=3), 1, known)
 
 
 def test_scores_of_the_data_teach_alone_unless_others_are_named(tmp_path: Path) -> None:

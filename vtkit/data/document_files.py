@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vtkit.data.corpora import shards_in
@@ -31,7 +31,7 @@ def write_documents(documents: Iterable[Document], path: Path) -> None:
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
-def read_document_file(name: str) -> list[Document]:
+def read_document_file(name: str) -> Sequence[Document]:
     """The documents of a file or folder; without ids they are called by their line.
 
     Raises:
@@ -43,6 +43,7 @@ def read_document_file(name: str) -> list[Document]:
         raise DataError(f"{name}: there is no such file or folder. Documents are {DOCUMENT_FORMS}.")
     problems = Problems()
     form = path.suffixes[-2 if path.suffix in (".gz", ".zst") else -1 :][:1]
+    documents: Sequence[Document]
     if path.is_dir():
         corpus = find_file(path, "corpus.jsonl")
         shards = [corpus] if corpus else shards_in(path)

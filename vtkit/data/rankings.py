@@ -9,20 +9,25 @@ import json
 import math
 import re
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from vtkit import console
 from vtkit.data import text as texts
+from vtkit.data.judgements import ByQuery, Gathering
 from vtkit.data.parquet import read_parquet
 from vtkit.data.problems import Problems
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.sequences import Lazy
 from vtkit.errors import DataError
 
-Ranking = Sequence[Sequence[int]]
+Ranking = Sequence[Sequence[int]] | Sequence[npt.NDArray[np.int32]] | npt.NDArray[np.int32]
 """For each query document numbers, best first; -1 stands for none."""
 
 FORMS = (
@@ -68,22 +73,24 @@ def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
         DataError: lines are damaged, all at once; or none is of a query that ``data`` judges.
     """
     path = Path(path)
-    queries = {query.id: row for row, query in enumerate(data.queries)}
-    documents = {document.id: number for number, document in enumerate(data.documents)}
-    systems: dict[str, dict[int, dict[str, float]]] = {}
-    for found in _known(path, queries, "negatives"):
-        of_query = systems.setdefault(found.system, {}).setdefault(queries[found.query], {})
-        of_query.update(zip(found.documents, found.scores or (0.0,) * len(found.documents), strict=True))
-    judged = {row for rows in systems.values() for row in rows}
+    systems: dict[str, Gathering] = {}
+    judged: set[str] = set()
+    for found in _known(path, {query.id for query in data.queries}, "negatives"):
+        gathering = systems.setdefault(found.system, Gathering(float))
+        for name, score in zip(found.documents, found.scores or (0.0,) * len(found.documents), strict=True):
+            gathering.add(found.query, name, score)
+        judged.add(found.query)
     named = ", ".join(filter(None, systems)) or "no named system"
     console.say(f"  {path.name}: negatives of {named} for {len(judged)} queries")
-    return [
-        [
-            [documents[name] for name, _ in sorted(rows.get(row, {}).items(), key=_best_first) if name in documents]
-            for row in range(len(queries))
-        ]
-        for rows in systems.values()
-    ]
+    return [_ranking(data, gathering.finish()[0]) for gathering in systems.values()]
+
+
+def _ranking(data: RetrievalSet, scores: ByQuery[float]) -> Ranking:
+    def best_first(row: int) -> list[int]:
+        found = sorted(data.by_number(scores, data.queries[row].id).items(), key=_best_first)
+        return [document for document, _ in found if document >= 0]
+
+    return Lazy(len(data.queries), best_first)
 
 
 def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet:
@@ -97,8 +104,7 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
         DataError: lines are damaged, all at once; a file has no scores, or none of queries that ``data`` judges; no
             relevant document has one.
     """
-    known = {document.id for document in data.documents}
-    scores: dict[str, dict[str, float]] = {}
+    gathering = Gathering(float)
     unknown = without = 0
     for path in map(Path, paths):
         scored = False
@@ -106,23 +112,27 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
             if found.scores is None:
                 continue
             scored = True
-            of_query = scores.setdefault(found.query, {})
-            for name, score in zip(found.documents, found.scores, strict=True):
-                if name in known:
-                    of_query.setdefault(name, score)
+            there = data.numbers_of(found.documents) >= 0
+            for name, score, known in zip(found.documents, found.scores, there.tolist(), strict=True):
+                if known:
+                    gathering.add(found.query, name, score)
                 else:
                     unknown += 1
         if not scored:
             raise DataError(f"{path}: holds documents without scores. Name it in finetune.mining.files instead.")
-    qrels: dict[str, dict[str, int]] = {}
+    scores, _ = gathering.finish()
+    grades = Gathering(int)
     for query, of_query in scores.items():
-        judged = {name: grade for name, grade in data.qrels[query].items() if grade <= 0 or name in of_query}
-        without += sum(grade > 0 for grade in data.qrels[query].values()) - sum(grade > 0 for grade in judged.values())
+        before = data.qrels[query]
+        judged = {name: grade for name, grade in before.items() if grade <= 0 or name in of_query}
+        without += sum(grade > 0 for grade in before.values()) - sum(grade > 0 for grade in judged.values())
         if any(grade > 0 for grade in judged.values()):
-            qrels[query] = dict.fromkeys(of_query, 0) | judged
+            for name, grade in (dict.fromkeys(of_query, 0) | judged).items():
+                grades.add(query, name, grade)
+    qrels, _ = grades.finish()
     if not qrels:
         raise DataError(f"{', '.join(map(str, paths))}: no document has a score that is relevant to its query.")
-    console.say(f"  scores of {sum(map(len, scores.values())):,} documents for {len(qrels):,} queries")
+    console.say(f"  scores of {len(scores.entries):,} documents for {len(qrels):,} queries")
     for count, what in (
         (len(data.queries) - len(qrels), "queries have no scored relevant document"),
         (without, "relevant documents have no score"),
@@ -131,14 +141,14 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
         if count:
             console.say(f"  {count:,} {what}, and are left out")
     queries = [query for query in data.queries if query.id in qrels]
-    return replace(data, queries=queries, qrels=qrels, scores={query.id: scores[query.id] for query in queries})
+    return replace(data, queries=queries, qrels=qrels, scores=scores.only(qrels.keys()))
 
 
-def _best_first(scored: tuple[str, float]) -> float:
+def _best_first(scored: tuple[int, float]) -> float:
     return -scored[1]
 
 
-def _known(path: Path, queries: Mapping[str, object], what: str) -> Iterator[ScoredList]:
+def _known(path: Path, queries: Collection[str], what: str) -> Iterator[ScoredList]:
     """The lists of a file that are of one of ``queries``, and the problems of all once it is read."""
     problems, known = Problems(), False
     with problems.reading(path):

@@ -7,30 +7,29 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from vtkit.data import text as texts
+from vtkit.data.documents import Document as Document
+from vtkit.data.documents import DocumentNumbers, Place, StoredDocuments, gathered
+from vtkit.data.judgements import ByQuery, Gathering
 from vtkit.data.problems import Problems
+from vtkit.data.sequences import Lazy
 from vtkit.errors import DataError
 
+V = TypeVar("V", int, float)
+
+LARGE_FILE = 2**24
+"""Bytes of a file of judgements from which on they are held in arrays instead of dictionaries."""
+
 LAYOUT = "A BEIR folder holds corpus.jsonl, queries.jsonl (each may be .gz) and qrels/SPLIT.tsv."
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A document of a collection."""
-
-    id: str
-    title: str
-    text: str
-
-    @property
-    def contents(self) -> str:
-        """What is indexed and encoded: title and text with a space between, or the one that is there."""
-        return texts.contents(self.title, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +45,69 @@ class RetrievalSet:
     """A collection under one split of its judgements; ``queries`` are exactly those the split judges."""
 
     name: str
-    documents: list[Document]
+    documents: Sequence[Document]
+    """A list, or mapped from files where they are many (:mod:`vtkit.data.documents`)."""
+
     queries: list[Query]
-    qrels: dict[str, dict[str, int]]
+    qrels: Mapping[str, Mapping[str, int]]
     """Query id -> document id -> grade; a grade of 0 or below is a judgement of not relevant."""
 
-    scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Query id -> document id -> a teacher's score, where training data bring some."""
 
     not_comparable: tuple[str, ...] = ()
     """Why figures of this collection cannot stand beside published ones: documents, queries or judgements that it
     lacks, such as "sampled: 1,000 of 2,831 queries"."""
 
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """Document id -> its place in ``documents``."""
+        if isinstance(self.documents, StoredDocuments):
+            return self.documents.numbers
+        return {document.id: number for number, document in enumerate(self.documents)}
+
+    def numbers_of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
+        """The number of each document id, -1 where there is none."""
+        if isinstance(self.numbers, DocumentNumbers):
+            return self.numbers.of(names)
+        return np.array([self.numbers.get(name, -1) for name in names], dtype=np.int32)
+
+    @cached_property
+    def contents(self) -> Sequence[str]:
+        """The text of each document, made when it is asked for."""
+        return Lazy(len(self.documents), lambda number: self.documents[number].contents)
+
+    def by_number(self, given: Mapping[str, Mapping[str, V]], query: str) -> dict[int, V]:
+        """What ``given``, :attr:`qrels` or :attr:`scores`, says of a query, by the numbers of documents."""
+        if isinstance(given, ByQuery):
+            return given.by_number(query, self.numbers)
+        return {self.numbers[name]: value for name, value in given.get(query, {}).items()}
+
+    def unknown_documents(self) -> Iterator[tuple[str, str]]:
+        """Query and document of each judgement whose document is not there."""
+        if isinstance(self.qrels, ByQuery):
+            return self.qrels.unknown(self.numbers)
+        return ((query, name) for query, judged in self.qrels.items() for name in judged if name not in self.numbers)
+
+    def under(self, queries: Sequence[Query]) -> RetrievalSet:
+        """The same documents under some of the queries."""
+        ids = {query.id for query in queries}
+
+        def kept(given: Mapping[str, Mapping[str, V]]) -> Mapping[str, Mapping[str, V]]:
+            if isinstance(given, ByQuery):
+                return given.only(ids)
+            return {query: values for query, values in given.items() if query in ids}
+
+        return replace(self, queries=list(queries), qrels=kept(self.qrels), scores=kept(self.scores))
+
     def sample(self, max_queries: int | None, seed: int) -> RetrievalSet:
         """The same documents under ``max_queries`` of the queries, sampled without replacement, in their order."""
         if max_queries is None or max_queries >= len(self.queries):
             return self
         drawn = sorted(random.Random(seed).sample(range(len(self.queries)), max_queries))
-        queries = [self.queries[number] for number in drawn]
-        return replace(
-            self,
-            queries=queries,
-            qrels={query.id: self.qrels[query.id] for query in queries},
-            not_comparable=(*self.not_comparable, f"sampled: {max_queries:,} of {len(self.queries):,} queries"),
-        )
+        chosen = self.under([self.queries[number] for number in drawn])
+        sampled = f"sampled: {max_queries:,} of {len(self.queries):,} queries"
+        return replace(chosen, not_comparable=(*self.not_comparable, sampled))
 
 
 def load_beir(folder: str | Path, split: str) -> RetrievalSet:
@@ -120,24 +158,19 @@ def splits_there(folder: Path, prefix: str = "") -> str:
     return f"splits there: {', '.join(names)}" if names else "there are no judgements at all"
 
 
-def read_documents(paths: Iterable[Path], problems: Problems, id_field: str = "_id") -> list[Document]:
+def read_documents(paths: Sequence[Path], problems: Problems, id_field: str = "_id") -> Sequence[Document]:
     """The documents of jsonl files with ``id_field``, ``title`` (may be missing) and ``text``."""
-    documents: list[Document] = []
-    places: dict[str, tuple[Path, int]] = {}
-    for path in paths:
-        with problems.reading(path):
-            for number, entry in texts.read_jsonl(path):
-                checked = _fields(path, number, entry, id_field, problems)
-                if checked is None:
-                    continue
-                identity, text, title = checked
-                before, line = places.setdefault(identity, (path, number))
-                if (before, line) != (path, number):
-                    where = f"line {line}" if before == path else f"line {line} of {before.name}"
-                    problems.add(path, f"line {number}: id {identity!r} occurs twice (first on {where})")
-                    continue
-                documents.append(Document(identity, title, text))
-    return documents
+
+    def rows() -> Iterator[Place]:
+        for path in paths:
+            with problems.reading(path):
+                for number, entry in texts.read_jsonl(path):
+                    checked = _fields(path, number, entry, id_field, problems)
+                    if checked is not None:
+                        identity, text, title = checked
+                        yield path, number, Document(identity, title, text)
+
+    return gathered(paths, rows, id_field, problems)
 
 
 def read_queries(path: Path, problems: Problems) -> list[Query]:
@@ -165,15 +198,28 @@ def add_query(
     lines.setdefault(identity, number)
 
 
-def read_judgements(path: Path, problems: Problems) -> dict[str, dict[str, int]]:
+def read_judgements(path: Path, problems: Problems) -> Mapping[str, Mapping[str, int]]:
     """Judgements of three columns (query, document, grade) or of TREC's four (query, iteration, document, grade)."""
     qrels: dict[str, dict[str, int]] = {}
+    gathering = Gathering(int) if path.stat().st_size >= LARGE_FILE else None
     with problems.reading(path):
-        _read_judgements(path, qrels, problems)
-    return qrels
+        for number, query, document, grade in _judgements(path, problems):
+            if gathering is None:
+                add_judgement(qrels, path, number, query, document, grade, problems)
+            elif (whole := _whole(grade)) is None:
+                problems.add(path, f"line {number}: the grade {grade!r} is not a whole number")
+            else:
+                gathering.add(query, document, whole, number)
+    if gathering is None:
+        return qrels
+    found, contradictions = gathering.finish()
+    for number, query, document, before in contradictions:
+        problems.add(path, f"line {number}: {query!r} and {document!r} were judged {before} before")
+    return found
 
 
-def _read_judgements(path: Path, qrels: dict[str, dict[str, int]], problems: Problems) -> None:
+def _judgements(path: Path, problems: Problems) -> Iterator[tuple[int, str, str, str]]:
+    """Line, query, document and grade of each line."""
     for number, line in enumerate(texts.read_lines(path), 1):
         if not line.strip():
             continue
@@ -183,7 +229,13 @@ def _read_judgements(path: Path, qrels: dict[str, dict[str, int]], problems: Pro
             continue
         query, document, grade = (column.strip() for column in (columns[0], columns[-2], columns[-1]))
         if number > 1 or _whole(grade) is not None:  # else it is a header
-            add_judgement(qrels, path, number, query, document, grade, problems)
+            yield number, query, document, grade
+
+
+def _any_relevant(qrels: Mapping[str, Mapping[str, int]]) -> bool:
+    if isinstance(qrels, ByQuery):
+        return bool((qrels.entries > 0).any())
+    return any(grade > 0 for judged in qrels.values() for grade in judged.values())
 
 
 def add_judgement(
@@ -222,9 +274,9 @@ def read_query_columns(path: Path, problems: Problems) -> list[Query]:
 
 def checked_collection(
     name: str,
-    documents: list[Document],
+    documents: Sequence[Document],
     queries: list[Query],
-    qrels: dict[str, dict[str, int]],
+    qrels: Mapping[str, Mapping[str, int]],
     problems: Problems,
     *,
     corpus: Path,
@@ -243,20 +295,20 @@ def checked_collection(
             problems.add(queries_file, "holds no queries")
         if not qrels:
             problems.add(judgements_file, "holds no judgements")
-        elif all(grade <= 0 for judged in qrels.values() for grade in judged.values()):
+        elif not _any_relevant(qrels):
             problems.add(judgements_file, "judges no document relevant: every grade is 0 or below")
         if documents and not any(document.contents for document in documents):
             problems.add(corpus, "holds no text: the title and the text of every document are empty")
     problems.stop_if_any()
-    known_documents, known_queries = {document.id for document in documents}, {query.id for query in queries}
-    for query, judged in qrels.items():
+    found = RetrievalSet(name, documents, [query for query in queries if query.id in qrels], qrels)
+    known_queries = {query.id for query in queries}
+    for query in qrels:
         if query not in known_queries:
             problems.add(judgements_file, f"query {query!r} is not in {queries_file.name}")
-        for document in judged:
-            if document not in known_documents:
-                problems.add(judgements_file, f"document {document!r} (query {query!r}) is not in {corpus.name}")
+    for query, document in found.unknown_documents():
+        problems.add(judgements_file, f"document {document!r} (query {query!r}) is not in {corpus.name}")
     problems.stop_if_any()
-    return RetrievalSet(name, documents, [query for query in queries if query.id in qrels], qrels)
+    return found
 
 
 def check_id(identity: str) -> str | None:

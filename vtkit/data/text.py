@@ -151,14 +151,14 @@ def digest(path: str | Path) -> str:
     path = Path(path)
     try:
         if path.is_file():
-            return _file_digest(path)
+            return file_digest(path)
         if not path.is_dir():
             raise DataError(f"{path}: there is no such file or folder.")
         files = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
         whole = hashlib.sha256()
         for name in sorted(files):
             if not any(part.startswith(".") for part in name.split("/")):
-                whole.update(f"{name}\0{_file_digest(files[name])}\n".encode())
+                whole.update(f"{name}\0{file_digest(files[name])}\n".encode())
         return whole.hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
@@ -357,7 +357,8 @@ class _Zstandard(io.RawIOBase):
         return size
 
 
-def _file_digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

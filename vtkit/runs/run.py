@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vtkit import console
 from vtkit.artifacts import Store, held, remove_half_written, versions, write_atomically
+from vtkit.data.documents import keep_large_collections
 from vtkit.errors import VtkitError, machine_errors
 from vtkit.measures.effectiveness import check_measures
 from vtkit.recipe.data_check import check_data
@@ -81,6 +82,7 @@ def run(
             console.warn(f"{not_fetched}\nIn the plan it counts by its name; whether it fits is seen once it is here.")
         return folder
     store.prepare()
+    keep_large_collections(store.root / ".collections")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Literal
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
+from vtkit.data.sequences import Lazy
 from vtkit.measures.masked_predictions import HeldOutPredictions
 from vtkit.measures.validation import Validated
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.transfer import ParallelTransfer
 from vtkit.results import Result
 from vtkit.stages.stage import Corpus, Stage, View
-from vtkit.stages.texts import adaptation_corpus, draw, opened, read_texts
+from vtkit.stages.texts import adaptation_corpus, draw, drawn, opened, read_texts
 from vtkit.stages.untrained import starts_untrained
 
 if TYPE_CHECKING:
@@ -120,18 +122,19 @@ def _predict(
     prior = chosen_prior(recipe) if objective == "mlm" else None
     section = section.model_copy(update={"objective": objective, "prior": prior})
     wanted = section.steps * section.batch_size
-    texts = draw(read_texts(recipe.corpora("adapt.corpus")), wanted + section.held_out, seed)
+    texts = drawn(read_texts(recipe.corpora("adapt.corpus")), wanted + section.held_out, seed, out)
     texts, held_out = _held_out(texts, 0 if objective == "sap" else section.held_out, seed)
     new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
     teacher = None if section.teacher is None else load_encoder(section.teacher)
     return len(texts), adapt(encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher, held_out)
 
 
-def _held_out(texts: Sequence[str], most: int, seed: int) -> tuple[list[str], list[str]]:
+def _held_out(texts: Sequence[str], most: int, seed: int) -> tuple[Sequence[str], list[str]]:
     """What is left to train on, and up to ``most`` of ``texts``, a tenth of them at most, that are not trained on."""
     held_out = draw(texts, min(most, len(texts) // 10), seed)
     unseen = set(held_out)
-    return [text for text in texts if text not in unseen], held_out
+    left = array("q", (number for number, text in enumerate(texts) if text not in unseen))
+    return Lazy(len(left), lambda number: texts[left[number]]), held_out
 
 
 def _train_vectors(
@@ -148,7 +151,7 @@ def _train_vectors(
     assert section is not None
     most = section.steps * section.batch_size
     wanted = 0 if section.validation is None else section.validation.max_queries
-    texts = draw(read_texts(recipe.corpora("adapt.corpus")), most + wanted, seed)
+    texts = drawn(read_texts(recipe.corpora("adapt.corpus")), most + wanted, seed, out)
     validation = None
     if section.validation is not None:
         texts, held_out = _held_out(texts, wanted, seed)

@@ -71,7 +71,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     if section.taught and section.scores:
         data = with_scores(data, section.scores)
     encoder = load_encoder(str(inputs["model"] / "model"))
-    encoder = with_query_encoder(encoder, section, (document.contents for document in data.documents))
+    encoder = with_query_encoder(encoder, section, data.contents)
     console.say(f"queries are encoded by {query_encoder_of(encoder) or 'the encoder of documents'}")
     language = recipe.recipe.language if section.asks_bm25 else ""
     length, names = section.document_length, section.teachers if section.taught else ()
@@ -122,7 +122,7 @@ def _validation(
         data, judging = held_out_queries(data, settings.share, seed)
         judged_on = "training queries held out"
     else:
-        texts = draw((document.contents for document in data.documents), 2 * settings.max_queries, seed)
+        texts = draw(data.contents, 2 * settings.max_queries, seed)
         return data, Validation(probe_validation_set(texts, settings.max_queries, seed, "finetune"), settings)
     if expand is not None:
         judging = expand(judging)

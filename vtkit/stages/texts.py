@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Iterator, Set
+from array import array
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from vtkit.data.collections import default_split, judgements, load_retrieval, own_layout, splits_of
 from vtkit.data.corpora import read_corpora
+from vtkit.data.sequences import Lazy, SpooledTexts
 from vtkit.data.training_files import is_training_data
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Recipe, is_local
@@ -199,14 +201,23 @@ def opened(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
 
 
 def draw(texts: Iterable[str], most: int, seed: int) -> list[str]:
-    """Up to ``most`` of ``texts``, each equally likely, in the order they came (reservoir sampling)."""
+    """Up to ``most`` of ``texts``, each equally likely, in the order they came."""
+    return list(drawn(texts, most, seed))
+
+
+def drawn(texts: Iterable[str], most: int, seed: int, folder: Path | None = None) -> Sequence[str]:
+    """:func:`draw` (reservoir sampling), the texts in a temporary file below ``folder`` where they are many."""
     generator = random.Random(seed)
-    kept: list[tuple[int, str]] = []
+    kept, numbers, places = SpooledTexts(folder), array("q"), array("q")
     for number, text in enumerate(texts):
         if number < most:
-            kept.append((number, text))
+            numbers.append(number)
+            places.append(len(kept))
         else:
             slot = generator.randrange(number + 1)
-            if slot < most:
-                kept[slot] = (number, text)
-    return [text for _, text in sorted(kept)]
+            if slot >= most:
+                continue
+            numbers[slot], places[slot] = number, len(kept)
+        kept.append(text)
+    order = sorted(range(len(numbers)), key=numbers.__getitem__)
+    return Lazy(len(order), lambda rank: kept[places[order[rank]]])

@@ -50,7 +50,7 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     if tuning.validation is not None and tuning.validation.share is not None:
         data, _ = held_out_queries(data, tuning.validation.share, seed)
     encoder = load_encoder(str(inputs["model"] / "model"))
-    judged = list(dict.fromkeys(judged_pairs(data).pairs))
+    judged = [(query, document) for query, document in judged_pairs(data).pairs.tolist()]
     further = _aggregated(recipe, data, encoder, out) if section.method == "tilde-aug" else []
     pairs = list(dict.fromkeys([*judged, *further]))
     if further:
@@ -77,7 +77,7 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
 
     section = recipe.expand
     assert section is not None
-    contents = [document.contents for document in data.documents]
+    contents = data.contents
     rankings = system_rankings(
         data,
         section.rankings,

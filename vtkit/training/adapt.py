@@ -31,7 +31,7 @@ from vtkit.training.query_generator import QueryGenerator
 from vtkit.training.regularizers import flops_terms, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
-from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, SparseTeacher, Teacher, kept_scores
+from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, KeptScores, SparseTeacher, Teacher
 from vtkit.training.validation import Validation
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, fo
     read = [[alignment.pairs[pair][0] for pair in batch] for batch in batches]
     asked = [Asked(sources, sources, list(batch), 1) for sources, batch in zip(read, batches.tolist(), strict=True)]
     teacher = SparseTeacher(alignment.source, section.max_length)
-    scores = torch.from_numpy(kept_scores(teacher, asked, folder))
+    scores = KeptScores(teacher, asked, folder)
     settings = section.align
 
     def taught(batch: Batch) -> Tensor:
@@ -255,7 +255,7 @@ def _distill(
         for start in range(0, len(asked), size)
     ]
     asked_of = [*teachers, *([Bm25Teacher(bm25)] if settings.bm25 and bm25 is not None else [])]
-    scores = torch.from_numpy(kept_scores(asked_of[0] if len(asked_of) == 1 else Ensemble(asked_of), steps, folder))
+    scores = KeptScores(asked_of[0] if len(asked_of) == 1 else Ensemble(asked_of), steps, folder)
 
     def distillation(batch: Batch) -> Tensor:
         taught = scores[batch.step].to(batch.queries.device)

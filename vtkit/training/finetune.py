@@ -7,13 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import assert_never
 
-import numpy as np
-import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
 from vtkit.data.rankings import Ranking
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.sequences import Lazy
 from vtkit.encoder.asymmetric import output_tokenizer, query_table
 from vtkit.errors import DataError
 from vtkit.recipe.finetune import (
@@ -42,12 +41,12 @@ from vtkit.training.losses import (
 )
 from vtkit.training.negatives import RANKINGS_FOLDER, mined_rankings, negative_pools
 from vtkit.training.objective import Batch, Objective, Term
-from vtkit.training.pairs import Example, judged_pairs, training_batches
+from vtkit.training.pairs import Pools, TrainingBatches, judged_pairs
 from vtkit.training.query_table import QueryTable
 from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
-from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, GivenScores, Teacher, kept_scores
+from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, GivenScores, KeptScores, Teacher
 from vtkit.training.validation import Validation
 from vtkit.vocabulary.casing import cased_ids
 
@@ -89,7 +88,7 @@ def finetune(
             useless scores of a teacher.
         CollapseError: a collapse gate stopped the run.
     """
-    contents = [document.contents for document in data.documents]
+    contents = data.contents
     judged, given = judged_pairs(data), section.taught and bool(data.scores)
 
     @cache
@@ -99,15 +98,17 @@ def finetune(
     def rankings(depth: int) -> Sequence[Ranking]:
         return mined_rankings(data, section, encoder, bm25, folder / RANKINGS_FOLDER, depth, read)
 
-    pools = negative_pools(data, judged, section, rankings, scored_only=given) if section.hard_negatives else []
+    pools: Pools = ()
+    if section.hard_negatives:
+        pools = negative_pools(data, judged, section, rankings, scored_only=given)
     asked_of: list[Teacher] = []
     if section.taught:
-        asked_of += [*([GivenScores.of(data)] if given else []), *teachers]
+        asked_of += [*([GivenScores(data)] if given else []), *teachers]
         if section.bm25 or (section.bm25 is None and not asked_of):
             asked_of.append(Bm25Teacher(bm25()))
 
     def train(seed: int, folder: Path) -> Curves:
-        batches = training_batches(judged, section, seed, pools)
+        batches = TrainingBatches(judged, section, seed, pools)
         taught = _taught(asked_of, section, batches, data, contents, folder) if section.taught else None
         return _trained(encoder, batches, taught, data, section, read or contents, seed, folder, validation)
 
@@ -118,8 +119,8 @@ def finetune(
 
 def _trained(
     encoder: SparseEncoder,
-    batches: Sequence[Sequence[Example]],
-    taught: Tensor | None,
+    batches: TrainingBatches,
+    taught: KeptScores | None,
     data: RetrievalSet,
     section: FinetuneSection,
     texts: Sequence[str],
@@ -136,14 +137,14 @@ def _trained(
         seed: of the dropout.
         folder: of its checkpoints.
     """
-    steps = len(batches)
-    rows = [example for batch in batches for example in batch]
-    columns = {
-        "query": [data.queries[row.query].text for row in rows],
-        "document": [texts[row.positive] for row in rows],
-    }
-    for number in range(section.hard_negatives):
-        columns[f"negative_{number + 1}"] = [texts[row.negatives[number]] for row in rows]
+    steps, size = len(batches), section.batch_size
+
+    def column(place: int, text: Callable[[int], str]) -> Sequence[str]:
+        return Lazy(steps * size, lambda row: text(int(batches.rows(row // size)[row % size, place])))
+
+    columns = {"query": column(0, lambda query: data.queries[query].text)}
+    for place, name in enumerate(["document", *(f"negative_{n + 1}" for n in range(section.hard_negatives))], 1):
+        columns[name] = column(place, texts.__getitem__)
     looked_up, learned = query_table(encoder), isinstance(section.queries, LearnedQueries)
     return train_vectors(
         encoder,
@@ -178,7 +179,7 @@ def _trained(
 
 
 def objective_terms(
-    section: FinetuneSection, steps: int, encoder: SparseEncoder, taught: Tensor | None = None
+    section: FinetuneSection, steps: int, encoder: SparseEncoder, taught: KeptScores | Tensor | None = None
 ) -> list[Term]:
     """The losses and the penalties that the settings name.
 
@@ -207,7 +208,7 @@ def _fixed_queries(section: FinetuneSection, encoder: SparseEncoder) -> bool:
     return query_table(encoder) is not None and not isinstance(section.queries, LearnedQueries)
 
 
-def _loss_term(settings: AnyLoss, taught: Tensor | None) -> Term:
+def _loss_term(settings: AnyLoss, taught: KeptScores | Tensor | None) -> Term:
     def named(name: str, value: Callable[[Batch], Tensor]) -> Term:
         return Term(name, value, lambda step: settings.weight)
 
@@ -244,32 +245,35 @@ def _loss_term(settings: AnyLoss, taught: Tensor | None) -> Term:
 def _taught(
     teachers: Sequence[Teacher],
     section: FinetuneSection,
-    batches: Sequence[Sequence[Example]],
+    batches: TrainingBatches,
     data: RetrievalSet,
     contents: Sequence[str],
     folder: Path,
-) -> Tensor:
+) -> KeptScores:
     """The scores of each step's queries and documents, (steps, queries, documents)."""
     if not teachers:
         raise DataError(
             f"{data.name} brings no scores, and finetune.bm25 = false leaves no other teacher: name one in "
             "finetune.teachers."
         )
-    asked = []
-    for batch in batches:
-        columns = [[row.positive for row in batch], *zip(*(row.negatives for row in batch), strict=True)]
-        numbers = [number for column in columns for number in column]
-        queries = [data.queries[row.query].text for row in batch]
-        asked.append(Asked(queries, [contents[number] for number in numbers], numbers, len(columns)))
+
+    def asked(step: int) -> Asked:
+        rows = batches.rows(step)
+        numbers: list[int] = rows[:, 1:].T.reshape(-1).tolist()
+        queries = [data.queries[query].text for query in rows[:, 0].tolist()]
+        return Asked(queries, [contents[number] for number in numbers], numbers, rows.shape[1] - 1)
+
     scaled = min_max if section.ensemble == "min-max" else standardized
-    scores = kept_scores(teachers[0] if len(teachers) == 1 else Ensemble(teachers, scaled), asked, folder)
-    if (np.isfinite(scores).sum(axis=2) < 2).all():
+    teacher = teachers[0] if len(teachers) == 1 else Ensemble(teachers, scaled)
+    own = not any(isinstance(loss, ListwiseLoss) for loss in section.losses)
+    scores = KeptScores(teacher, Lazy(len(batches), asked), folder, own=own)
+    if scores.compares_nothing:
         raise DataError(
             "finetune.teachers: there is a score of one document of each query only, which teaches nothing (a "
             "cross-encoder, and the scores of a file, are of a query's own documents). Set finetune.hard_negatives to "
             "1 or more."
         )
-    return torch.from_numpy(scores)
+    return scores
 
 
 def _ramp_steps(section: FinetuneSection, own: float | None, steps: int) -> int:

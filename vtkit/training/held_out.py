@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from vtkit.data.sequences import Ragged
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.sparse_head import without_decoder
@@ -27,7 +28,7 @@ POSITIONS_AT_ONCE = 256
 def held_out_predictions(
     model: PreTrainedModel,
     batches: MaskedBatches,
-    sizes: list[list[int]],
+    sizes: Ragged,
     new: NDArray[np.bool_],
     prior: Tensor | None = None,
 ) -> GroupedPredictions | None:

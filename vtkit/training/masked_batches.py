@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from vtkit.data.sequences import Ragged, RaggedRows
+from vtkit.data.text import batches
 from vtkit.encoder.truncation import first_tokens, shortened_to
 from vtkit.training.masking import IGNORED, emlm_labels, mask_tokens
 
@@ -27,39 +30,53 @@ SHORTEST = 4
 class TokenizedTexts(NamedTuple):
     """The texts that are long enough, as an encoder reads them."""
 
-    texts: list[str]
-    token_ids: list[list[int]]
-    wanted: list[list[int]] | None
+    kept: list[int]
+    """Which texts they are."""
+
+    token_ids: Ragged
+    wanted: Ragged | None
     """What each position is to be predicted as, where that is not its own token."""
 
-    sizes: list[list[int]] | None
+    sizes: Ragged | None
     """Bytes of text that each token stands for, where they were asked for."""
 
 
 def tokenized(
     tokenizer: PreTrainedTokenizerBase,
     output: PreTrainedTokenizerBase | None,
-    texts: Sequence[str],
+    texts: Iterable[str],
     max_length: int,
     *,
     sizes: bool = False,
+    folder: Path | None = None,
 ) -> TokenizedTexts:
     """The first ``max_length`` tokens of the texts that have :data:`SHORTEST` or more.
 
     Args:
+        folder: the numbers are mapped from files in it; None: they are held.
         output: the tokenizer that labels masked tokens, where that is another one (:func:`output_labels`).
         sizes: whether to tell how many bytes of UTF-8 each token stands for.
     """
-    read = first_tokens(tokenizer, texts, max_length, return_offsets_mapping=sizes or output is not None)
-    kept = [number for number, ids in enumerate(read["input_ids"]) if len(ids) >= SHORTEST]
-    own = [texts[number] for number in kept]
-    token_ids = [read["input_ids"][number] for number in kept]
-    spans = [read["offset_mapping"][number] for number in kept] if sizes or output is not None else []
-    wanted = None if output is None else output_labels(output, own, spans)
-    found = None
-    if sizes:
-        found = [[len(text[a:b].encode()) for a, b in inside] for text, inside in zip(own, spans, strict=True)]
-    return TokenizedTexts(own, token_ids, wanted, found)
+    names = ("token_ids", "wanted", "sizes")
+    token_ids, wanted, found = (RaggedRows(None if folder is None else folder / f"{name}.bin") for name in names)
+    kept: list[int] = []
+    first = 0
+    for batch in batches(texts):
+        read = first_tokens(tokenizer, batch, max_length, return_offsets_mapping=sizes or output is not None)
+        long = [number for number, ids in enumerate(read["input_ids"]) if len(ids) >= SHORTEST]
+        own = [batch[number] for number in long]
+        spans = [read["offset_mapping"][number] for number in long] if sizes or output is not None else []
+        kept += [first + number for number in long]
+        first += len(batch)
+        for number in long:
+            token_ids.append(read["input_ids"][number])
+        for labels in [] if output is None else output_labels(output, own, spans):
+            wanted.append(labels)
+        for text, inside in zip(own, spans, strict=True) if sizes else ():
+            found.append([len(text[a:b].encode()) for a, b in inside])
+    return TokenizedTexts(
+        kept, token_ids.whole(), None if output is None else wanted.whole(), found.whole() if sizes else None
+    )
 
 
 def output_labels(
@@ -80,13 +97,13 @@ def output_labels(
     return labels
 
 
-def similar_lengths_together(order: np.ndarray, lengths: Sequence[int], batch_size: int, seed: int) -> list[np.ndarray]:
+def similar_lengths_together(order: np.ndarray, lengths: np.ndarray, batch_size: int, seed: int) -> list[np.ndarray]:
     """Batches of ``order``: sorted by length inside windows of 32 batches, the batches then shuffled back."""
     batches: list[np.ndarray] = []
     window = 32 * batch_size
     for number, start in enumerate(range(0, len(order), window)):
         part = order[start : start + window]
-        part = part[np.argsort([lengths[i] for i in part], kind="stable")]
+        part = part[np.argsort(lengths[part], kind="stable")]
         rows = [part[i : i + batch_size] for i in range(0, len(part), batch_size)]
         batches.extend(rows[i] for i in np.random.default_rng([seed, 1, number]).permutation(len(rows)))
     return batches
@@ -96,7 +113,7 @@ def similar_lengths_together(order: np.ndarray, lengths: Sequence[int], batch_si
 class MaskedBatches(Dataset):  # type: ignore[type-arg]
     """Masked batches; the n-th is the same whenever and however often it is asked for."""
 
-    token_ids: list[list[int]]
+    token_ids: Ragged
     batches: list[np.ndarray]
     weights: Tensor
     special_ids: Tensor
@@ -104,16 +121,16 @@ class MaskedBatches(Dataset):  # type: ignore[type-arg]
     padding_id: int
     mask_rate: float
     seed: int
-    wanted: list[list[int]] | None = None
+    wanted: Ragged | None = None
     """What each position is to be predicted as, where that is not its own token."""
 
-    teacher_ids: list[list[int]] | None = None
+    teacher_ids: Ragged | None = None
     """The texts as a teacher reads them; then nothing is masked."""
 
     teacher_padding_id: int = 0
 
     @property
-    def labels(self) -> list[list[int]]:
+    def labels(self) -> Ragged:
         """What each position is to be predicted as."""
         return self.token_ids if self.wanted is None else self.wanted
 
@@ -137,9 +154,9 @@ class MaskedBatches(Dataset):  # type: ignore[type-arg]
         )
         return {"input_ids": masked, "attention_mask": attention_mask, "labels": labels}
 
-    def padded(self, number: int, values: list[list[int]], padding: int) -> tuple[Tensor, Tensor]:
+    def padded(self, number: int, values: Ragged, padding: int) -> tuple[Tensor, Tensor]:
         """The batch's rows of ``values``, padded, and a mask of what is not padding; (batch, length) both."""
-        rows = [torch.tensor(values[i]) for i in self.batches[number]]
+        rows = [torch.from_numpy(values[i].astype(np.int64)) for i in self.batches[number]]
         lengths = torch.tensor([len(row) for row in rows])
         padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
         return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).long()

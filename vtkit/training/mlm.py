@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import TrainingArguments
 
 from vtkit import console
+from vtkit.data.sequences import Ragged, RaggedRows
+from vtkit.data.text import batches as texts_in_batches
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
 from vtkit.encoder.dropout import fast_dropout
 from vtkit.encoder.families import mlm_head
@@ -109,8 +111,9 @@ def adapt(
         )
     length = min(section.max_length, encoder.max_seq_length or section.max_length)
     labelling = None if section.objective == "sap" else output
-    read = tokenized(tokenizer, labelling, texts, length)
-    if not read.texts:
+    folder.mkdir(parents=True, exist_ok=True)
+    read = tokenized(tokenizer, labelling, texts, length, folder=folder)
+    if not read.kept:
         raise DataError(f"adapt.corpus: none of its {len(texts)} texts has {SHORTEST} tokens or more")
 
     head = mlm_head(model)
@@ -119,11 +122,10 @@ def adapt(
     weights[masked_dimensions(model).cpu()] = 0
     # rows behind the tokenizer's last token fill the vocabulary up, and are no tokens
     special = torch.tensor(sorted({*tokenizer.all_special_ids, *range(len(tokenizer), model.config.vocab_size)}))
-    order = fixed_order(len(read.texts), section.steps * section.batch_size, seed)
-    lengths = [len(ids) for ids in read.token_ids]
+    order = fixed_order(len(read.kept), section.steps * section.batch_size, seed)
     batches = MaskedBatches(
         read.token_ids,
-        similar_lengths_together(order, lengths, section.batch_size, seed),
+        similar_lengths_together(order, read.token_ids.lengths, section.batch_size, seed),
         weights,
         special,
         tokenizer.mask_token_id,
@@ -137,7 +139,11 @@ def adapt(
             raise ValueError("the objective sap needs a teacher")
         _refuse_other_outputs(encoder, teacher)
         limit = min(length, teacher.max_seq_length or length)
-        batches.teacher_ids = first_tokens(teacher.tokenizer, read.texts, limit)["input_ids"]
+        taught = RaggedRows(folder / "teacher_ids.bin")
+        for some in texts_in_batches(map(texts.__getitem__, read.kept)):
+            for ids in first_tokens(teacher.tokenizer, some, limit)["input_ids"]:
+                taught.append(ids)
+        batches.teacher_ids = taught.whole()
         batches.teacher_padding_id = teacher.tokenizer.pad_token_id
     else:
         _refuse_masked_texts(batches.labels, weights, special)
@@ -198,7 +204,7 @@ def _measured(
     model = encoder[0].auto_model
     read = tokenized(encoder.tokenizer, output, texts, length, sizes=True)
     assert read.sizes is not None
-    order = np.argsort([len(ids) for ids in read.token_ids], kind="stable")
+    order = np.argsort(read.token_ids.lengths, kind="stable")
     masked = replace(
         batches,
         token_ids=read.token_ids,
@@ -245,7 +251,7 @@ def masked_loss(
     return loss
 
 
-def unigram_prior(labels: Sequence[Sequence[int]], vocabulary: int, special: Tensor, unseen: int = 0) -> Tensor:
+def unigram_prior(labels: Ragged, vocabulary: int, special: Tensor, unseen: int = 0) -> Tensor:
     """The unigram prior log n_j / Σ_k n_k of every token j, n its occurrences in ``labels``, special tokens left out.
 
     Added to the logits inside the softmax (Menon et al. 2021, arXiv:2007.07314, logit adjustment), so that the logits
@@ -253,8 +259,7 @@ def unigram_prior(labels: Sequence[Sequence[int]], vocabulary: int, special: Ten
     softmax, so nothing moves them. On texts that the counts are not from, each token is to have ``unseen`` occurrences
     more. Float32, (vocabulary,).
     """
-    found = np.fromiter(chain.from_iterable(labels), dtype=np.int64)
-    counts = torch.from_numpy(np.bincount(found[found != IGNORED], minlength=vocabulary)).double() + unseen
+    counts = torch.from_numpy(labels.counts(vocabulary)).double() + unseen
     counts[special] = 0
     return (counts / counts.sum()).log().float()
 
@@ -308,9 +313,9 @@ def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> Non
         )
 
 
-def _refuse_masked_texts(labels: Sequence[Sequence[int]], weights: Tensor, special: Tensor) -> None:
+def _refuse_masked_texts(labels: Ragged, weights: Tensor, special: Tensor) -> None:
     ordinary = set(range(len(weights))).difference(special.tolist())
-    seen = ordinary.intersection(*[set().union(*labels)])
+    seen = ordinary.intersection(np.flatnonzero(labels.counts(len(weights))).tolist())
     if seen and not any(float(weights[number]) for number in seen):
         raise DataError(
             "adapt.corpus: every token of its texts is masked, so there is nothing to predict. Set casing.output to "

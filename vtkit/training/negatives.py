@@ -12,6 +12,7 @@ from sentence_transformers import SparseEncoder
 
 from vtkit.data.rankings import Ranking, read_rankings
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.sequences import Ragged, listed
 from vtkit.encoder.dense import encode_dense
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
@@ -34,7 +35,7 @@ def negative_pools(
     rankings: Callable[[int], Sequence[Ranking]],
     *,
     scored_only: bool = False,
-) -> list[list[int]]:
+) -> Ragged:
     """For each query the documents that its hard negatives are sampled from.
 
     Those judged as not relevant; where they are fewer than ``section.hard_negatives``, also the first ``mining.depth``
@@ -48,36 +49,45 @@ def negative_pools(
         rankings: gives the rankings, of so many documents at least; called only where a query needs them.
         scored_only: only documents that ``data`` brings a score of, which are judged: nothing is mined.
     """
-    number = {document.id: i for i, document in enumerate(data.documents)}
-    pools: list[list[int]] = []
-    for row, query in enumerate(data.queries):
-        scores = data.scores.get(query.id, {})
-        known = [
-            number[name]
-            for name, grade in data.qrels.get(query.id, {}).items()
-            if grade <= 0 and (name in scores or not scored_only)
+
+    def known(row: int, query: str) -> list[int]:
+        scores = data.by_number(data.scores, query) if scored_only else {}
+        relevant = set(judged.relevant[row].tolist())
+        return [
+            number
+            for number, grade in data.by_number(data.qrels, query).items()
+            if grade <= 0 and (number in scores or not scored_only) and number not in relevant
         ]
-        pools.append([document for document in known if document not in judged.relevant[row]])
-    needing = {query for query, _ in judged.pairs if len(pools[query]) < section.hard_negatives}
-    if scored_only or not needing:
+
+    pools = Ragged.of(known(row, query.id) for row, query in enumerate(data.queries))
+    needing = np.zeros(len(pools), dtype=bool)
+    needing[judged.pairs[:, 0]] = True
+    needing &= pools.lengths < section.hard_negatives
+    if scored_only or not needing.any():
         return pools
-    depth, most = section.mining.depth, max(map(len, judged.relevant), default=0)
+    depth, most = section.mining.depth, int(judged.relevant.lengths.max(initial=0))
     found = rankings(section.mining.skip + depth + most)
-    everything = np.arange(len(data.documents))
-    for row in needing:
-        tops = [_top(ranking[row], judged.relevant[row], section.mining.skip, depth) for ranking in found]
+
+    def filled(row: int) -> Sequence[int]:
+        own: list[int] = pools[row].tolist()
+        if not needing[row]:
+            return own
+        relevant = set(judged.relevant[row].tolist())
+        tops = [_top(ranking[row], relevant, section.mining.skip, depth) for ranking in found]
         merged = [document for rank in zip_longest(*tops) for document in rank if document is not None]
-        pool = list(dict.fromkeys([*pools[row], *merged]))
+        pool = list(dict.fromkeys([*own, *merged]))
         if len(pool) < depth:  # a query that matches too little: fill up with any other documents
-            others = np.random.default_rng([3, row]).permutation(everything)[: 4 * depth].tolist()
-            pool += [other for other in others if other not in judged.relevant[row] and other not in pool]
+            count = len(data.documents)
+            others = np.random.default_rng([3, row]).choice(count, min(4 * depth, count), replace=False).tolist()
+            pool += [other for other in others if other not in relevant and other not in pool]
             pool = pool[:depth]
-        pools[row] = pool
-    return pools
+        return pool
+
+    return Ragged.of(map(filled, range(len(pools))))
 
 
-def _top(ranking: Sequence[int], relevant: set[int], skip: int, depth: int) -> list[int]:
-    kept = [int(document) for document in ranking if document >= 0 and int(document) not in relevant]
+def _top(ranking: Sequence[int] | npt.NDArray[np.int32], relevant: set[int], skip: int, depth: int) -> list[int]:
+    kept = [document for document in listed(ranking) if document >= 0 and document not in relevant]
     return kept[skip : skip + depth]
 
 
@@ -123,16 +133,14 @@ def system_rankings(
     Raises:
         DataError: a model is missing, damaged or a cross-encoder, which cannot search; a file of rankings is damaged.
     """
-    queries, texts = [query.text for query in data.queries], [document.contents for document in data.documents]
+    queries, texts = [query.text for query in data.queries], data.contents
     found: list[Ranking] = []
     if systems.bm25:
-        found.append(bm25().search(queries, depth)[0].tolist())
+        found.append(bm25().search(queries, depth)[0])
     folder.mkdir(parents=True, exist_ok=True)
     if systems.encoder:
         own = SparseTeacher(encoder, lengths[1])
-        found.append(
-            kept_array(folder / "encoder.npy", lambda: _search(own, queries, read or texts, lengths, depth)).tolist()
-        )
+        found.append(kept_array(folder / "encoder.npy", lambda: _search(own, queries, read or texts, lengths, depth)))
     for place, name in enumerate(systems.models, 1):
 
         def searched(name: str = name) -> npt.NDArray[np.int32]:
@@ -144,7 +152,7 @@ def system_rankings(
                 )
             return _search(model, queries, texts, lengths, depth)
 
-        found.append(kept_array(folder / f"model-{place}.npy", searched).tolist())
+        found.append(kept_array(folder / f"model-{place}.npy", searched))
     found += [ranking for file in systems.files for ranking in read_rankings(file, data)]
     return found
 

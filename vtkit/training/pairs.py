@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import overload
 
 import numpy as np
+import numpy.typing as npt
 
 from vtkit import console
+from vtkit.data.documents import text_hash, text_hashes
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.sequences import Ragged, listed
 from vtkit.errors import DataError
 from vtkit.recipe.finetune import FinetuneSection
 
 FRUITLESS_PASSES = 20
 """Passes over the pairs, each in another order, after which it is given up to find a full batch."""
+
+MADE_BEFORE = 1000
+"""Batches that are made before training starts: data that cannot fill batches are refused then."""
+
+
+Pools = Sequence[Sequence[int]] | Sequence[npt.NDArray[np.int32]]
+"""For each query the documents that hard negatives are sampled from."""
 
 
 @dataclass(frozen=True)
@@ -26,25 +38,26 @@ class Example:
     negatives: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Judged:
     """The judgements of a collection, by number."""
 
-    pairs: list[tuple[int, int]]
-    """Query and relevant document, both with a text."""
+    pairs: npt.NDArray[np.int32]
+    """Query and relevant document, both with a text, (pairs, 2)."""
 
-    relevant: list[set[int]]
+    relevant: Ragged
     """For each query all documents that are no negatives of it: the relevant ones, and those with the text of one."""
 
 
-def training_batches(
-    judged: Judged, section: FinetuneSection, seed: int, pools: Sequence[Sequence[int]] = ()
-) -> list[list[Example]]:
-    """The batches of a whole run, in order; no batch has a document that is relevant to another of its queries.
+class TrainingBatches(Sequence[list[Example]]):
+    """The batches of a whole run; no batch has a document that is relevant to another of its queries.
 
     A document relevant to two queries of one batch would be a negative of one of them although it is
     relevant: such a pair waits for a later batch. So does one whose document has the text of such a document, and one
     that leaves a query of the batch too few hard negatives.
+
+    A batch follows from the seed and the batches before it, so they are made in their order, :data:`MADE_BEFORE`
+    of them before the first is used and the others as training comes to them.
 
     Args:
         judged: of :func:`judged_pairs`.
@@ -55,122 +68,167 @@ def training_batches(
     Raises:
         DataError: too few pairs, or too few that can stand in one batch.
     """
-    pairs, relevant = judged.pairs, judged.relevant
-    if len({query for query, _ in pairs}) == 1:
-        raise DataError(
-            f"finetune.data has relevant documents for one query only in split {section.split}. The other documents of "
-            "a batch are a query's negatives, which takes two queries or more: name another split, or more data."
-        )
-    if len(pairs) < section.batch_size:
-        raise DataError(
-            f"finetune.data has {len(pairs)} relevant pairs in split {section.split}, fewer than one batch of "
-            f"{section.batch_size}. Lower finetune.batch_size or give more data."
-        )
-    steps = section.steps or max(1, round(section.epochs * len(pairs) / section.batch_size))
-    negatives = section.hard_negatives
-    fewest = min((len(pools[query]) for query, _ in pairs), default=0) if negatives else 0
-    if fewest < negatives:
-        raise DataError(
-            f"finetune.hard_negatives is {negatives}, but one of the queries has only {fewest} documents that are "
-            "not relevant to it, judged or found. Lower it."
-        )
 
-    batches: list[list[Example]] = []
-    waiting: list[tuple[int, int]] = []
-    epoch = fruitless = 0
-    while len(batches) < steps:
-        shuffled = np.random.default_rng([seed, epoch]).permutation(len(pairs))
-        stream = deque(waiting + [pairs[i] for i in shuffled])
-        made = len(batches)
-        while len(batches) < steps:
-            batch, wanted = _next_batch(stream, relevant, section.batch_size, pools, negatives)
-            if len(batch) < section.batch_size:
-                stream.extendleft(reversed(batch))
-                break
-            draw = np.random.default_rng([seed, 2, len(batches)])
-            batches.append([_example(pair, wanted, pools, negatives, draw) for pair in batch])
-        epoch += 1
-        if len(batches) > made:
-            fruitless, waiting = 0, list(stream)[: len(pairs)]
-            continue
-        # The pair that waited longest fits into no full batch: let the next pass begin with others.
-        fruitless, waiting = fruitless + 1, []
-        if fruitless == FRUITLESS_PASSES:
+    def __init__(
+        self,
+        judged: Judged,
+        section: FinetuneSection,
+        seed: int,
+        pools: Pools = (),
+    ) -> None:
+        self._judged, self._section, self._seed, self._pools = judged, section, seed, pools
+        self._refuse_too_few()
+        steps = section.steps or max(1, round(section.epochs * len(judged.pairs) / section.batch_size))
+        self._rows = np.empty((steps, section.batch_size, 2 + section.hard_negatives), dtype=np.int32)
+        self._made = 0
+        self._batches = self._in_order()
+        self._make(min(steps, MADE_BEFORE))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, step: int) -> list[Example]: ...
+
+    @overload
+    def __getitem__(self, step: slice) -> list[list[Example]]: ...
+
+    def __getitem__(self, step: int | slice) -> list[Example] | list[list[Example]]:
+        if isinstance(step, slice):
+            return [self[number] for number in range(*step.indices(len(self)))]
+        return [Example(query, positive, tuple(others)) for query, positive, *others in self.rows(step).tolist()]
+
+    def rows(self, step: int) -> npt.NDArray[np.int32]:
+        """Query, relevant document and hard negatives of each row of a batch, (batch, 2 + hard negatives)."""
+        number = range(len(self))[step]
+        self._make(number + 1)
+        rows: npt.NDArray[np.int32] = self._rows[number]
+        return rows
+
+    def _make(self, wanted: int) -> None:
+        while self._made < wanted:
+            self._rows[self._made] = next(self._batches)
+            self._made += 1
+
+    def _refuse_too_few(self) -> None:
+        section, queries, pairs = self._section, np.unique(self._judged.pairs[:, 0]), len(self._judged.pairs)
+        if len(queries) == 1:
             raise DataError(
-                f"finetune.data: no {section.batch_size} queries have documents of their own"
-                + (f" and {negatives} hard negatives that are relevant to none of them. " if negatives else ". ")
-                + "Lower finetune.batch_size."
+                f"finetune.data has relevant documents for one query only in split {section.split}. The other "
+                "documents of a batch are a query's negatives, which takes two queries or more: name another split, or "
+                "more data."
             )
-    return batches
+        if pairs < section.batch_size:
+            raise DataError(
+                f"finetune.data has {pairs} relevant pairs in split {section.split}, fewer than one batch of "
+                f"{section.batch_size}. Lower finetune.batch_size or give more data."
+            )
+        negatives = section.hard_negatives
+        fewest = min((len(self._pools[query]) for query in queries.tolist()), default=0) if negatives else 0
+        if fewest < negatives:
+            raise DataError(
+                f"finetune.hard_negatives is {negatives}, but one of the queries has only {fewest} documents that are "
+                "not relevant to it, judged or found. Lower it."
+            )
+
+    def _in_order(self) -> Iterator[list[list[int]]]:
+        """Rows of one batch after the other, for ever."""
+        size, negatives, pairs = self._section.batch_size, self._section.hard_negatives, self._judged.pairs
+        waiting: list[int] = []
+        epoch = fruitless = made = 0
+        while True:
+            stream = deque([*waiting, *np.random.default_rng([self._seed, epoch]).permutation(len(pairs)).tolist()])
+            before = made
+            while True:
+                batch, wanted = self._next_batch(stream)
+                if len(batch) < size:
+                    stream.extendleft(reversed(batch))
+                    break
+                draw = np.random.default_rng([self._seed, 2, made])
+                yield [[*pair, *self._negatives(pair[0], wanted, draw)] for pair in pairs[batch].tolist()]
+                made += 1
+            epoch += 1
+            if made > before:
+                fruitless, waiting = 0, list(islice(stream, len(pairs)))
+                continue
+            # The pair that waited longest fits into no full batch: let the next pass begin with others.
+            fruitless, waiting = fruitless + 1, []
+            if fruitless == FRUITLESS_PASSES:
+                raise DataError(
+                    f"finetune.data: no {size} queries have documents of their own"
+                    + (f" and {negatives} hard negatives that are relevant to none of them. " if negatives else ". ")
+                    + "Lower finetune.batch_size."
+                )
+
+    def _next_batch(self, stream: deque[int]) -> tuple[list[int], set[int]]:
+        """The first pairs of ``stream`` that can stand in one batch, taken out of it; and all documents that are
+        relevant to their queries. Fewer than a batch where the stream holds no more."""
+        size, negatives = self._section.batch_size, self._section.hard_negatives
+        batch, passed, queries = list[int](), list[int](), list[int]()
+        documents, wanted = set[int](), set[int]()
+        least = 0  # documents that are left in the pool of any query, or fewer
+        while stream and len(batch) < size:
+            number = stream.popleft()
+            query, document = self._judged.pairs[number].tolist()
+            relevant = set(self._judged.relevant[query].tolist())
+            fits = document not in wanted and documents.isdisjoint(relevant)
+            if fits and negatives:
+                wider = wanted | relevant
+                own = self._left(query, wider)
+                least = min(least - len(relevant - wanted), own) if queries else own
+                if least < negatives:
+                    least = min(self._left(each, wider) for each in (query, *queries))
+                fits = least >= negatives
+                if not fits and queries:
+                    least = min(self._left(each, wanted) for each in queries)
+            if not fits:
+                passed.append(number)
+                continue
+            batch.append(number)
+            queries.append(query)
+            documents.add(document)
+            wanted |= relevant
+        stream.extendleft(reversed(passed))
+        return batch, wanted
+
+    def _left(self, query: int, wanted: set[int]) -> int:
+        """Documents of a query's pool that are relevant to no query of the batch."""
+        return sum(number not in wanted for number in listed(self._pools[query]))
+
+    def _negatives(self, query: int, wanted: set[int], draw: np.random.Generator) -> list[int]:
+        """Hard negatives must not be relevant to any query of the batch: every document is scored with every query."""
+        if not self._section.hard_negatives:
+            return []
+        pool = [number for number in listed(self._pools[query]) if number not in wanted]
+        negatives: list[int] = draw.choice(pool, size=self._section.hard_negatives, replace=False).tolist()
+        return negatives
 
 
 def judged_pairs(data: RetrievalSet) -> Judged:
     """The judgements of ``data``; pairs without a text are left out, and counted."""
-    number = {document.id: i for i, document in enumerate(data.documents)}
-    judged = [
-        {number[name] for name, grade in data.qrels.get(query.id, {}).items() if grade > 0} for query in data.queries
-    ]
-    texts = [document.contents.strip() for document in data.documents]
-    empty = {query for query in range(len(judged)) if not data.queries[query].text.strip()}
-    all_pairs = [(query, document) for query, documents in enumerate(judged) for document in sorted(documents)]
-    pairs = [(query, document) for query, document in all_pairs if query not in empty and texts[document]]
-    if len(pairs) < len(all_pairs):
-        console.say(f"  {len(all_pairs) - len(pairs)} pairs have an empty query or document, and are left out")
+    found = Ragged.of(
+        sorted(number for number, grade in data.by_number(data.qrels, query.id).items() if grade > 0)
+        for query in data.queries
+    )
+    hashes, documents = text_hashes(data.documents), found.values
+    queries = np.repeat(np.arange(len(found), dtype=np.int32), found.lengths)
+    blank = np.array([not query.text.strip() for query in data.queries], dtype=bool)
+    usable = ~(blank[queries] | (hashes[documents] == np.frombuffer(text_hash(""), np.uint64)))
+    pairs = np.stack([queries, documents], axis=1)[usable]
+    if len(pairs) < len(documents):
+        console.say(f"  {len(documents) - len(pairs)} pairs have an empty query or document, and are left out")
 
-    with_text: dict[str, set[int]] = {}
-    for document, text in enumerate(texts):
-        with_text.setdefault(text, set()).add(document)
-    relevant = [set[int]().union(*(with_text[texts[document]] for document in documents)) for documents in judged]
-    repeated = sum(len(wider) - len(documents) for wider, documents in zip(relevant, judged, strict=True))
+    alike = np.flatnonzero(np.isin(hashes, hashes[documents]))  # documents with the text of a relevant one
+    with_text: dict[int, list[int]] = {}
+    _, place, count = np.unique(hashes[alike], return_inverse=True, return_counts=True)
+    for document in alike[count[place] > 1].tolist():
+        with_text.setdefault(int(hashes[document]), []).append(document)
+
+    def wider(documents: list[int]) -> list[int]:
+        return sorted({same for each in documents for same in with_text.get(int(hashes[each]), (each,))})
+
+    relevant = Ragged.of(wider(row.tolist()) for row in found) if with_text else found
+    repeated = len(relevant.values) - len(documents)
     if repeated:
         console.say(f"  {repeated} documents have the text of a relevant one, and are no negatives of its query")
     return Judged(pairs, relevant)
-
-
-def _next_batch(
-    stream: deque[tuple[int, int]],
-    relevant: Sequence[set[int]],
-    size: int,
-    pools: Sequence[Sequence[int]],
-    negatives: int,
-) -> tuple[list[tuple[int, int]], set[int]]:
-    """The first ``size`` pairs of ``stream`` that can stand in one batch, taken out of it; and all documents that are
-    relevant to their queries. Fewer where the stream holds no more."""
-    batch: list[tuple[int, int]] = []
-    passed: list[tuple[int, int]] = []
-    documents, wanted = set[int](), set[int]()
-    while stream and len(batch) < size:
-        query, document = stream.popleft()
-        wider = wanted | relevant[query]
-        if (
-            document in wanted
-            or relevant[query] & documents
-            or (negatives and not all(_enough(pools[q], wider, negatives) for q in (query, *(q for q, _ in batch))))
-        ):
-            passed.append((query, document))
-            continue
-        batch.append((query, document))
-        documents.add(document)
-        wanted = wider
-    stream.extendleft(reversed(passed))
-    return batch, wanted
-
-
-def _enough(pool: Sequence[int], relevant_in_batch: set[int], negatives: int) -> bool:
-    if len(pool) - len(relevant_in_batch) >= negatives:
-        return True
-    return sum(number not in relevant_in_batch for number in pool) >= negatives
-
-
-def _example(
-    pair: tuple[int, int],
-    relevant_in_batch: set[int],
-    pools: Sequence[Sequence[int]],
-    wanted: int,
-    draw: np.random.Generator,
-) -> Example:
-    """Hard negatives must not be relevant to any query of the batch: every document is scored with every query."""
-    if not wanted:
-        return Example(*pair, negatives=())
-    pool = [number for number in pools[pair[0]] if number not in relevant_in_batch]
-    return Example(*pair, negatives=tuple(int(i) for i in draw.choice(pool, size=wanted, replace=False)))

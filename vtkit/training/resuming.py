@@ -34,7 +34,7 @@ def fixed_order(items: int, wanted: int, seed: int) -> np.ndarray:
     """``wanted`` indices below ``items``: shuffled passes over all of them, one after the other."""
     passes = -(-wanted // items)
     return np.concatenate(
-        [np.random.default_rng([seed, epoch]).permutation(items) for epoch in range(passes)]
+        [np.random.default_rng([seed, epoch]).permutation(items).astype(np.int32) for epoch in range(passes)]
     )[:wanted]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from datasets import Dataset
 from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
@@ -19,7 +20,7 @@ from vtkit import console
 from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.sparse_head import streaming
-from vtkit.encoder.truncation import share_cut, shortened
+from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut, shortened
 from vtkit.recipe.finetune import Reporter
 from vtkit.runtime import without_notices
 from vtkit.training import reporting
@@ -62,7 +63,7 @@ class Schedule:
 
 def train_vectors(
     encoder: SparseEncoder,
-    columns: Mapping[str, list[str]],
+    columns: Mapping[str, Sequence[str]],
     lengths: Mapping[str, int],
     objective: Callable[[Callable[[], int]], Objective],
     schedule: Schedule,
@@ -119,11 +120,12 @@ def train_vectors(
             cut = lengths.get("query", lengths[next(iter(lengths))]), lengths.get("document", max(lengths.values()))
             stopping = EarlyStopping(validation, encoder, _learned(loss), cut, ramp_ends, schedule.steps, folder, bar)
             loss.state["validation"] = stopping.state
+        rows = len(next(iter(columns.values())))
         with without_notices():  # that there are connections between processes, which are not the trainer's business
             trainer = _Trainer(
                 model=encoder,
                 args=arguments,
-                train_dataset=Dataset.from_dict(dict(columns)),
+                train_dataset=Dataset.from_dict({"row": np.arange(rows, dtype=np.int32)}),
                 loss=loss,
                 # in this order: the last marks a checkpoint complete
                 callbacks=[
@@ -135,7 +137,7 @@ def train_vectors(
                 ],
             )
         trainer.others = others
-        trainer.data_collator = Collator(encoder, lengths, trainer.speed)
+        trainer.data_collator = Collator(encoder, columns, lengths, trainer.speed)
         history = train(trainer, folder)
         if stopping is not None:
             stopping.finish()
@@ -150,13 +152,14 @@ def _learned(loss: Objective) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in loss.named_parameters() if parameter.requires_grad}
 
 
-def _say_what_is_cut(encoder: SparseEncoder, columns: Mapping[str, list[str]], lengths: Mapping[str, int]) -> None:
+def _say_what_is_cut(encoder: SparseEncoder, columns: Mapping[str, Sequence[str]], lengths: Mapping[str, int]) -> None:
     """The share of each column's texts that are longer than what is read of them."""
     for column, texts in columns.items():
         if column.startswith("negative"):
             continue  # documents like the others
         side: Side = "query" if column == "query" else "document"
-        share = share_cut(tokenizer_of(encoder, side), texts, lengths[column], prompt_of(encoder, side))
+        some = texts[:TEXTS_LOOKED_AT]  # they are in random order
+        share = share_cut(tokenizer_of(encoder, side), some, lengths[column], prompt_of(encoder, side))
         if share == 1:
             console.warn(
                 f"every {column} looked at is longer than the {lengths[column]} tokens that are read of it: training "
@@ -206,6 +209,9 @@ class Collator:
     """Tokenised columns: queries and documents have prompts, and are cut at lengths, of their own."""
 
     encoder: SparseEncoder
+    columns: Mapping[str, Sequence[str]]
+    """The texts."""
+
     lengths: Mapping[str, int]
     """Column -> tokens its texts are cut at."""
 
@@ -214,16 +220,17 @@ class Collator:
 
     valid_label_columns: Sequence[str] = ()
 
-    def __call__(self, rows: list[dict[str, str]]) -> dict[str, Any]:
+    def __call__(self, rows: list[dict[str, int]]) -> dict[str, Any]:
+        """The texts of a batch: ``rows`` names their row of the columns, under ``row``."""
         batch: dict[str, Any] = {}
-        for column in rows[0]:
+        for column, texts in self.columns.items():
             side: Side = "query" if column == "query" else "document"
             looked_up = side == "query" and query_table(self.encoder) is not None
             tokenizer, prompt = tokenizer_of(self.encoder, side), prompt_of(self.encoder, side)
             longest = tokenizer.model_max_length if looked_up else self.encoder.max_seq_length
             length = min(self.lengths[column], longest or self.lengths[column])
             features = tokenizer(
-                shortened(tokenizer, [prompt + row[column] for row in rows], length),
+                shortened(tokenizer, [prompt + texts[row["row"]] for row in rows], length),
                 truncation=True,
                 max_length=length,
                 add_special_tokens=not looked_up,

@@ -7,8 +7,9 @@ was not asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,6 +35,9 @@ SCORES_FOLDER = "teacher-scores"
 
 STEPS_AT_ONCE = 20
 """Steps whose scores are one file: what a killed run loses at most."""
+
+KNOWN_DOCUMENTS = 200_000
+"""Documents whose vectors a dense teacher holds."""
 
 BM25_DEPTH = 1000
 """Documents beyond so many of a query count 0 with BM25."""
@@ -84,7 +88,7 @@ class DenseTeacher:
     embedder: Any
 
     known: dict[str, np.ndarray] = field(default_factory=dict)
-    """Vectors of the documents it has read: every one comes again and again, as a candidate of many queries."""
+    """Vectors of the last :data:`KNOWN_DOCUMENTS` documents it has read, which come again as candidates of others."""
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""
@@ -93,6 +97,8 @@ class DenseTeacher:
         new = list(dict.fromkeys(text for step in steps for text in step.documents if text not in self.known))
         self.known.update(zip(new, encode_dense(self.embedder, new, "document", precision), strict=True))
         documents = np.stack([self.known[text] for step in steps for text in step.documents])
+        for text in list(self.known)[: max(0, len(self.known) - KNOWN_DOCUMENTS)]:
+            del self.known[text]
         return [
             np.asarray(self.embedder.similarity(queries[q], documents[d]), dtype=np.float32) for q, d in _slices(steps)
         ]
@@ -150,30 +156,21 @@ class Bm25Teacher:
 class GivenScores:
     """The scores that training data bring."""
 
-    known: Mapping[str, Mapping[int, float]]
-    """Query -> document number -> score."""
+    data: RetrievalSet
 
-    @classmethod
-    def of(cls, data: RetrievalSet) -> GivenScores:
-        """Those of ``data``."""
-        number = {document.id: i for i, document in enumerate(data.documents)}
-        by_id = {query.id: query.text for query in data.queries}
-        return cls(
-            {
-                by_id[query]: {number[name]: score for name, score in scores.items()}
-                for query, scores in data.scores.items()
-            }
-        )
+    @cached_property
+    def ids(self) -> Mapping[str, str]:
+        """Text of a query -> its id."""
+        return {query.text: query.id for query in self.data.queries}
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step, NaN where the data bring none."""
-        return [
-            np.array(
-                [[self.known.get(query, {}).get(number, np.nan) for number in step.numbers] for query in step.queries],
-                dtype=np.float32,
-            )
-            for step in steps
-        ]
+        found = []
+        for step in steps:
+            known = [self.data.by_number(self.data.scores, self.ids[query]) for query in step.queries]
+            rows = [[scores.get(number, np.nan) for number in step.numbers] for scores in known]
+            found.append(np.array(rows, dtype=np.float32))
+        return found
 
 
 @dataclass(frozen=True)
@@ -227,41 +224,78 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
     return DenseTeacher(load_dense(name, setting).to(fastest_device()))
 
 
-def kept_scores(teacher: Teacher, steps: Sequence[Asked], folder: Path) -> np.ndarray:
-    """The scores of all steps, (steps, queries, documents) float32, kept in files below ``folder``: a killed run goes
-    on with those that are there.
+class KeptScores:
+    """A teacher's scores of every step, made some steps at a time when training comes to them, and kept in files: a
+    killed run goes on with those that are there.
+
+    Args:
+        teacher: is asked.
+        steps: of the training.
+        folder: the files go below it.
+        own: keep the scores of each query's own candidates only; the others are NaN.
 
     Raises:
         DataError: a score is infinite, or a query has no score for one of its own documents.
     """
-    scores = folder / SCORES_FOLDER
-    scores.mkdir(parents=True, exist_ok=True)
-    parts = []
-    with console.progress("teacher's scores", total=len(steps)) as bar:
-        for start in range(0, len(steps), STEPS_AT_ONCE):
-            part, file = steps[start : start + STEPS_AT_ONCE], scores / f"{start:08d}.npy"
 
-            def asked(part: Sequence[Asked] = part, start: int = start) -> np.ndarray:
-                given = np.stack(teacher.scores(part))
-                _refuse_useless(given, part, start)
-                return given
+    def __init__(self, teacher: Teacher, steps: Sequence[Asked], folder: Path, *, own: bool = False) -> None:
+        self._teacher, self._steps, self._own = teacher, steps, own
+        self._folder = folder / SCORES_FOLDER
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._start, self._part = -1, np.empty(0, np.float32)
+        self.compares_nothing = bool((np.isfinite(self._scores_from(0)).sum(axis=2) < 2).all())
+        """Whether each query of the first steps has a score of one document only."""
 
-            found = kept_array(file, asked, partial(_is_of, part))
-            parts.append(found)
-            bar.advance(len(part))
-    return np.concatenate(parts)
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __getitem__(self, step: int) -> Tensor:
+        """Float32 (queries, documents).
+
+        Raises:
+            IndexError: there is no such step.
+        """
+        place = range(len(self))[step]
+        start = place - place % STEPS_AT_ONCE
+        if start != self._start:
+            self._part, self._start = self._scores_from(start), start
+        scores, asked = self._part[place - start], self._steps[place]
+        if not self._own:
+            return torch.from_numpy(scores)
+        whole = np.full((len(asked.queries), len(asked.documents)), np.nan, dtype=np.float32)
+        np.put_along_axis(whole, _own(asked), scores, axis=1)
+        return torch.from_numpy(whole)
+
+    def _scores_from(self, start: int) -> np.ndarray:
+        part = self._steps[start : start + STEPS_AT_ONCE]
+
+        def asked() -> np.ndarray:
+            # in the middle of a training step: nothing of it may change what the teacher says, nor the reverse
+            with torch.random.fork_rng(), torch.no_grad(), torch.autocast("cpu", enabled=False), _full_precision():
+                given = np.stack(self._teacher.scores(part))
+            _refuse_useless(given, part, start)
+            return np.take_along_axis(given, _own(part[0])[None], axis=2) if self._own else given
+
+        columns = part[0].candidates if self._own else len(part[0].documents)
+        wanted = (len(part), len(part[0].queries), columns)
+        return kept_array(
+            self._folder / f"{start:08d}.npy", asked, lambda found: found.shape == wanted and found.dtype == np.float32
+        )
 
 
-def _is_of(steps: Sequence[Asked], scores: np.ndarray) -> bool:
-    """Whether what was kept can be the scores of these steps."""
-    wanted = (len(steps), len(steps[0].queries), len(steps[0].documents))
-    return scores.shape == wanted and scores.dtype == np.float32
+def _full_precision() -> AbstractContextManager[Any]:
+    return torch.autocast("cuda", enabled=False) if torch.cuda.is_available() else nullcontext()
+
+
+def _own(step: Asked) -> np.ndarray:
+    """Columns of each query's own candidates, (queries, candidates)."""
+    queries = len(step.queries)
+    columns: np.ndarray = np.arange(queries)[:, None] + queries * np.arange(step.candidates)
+    return columns
 
 
 def _refuse_useless(scores: np.ndarray, steps: Sequence[Asked], start: int) -> None:
-    queries = len(steps[0].queries)
-    own = np.arange(queries)[:, None] + queries * np.arange(steps[0].candidates)
-    missing = np.isnan(scores[:, np.arange(queries)[:, None], own]).any(axis=2)
+    missing = np.isnan(np.take_along_axis(scores, _own(steps[0])[None], axis=2)).any(axis=2)
     wrong = np.isinf(scores).any(axis=2) | missing
     if wrong.any():
         step, query = (int(number) for number in np.argwhere(wrong)[0])

@@ -24,6 +24,7 @@ from transformers import TrainingArguments
 from vtkit import console
 from vtkit.data.borda import borda_count
 from vtkit.data.rankings import Ranking
+from vtkit.data.sequences import listed
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.dropout import fast_dropout
 from vtkit.encoder.encoding import TOKENS_A_BATCH
@@ -65,7 +66,7 @@ def aggregated_pairs(rankings: Sequence[Ranking], queries: int, positives: int, 
     return [
         (query, document)
         for query in range(queries)
-        for document in borda_count([ranking[query] for ranking in rankings], positives, depth)
+        for document in borda_count([listed(ranking[query]) for ranking in rankings], positives, depth)
     ]
 
 

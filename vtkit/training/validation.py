@@ -8,7 +8,7 @@ ones find more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,22 +77,21 @@ def validation_set(
     Raises:
         DataError: no query has a relevant document.
     """
-    relevant = [query.id for query in data.queries if any(grade > 0 for grade in data.qrels.get(query.id, {}).values())]
+    judged = ((query.id, data.by_number(data.qrels, query.id)) for query in data.queries)
+    relevant = {query for query, grades in judged if any(grade > 0 for grade in grades.values())}
     if not relevant:
         raise DataError("finetune.validation: no query that it is to judge with has a relevant document.")
-    kept = {query: data.qrels[query] for query in relevant}
-    data = replace(data, queries=[query for query in data.queries if query.id in kept], qrels=kept)
-    data = data.sample(max_queries, seed)
-    judged = {document for grades in data.qrels.values() for document in grades}
-    places = [place for place, document in enumerate(data.documents) if document.id in judged]
-    others = [place for place, document in enumerate(data.documents) if document.id not in judged]
+    data = data.under([query for query in data.queries if query.id in relevant]).sample(max_queries, seed)
+    grades = [data.by_number(data.qrels, query.id) for query in data.queries]
+    places = sorted(set().union(*grades))
+    others = np.delete(np.arange(len(data.documents), dtype=np.int32), places)
     wanted = min(len(others), max(0, max_documents - len(places)))
     places += np.random.default_rng([seed, 8]).permutation(others)[:wanted].tolist()
-    number = {data.documents[place].id: row for row, place in enumerate(places)}
+    number = {place: row for row, place in enumerate(places)}
     return ValidationSet(
         [query.text for query in data.queries],
-        [data.documents[place].contents for place in places],
-        [{number[name]: grade for name, grade in data.qrels[query.id].items()} for query in data.queries],
+        [data.contents[place] for place in places],
+        [{number[document]: grade for document, grade in judged.items()} for judged in grades],
         metric,
         judged_on,
     )
@@ -121,14 +120,7 @@ def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[Retri
         )
 
     def part(held_out: bool) -> RetrievalSet:
-        queries = [query for place, query in enumerate(data.queries) if (groups[place] in drawn) is held_out]
-        ids = {query.id for query in queries}
-        return replace(
-            data,
-            queries=queries,
-            qrels={query: grades for query, grades in data.qrels.items() if query in ids},
-            scores={query: scores for query, scores in data.scores.items() if query in ids},
-        )
+        return data.under([query for place, query in enumerate(data.queries) if (groups[place] in drawn) is held_out])
 
     return part(False), part(True)
 

@@ -1,0 +1,273 @@
+"""Large collections: mapped from files instead of held, with nothing else changed."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import collection, encoder, texts, write_collection
+
+from vtkit.data import documents as stored
+from vtkit.data import retrieval, sequences
+from vtkit.data.documents import StoredDocuments, keep_large_collections
+from vtkit.data.judgements import Gathering
+from vtkit.data.retrieval import Document, Query, RetrievalSet, load_beir
+from vtkit.data.sequences import Ragged, SpooledTexts
+from vtkit.errors import DataError
+from vtkit.recipe.finetune import FinetuneSection
+from vtkit.stages.texts import draw, drawn
+from vtkit.training.finetune import finetune
+from vtkit.training.negatives import negative_pools
+from vtkit.training.pairs import TrainingBatches, judged_pairs
+from vtkit.training.validation import held_out_queries, validation_set
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of what is made of collections, all of which count as large."""
+    monkeypatch.setattr(stored, "LARGE", 0)
+    monkeypatch.setattr(retrieval, "LARGE_FILE", 0)
+    monkeypatch.setattr(stored, "_ROWS", 7)
+    monkeypatch.setattr(stored, "_folder", None)
+    keep_large_collections(tmp_path / "kept")
+    return tmp_path / "kept"
+
+
+def loaded(folder: Path, name: str = "collection") -> RetrievalSet:
+    return load_beir(folder / name, "test")
+
+
+ODD = [
+    Document("0", "", "plain"),
+    Document("ÅÄÖ-한국어-🙂", "제목", "text with \\ and \" and \u2028"),
+    Document("a/b:c", "title only", ""),
+    Document("None", " ", " spaces "),
+    Document("ﬁ", "", "ligature"),
+    Document("fi", "", "ligature"),
+]
+
+
+def test_documents_come_back_as_they_were(tmp_path: Path, large: Path) -> None:
+    documents = [*ODD, *(Document(f"d{n}", "", text) for n, text in enumerate(texts(40, seed=3)))]
+    queries = [Query("q", "?")]
+    write_collection(tmp_path / "collection", RetrievalSet("x", documents, queries, {"q": {"ﬁ": 1, "d39": 0}}))
+    found = loaded(tmp_path)
+    assert isinstance(found.documents, StoredDocuments)
+    assert list(found.documents) == documents == [found.documents[n] for n in range(len(documents))]
+    assert found.documents[-2:] == documents[-2:]
+    assert list(found.contents) == [document.contents for document in documents]
+    assert [found.numbers[document.id] for document in documents] == list(range(len(documents)))
+    assert "d40" not in found.numbers
+    assert found.numbers_of(["d39", "nobody", "ﬁ"]).tolist() == [len(documents) - 1, -1, 4]
+    assert {query: dict(grades) for query, grades in found.qrels.items()} == {"q": {"ﬁ": 1, "d39": 0}}
+    assert found.by_number(found.qrels, "q") == {4: 1, len(documents) - 1: 0}
+    with pytest.raises(IndexError):
+        found.documents[len(documents)]
+
+
+def test_a_collection_is_made_once_and_again_where_it_is_damaged(
+    tmp_path: Path, large: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = collection(30)
+    write_collection(tmp_path / "collection", data)
+    assert list(loaded(tmp_path).documents) == data.documents
+    (folder,) = large.iterdir()
+    made = folder.stat().st_ino
+    assert list(loaded(tmp_path).documents) == data.documents
+    assert folder.stat().st_ino == made
+    whole = (folder / "documents.arrow").read_bytes()
+    for damaged in (whole[:-40], whole[:900] + b"?" + whole[901:]):
+        (folder / "documents.arrow").write_bytes(damaged)
+        assert list(loaded(tmp_path).documents) == data.documents
+        assert "is damaged, and is made again" in capsys.readouterr().err
+    assert [path.name for path in large.iterdir()] == [folder.name]  # nothing is left beside it
+    (tmp_path / "collection" / "corpus.jsonl").write_text(json.dumps({"_id": "d0", "text": "other"}) + "\n")
+    (tmp_path / "collection" / "qrels" / "test.tsv").write_text("q0\td0\t1\n")
+    assert list(loaded(tmp_path).documents) == [Document("d0", "", "other")]
+
+
+def test_what_is_wrong_is_said_as_of_small_collections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: Path
+) -> None:
+    data = collection(12)
+    repeated = [*data.documents, data.documents[3], Document("d5", "", "another")]
+    faults = {
+        "repeated": (repeated, data.qrels),
+        "unknown": (data.documents, {**data.qrels, "nobody": {"d1": 1}, "q3": {"d99": 1, "d3": 1}}),
+        "irrelevant": (data.documents, {"q1": {"d1": 0}}),
+    }
+    for name, (documents, qrels) in faults.items():
+        write_collection(tmp_path / name, RetrievalSet("x", documents, data.queries, qrels))
+        with pytest.raises(DataError) as told:
+            loaded(tmp_path, name)
+        with monkeypatch.context() as small:
+            small.setattr(stored, "LARGE", 2**30)
+            small.setattr(retrieval, "LARGE_FILE", 2**30)
+            with pytest.raises(DataError) as wanted:
+                loaded(tmp_path, name)
+        assert sorted(str(told.value).splitlines()) == sorted(str(wanted.value).splitlines())
+    assert not large.exists() or len(list(large.iterdir())) == 1  # that of the sound documents
+    twice = tmp_path / "unknown" / "qrels" / "test.tsv"
+    twice.write_text("q1\td1\t1\nq1\td1\t0\nq2\td2\thigh\n")
+    with pytest.raises(DataError, match=r"(?s)line 3: the grade 'high' is not.*line 2: 'q1' and 'd1' were judged 1"):
+        loaded(tmp_path, "unknown")
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(-1, 3)), min_size=1))
+def test_gathered_values_are_those_of_dictionaries(rows: list[tuple[int, int, int]]) -> None:
+    gathering, wanted = Gathering(int), dict[str, dict[str, int]]()
+    contradicting = 0
+    for query, document, grade in rows:
+        gathering.add(f"q{query}", f"d{document}", grade)
+        contradicting += wanted.setdefault(f"q{query}", {}).setdefault(f"d{document}", grade) != grade
+    found, contradictions = gathering.finish()
+    assert {query: list(values.items()) for query, values in found.items()} == {
+        query: list(values.items()) for query, values in wanted.items()
+    }
+    assert len(contradictions) == contradicting
+    numbers = {f"d{n}": 9 - n for n in range(10)}
+    for query, values in wanted.items():
+        assert found.by_number(query, numbers) == {numbers[name]: value for name, value in values.items()}
+    assert dict(found.only({"q1"})) == {query: values for query, values in wanted.items() if query == "q1"}
+
+
+def reference_batches(data: RetrievalSet, section: FinetuneSection, seed: int, pools: Sequence[Sequence[int]]) -> list:
+    """The batches by definition: the first pairs of a stream that can stand in one batch, all conditions anew for each
+    pair; what is left waits for the next pass."""
+    number = {document.id: n for n, document in enumerate(data.documents)}
+    same = [{n for n, other in enumerate(data.documents) if other.contents == each.contents} for each in data.documents]
+    relevant = [
+        set[int]().union(*(same[number[name]] for name, grade in data.qrels[query.id].items() if grade > 0))
+        for query in data.queries
+    ]
+    pairs = [
+        (row, document)
+        for row, query in enumerate(data.queries)
+        for document in sorted(number[name] for name, grade in data.qrels[query.id].items() if grade > 0)
+    ]
+    size, negatives, batches, waiting, epoch = section.batch_size, section.hard_negatives, [], [], 0
+    while len(batches) < (section.steps or 0):
+        order = np.random.default_rng([seed, epoch]).permutation(len(pairs))
+        stream, before = deque(waiting + [pairs[n] for n in order]), len(batches)
+        while len(batches) < (section.steps or 0):
+            batch, passed = [], []
+            while stream and len(batch) < size:
+                pair = stream.popleft()
+                chosen = [*batch, pair]
+                wanted = set[int]().union(*(relevant[query] for query, _ in chosen))
+                alone = all(document not in relevant[q] for q, d in chosen for _, document in chosen if (q, d) != pair
+                            or document != d) if False else _apart(chosen, relevant)  # fmt: skip
+                enough = all(sum(n not in wanted for n in pools[q]) >= negatives for q, _ in chosen) if negatives else 1
+                (batch if alone and enough else passed).append(pair)
+            stream.extendleft(reversed(passed))
+            if len(batch) < size:
+                stream.extendleft(reversed(batch))
+                break
+            draw = np.random.default_rng([seed, 2, len(batches)])
+            wanted = set[int]().union(*(relevant[query] for query, _ in batch))
+            rows = []
+            for query, document in batch:
+                left = [n for n in pools[query] if n not in wanted]
+                rows.append([query, document, *(draw.choice(left, negatives, replace=False) if negatives else ())])
+            batches.append(rows)
+        epoch += 1
+        waiting = list(stream)[: len(pairs)] if len(batches) > before else []
+        if epoch > 60:
+            return batches
+    return batches
+
+
+def _apart(pairs: list[tuple[int, int]], relevant: list[set[int]]) -> bool:
+    """Whether no pair's document is relevant to another pair's query."""
+    return not any(
+        document in relevant[query]
+        for place, (query, _) in enumerate(pairs)
+        for other, (_, document) in enumerate(pairs)
+        if other != place
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sets(st.integers(0, 11), min_size=1, max_size=3), min_size=3, max_size=10),
+    st.integers(2, 4), st.integers(0, 2), st.integers(0, 9),
+)  # fmt: skip
+def test_batches_are_those_of_the_definition(relevant: list[set[int]], size: int, negatives: int, seed: int) -> None:
+    documents = [Document(f"d{n}", "", text) for n, text in enumerate(texts(20, seed=8))]
+    documents[11] = Document("d11", "", documents[0].text)
+    queries = [Query(f"q{n}", text) for n, text in enumerate(texts(len(relevant), seed=9))]
+    data = RetrievalSet("x", documents, queries, {f"q{n}": {f"d{d}": 1 for d in own} for n, own in enumerate(relevant)})
+    section = FinetuneSection(data="x", steps=7, batch_size=size, hard_negatives=negatives)
+    pools = [np.random.default_rng(n).permutation(20)[:9].tolist() for n in range(len(relevant))]
+    found = judged_pairs(data)
+    pools = [[n for n in pool if n not in found.relevant[row]] for row, pool in enumerate(pools)]
+    try:
+        batches = TrainingBatches(found, section, seed, pools if negatives else ())
+    except DataError:
+        return
+    assert [batches.rows(step).tolist() for step in range(7)] == reference_batches(data, section, seed, pools)
+
+
+def test_a_training_on_a_mapped_collection_ends_in_the_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: Path
+) -> None:
+    data = collection(40, seed=6)
+    grades = {f"q{n}": {f"d{n}": 1, **{f"d{(n + k) % 40}": 0 for k in (3, 5, 7)}} for n in range(40)}
+    write_collection(tmp_path / "collection", RetrievalSet("x", data.documents, data.queries, grades))
+    section = FinetuneSection(
+        data="x", steps=6, batch_size=5, hard_negatives=2, loss="margin_mse", checkpoint_every=3, learning_rate=2e-3
+    )
+    weights = []
+    for name in ("mapped", "held"):
+        if name == "held":
+            monkeypatch.setattr(stored, "LARGE", 2**30)
+            monkeypatch.setattr(retrieval, "LARGE_FILE", 2**30)
+        opened = loaded(tmp_path)
+        assert isinstance(opened.documents, StoredDocuments) is (name == "mapped")
+        ours = encoder(tmp_path / name)
+        finetune(ours, opened, section, "en", 3, tmp_path / name / "checkpoints")
+        weights.append({name: each.clone() for name, each in ours.state_dict().items()})
+        left, right = held_out_queries(opened, 0.3, 2)
+        judged = validation_set(right, "nDCG@10", "x", 5, 20, 1)
+        weights[-1] |= {"left": len(left.queries), "judged": (list(judged.documents), judged.grades)}
+    for name, value in weights[0].items():
+        assert value == weights[1][name] if isinstance(value, int | tuple) else value.equal(weights[1][name]), name
+
+
+def test_negatives_that_data_bring_scores_of(tmp_path: Path) -> None:
+    """By eye: 1 and 2 are judged as not relevant, 2 has a score."""
+    gathering, scores = Gathering(int), Gathering(float)
+    for document, grade in (("d0", 1), ("d1", 0), ("d2", 0)):
+        gathering.add("q0", document, grade)
+    scores.add("q0", "d2", 0.5)
+    documents = [Document(f"d{n}", "", f"text {n}") for n in range(4)]
+    data = RetrievalSet("x", documents, [Query("q0", "?")], gathering.finish()[0], scores.finish()[0])
+    section = FinetuneSection(data="x", steps=1, hard_negatives=1)
+    pools = negative_pools(data, judged_pairs(data), section, lambda depth: [], scored_only=True)
+    assert [row.tolist() for row in pools] == [[2]]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.lists(st.integers(-100, 5), max_size=4)))
+def test_rows_of_one_array(rows: list[list[int]]) -> None:
+    found = Ragged.of(rows)
+    assert [row.tolist() for row in found] == rows == [row.tolist() for row in found[:]]
+    assert found.lengths.tolist() == [len(row) for row in rows]
+    assert found.counts(6).tolist() == [sum(row.count(n) for row in rows) for n in range(6)]
+
+
+def test_sampled_texts_are_the_same_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = [f"{text} \udcff 🙂" for text in texts(200, seed=1)]
+    held = draw(corpus, 50, 7)
+    monkeypatch.setattr(sequences, "IN_MEMORY", 100)
+    assert list(drawn(corpus, 50, 7, tmp_path)) == held
+    assert set(held) <= set(corpus)
+    assert len(held) == 50
+    assert SpooledTexts(tmp_path)._file._max_size == 100

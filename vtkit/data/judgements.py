@@ -1,0 +1,139 @@
+"""Judgements or scores by query where they are too many for dictionaries: a mapping over a few arrays."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from vtkit.data.documents import DocumentNumbers
+from vtkit.data.sequences import Lazy
+
+V = TypeVar("V", int, float)
+
+_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class ByQuery(Mapping[str, Mapping[str, V]]):
+    """Query id -> document id -> value, as a dictionary of dictionaries would be."""
+
+    rows: Mapping[str, int]
+    """Query id -> its row."""
+
+    starts: npt.NDArray[np.int64]
+    """Where each row begins, and the end of the last, (rows + 1,)."""
+
+    columns: npt.NDArray[np.int32]
+    """Of each value the place of its document in ``ids``, (values,)."""
+
+    entries: npt.NDArray[Any]
+    """The values, row after row."""
+
+    ids: Any
+    """The different document ids, a pyarrow array of strings."""
+
+    _places: list[tuple[Mapping[str, int], npt.NDArray[np.int32]]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __getitem__(self, query: str) -> dict[str, V]:
+        part = self._part(query)
+        names = self.ids.take(self.columns[part]).to_pylist()
+        return dict(zip(names, self.entries[part].tolist(), strict=True))
+
+    def only(self, queries: Collection[str]) -> ByQuery[V]:
+        """Those of some queries."""
+        return replace(self, rows={query: row for query, row in self.rows.items() if query in queries})
+
+    def by_number(self, query: str, numbers: Mapping[str, int]) -> dict[int, V]:
+        """Document number -> value, of a query; ``numbers`` are those of the collection."""
+        if query not in self.rows:
+            return {}
+        part = self._part(query)
+        return dict(zip(self._known(numbers)[self.columns[part]].tolist(), self.entries[part].tolist(), strict=True))
+
+    def unknown(self, numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+        """Query and document of each value whose document is not among ``numbers``."""
+        missing = np.flatnonzero(self._known(numbers)[self.columns] < 0)
+        names = {row: query for query, row in self.rows.items()} if len(missing) else {}
+        for entry, row in zip(missing, np.searchsorted(self.starts, missing, "right") - 1, strict=True):
+            yield names[int(row)], str(self.ids[self.columns[entry]])
+
+    def _part(self, query: str) -> slice:
+        row = self.rows[query]
+        return slice(int(self.starts[row]), int(self.starts[row + 1]))
+
+    def _known(self, numbers: Mapping[str, int]) -> npt.NDArray[np.int32]:
+        """The number of each of ``ids``, -1 for none; (ids,)."""
+        if not self._places or self._places[0][0] is not numbers:
+            named = (
+                numbers.of(Lazy(len(self.ids), lambda place: str(self.ids[place])))
+                if isinstance(numbers, DocumentNumbers)
+                else np.array([numbers.get(name, -1) for name in self.ids.to_pylist()], np.int32)
+            )
+            self._places[:] = [(numbers, named)]
+        return self._places[0][1]
+
+
+class Gathering:
+    """Values of queries and documents, line after line, on their way to a :class:`ByQuery`."""
+
+    def __init__(self, kind: type[int] | type[float]) -> None:
+        self._names: tuple[list[str], list[str]] = [], []
+        self._parts: tuple[list[Any], list[Any]] = [], []
+        self._values, self._lines = array("i" if kind is int else "d"), array("q")
+
+    def add(self, query: str, document: str, value: float, line: int = 0) -> None:
+        """Enter a value."""
+        self._names[0].append(query)
+        self._names[1].append(document)
+        self._values.append(value)  # type: ignore[arg-type]
+        self._lines.append(line)
+        if len(self._names[0]) == _AT_ONCE:
+            self._pack()
+
+    def finish(self) -> tuple[ByQuery[Any], list[tuple[int, str, str, Any]]]:
+        """The mapping, and line, query, document and first value of what contradicts an earlier line. Of several values
+        of a pair the first counts."""
+        self._pack()
+        (queries, query), (documents, document) = map(_encoded, self._parts)
+        values, lines = np.asarray(self._values), np.asarray(self._lines)
+        pairs = query.astype(np.int64) * max(len(documents), 1) + document
+        _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
+        del pairs
+        wrong = np.flatnonzero(values[first][which] != values)
+        contradictions = [
+            (int(lines[n]), str(queries[query[n]]), str(documents[document[n]]), values[first[which[n]]].item())
+            for n in wrong
+        ]
+        del which
+        kept = np.sort(first)
+        kept = kept[np.argsort(query[kept], kind="stable")]
+        starts = np.concatenate([[0], np.cumsum(np.bincount(query[kept], minlength=len(queries)))])
+        rows = {name: row for row, name in enumerate(queries.to_pylist())}
+        return ByQuery(rows, starts, document[kept], values[kept], documents), contradictions
+
+    def _pack(self) -> None:
+        import pyarrow
+
+        for names, parts in zip(self._names, self._parts, strict=True):
+            parts.append(pyarrow.array(names, pyarrow.string()))
+            names.clear()
+
+
+def _encoded(parts: list[Any]) -> tuple[Any, npt.NDArray[np.int32]]:
+    """The different strings, in the order they come first, and which of them each is."""
+    import pyarrow
+
+    whole = pyarrow.chunked_array(parts, pyarrow.string()).dictionary_encode().unify_dictionaries()
+    parts.clear()
+    return whole.chunk(0).dictionary, np.concatenate([chunk.indices.to_numpy() for chunk in whole.chunks])

@@ -1,0 +1,151 @@
+"""Sequences for millions of items that hold no Python object an item: rows of one array, items made when they are asked
+for, texts in a file."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+T = TypeVar("T")
+
+_COUNTED_AT_ONCE = 2**22
+
+IN_MEMORY = 2**28
+"""Bytes of text that are held in memory; more go to a file."""
+
+
+def listed(row: Sequence[int] | npt.NDArray[Any]) -> Sequence[int]:
+    """A row of whole numbers as Python's."""
+    return row.tolist() if isinstance(row, np.ndarray) else row
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged(Sequence[npt.NDArray[Any]]):
+    """Rows of whole numbers, one behind the other in one array, which may be mapped from a file."""
+
+    values: npt.NDArray[Any]
+    starts: npt.NDArray[np.int64]
+    """Where each row begins, and the end of the last, (rows + 1,)."""
+
+    @classmethod
+    def of(cls, rows: Iterable[Any]) -> Ragged:
+        """``rows`` as int32."""
+        gathered = RaggedRows()
+        for row in rows:
+            gathered.append(row)
+        return gathered.whole()
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Of the rows, (rows,)."""
+        return np.diff(self.starts)
+
+    def counts(self, size: int) -> npt.NDArray[np.int64]:
+        """How often each number below ``size`` occurs, (size,); negative ones are passed over."""
+        found = np.zeros(size, dtype=np.int64)
+        for start in range(0, len(self.values), _COUNTED_AT_ONCE):
+            part = self.values[start : start + _COUNTED_AT_ONCE]
+            found += np.bincount(part[part >= 0], minlength=size)
+        return found
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> npt.NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[npt.NDArray[Any]]: ...
+
+    def __getitem__(self, place: int | slice) -> npt.NDArray[Any] | list[npt.NDArray[Any]]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        row = range(len(self))[place]
+        return self.values[self.starts[row] : self.starts[row + 1]]
+
+
+class RaggedRows:
+    """Rows on their way to a :class:`Ragged`.
+
+    Args:
+        file: where they are written and mapped from; None: they are held in memory.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file, self._starts = file, array("q", [0])
+        self._out = BytesIO() if file is None else file.open("wb")
+
+    def append(self, row: Any) -> None:
+        """Add a row of whole numbers."""
+        values = np.asarray(row, dtype=np.int32)
+        self._out.write(values.tobytes())
+        self._starts.append(self._starts[-1] + len(values))
+
+    def whole(self) -> Ragged:
+        """All rows; none can be added afterwards."""
+        values = np.empty(0, np.int32)
+        if isinstance(self._out, BytesIO):
+            values = np.frombuffer(self._out.getvalue(), np.int32)
+        self._out.close()
+        if self._file is not None and self._starts[-1]:
+            values = np.memmap(self._file, np.int32, "r")
+        return Ragged(values, np.frombuffer(self._starts, np.int64))
+
+
+class Lazy(Sequence[T]):
+    """``size`` items, the n-th of which is ``item(n)`` whenever it is asked for."""
+
+    def __init__(self, size: int, item: Callable[[int], T]) -> None:
+        self._size, self._item = size, item
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[T]: ...
+
+    def __getitem__(self, place: int | slice) -> T | list[T]:
+        if isinstance(place, slice):
+            return [self._item(number) for number in range(*place.indices(self._size))]
+        return self._item(range(self._size)[place])
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._item, range(self._size))
+
+
+class SpooledTexts:
+    """Texts that are appended and read by number: in memory, from :data:`IN_MEMORY` bytes on in a temporary file.
+
+    Args:
+        folder: where the file would be; None for the system's folder of temporary files.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._file = SpooledTemporaryFile(IN_MEMORY, dir=None if folder is None else str(folder))  # noqa: SIM115 (open as long as the texts are read)
+        self._starts = array("q", [0])
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def append(self, text: str) -> None:
+        """Add a text behind the others."""
+        raw = text.encode("utf-8", "surrogatepass")
+        self._file.seek(self._starts[-1])
+        self._file.write(raw)
+        self._starts.append(self._starts[-1] + len(raw))
+
+    def __getitem__(self, number: int) -> str:
+        start, stop = self._starts[number], self._starts[number + 1]
+        self._file.seek(start)
+        return self._file.read(stop - start).decode("utf-8", "surrogatepass")
