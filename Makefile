@@ -21,6 +21,7 @@ test: $(VENV)/.installed-test $(OLDER)/.installed
 benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/sparse_head.py
 	$(BIN)/python tests/benchmarks/training_step.py
+	$(BIN)/python tests/benchmarks/training_data.py --passages 200000 --queries 20000 --examples 400000
 	$(BIN)/python tests/benchmarks/query_encoding.py
 	$(BIN)/python tests/benchmarks/mlm_loss.py
 	$(BIN)/python tests/benchmarks/exact_search.py

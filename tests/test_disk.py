@@ -110,6 +110,24 @@ def test_weights_of_several_trainings_are_kept_until_they_are_averaged(folder: P
     assert three.checkpoints - one.checkpoints == 3 * three.models // 3
 
 
+def test_large_training_data_are_counted_and_bm25_over_them_is_announced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = 'finetune.data="./judged"', 'finetune.split="test"', "finetune.steps=10", "finetune.hard_negatives=1"
+    assert needed(folder, *settings).prepared == 0
+    monkeypatch.setattr(disk, "LARGE", 1)
+    text = (folder / "judged" / "corpus.jsonl").stat().st_size
+    assert needed(folder, *settings).prepared == text
+    monkeypatch.setattr(disk, "DOCUMENTS_A_PART", 10)
+    found = needed(folder, *settings)
+    assert found.prepared == (1 + disk.BM25_SHARE) * text
+    assert "judged for training. An index is built on disk for it" in found.words(10**9)
+    assert "finetune.mining.files" in found.words(10**9)
+    with pytest.raises(VtkitError, match="the models and training data of this run alone need about"):
+        disk.refuse_full_disk(found, found.models, folder)
+    assert not needed(folder, *settings, "finetune.mining.bm25=false", "finetune.mining.encoder=true").indexed
+
+
 def test_a_compressed_collection_counts_as_what_is_in_it(folder: Path) -> None:
     plain = needed(folder)
     corpus = folder / "judged" / "corpus.jsonl"

@@ -21,6 +21,8 @@ from vtkit.data.retrieval import Document, Query, RetrievalSet, load_beir
 from vtkit.data.sequences import Ragged, SpooledTexts
 from vtkit.errors import DataError
 from vtkit.recipe.finetune import FinetuneSection
+from vtkit.search import bm25
+from vtkit.search.bm25 import Bm25
 from vtkit.stages.texts import draw, drawn
 from vtkit.training.finetune import finetune
 from vtkit.training.negatives import negative_pools
@@ -45,7 +47,7 @@ def loaded(folder: Path, name: str = "collection") -> RetrievalSet:
 
 ODD = [
     Document("0", "", "plain"),
-    Document("ÅÄÖ-한국어-🙂", "제목", "text with \\ and \" and \u2028"),
+    Document("ÅÄÖ-한국어-🙂", "제목", 'text with \\ and " and \u2028'),
     Document("a/b:c", "title only", ""),
     Document("None", " ", " spaces "),
     Document("ﬁ", "", "ligature"),
@@ -162,8 +164,7 @@ def reference_batches(data: RetrievalSet, section: FinetuneSection, seed: int, p
                 pair = stream.popleft()
                 chosen = [*batch, pair]
                 wanted = set[int]().union(*(relevant[query] for query, _ in chosen))
-                alone = all(document not in relevant[q] for q, d in chosen for _, document in chosen if (q, d) != pair
-                            or document != d) if False else _apart(chosen, relevant)  # fmt: skip
+                alone = _apart(chosen, relevant)
                 enough = all(sum(n not in wanted for n in pools[q]) >= negatives for q, _ in chosen) if negatives else 1
                 (batch if alone and enough else passed).append(pair)
             stream.extendleft(reversed(passed))
@@ -271,3 +272,13 @@ def test_sampled_texts_are_the_same_in_a_file(tmp_path: Path, monkeypatch: pytes
     assert set(held) <= set(corpus)
     assert len(held) == 50
     assert SpooledTexts(tmp_path)._file._max_size == 100
+
+
+def test_bm25_in_parts_is_bm25(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, queries = [*texts(60, seed=5), "", "apple"], [*texts(20, seed=6, words=(1, 4)), "nothing"]
+    whole = Bm25.build(corpus, "en").search(queries, 12)
+    monkeypatch.setattr(bm25, "DOCUMENTS_A_PART", 9)
+    parts = Bm25.build(iter(corpus), "en", folder=tmp_path / "bm25")
+    assert len(parts.parts) == 7
+    for found, wanted in zip(parts.search(queries, 12), whole, strict=True):
+        assert np.array_equal(found, wanted)

@@ -17,8 +17,10 @@ from typing import Any
 from vtkit.console import size
 from vtkit.data import hub
 from vtkit.data.corpora import shards_in
+from vtkit.data.documents import LARGE
 from vtkit.data.text import find_file
 from vtkit.errors import VtkitError
+from vtkit.recipe.analysers import DOCUMENTS_A_PART
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.sections import ExistingVocabulary, Recipe, TrainedVocabulary, is_local, local_path
 from vtkit.runs.plan import Step
@@ -38,6 +40,10 @@ CHECKPOINTS_KEPT = 3
 
 SAMPLE = 2**21
 """Bytes at the beginning of a collection by which its lines are estimated."""
+
+
+BM25_SHARE = 8
+"""Bytes of BM25's index on disk for a byte of text, while it is made; of English words with stems and pieces."""
 
 
 @dataclass(frozen=True)
@@ -68,26 +74,41 @@ class Estimate:
     downloads: int = 0
     """Of models and tokenizers, into the hub's cache, where they may be fetched and the hub says their sizes."""
 
+    prepared: int = 0
+    """What is mapped instead of held of large collections that are trained on."""
+
+    indexed: tuple[str, ...] = ()
+    """Those of them that BM25 is built over on disk."""
+
     unknown: tuple[str, ...] = ()
     """What could not be estimated, and is not counted."""
 
     @property
     def bytes(self) -> int:
         """All together, at the most."""
-        return self.models + self.checkpoints + self.indexes + self.runs + self.downloads
+        return self.models + self.checkpoints + self.indexes + self.runs + self.downloads + self.prepared
 
     def words(self, free: int) -> str:
         """One line for the plan."""
         parts = [("models", self.models), ("checkpoints while training", self.checkpoints)]
         parts += [("indexes", self.indexes), ("run files", self.runs), ("downloads", self.downloads)]
+        parts += [("training data", self.prepared)]
         made = ", ".join(f"{name} {size(count)}" for name, count in parts if count)
         line = f"disk: about {size(self.bytes)} needed{f' ({made})' if made else ''}, {size(free)} free"
-        return line + (f"; not counted, because unknown here: {', '.join(self.unknown)}" if self.unknown else "")
+        line += f"; not counted, because unknown here: {', '.join(self.unknown)}" if self.unknown else ""
+        for collection in self.indexed:
+            line += (
+                f"\nBM25 ranks {collection} for training. An index is built on disk for it, which takes hours with the "
+                "search; name rankings that are there in finetune.mining.files and set finetune.mining.bm25 = false "
+                "to do without."
+            )
+        return line
 
 
 def estimate(steps: Sequence[Step]) -> Estimate:
     """What ``steps``, those that will run, write to the disk."""
-    models = checkpoints = indexes = runs = 0
+    models = checkpoints = indexes = runs = prepared = 0
+    indexed: dict[str, None] = {}
     unknown: dict[str, None] = {}
     for step in steps:
         recipe, stage = step.recipe, step.stage.name.split(":")[0]
@@ -98,6 +119,13 @@ def estimate(steps: Sequence[Step]) -> Estimate:
                 continue
             models += encoder.bytes
             checkpoints = max(checkpoints, _checkpoints(recipe, stage, encoder))
+            tuned = recipe.finetune if stage == "finetune" else None
+            counted = None if tuned is None else _collection(tuned.data)
+            if tuned is not None and counted is not None and counted.bytes >= LARGE:
+                prepared += counted.bytes
+                if tuned.asks_bm25 and counted.documents > DOCUMENTS_A_PART:
+                    prepared += BM25_SHARE * counted.bytes
+                    indexed[f"{counted.documents:,} documents of {tuned.data}"] = None
         elif stage in ("encode", "index", "evaluate"):
             assert recipe.evaluate is not None
             for corpus in step.view.corpora("evaluate.sets"):
@@ -120,7 +148,7 @@ def estimate(steps: Sequence[Step]) -> Estimate:
         if found is None:
             unknown[model[0]] = None
         downloads += found or 0
-    return Estimate(models, checkpoints, indexes, runs, downloads, tuple(unknown))
+    return Estimate(models, checkpoints, indexes, runs, downloads, prepared, tuple(indexed), tuple(unknown))
 
 
 def _fetched(recipe: Recipe) -> Iterator[tuple[str, str]]:
@@ -154,10 +182,11 @@ def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
     Raises:
         VtkitError: they have not: the run would end without a result.
     """
-    least = needed.models + needed.checkpoints // CHECKPOINTS_KEPT
+    least = needed.models + needed.checkpoints // CHECKPOINTS_KEPT + needed.prepared
     if least > free:
+        alone = "models and training data" if needed.prepared else "models"
         raise VtkitError(
-            f"{folder} has {size(free)} free, and the models of this run alone need about {size(least)}. Make room, "
+            f"{folder} has {size(free)} free, and the {alone} of this run alone need about {size(least)}. Make room, "
             "name a folder on another disk with --runs, or make fewer stages (--until)."
         )
 

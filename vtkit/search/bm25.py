@@ -9,13 +9,17 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.recipe.analysers import Analysis
+from vtkit import console
+from vtkit.recipe.analysers import DOCUMENTS_A_PART, Analysis
 from vtkit.search.analysers import K1, Analyser, analyser
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import Ids, Scores
@@ -81,10 +85,9 @@ def bm25_impacts(
             what goes with the analyser.
         hashed: number of dimensions that terms are hashed into. Default: every term has its own.
     """
-    counts, runs = _count(texts, cut)
     terms = TermDimensions(cut, {}, hashed)
-    counts = (counts @ _terms_of(runs, terms)).tocsr()
-    counts.data = _impacts(counts, k1, cut.b if b is None else b)
+    counts = _term_counts(texts, terms)
+    counts.data = Collected.of([counts], len(terms)).impacts(counts, k1, cut.b if b is None else b)
     return counts, terms
 
 
@@ -96,12 +99,20 @@ class Bm25:
     counts as often as it stands there.
     """
 
-    index: ExactIndex
+    parts: Sequence[ExactIndex]
+    """Indexes of consecutive documents: one, or of a large collection several that are mapped from files."""
+
     terms: TermDimensions
 
     @classmethod
     def build(
-        cls, texts: Iterable[str], language: str, analysis: Analysis = "full", k1: float = K1, b: float | None = None
+        cls,
+        texts: Iterable[str],
+        language: str,
+        analysis: Analysis = "full",
+        k1: float = K1,
+        b: float | None = None,
+        folder: Path | None = None,
     ) -> Bm25:
         """Count ``texts`` and turn the counts into impacts; document numbers are places in ``texts``.
 
@@ -110,9 +121,25 @@ class Bm25:
             language: ISO 639 code; see :func:`vtkit.search.analysers.analyser`.
             analysis: ``full``, or ``words`` for plain words.
             k1, b: as in :func:`bm25_impacts`.
+            folder: where the parts of more than :data:`DOCUMENTS_A_PART` documents go; None: all are held. The scores
+                are the same.
         """
-        impacts, terms = bm25_impacts(texts, analyser(language, analysis), k1, b)
-        return cls(ExactIndex.build(impacts), terms)
+        cut = analyser(language, analysis)
+        terms = TermDimensions(cut, {}, None)
+        b = cut.b if b is None else b
+        counts = [_term_counts(texts, terms)] if folder is None else _counted_parts(iter(texts), terms, folder)
+        whole = Collected.of(counts, len(terms))
+        parts = []
+        for number, part in enumerate(counts):
+            part = sp.csr_matrix((part.data, part.indices, part.indptr), (part.shape[0], len(terms)))
+            index = ExactIndex.build(sp.csr_matrix((whole.impacts(part, k1, b), part.indices, part.indptr), part.shape))
+            if isinstance(counts, _CountsOnDisk):
+                assert folder is not None
+                index.save(folder / f"part-{number}")
+                index = ExactIndex.load(folder / f"part-{number}")
+                counts.files[number].unlink()
+            parts.append(index)
+        return cls(parts, terms)
 
     @property
     def analyser(self) -> Analyser:
@@ -121,7 +148,83 @@ class Bm25:
 
     def search(self, texts: Sequence[str], depth: int) -> tuple[Ids, Scores]:
         """Document numbers and scores of the best ``depth`` documents, as :meth:`ExactIndex.search` returns them."""
-        return self.index.search(self.terms.counts(texts), depth)
+        queries, first = self.terms.counts(texts), 0
+        ids, scores = self.parts[0].search(queries, depth)
+        for before, part in pairwise(self.parts):
+            first += before.document_count
+            others, theirs = part.search(queries, depth)
+            ids = np.concatenate([ids, np.where(others < 0, others, others + first)], axis=1)
+            scores = np.concatenate([scores, theirs], axis=1)
+            best = np.lexsort((ids, -scores), axis=1)[:, :depth]
+            ids, scores = np.take_along_axis(ids, best, axis=1), np.take_along_axis(scores, best, axis=1)
+        return ids, scores
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What BM25 knows of a whole collection."""
+
+    documents: int
+    mean_length: float
+    frequencies: np.ndarray
+    """In how many documents each term is, (terms,)."""
+
+    @classmethod
+    def of(cls, parts: Sequence[sp.csr_matrix], terms: int) -> Collected:
+        """Of the counts of its parts."""
+        documents, frequencies, length = 0, np.zeros(terms, dtype=np.int64), 0.0
+        for part in parts:
+            documents += part.shape[0]
+            frequencies += np.bincount(part.indices, minlength=terms)
+            length += float(part.data.sum(dtype=np.float64))
+        return cls(documents, length / documents if length else 1.0, frequencies)
+
+    def impacts(self, counts: sp.csr_matrix, k1: float, b: float) -> np.ndarray:
+        """The impact of each stored count, (postings,) float32."""
+        lengths = np.asarray(counts.sum(axis=1, dtype=np.float64)).ravel()
+        idf = np.log1p((self.documents - self.frequencies + 0.5) / (self.frequencies + 0.5))
+        normalisation = np.repeat(k1 * (1 - b + b * lengths / self.mean_length), np.diff(counts.indptr))
+        impacts: np.ndarray = (idf[counts.indices] * counts.data / (counts.data + normalisation)).astype(np.float32)
+        return impacts
+
+
+class _CountsOnDisk(Sequence[Any]):
+    """The counts of parts, read when they are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files: list[Path] = []
+        self._folder = folder
+
+    def append(self, counts: sp.csr_matrix) -> None:
+        self.files.append(self._folder / f"counts-{len(self.files)}.npz")
+        sp.save_npz(self.files[-1], counts, compressed=False)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, number: Any) -> Any:
+        return sp.load_npz(self.files[number])
+
+
+def _counted_parts(texts: Iterator[str], terms: TermDimensions, folder: Path) -> Sequence[sp.csr_matrix]:
+    """The counts of :data:`DOCUMENTS_A_PART` documents each; of more than one part in files below ``folder``."""
+    counts = _term_counts(islice(texts, DOCUMENTS_A_PART), terms)
+    if counts.shape[0] < DOCUMENTS_A_PART:
+        return [counts]
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = _CountsOnDisk(folder)
+    with console.progress("BM25: counting words") as bar:
+        while counts.shape[0]:
+            parts.append(counts)
+            bar.advance(counts.shape[0])
+            counts = _term_counts(islice(texts, DOCUMENTS_A_PART), terms)
+    return parts
+
+
+def _term_counts(texts: Iterable[str], terms: TermDimensions) -> sp.csr_matrix:
+    """How often each term stands in each text, (texts, terms); new terms enter ``terms``."""
+    counts, runs = _count(texts, terms.analyser)
+    return (counts @ _terms_of(runs, terms)).tocsr()
 
 
 def _count(texts: Iterable[str], cut: Analyser) -> tuple[sp.csr_matrix, list[str]]:
@@ -148,15 +251,3 @@ def _terms_of(runs: Sequence[str], terms: TermDimensions) -> sp.csr_matrix:
 def _matrix(starts: array[int], columns: array[int], counts: array[float], width: int) -> sp.csr_matrix:
     data, indices = np.asarray(counts).astype(np.float32, copy=False), np.asarray(columns).astype(np.int32, copy=False)
     return sp.csr_matrix((data, indices, np.asarray(starts).astype(np.int64)), shape=(len(starts) - 1, width))
-
-
-def _impacts(counts: sp.csr_matrix, k1: float, b: float) -> np.ndarray:
-    """The impact of each stored count, (postings,) float32."""
-    documents = counts.shape[0]
-    lengths = np.asarray(counts.sum(axis=1, dtype=np.float64)).ravel()
-    frequency = np.bincount(counts.indices, minlength=counts.shape[1])
-    idf = np.log1p((documents - frequency + 0.5) / (frequency + 0.5))
-    mean_length = lengths.mean() if lengths.sum() else 1.0
-    normalisation = np.repeat(k1 * (1 - b + b * lengths / mean_length), np.diff(counts.indptr))
-    impacts: np.ndarray = (idf[counts.indices] * counts.data / (counts.data + normalisation)).astype(np.float32)
-    return impacts

@@ -83,7 +83,7 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
         section.rankings,
         (section.query_length, section.document_length),
         encoder,
-        lambda: Bm25.build(contents, recipe.recipe.language),
+        lambda: Bm25.build(contents, recipe.recipe.language, folder=out / CHECKPOINTS / "bm25"),
         out / CHECKPOINTS / RANKINGS_FOLDER,
         section.rankings.depth,
         "expand.rankings",

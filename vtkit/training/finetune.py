@@ -93,7 +93,7 @@ def finetune(
 
     @cache
     def bm25() -> Bm25:
-        return Bm25.build(contents, language)
+        return Bm25.build(contents, language, folder=folder / "bm25")
 
     def rankings(depth: int) -> Sequence[Ranking]:
         return mined_rankings(data, section, encoder, bm25, folder / RANKINGS_FOLDER, depth, read)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sentence_transformers import SparseEncoder
 
+from vtkit import console
 from vtkit.data.rankings import Ranking, read_rankings
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Ragged, listed
@@ -26,6 +27,9 @@ from vtkit.training.resuming import kept_array
 from vtkit.training.teachers import DenseTeacher, SparseTeacher, load_teacher
 
 RANKINGS_FOLDER = "rankings"
+
+QUERIES_A_FILE = 20_000
+"""Queries whose rankings of BM25 are one file."""
 
 
 def negative_pools(
@@ -134,10 +138,10 @@ def system_rankings(
         DataError: a model is missing, damaged or a cross-encoder, which cannot search; a file of rankings is damaged.
     """
     queries, texts = [query.text for query in data.queries], data.contents
+    folder.mkdir(parents=True, exist_ok=True)
     found: list[Ranking] = []
     if systems.bm25:
-        found.append(bm25().search(queries, depth)[0])
-    folder.mkdir(parents=True, exist_ok=True)
+        found.append(_bm25_ranking(bm25, queries, depth, folder))
     if systems.encoder:
         own = SparseTeacher(encoder, lengths[1])
         found.append(kept_array(folder / "encoder.npy", lambda: _search(own, queries, read or texts, lengths, depth)))
@@ -155,6 +159,24 @@ def system_rankings(
         found.append(kept_array(folder / f"model-{place}.npy", searched))
     found += [ranking for file in systems.files for ranking in read_rankings(file, data)]
     return found
+
+
+def _bm25_ranking(bm25: Callable[[], Bm25], queries: Sequence[str], depth: int, folder: Path) -> npt.NDArray[np.int32]:
+    """Some thousand queries at a time, each time kept in a file."""
+    found = [np.empty((0, depth), np.int32)]
+    with console.progress("hard negatives of BM25", total=len(queries)) as bar:
+        for start in range(0, len(queries), QUERIES_A_FILE):
+            some = queries[start : start + QUERIES_A_FILE]
+            wanted = (len(some), depth)
+            found.append(
+                kept_array(
+                    folder / f"bm25-{start}.npy",
+                    lambda some=some: bm25().search(some, depth)[0],  # type: ignore[misc]
+                    lambda kept, wanted=wanted: kept.shape == wanted,  # type: ignore[misc]
+                )
+            )
+            bar.advance(len(some))
+    return np.concatenate(found)
 
 
 def _search(
