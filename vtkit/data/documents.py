@@ -248,7 +248,7 @@ def _write(rows: Iterable[Place], folder: Path, problems: Problems) -> bool:
 
     with pyarrow.OSFile(str(folder / _DOCUMENTS), "wb") as out, pyarrow.ipc.new_file(out, schema) as writer:
         for path, line, document in rows:
-            if not files or files[-1][1] != path:
+            if not files or files[-1][1] is not path:
                 files.append((len(lines), path))
             ids += text_hash(document.id)
             contents += text_hash(document.contents)

@@ -26,6 +26,9 @@ from vtkit.errors import DataError
 
 V = TypeVar("V", int, float)
 
+_SOUND_ID = re.compile(r"[!-~]+")
+"""Most ids; the others are looked at character by character."""
+
 LARGE_FILE = 2**24
 """Bytes of a file of judgements from which on they are held in arrays instead of dictionaries."""
 
@@ -313,6 +316,8 @@ def checked_collection(
 
 def check_id(identity: str) -> str | None:
     """What is wrong with an id, if anything: run files separate their columns by white space."""
+    if _SOUND_ID.fullmatch(identity):
+        return None
     if not identity:
         return "the id is empty"
     if any(character.isspace() for character in identity):
