@@ -165,7 +165,7 @@ def test_a_file_of_rankings_by_eye(tmp_path: Path) -> None:
         {"qid": "another", "neg": {"bm25": ["d3"]}},
         {"qid": "q1", "neg": {"dense": ["d4", "d0"]}},
     )
-    assert read_rankings(file, data) == [[[3], []], [[2], [4, 0]]]
+    assert [as_lists(ranking) for ranking in read_rankings(file, data)] == [[[3], []], [[2], [4, 0]]]
     assert pools(data, read_rankings(file, data), depth=2)[0][:2] == [3, 2]
 
 
@@ -215,7 +215,7 @@ def test_the_same_scores_in_each_layout_by_eye(tmp_path: Path, file: Callable[[P
     assert found.scores == {"q0": {"d0": 5.5, "d2": -1.0}}
     assert found.qrels == {"q0": {"d0": 1, "d2": 0}}, "what is scored and not judged is a negative"
     assert [query.id for query in found.queries] == ["q0"], "a query without scores teaches nothing"
-    assert read_rankings(path, data) == [[[0, 2], []]], "and as a ranking the best come first"
+    assert as_lists(read_rankings(path, data)[0]) == [[0, 2], []], "and as a ranking the best come first"
 
 
 def test_triplets_of_ids_with_margins(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_triplets_of_ids_with_margins(tmp_path: Path) -> None:
         tmp_path / "x.parquet", query_id=["q0"] * 2, positive_id=["d0"] * 2, negative_id=["d3", "d1"], score=[4.0, 7.0]
     )
     assert with_scores(data, [path]).scores == {"q0": {"d0": 0.0, "d3": -4.0, "d1": -7.0}}
-    assert read_rankings(path, data) == [[[0, 3, 1]]]
+    assert as_lists(read_rankings(path, data)[0]) == [[0, 3, 1]]
 
 
 def test_scores_of_what_is_not_there_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
