@@ -122,7 +122,7 @@ def test_what_is_wrong_is_said_as_of_small_collections(
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(-1, 3)), min_size=1))
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(-1, 3))))
 def test_gathered_values_are_those_of_dictionaries(rows: list[tuple[int, int, int]]) -> None:
     gathering, wanted = Gathering(int), dict[str, dict[str, int]]()
     contradicting = 0

@@ -136,4 +136,6 @@ def _encoded(parts: list[Any]) -> tuple[Any, npt.NDArray[np.int32]]:
 
     whole = pyarrow.chunked_array(parts, pyarrow.string()).dictionary_encode().unify_dictionaries()
     parts.clear()
+    if not whole.num_chunks:
+        return pyarrow.array([], pyarrow.string()), np.empty(0, np.int32)
     return whole.chunk(0).dictionary, np.concatenate([chunk.indices.to_numpy() for chunk in whole.chunks])
