@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +19,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from hub_server import Hub, serving
 from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
@@ -527,3 +531,86 @@ def test_the_fewest_files_that_load_are_fetched() -> None:
     assert weight_files(["embeddings.safetensors", "onnx.bin"]) == ["embeddings.safetensors"]
     checkpoints = ["config.json", "model.safetensors", "checkpoint-500/model.safetensors", "checkpoint-500/config.json"]
     assert model_files(checkpoints, ["."]) == ["config.json", "model.safetensors"]
+
+
+SCRIPT = """
+import json, sys
+from vtkit.encoder.model_folder import find_model
+from vtkit.errors import VtkitError
+answers = []
+for name in sys.argv[1:]:
+    try:
+        answers.append(str(find_model(name)))
+    except VtkitError as error:
+        answers.append(f"{type(error).__name__}: {error}")
+print(json.dumps(answers))
+"""
+
+
+def content(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, bytes]:
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {name: content for name, content in files.items() if name not in without}
+
+
+def find_on_hub(server: Hub, cache: Path, *names: str) -> list[str]:
+    """Where a process that may download finds the models, or what it says."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    hub = {"HF_ENDPOINT": server.url, "HF_HUB_CACHE": str(cache), "VTKIT_DOWNLOAD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *names], env={**kept, **hub}, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    answers: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return answers
+
+
+def test_downloads_fetch_what_loads_and_pickles_only_where_there_are_no_safetensors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clutter = {
+        "README.md": b"a model", "onnx/model.onnx": b"0" * 2000, "onnx/config.json": b"{}", "tf_model.h5": b"1" * 2000,
+        "openvino/openvino_model.bin": b"2" * 2000, "colbert_linear.pt": b"3" * 2000, "training_args.bin": b"4",
+        "checkpoint-10/model.safetensors": b"5" * 2000, "checkpoint-10/config.json": b"{}", "modeling_own.py": b"6",
+    }  # fmt: skip
+    bins, both, routed = (
+        pickle_only(splade(tmp_path / "bin")), splade(tmp_path / "both"), router(tmp_path / "routed"),
+    )  # fmt: skip
+    cache = tmp_path / "hub"
+    with serving() as server:
+        server.repositories = {
+            "a/bin": {"1" * 40: {**content(bins), **clutter}},
+            "a/both": {"2" * 40: {**content(both), **clutter, "pytorch_model.bin": b"7" * 2000}},
+            "a/routed": {"3" * 40: {**content(routed), **clutter}},
+            "a/gated": {"4" * 40: content(both)},
+        }
+        server.gated.add("a/gated")
+        *found, gated, missing = find_on_hub(server, cache, "a/bin", "a/both", "a/routed", "a/gated", "a/nothing")
+        url = server.url
+    unread = ("idf.json", "query_token_weights.txt")
+    for folder, original in zip(found, (bins, both, routed), strict=True):
+        assert content(Path(folder)) == content(original, without=unread)
+    assert re.search(r"gated: accept its terms at https://huggingface\.co/a/gated, log in with: hf auth login", gated)
+    assert re.search(r"there is no https://huggingface\.co/a/nothing, or it is private", missing)
+    server.url = url  # nobody listens there any more
+    served, unreachable = find_on_hub(server, cache, "a/bin", "a/new")
+    assert served == found[0]
+    assert re.search(r"a/new .*cannot be fetched.* Check the connection", unreachable)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    for name, original in (("a/bin", bins), ("a/routed", routed)):
+        assert_same(load_encoder(name), original)
+
+
+def test_a_model_of_which_the_cache_has_the_configuration_only_is_fetched_with_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "hub" / "models--some--model"
+    model = splade(tmp_path / "model")
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("0" * 40)
+    snapshot = repository / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    for name in ("config.json", "modules.json"):
+        shutil.copy(model / name, snapshot)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    with pytest.raises(DataError, match=r"some/model: .*holds no weights.*one of the hub comes with --download"):
+        load_encoder("some/model")

@@ -58,7 +58,7 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
             encoder = SparseEncoder(modules=[_transformer(called, folder), SpladePooling("max")], device=device)
         else:
             for module in _transformer_folders(folder):
-                _trained_model(called, folder / module)
+                _trained_model(called, folder / module, device_map="meta")  # checked without reading the weights
             with library_errors(f"{name} cannot be loaded as a sparse encoder"):
                 # the library imports no classes but its own unless the model's code may run; these are given to it
                 encoder = SparseEncoder._load_with_module_classes(
@@ -72,6 +72,7 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
     for side in (encoder, encoder.query_side if isinstance(encoder, WholeEncoder) else None):
         if side is not None and isinstance(side[0], Transformer):
             side[0].model = with_plain_head(side[0].model)
+            _refuse_not_finite(called, side[0].model)
             # The library takes all position embeddings for positions; RoBERTa's kin leave the first few unused.
             longest = max_input_length(side[0].model, side.tokenizer)
             side.max_seq_length = min(side.max_seq_length or longest, longest)
@@ -188,15 +189,18 @@ def _has_modules(folder: Path) -> bool:
     return any("sparse_encoder" in kind or kind.endswith("Router") or kind in OWN_MODULES for kind in kinds)
 
 
-def _trained_model(name: str, folder: Path) -> PreTrainedModel:
+def _trained_model(name: str, folder: Path, **settings: Any) -> PreTrainedModel:
     """The masked language model in ``folder``.
 
+    Args:
+        settings: for the library's loader.
+
     Raises:
-        DataError: weights are missing (a checkpoint without a head would load with a random one), of another shape
-            than the configuration says, or no numbers.
+        DataError: weights are missing (a checkpoint without a head would load with a random one), or of another shape
+            than the configuration says.
     """
     _check_vocabulary_size(name, folder)
-    for settings in ({}, {"legacy": False}):
+    for head in ({}, {"legacy": False}):
         with library_errors(f"{name} cannot be loaded as a masked language model"):
             model, info = AutoModelForMaskedLM.from_pretrained(
                 str(folder),
@@ -205,13 +209,14 @@ def _trained_model(name: str, folder: Path) -> PreTrainedModel:
                 dtype=torch.float32,
                 **SAFELY_WEIGHTS,
                 **settings,
+                **head,
             )
         # DeBERTa's published checkpoints hold the newer head and say nothing about it in their configuration.
         if not any(key.startswith("lm_predictions.lm_head.") for key in info["unexpected_keys"]):
             break
     _check_weights(name, folder, model, info)
-    plain: PreTrainedModel = with_plain_head(model)
-    return plain
+    trained: PreTrainedModel = model
+    return trained
 
 
 def _check_vocabulary_size(name: str, folder: Path) -> None:
@@ -233,7 +238,7 @@ def _check_vocabulary_size(name: str, folder: Path) -> None:
 
 
 def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[str, Any]) -> None:
-    """Refuse weights that do not fit ``folder``'s configuration, or that are no numbers."""
+    """Refuse weights that do not fit ``folder``'s configuration."""
     other = sorted(info["mismatched_keys"], key=lambda entry: str(entry[0]))
     if other:
         key, found, wanted = other[0]
@@ -260,11 +265,14 @@ def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[s
             f"{name} has no trained masked-language-model head: its weights lack {shown}. "
             "A dense embedder has none; name a sparse encoder or a masked language model."
         )
+
+
+def _refuse_not_finite(name: str, model: PreTrainedModel) -> None:
     bad = [key for key, parameter in model.named_parameters() if not bool(torch.isfinite(parameter).all())]
     if bad:
         raise DataError(
-            f"{name}: weights are not finite numbers (NaN or infinite): {_listed(bad)}. The "
-            "file is damaged, or the model's training diverged. Fetch it again, or name another."
+            f"{name}: weights are not finite numbers (NaN or infinite): {_listed(bad)}. The file is damaged, or the "
+            "model's training diverged. Fetch it again, or name another."
         )
 
 
@@ -284,12 +292,12 @@ def _check_tokenizer(name: str, side: SparseEncoder) -> None:
         )
 
 
-def _module(folder: Path) -> Transformer:
-    """The library's module around the masked language model in ``folder``."""
+def _module(folder: Path, **settings: Any) -> Transformer:
+    """The library's module around the masked language model in ``folder``, loaded with ``settings``."""
     return Transformer(
         str(folder),
         transformer_task="fill-mask",
-        model_kwargs={"dtype": torch.float32, **SAFELY_WEIGHTS},
+        model_kwargs={"dtype": torch.float32, **SAFELY_WEIGHTS, **settings},
         processor_kwargs=dict(SAFELY),
         config_kwargs=dict(SAFELY),
     )
@@ -299,7 +307,7 @@ def _transformer(name: str, folder: Path) -> Transformer:
     """The library's module around a bare masked language model."""
     model = _trained_model(name, folder)
     with library_errors(f"{name} cannot be loaded with its tokenizer"):
-        transformer = _module(folder)
+        transformer = _module(folder, device_map="meta")
     transformer.model = model.eval()
     return transformer
 

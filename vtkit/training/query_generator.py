@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 from vtkit import console
 from vtkit.artifacts import write_atomically
 from vtkit.data.text import read_jsonl
-from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, library_errors, model_folder
+from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, check_complete, library_errors, model_folder
 from vtkit.errors import DataError
 from vtkit.recipe.sections import GeneratorSection
 from vtkit.runtime import fastest_device, without_notices
@@ -102,12 +102,13 @@ def load_generator(settings: GeneratorSection, max_length: int) -> QueryGenerato
     """
     assert settings.model is not None
     label = f"adapt.distill.generator.model = {settings.model}"
-    folder = str(model_folder(settings.model, "adapt.distill.generator.model ="))
+    folder = model_folder(settings.model, "adapt.distill.generator.model =")
     with library_errors(f"{label} cannot be loaded"), without_notices():
         sequence_to_sequence = AutoConfig.from_pretrained(folder, **SAFELY).is_encoder_decoder
         if not sequence_to_sequence:
             raise DataError(f"{label} is no sequence-to-sequence model, such as T5. Name one that writes queries.")
         model = AutoModelForSeq2SeqLM.from_pretrained(folder, **SAFELY_WEIGHTS).float().eval()
+        check_complete(model, folder, label)
         tokenizer = AutoTokenizer.from_pretrained(folder, **SAFELY)
     return QueryGenerator(model.to(fastest_device()), tokenizer, settings, max_length)
 
