@@ -20,7 +20,7 @@ from vtkit.data.corpora import shards_in
 from vtkit.data.text import find_file
 from vtkit.errors import VtkitError
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import ExistingVocabulary, Recipe, TrainedVocabulary, is_local
+from vtkit.recipe.sections import ExistingVocabulary, Recipe, SourceVocabulary, TrainedVocabulary, is_local
 from vtkit.runs.plan import Step
 from vtkit.stages.encode_queries import ENCODE_QUERIES, WEIGHT_QUERIES
 
@@ -164,6 +164,8 @@ def _source(recipe: Recipe) -> Encoder | None:
 
 def _vocabulary(recipe: Recipe, source: Encoder | None) -> int | None:
     section = recipe.vocabulary
+    if isinstance(section, SourceVocabulary):
+        return None if source is None else source.vocabulary or None
     if isinstance(section, TrainedVocabulary):
         return section.size
     if not isinstance(section, ExistingVocabulary) and section.size is not None:
