@@ -17,10 +17,13 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+Command = Callable[..., str]
+"""Calls ``vtkit`` with arguments, and returns what it prints; raises where it fails."""
 
 SHARED = Path(os.environ.get("VTKIT_DATA", Path(__file__).resolve().parents[2] / "shared"))
 
@@ -82,7 +85,9 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode("utf-8").splitlines() if line]
 
 
-def run_situation(name: str, documents: int, folder: Path, settings: Sequence[str], shared: Path) -> dict[str, Any]:
+def run_situation(
+    name: str, documents: int, folder: Path, settings: Sequence[str], shared: Path, vtkit: Command
+) -> dict[str, Any]:
     """Write the recipe of a situation, check it, run it, and read what its report says."""
     situation = SITUATIONS[name]
     called = f"{name}-{documents}"
@@ -90,10 +95,10 @@ def run_situation(name: str, documents: int, folder: Path, settings: Sequence[st
     if not collection.exists():
         part_of(shared / "data" / situation.collection, collection, documents)
     recipe = folder / f"{called}.toml"
-    vtkit(folder, "recipe", "new", "--name", called, *situation.answers(shared, collection), "--out", str(recipe))
-    vtkit(folder, "recipe", "check", str(recipe), "--data")
+    vtkit("recipe", "new", "--name", called, *situation.answers(shared, collection), "--out", str(recipe))
+    vtkit("recipe", "check", str(recipe), "--data")
     begun = time.monotonic()
-    vtkit(folder, "run", str(recipe), *(word for setting in settings for word in ("--set", setting)))
+    vtkit("run", str(recipe), *(word for setting in settings for word in ("--set", setting)))
     report = json.loads((folder / "runs" / called / "report.json").read_text("utf-8"))
     found = report["results"][0]
     index = next(row for row in found["rows"] if row["index"])
@@ -120,13 +125,17 @@ def _effectiveness(row: dict[str, Any]) -> float:
 MODELS = ("source", "transfer", "adapt", "calibrate", "finetune")
 
 
-def vtkit(folder: Path, *arguments: str) -> str:
-    """What a command says; an error with all of it where it fails."""
-    command = [sys.executable, "-m", "vtkit", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
-    if done.returncode:
-        raise RuntimeError(f"vtkit {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout + done.stderr
+def command_in(folder: Path) -> Command:
+    """``vtkit`` in ``folder``, in a process of its own."""
+
+    def vtkit(*arguments: str) -> str:
+        command = [sys.executable, "-m", "vtkit", *arguments]
+        done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
+        if done.returncode:
+            raise RuntimeError(f"vtkit {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    return vtkit
 
 
 def main() -> None:
@@ -139,7 +148,8 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     for documents in given.documents:
         for name in given.only:
-            found = run_situation(name, documents, given.folder.absolute(), given.set, SHARED.absolute())
+            folder = given.folder.absolute()
+            found = run_situation(name, documents, folder, given.set, SHARED.absolute(), command_in(folder))
             sys.stdout.write(json.dumps(found) + "\n")
             sys.stdout.flush()
 

@@ -68,19 +68,18 @@ def vocabulary_gates(
     """
     found: list[tuple[Gate, Seen]] = []
     if aligned is not None and section.overlap != "off":
-        found.append(("overlap", overlap_gate(aligned.source, target, aligned.overlap, bridged=aligned.bridged)))
+        found.append(("overlap", overlap_gate(target, aligned)))
     probes = [text for text in texts if text.strip()]
     if probes and section.unicode != "off":
         found.append(("unicode", unicode_gate(target, probes, section.max_length)))
     return results(section, "transfer", found)
 
 
-def overlap_gate(
-    source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, overlap: Overlap, *, bridged: bool
-) -> Seen:
+def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
     """The overlap share against what pairs of vocabularies with the same scripts have, the special roles, and whether
     the transfer has a bridge where the vocabularies look like those of two languages."""
-    shared = shared_scripts(source, target)
+    overlap = aligned.overlap
+    shared = shared_scripts(aligned.source, target)
     _, pair, lowest, highest = next(row for row in EXPECTED_OVERLAP if shared < row[0])
     roles = roles_by_id(target)
     missing = sorted({role for number, role in roles.items() if overlap.target_to_source[number] < 0})
@@ -90,7 +89,7 @@ def overlap_gate(
         "pair": pair,
         "expected": [lowest, highest],
         "roles_without_source": missing,
-        "bridged": bridged,
+        "bridged": aligned.bridged,
     }
     seen = (
         f"{overlap.share:.1%} of the target vocabulary overlaps (expected between vocabularies of {pair}: "
@@ -103,7 +102,7 @@ def overlap_gate(
         return "fail", f"{seen}; no special token has its counterpart", _OVERLAP_ADVICE, figures
     if overlap.share < LEAST_OVERLAP:
         return "fail", seen, _OVERLAP_ADVICE, figures
-    if not bridged and not one_language:
+    if not aligned.bridged and not one_language:
         seen += (
             f"; without a bridge between the languages {1 - overlap.share:.0%} of the tokens begin without a meaning"
         )
@@ -128,7 +127,7 @@ _OVERLAP_ADVICE = (
 
 _BRIDGE_ADVICE = (
     "Give sentence pairs or a dictionary (transfer.parallel.files) or an embedder that knows both languages "
-    "(transfer.sembridge.embedder). Without either, the encoder knows no more of the texts than adaptation can teach it."
+    "(transfer.sembridge.embedder). Without either, the encoder knows no more of the texts than adaptation teaches it."
 )
 
 

@@ -282,7 +282,7 @@ class ExpandedVocabulary(Section):
     """Threshold of the rule. Default: 0.01 for ``entropy-gain``, 0.1 for ``first-gain`` (the paper also has 0.05)."""
 
     size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Most tokens, those of ``tokenizer`` included; a small corpus gives fewer. Default: only ``stop`` ends the growth."""
+    """Most tokens, those of ``tokenizer`` included; a small corpus gives fewer. Default: only ``stop`` ends it."""
 
     counting: Literal["paper", "code"] = "paper"
     """What may be added, and what entropy counts. ``paper``: all but tokens made of digits and marks only. ``code``,
@@ -876,7 +876,7 @@ class Recipe(Section):
         if own and self.source.scratch is not None:
             yield 'a scratch source has no vocabulary of its own: set vocabulary.kind to "existing" or "trained"'
         elif own and self.transfer is not None:
-            yield "the source's own vocabulary has no new tokens to transfer to: remove [transfer] (--set transfer=none)"
+            yield "the source's own vocabulary needs no transfer: remove [transfer] (--set transfer=none)"
         elif own and (self.casing.input == "lowercase" or self.casing.output == "map"):
             yield (
                 "the source's own vocabulary stays as it is: remove [casing], or name the source's tokenizer with "

@@ -1,4 +1,5 @@
-"""Stage ``vocabulary``: the target tokenizer, the source's, existing, trained or expanded, with the casing policy inside it."""
+"""Stage ``vocabulary``: the source's own tokenizer, or an existing, trained or expanded one with the casing policy in
+it."""
 
 from __future__ import annotations
 

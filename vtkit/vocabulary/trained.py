@@ -514,7 +514,7 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
             raise DataError(f"SentencePiece cannot train on the corpus of [vocabulary]: {error}") from error
         processor = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
         pieces = [(processor.id_to_piece(n), processor.get_score(n)) for n in range(1, processor.get_piece_size())]
-    if all(len(piece) == 1 for piece, _ in pieces) and len(pieces) < size:
+    if all(len(piece.removeprefix("▁")) <= 1 for piece, _ in pieces) and len(pieces) < size:
         raise _too_small(len(pieces), section)
     # The bytes are reached through the fallback only: spelled out in a text, <0x41> is not one of them.
     worst = min(score for _, score in pieces) - 100
