@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -195,15 +196,22 @@ def write_new_recipe(
 def _reads_lower_case(source: str) -> bool:
     """Whether a source folds its input to lower case, as the published sparse encoders do; where its tokenizer is not
     here to be asked, it is taken for one of them."""
-    from vtkit.data.hub import located
-    from vtkit.errors import DataError
-    from vtkit.vocabulary.existing import load_tokenizer
+    from vtkit.data.hub import fetch, located
 
+    folder = Path(located(source))
     try:
-        tokenizer = load_tokenizer(located(source), require_roles=False)
-    except DataError:
+        folder = folder if folder.is_dir() else fetch(source, ("tokenizer.json",), "model")
+        return _folds(json.loads((folder / "tokenizer.json").read_text("utf-8"))["normalizer"])
+    except (VtkitError, OSError, ValueError, TypeError, KeyError):
         return True
-    return bool(tokenizer.tokenize("WORD") == tokenizer.tokenize("word"))
+
+
+def _folds(normalizer: Any) -> bool:
+    """Whether a normalizer of a tokenizer.json folds to lower case, or any of those in it."""
+    if not isinstance(normalizer, dict):
+        return False
+    own = normalizer.get("type") == "Lowercase" or normalizer.get("lowercase") is True
+    return own or any(map(_folds, normalizer.get("normalizers", ())))
 
 
 def _ask(question: str, optional: bool = False) -> str:

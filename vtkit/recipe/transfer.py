@@ -397,7 +397,9 @@ class TransferSection(_MethodTables):
     @property
     def bridged(self) -> bool:
         """Whether any of the methods knows which tokens of two languages mean the same."""
-        return any(settings.bridges and not settings.missing for settings in self.used)
+        kinds = [METHODS[name] for name in self.methods]
+        given = (self.settings_of(kind) for own in kinds for kind in own.uses)
+        return any(kind.bridges for kind in kinds) or any(used.bridges and not used.missing for used in given)
 
     @property
     def reassigns(self) -> bool:

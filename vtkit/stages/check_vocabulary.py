@@ -37,7 +37,8 @@ CHECK_VOCABULARY = Stage(
     "check:vocabulary",
     version=3,
     reads=(
-        *("source.model", "casing.output", "transfer"),
+        *("source.model", "casing.output", "transfer.overlap"),
+        *("transfer.method", "transfer.parallel.files", "transfer.sembridge.embedder"),  # whether there is a bridge
         *("gates.overlap", "gates.unicode", "gates.texts", "gates.max_length"),
     ),
     corpora={"transfer.bias.corpus": bias_corpus},
