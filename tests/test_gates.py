@@ -22,13 +22,14 @@ from vtkit.checks.encoder import encoder_gates
 from vtkit.checks.result import CheckResult, Seen, show_results, stop_at_failures
 from vtkit.checks.rows import Moved, identity_gate, neighbours_gate
 from vtkit.checks.vectors import activation_gate, dimensions_gate, ties_gate
-from vtkit.checks.vocabularies import overlap_gate, shared_scripts, unicode_gate, vocabulary_gates
+from vtkit.checks.vocabularies import Aligned, overlap_gate, shared_scripts, unicode_gate, vocabulary_gates
 from vtkit.encoder.calibration_result import ActivationRates
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.errors import CollapseError
 from vtkit.recipe.sections import GatesSection
+from vtkit.recipe.transfer import TransferSection
 from vtkit.transfer.methods.bitext import read_bitext
 from vtkit.transfer.methods.mean import mean_mixture
 from vtkit.transfer.methods.parallel import translation_mixture
@@ -38,6 +39,7 @@ from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.surgery.graft import graft_encoder
 from vtkit.transfer.surgery.head_only import graft_encoder_head
 from vtkit.vocabulary.existing import load_tokenizer, wrap
+from vtkit.vocabulary.overlap import Overlap
 from vtkit.vocabulary.pair import pair_of
 
 TEXTS = texts(24, seed=4)
@@ -83,7 +85,7 @@ def all_by(method: str, *source_ids: int, drawn: int = 0) -> Callable[[Mixture],
 
 def test_a_transfer_that_works_is_back_off_throughout(source: SparseEncoder, tmp_path: Path) -> None:
     moved, made = transferred(source, tmp_path)
-    results = vocabulary_gates(MOST, source.tokenizer, tokenizer(TARGET), moved.alignment, TEXTS)
+    results = vocabulary_gates(MOST, tokenizer(TARGET), TEXTS, aligned(moved.alignment))
     results += encoder_gates(MOST, "transfer", made, TEXTS, moved)
     assert [result.gate for result in results] == [
         "overlap", "unicode", "identity", "neighbours", "activation", "dimensions", "ties",
@@ -102,13 +104,46 @@ def test_a_transfer_that_works_is_back_off_throughout(source: SparseEncoder, tmp
 # overlap
 
 
+def aligned(overlap: Overlap, *, bridged: bool = True) -> Aligned:
+    """The source's vocabulary beside one that it overlaps with so."""
+    return Aligned(tokenizer(), overlap, bridged)
+
+
+@pytest.mark.parametrize(
+    ("words", "bridged", "warned"),
+    [
+        ([chr(0x430 + n) * 3 for n in range(30)], False, True),  # another script
+        ([first + second for first in WORDS[:10] for second in WORDS[20:30]], False, True),  # another language
+        (WORDS[:40], False, False),  # one language needs no bridge
+        ([chr(0x430 + n) * 3 for n in range(30)], True, False),
+    ],
+)
+def test_a_transfer_between_languages_without_a_bridge_is_worth_a_warning(
+    words: list[str], bridged: bool, warned: bool
+) -> None:
+    target = tokenizer((*ROLES.values(), *words))
+    finding, seen, advice, _ = overlap_gate(target, aligned(pair_of(tokenizer(), target).overlap, bridged=bridged))
+    assert ("without a bridge" in seen) == ("transfer.parallel.files" in advice) == warned
+    assert finding == "warn" or not warned
+
+
+def test_only_methods_that_know_both_languages_are_a_bridge() -> None:
+    def bridged(**given: object) -> bool:
+        return TransferSection.model_validate(given).bridged
+
+    assert not bridged(method="auto")
+    assert not bridged(method=("focus", "subtoken"))
+    assert not bridged(method="mean", parallel={"files": ("pairs.tsv",)})
+    assert bridged(method="auto", parallel={"files": ("pairs.tsv",)})
+    assert bridged(method="auto", sembridge={"embedder": "a/b"})
+    assert bridged(method=("parallel", "mean"), parallel={"files": ("pairs.tsv",)})
+
+
 def test_the_expected_overlap_depends_on_the_scripts_two_vocabularies_share() -> None:
     greek = (*ROLES.values(), *(chr(0x3B1 + n) * 2 for n in range(20)), *WORDS[:20])
     assert shared_scripts(tokenizer(), tokenizer(greek)) == pytest.approx(0.5)
     assert shared_scripts(tokenizer(), tokenizer()) == pytest.approx(1.0)
-    finding, seen, _, figures = overlap_gate(
-        tokenizer(), tokenizer(greek), pair_of(tokenizer(), tokenizer(greek)).overlap
-    )
+    finding, seen, _, figures = overlap_gate(tokenizer(greek), aligned(pair_of(tokenizer(), tokenizer(greek)).overlap))
     assert figures["share"] == 25 / 45
     assert figures["pair"] == "one script"
     assert finding == "pass"
@@ -117,9 +152,7 @@ def test_the_expected_overlap_depends_on_the_scripts_two_vocabularies_share() ->
 
 def test_an_overlap_outside_what_such_pairs_have_is_worth_a_warning() -> None:
     other = (*ROLES.values(), *(first + second for first in WORDS[:20] for second in WORDS[20:40]))
-    finding, seen, advice, _ = overlap_gate(
-        tokenizer(), tokenizer(other), pair_of(tokenizer(), tokenizer(other)).overlap
-    )
+    finding, seen, advice, _ = overlap_gate(tokenizer(other), aligned(pair_of(tokenizer(), tokenizer(other)).overlap))
     assert finding == "warn"
     assert seen.startswith("1.2% of the target vocabulary overlaps")
     assert "vtkit overlap SOURCE TARGET" in advice
@@ -128,7 +161,7 @@ def test_an_overlap_outside_what_such_pairs_have_is_worth_a_warning() -> None:
 def test_no_shared_token_and_no_shared_role_fail() -> None:
     pair = pair_of(tokenizer(), tokenizer(TARGET))
     nothing = replace(pair.overlap, target_to_source=np.full(len(TARGET), -1, dtype=np.int32))
-    finding, seen, _, figures = overlap_gate(tokenizer(), tokenizer(TARGET), nothing)
+    finding, seen, _, figures = overlap_gate(tokenizer(TARGET), aligned(nothing))
     assert finding == "fail"
     assert seen.endswith("no special token has its counterpart")
     assert figures["roles_without_source"] == ["cls", "mask", "pad", "sep", "unk"]
@@ -138,10 +171,10 @@ def test_a_role_without_counterpart_and_compared_spellings_are_worth_a_warning()
     pair = pair_of(tokenizer(), tokenizer(TARGET))
     without = pair.overlap.target_to_source.copy()
     without[TARGET.index("[MASK]")] = -1
-    finding, seen, *_ = overlap_gate(tokenizer(), tokenizer(TARGET), replace(pair.overlap, target_to_source=without))
+    finding, seen, *_ = overlap_gate(tokenizer(TARGET), aligned(replace(pair.overlap, target_to_source=without)))
     assert finding == "warn"
     assert seen.endswith("no counterpart for the roles mask")
-    finding, _, advice, _ = overlap_gate(tokenizer(), tokenizer(TARGET), replace(pair.overlap, mode="raw"))
+    finding, _, advice, _ = overlap_gate(tokenizer(TARGET), aligned(replace(pair.overlap, mode="raw")))
     assert finding == "warn"
     assert 'use "exact+symbols"' in advice
 
@@ -403,7 +436,7 @@ def test_a_gate_that_is_off_does_not_look_and_one_that_warns_does_not_stop(
     dead = with_bias(tmp_path, -100.0)
     section = GatesSection(activation="off", dimensions="warn", ties="off", overlap="off", unicode="off")
     pair = pair_of(tokenizer(), tokenizer(TARGET))
-    assert vocabulary_gates(section, tokenizer(), tokenizer(TARGET), pair.overlap, TEXTS) == []
+    assert vocabulary_gates(section, tokenizer(TARGET), TEXTS, aligned(pair.overlap)) == []
     results = encoder_gates(section, "transfer", dead, TEXTS)
     assert findings(results) == {"dimensions": "fail"}
     stop_at_failures(results)
@@ -415,9 +448,8 @@ def test_a_gate_that_is_off_does_not_look_and_one_that_warns_does_not_stop(
 
 def test_without_texts_the_gates_that_read_them_are_passed_over(source: SparseEncoder, tmp_path: Path) -> None:
     moved, made = transferred(source, tmp_path)
-    assert [r.gate for r in vocabulary_gates(MOST, tokenizer(), tokenizer(TARGET), moved.alignment, ["", " "])] == [
-        "overlap"
-    ]
+    found = vocabulary_gates(MOST, tokenizer(TARGET), ["", " "], aligned(moved.alignment))
+    assert [result.gate for result in found] == ["overlap"]
     assert [r.gate for r in encoder_gates(MOST, "transfer", made, [], moved)] == ["identity", "neighbours"]
 
 
@@ -457,7 +489,7 @@ def test_a_real_encoder_moved_to_korean_gives_sensible_findings_in_well_under_a_
     for name, mixture in mixtures.items():
         made = graft_encoder(source, target, mixture, mixture.bias, tmp_path / name)
         began = time.process_time()
-        results = vocabulary_gates(section, source.tokenizer, target, pair.overlap, probes)
+        results = vocabulary_gates(section, target, probes, Aligned(source.tokenizer, pair.overlap, bridged=True))
         results += encoder_gates(section, "transfer", made, probes, Moved(source, pair.overlap, mixture, "mixture"))
         assert time.process_time() - began < 60
         found[name] = findings(results)

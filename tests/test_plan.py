@@ -326,7 +326,7 @@ def test_probe_texts_are_in_the_key_of_the_checks_that_read_them(folder: Path) -
     [
         ("tokenizer/content", "vocabulary"),
         ("source-model/content", "check:vocabulary"),
-        ("embedder/content", "transfer"),
+        ("embedder/content", "check:vocabulary"),  # whether there is a bridge
         ("more.txt", "check:vocabulary"),  # probe texts and counts of the bias come from the adaptation corpus
     ],
 )

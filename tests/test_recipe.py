@@ -495,7 +495,7 @@ def test_sections_that_are_missing_are_named(tmp_path: Path) -> None:
     assert refused(write(tmp_path, "empty.toml", "")).splitlines()[1:] == [
         "  recipe: the section is missing: what this recipe is called.",
         "  source: the section is missing: the encoder to start from. Give exactly one of model, recipe and scratch.",
-        '  vocabulary: the section is missing. It starts with kind = "existing", "trained" or "expanded".',
+        '  vocabulary: the section is missing. It starts with kind = "source", "existing", "trained" or "expanded".',
     ]
 
 
@@ -572,9 +572,9 @@ def test_extends_must_name_files(tmp_path: Path, value: str) -> None:
         ("recipe=3", "recipe: must be a table of settings, not 3."),
         (
             "vocabulary.kind=trainde",
-            'must be "existing", "trained" or "expanded", not "trainde". Did you mean \'trained\'?',
+            'must be "source", "existing", "trained" or "expanded", not "trainde". Did you mean \'trained\'?',
         ),
-        ("vocabulary.kind=none", 'vocabulary.kind: is missing: "existing", "trained" or "expanded".'),
+        ("vocabulary.kind=none", 'vocabulary.kind: is missing: "source", "existing", "trained" or "expanded".'),
         ("a b=1", "must be section.key=value"),
     ],
 )
@@ -904,16 +904,53 @@ def test_a_new_recipe_loads(
     assert recipe.transfer.method == "auto"
     assert bool(recipe.transfer.settings_of(ParallelTransfer).files) == bool(parallel)
     assert recipe.transfer.settings_of(SembridgeTransfer).embedder == embedder
-    assert (recipe.adapt is not None) == bool(corpus)
+    assert recipe.casing.input == "lowercase"
+    assert (recipe.adapt is not None) == bool(corpus or collections[0] or collections[1])
     assert (recipe.finetune is not None) == (collections[0] is not None)
     assert (recipe.evaluate is not None) == bool(collections[1])
+    assert recipe.index.lexical == "bm25"
+    if recipe.finetune is not None:
+        assert recipe.finetune.query_encoder == "learned"
+        assert recipe.finetune.teachers == (() if embedder is None else (embedder,))
+    cased = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers, lowercase=False)).recipe
+    assert cased.casing.input == "keep"
+
+
+@pytest.mark.parametrize("corpus", [[], ["x.txt"]])
+@pytest.mark.parametrize("collections", [(None, []), ("./train", ["./train"])])
+def test_within_one_language_a_new_recipe_keeps_the_source_s_vocabulary(
+    tmp_path: Path, corpus: list[str], collections: tuple[str | None, list[str]]
+) -> None:
+    answers: dict[str, Any] = {"name": "new", "language": "ja", "source": "org/model", "source_language": "ja"}
+    answers |= {"corpus": corpus, "train": collections[0], "evaluate": collections[1]}
+    recipe = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers)).recipe
+    assert recipe.vocabulary.kind == "source"
+    assert recipe.transfer is None
+    assert recipe.calibrate is None
+    assert (recipe.adapt is not None) == bool(corpus or collections[0])
+    assert recipe.finetune is None or recipe.finetune.query_encoder == "source"
+    elsewhere = load_recipe(tmp_path / "new.toml", text=new_recipe(**answers, tokenizer="a/b")).recipe
+    assert elsewhere.vocabulary.kind == "existing"
+
+
+def test_the_source_s_own_vocabulary_leaves_nothing_to_transfer_and_nothing_to_fold(tmp_path: Path) -> None:
+    own = '[recipe]\nname = "own"\n[source]\nmodel = "a/b"\n[vocabulary]\nkind = "source"\n'
+    assert load_recipe(write(tmp_path, "own.toml", own)).recipe.transfer is None
+    moved = refused(write(tmp_path, "moved.toml", own + '[transfer]\nmethod = "mean"\n'))
+    assert "the source's own vocabulary needs no transfer: remove [transfer] (--set transfer=none)" in moved
+    cased = refused(write(tmp_path, "cased.toml", own + '[casing]\ninput = "lowercase"\n'))
+    assert "the source's own vocabulary stays as it is: remove [casing]" in cased
+    scratch = refused(write(tmp_path, "scratch.toml", own.replace('model = "a/b"', "scratch = {}")))
+    assert "a scratch source has no vocabulary of its own" in scratch
 
 
 @given(st.text(min_size=1))
 def test_answers_cannot_break_out_of_a_new_recipe(answer: str) -> None:
     text = new_recipe(name=answer, language=answer, source=answer, tokenizer=answer, evaluate=[answer])
     data = tomllib.loads(text)
-    assert set(data) == {"recipe", "source", "vocabulary", "casing", "transfer", "evaluate"}
+    assert set(data) == {
+        *("recipe", "source", "vocabulary", "casing", "transfer", "adapt", "calibrate", "index", "evaluate")
+    }
     assert data["source"] == {"model": answer}
 
 

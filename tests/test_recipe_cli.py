@@ -11,11 +11,14 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import command_line
 import pytest
+import tiny
 
 from vtkit import __version__
+from vtkit.vocabulary.existing import with_casing
 
 ROOT = Path(__file__).resolve().parents[1]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -170,6 +173,28 @@ def test_new_names_the_flags_that_are_missing_off_a_terminal(vtkit: Run, tmp_pat
         "error: recipe new needs also: --name, --source, --tokenizer (or --corpus, to train one)\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_new_warns_where_nothing_leads_from_one_language_to_the_other(vtkit: Run, recipe: Path) -> None:
+    answers = ["recipe", "new", "--language", "ru", "--source", "model", "--corpus", "judged"]
+    bridge = "there is no bridge from en to ru"
+    assert bridge in " ".join(vtkit(*answers, "--name", "first").stderr.split())
+    assert bridge not in " ".join(vtkit(*answers, "--name", "second", "--parallel", "pairs.tsv").stderr.split())
+    assert bridge not in " ".join(vtkit(*answers, "--name", "third", "--source-language", "ru").stderr.split())
+    kinds = [
+        tomllib.loads((recipe.parent / f"{name}.toml").read_text())["vocabulary"]["kind"]
+        for name in ("first", "second", "third")
+    ]
+    assert kinds == ["trained", "trained", "source"]
+
+
+def test_new_keeps_upper_case_for_a_source_that_reads_it(vtkit: Run, recipe: Path) -> None:
+    answers = ["recipe", "new", "--language", "ko", "--source", "model", "--corpus", "judged"]
+    wanted: tuple[tuple[str, Literal["keep", "lowercase"]], ...] = (("cased", "keep"), ("uncased", "lowercase"))
+    for name, casing in wanted:
+        with_casing(tiny.tokenizer(), casing).save_pretrained(str(recipe.parent / "model"))
+        assert vtkit(*answers, "--name", name).returncode == 0
+        assert tomllib.loads((recipe.parent / f"{name}.toml").read_text())["casing"] == {"input": casing}
 
 
 def test_new_refuses_answers_that_no_recipe_may_have(vtkit: Run, tmp_path: Path) -> None:

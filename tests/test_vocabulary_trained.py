@@ -255,7 +255,7 @@ def test_the_alphabet_keeps_to_its_limit_and_the_frequent_characters() -> None:
 
 
 def test_what_is_rarer_than_the_minimum_becomes_no_token() -> None:
-    with pytest.raises(DataError, match="cannot fill"):
+    with pytest.raises(DataError, match=r"too small .* nothing occurs in it 1000000 times"):
         train_vocabulary(made_up_texts(), section(min_frequency=10**6))
 
 
@@ -267,9 +267,29 @@ def test_a_size_below_the_alphabet_is_refused_with_the_smallest_one(algorithm: s
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_corpus_that_cannot_fill_the_size_is_refused_with_what_it_fills(algorithm: str) -> None:
-    with pytest.raises(DataError, match=r"cannot fill a vocabulary of 5000 tokens with \w+: it gives \d+\."):
-        train_vocabulary(["a little text", "a little more text"] * 20, section(algorithm, 5000))
+def test_a_corpus_that_cannot_fill_the_size_gives_all_that_it_has(
+    algorithm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = made_up_texts()
+    whole = train_vocabulary(texts, section(algorithm, 100_000))
+    size = len(whole)
+    assert (
+        f"warning: the corpus gives a vocabulary of {size:,} tokens; vocabulary.size would allow 100,000"
+        in " ".join(capsys.readouterr().err.split())
+    )
+    exact = train_vocabulary(texts, section(algorithm, size))
+    assert exact.backend_tokenizer.to_str() == whole.backend_tokenizer.to_str()
+    assert len(train_vocabulary(texts, section(algorithm, size - 1))) == size - 1
+    assert "gives a vocabulary" not in capsys.readouterr().err
+    assert len(train_vocabulary(texts, section(algorithm, size + 1))) == size
+    assert f"the corpus gives a vocabulary of {size:,} tokens" in (said := capsys.readouterr().err)
+    assert "warning" not in said
+
+
+@pytest.mark.parametrize("algorithm", ["wordpiece", "unigram"])
+def test_a_corpus_of_single_characters_is_refused(algorithm: str) -> None:
+    with pytest.raises(DataError, match="too small to learn a vocabulary from"):
+        train_vocabulary(["a b c d"] * 20, section(algorithm, 5000))
 
 
 def test_an_empty_corpus_is_refused() -> None:
@@ -388,7 +408,7 @@ def test_the_recipes_load(name: str, kind: str) -> None:
         (b"", [], "holds no text"),
         (b"\xff\xd8\xff\x00\x10JFIF", [], "NUL bytes"),
         (b"caf\xe9\n", [], "line 1 is not UTF-8: byte 0xe9 at position 4"),
-        ("漢字仮名交文".encode() * 20, ["--size", "110"], "cannot fill"),
+        ("漢 字 仮 名\n".encode() * 20, ["--size", "110"], "too small to learn a vocabulary from"),
         ("".join(map(chr, range(0x4E00, 0x4F00))).encode(), ["--size", "120"], "too small for this corpus"),
         (b"some text", ["--algorithm", "bpe", "--size", "200"], "alone are 261 tokens"),
         (b"some text", ["--size", "400000"], "--size: "),

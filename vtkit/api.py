@@ -299,7 +299,7 @@ def transfer_encoder(
     from vtkit.checks.encoder import encoder_gates
     from vtkit.checks.result import show_results, stop_at_failures
     from vtkit.checks.rows import Moved
-    from vtkit.checks.vocabularies import vocabulary_gates
+    from vtkit.checks.vocabularies import Aligned, vocabulary_gates
     from vtkit.recipe.preflight import preflight
     from vtkit.recipe.transfer import METHODS
     from vtkit.stages.probed_transfer import transfer
@@ -347,7 +347,7 @@ def transfer_encoder(
         corpora = bias_corpus(recipe)
         probes = probe_texts(corpora, recipe.gates.texts, seed)
         overlap = pair_of(encoder.tokenizer, tokenizer, section.overlap).overlap
-        found = vocabulary_gates(recipe.gates, encoder.tokenizer, tokenizer, overlap, probes)
+        found = vocabulary_gates(recipe.gates, tokenizer, probes, Aligned(encoder.tokenizer, overlap, section.bridged))
         show_results(found)
         stop_at_failures(found)
         moved = transfer(
@@ -850,7 +850,7 @@ def _on_cpu(source: Name | SparseEncoder, work: Path) -> SparseEncoder:
 
 def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, work: Path) -> PreTrainedTokenizerFast:
     """The vocabulary that is moved to, with its input casing, as a model's folder gives it back."""
-    from vtkit.recipe.sections import ExistingVocabulary
+    from vtkit.recipe.sections import ExistingVocabulary, SourceVocabulary
     from vtkit.stages.transfer_embeddings import saved_target
     from vtkit.vocabulary.existing import load_tokenizer as load
     from vtkit.vocabulary.existing import with_casing
@@ -859,6 +859,7 @@ def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, wor
     if isinstance(recipe.vocabulary, ExistingVocabulary):
         tokenizer = with_casing(given or load(str(recipe.vocabulary.tokenizer)), recipe.casing.input)
     else:
+        assert not isinstance(recipe.vocabulary, SourceVocabulary)  # the command names a target
         tokenizer = build(recipe.vocabulary, recipe.casing).tokenizer
     save_tokenizer(tokenizer, work / "tokenizer")
     return saved_target(work / "tokenizer", recipe.casing.output)

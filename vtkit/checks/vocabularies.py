@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,31 +42,44 @@ BYTE_PIECES = 0.5
 """Share of tokens that are no whole character, above which a text is read byte by byte."""
 
 
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """The source's vocabulary beside the target's."""
+
+    source: PreTrainedTokenizerFast
+    overlap: Overlap
+
+    bridged: bool
+    """Whether the transfer knows which tokens of two languages mean the same."""
+
+
 def vocabulary_gates(
     section: GatesSection,
-    source: PreTrainedTokenizerFast,
     target: PreTrainedTokenizerFast,
-    overlap: Overlap,
     texts: Sequence[str],
+    aligned: Aligned | None,
 ) -> list[CheckResult]:
     """The gates overlap and unicode, as far as they are not off: what can be said before the transfer.
 
     Args:
         section: settings.
         texts: probe texts of the target corpus; without any, the gate unicode is passed over.
+        aligned: None where the target is the source's own vocabulary; the gate overlap is passed over then.
     """
     found: list[tuple[Gate, Seen]] = []
-    if section.overlap != "off":
-        found.append(("overlap", overlap_gate(source, target, overlap)))
+    if aligned is not None and section.overlap != "off":
+        found.append(("overlap", overlap_gate(target, aligned)))
     probes = [text for text in texts if text.strip()]
     if probes and section.unicode != "off":
         found.append(("unicode", unicode_gate(target, probes, section.max_length)))
     return results(section, "transfer", found)
 
 
-def overlap_gate(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast, overlap: Overlap) -> Seen:
-    """The overlap share against what pairs of vocabularies with the same scripts have, and the special roles."""
-    shared = shared_scripts(source, target)
+def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
+    """The overlap share against what pairs of vocabularies with the same scripts have, the special roles, and whether
+    the transfer has a bridge where the vocabularies look like those of two languages."""
+    overlap = aligned.overlap
+    shared = shared_scripts(aligned.source, target)
     _, pair, lowest, highest = next(row for row in EXPECTED_OVERLAP if shared < row[0])
     roles = roles_by_id(target)
     missing = sorted({role for number, role in roles.items() if overlap.target_to_source[number] < 0})
@@ -75,17 +89,24 @@ def overlap_gate(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFas
         "pair": pair,
         "expected": [lowest, highest],
         "roles_without_source": missing,
+        "bridged": aligned.bridged,
     }
     seen = (
         f"{overlap.share:.1%} of the target vocabulary overlaps (expected between vocabularies of {pair}: "
         f"{lowest:.1%} to {highest:.0%})"
     )
+    one_language = pair == "one script" and overlap.share >= ONE_LANGUAGE
     if pair == "one script":
-        seen += ", as in one language" if overlap.share >= ONE_LANGUAGE else ", as between two languages"
+        seen += ", as in one language" if one_language else ", as between two languages"
     if roles and len(missing) == len(set(roles.values())):
         return "fail", f"{seen}; no special token has its counterpart", _OVERLAP_ADVICE, figures
     if overlap.share < LEAST_OVERLAP:
         return "fail", seen, _OVERLAP_ADVICE, figures
+    if not aligned.bridged and not one_language:
+        seen += (
+            f"; without a bridge between the languages {1 - overlap.share:.0%} of the tokens begin without a meaning"
+        )
+        return "warn", seen, _BRIDGE_ADVICE, figures
     if missing:
         seen += f"; no counterpart for the roles {', '.join(missing)}"
         advice = "Their embeddings are made like any new token's: name a source or a target that has these tokens."
@@ -101,6 +122,12 @@ def overlap_gate(source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFas
 _OVERLAP_ADVICE = (
     "Check that vocabulary.tokenizer and the source's tokenizer are complete and the ones you mean "
     "(vtkit overlap SOURCE TARGET shows examples), and transfer.overlap."
+)
+
+
+_BRIDGE_ADVICE = (
+    "Give sentence pairs or a dictionary (transfer.parallel.files) or an embedder that knows both languages "
+    "(transfer.sembridge.embedder). Without either, the encoder knows no more of the texts than adaptation teaches it."
 )
 
 

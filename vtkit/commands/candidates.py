@@ -86,7 +86,7 @@ def of_recipe(path: Path) -> list[Candidate]:
         RecipeError: it cannot be read.
     """
     from vtkit.recipe.load import load_recipe
-    from vtkit.recipe.sections import TrainedVocabulary
+    from vtkit.recipe.sections import SourceVocabulary, TrainedVocabulary
 
     recipe = load_recipe(path, []).recipe
     finished = Path("runs") / recipe.recipe.name
@@ -98,7 +98,9 @@ def of_recipe(path: Path) -> list[Candidate]:
     elif recipe.source.recipe is not None:
         found += of_recipe(Path(recipe.source.recipe))[-1:]
     vocabulary = recipe.vocabulary
-    if not isinstance(vocabulary, TrainedVocabulary) and not str(vocabulary.tokenizer).endswith(".toml"):
+    if not isinstance(vocabulary, TrainedVocabulary | SourceVocabulary) and not str(vocabulary.tokenizer).endswith(
+        ".toml"
+    ):
         found.append(Candidate(str(vocabulary.tokenizer), f"vocabulary of {path}"))
     return found
 

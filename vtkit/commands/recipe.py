@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,7 +39,8 @@ def check_recipe(
 
     Every mistake in its settings is listed, with its line; then every file, model and collection it needs that is
     not available here. The exit code is 2 if there is any. With --data the files are read as well, as vtkit run does
-    before its first stage, and what is wrong with any of them is listed, with exit code 1.
+    before its first stage, and what is wrong with any of them is listed, with exit code 1. Then the vocabulary is made
+    aside and compared with the source's and with the texts, as the run's first check does.
     """
     from vtkit.measures.effectiveness import check_measures
     from vtkit.recipe.load import load_recipe
@@ -59,10 +61,12 @@ def check_recipe(
         raise RecipeError("\n".join(complaints))
     if data:
         from vtkit.recipe.data_check import check_data
+        from vtkit.runs.first_stage import check_first_stage
         from vtkit.runs.models import check_models
 
         check_models(loaded.recipe, path=recipe, places=loaded.places)
         check_data(loaded.recipe, path=recipe, places=loaded.places)
+        check_first_stage(loaded.recipe)
     console.write(f"{recipe} is fine")
 
 
@@ -97,8 +101,16 @@ def write_new_recipe(
     name: Annotated[str | None, _answer("Name of the run: letters, digits, dots, hyphens.", "NAME")] = None,
     language: Annotated[str | None, _answer("ISO 639 code of the language searched in, e.g. ko.", "CODE")] = None,
     source: Annotated[str | None, _answer("Encoder to start from: hub id or folder.", "MODEL")] = None,
+    source_language: Annotated[
+        str, typer.Option(help="ISO 639 code of the encoder's language.", metavar="CODE")
+    ] = "en",
     tokenizer: Annotated[
-        str | None, _answer("Tokenizer whose vocabulary to use. Default: train one on the corpus.", "TOKENIZER")
+        str | None,
+        _answer(
+            "Tokenizer whose vocabulary to use. Default: the source's own in its language, one trained on the corpus "
+            "in another.",
+            "TOKENIZER",
+        ),
     ] = None,
     corpus: Annotated[
         list[str] | None, _answer("Text of the language or domain: .txt, .jsonl, BEIR folder. Repeatable.", "PATH")
@@ -127,17 +139,21 @@ def write_new_recipe(
         name = name or _ask("Name of the run")
         language = language or _ask("Language searched in (ISO 639 code, such as ko)")
         source = source or _ask("Encoder to start from (hub id or folder)")
-        tokenizer = tokenizer or _ask("Tokenizer whose vocabulary to use (Enter: train one on a corpus)", optional=True)
-        corpus = corpus or _ask_list("Corpora for training" + (" (Enter: none)" if tokenizer else ""), bool(tokenizer))
-        parallel = parallel or _ask_list("Parallel text, tab-separated (Enter: none)", optional=True)
-        if not parallel:
+        default = "the source's own" if language == source_language else "train one on a corpus"
+        tokenizer = tokenizer or _ask(f"Tokenizer whose vocabulary to use (Enter: {default})", optional=True)
+        trains = not tokenizer and language != source_language
+        corpus = corpus or _ask_list("Corpora for training" + ("" if trains else " (Enter: none)"), not trains)
+        if language != source_language:
+            parallel = parallel or _ask_list("Parallel text, tab-separated (Enter: none)", optional=True)
+        if language != source_language and not parallel:
             embedder = embedder or _ask("Embedder that knows both languages (Enter: none)", optional=True)
         train = train or _ask("Collection to fine-tune on (Enter: none)", optional=True)
         evaluate = evaluate or _ask_list("Collections to judge the run on (Enter: none)", optional=True)
-    if not name or not language or not source or not (tokenizer or corpus):
+    enough = bool(tokenizer or corpus or language == source_language)
+    if not name or not language or not source or not enough:
         given = [("--name", name), ("--language", language), ("--source", source)]
         missing = [flag for flag, value in given if not value]
-        missing += [] if tokenizer or corpus else ["--tokenizer (or --corpus, to train one)"]
+        missing += [] if enough else ["--tokenizer (or --corpus, to train one)"]
         raise RecipeError(f"recipe new needs also: {', '.join(missing)}")
     out = out or Path(f"{name}.toml")
     refuse_existing(out)
@@ -149,6 +165,8 @@ def write_new_recipe(
         name=name,
         language=language,
         source=written(source, "model"),
+        source_language=source_language,
+        lowercase=_reads_lower_case(source),
         tokenizer=written(tokenizer, "tokenizer") if tokenizer else None,
         corpus=[written(entry, "corpus") for entry in corpus or ()],
         parallel=[written(entry, "pairs") for entry in parallel or ()],
@@ -166,7 +184,34 @@ def write_new_recipe(
         raise
     except OSError as error:
         raise VtkitError(f"{out} cannot be written: {error.strerror}") from error
-    console.say(f"Wrote {out}. Next: vtkit recipe check {out}")
+    console.say(f"Wrote {out}. Next: vtkit recipe check {out} --data")
+    if language != source_language and not parallel and not embedder:
+        console.warn(
+            f"there is no bridge from {source_language} to {language}: the new tokens begin without a meaning, and the "
+            "encoder knows no more of the texts than adaptation can teach it. Give sentence pairs or a dictionary "
+            "(--parallel) or an embedder that knows both languages (--embedder), or another --source-language."
+        )
+
+
+def _reads_lower_case(source: str) -> bool:
+    """Whether a source folds its input to lower case, as the published sparse encoders do; where its tokenizer is not
+    here to be asked, it is taken for one of them."""
+    from vtkit.data.hub import fetch, located
+
+    folder = Path(located(source))
+    try:
+        folder = folder if folder.is_dir() else fetch(source, ("tokenizer.json",), "model")
+        return _folds(json.loads((folder / "tokenizer.json").read_text("utf-8"))["normalizer"])
+    except (VtkitError, OSError, ValueError, TypeError, KeyError):
+        return True
+
+
+def _folds(normalizer: Any) -> bool:
+    """Whether a normalizer of a tokenizer.json folds to lower case, or any of those in it."""
+    if not isinstance(normalizer, dict):
+        return False
+    own = normalizer.get("type") == "Lowercase" or normalizer.get("lowercase") is True
+    return own or any(map(_folds, normalizer.get("normalizers", ())))
 
 
 def _ask(question: str, optional: bool = False) -> str:

@@ -5,12 +5,11 @@ The readers are those of the stages, so that what is found here is what would st
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 from vtkit.data.collections import load_retrieval
-from vtkit.data.corpora import read_corpora, read_corpus
+from vtkit.data.corpora import read_corpus
 from vtkit.data.parallel import read_pairs
 from vtkit.data.rankings import read_rankings, with_scores
 from vtkit.data.vectors import read_vectors
@@ -68,32 +67,3 @@ def vectors_problems(path: str) -> Iterator[str]:
             pass
     except DataError as error:
         yield str(error)
-
-
-def vocabulary_problems(corpora: Sequence[str], size: int) -> Iterator[str]:
-    """That ``corpora`` cannot fill a vocabulary of ``size`` tokens, if it is plain.
-
-    Every merge makes one of the different words one token shorter, so that a word of n characters (bytes) gives at
-    most n tokens of more than one of them. A corpus whose words together have too few is too small however it is
-    cut; where they have enough, only training tells.
-    """
-    words: set[str] = set()
-    most = 0
-    try:
-        for text in read_corpora(corpora):
-            for word in text.split():
-                if word not in words:
-                    words.add(word)
-                    most += len(unicodedata.normalize("NFKC", word).encode("utf-8", "replace")) + 1
-            if most + SINGLES >= size:
-                return
-    except DataError:  # which is said of the corpus itself
-        return
-    yield (
-        f"{', '.join(corpora)}: the corpus cannot fill a vocabulary of {size} tokens: its {len(words)} different "
-        f"words give {most + SINGLES} at the very most. Lower vocabulary.size, or give more text."
-    )
-
-
-SINGLES = 300
-"""Tokens that are no merges: bytes, special tokens, and so on. Characters are counted among the bytes of words."""

@@ -152,14 +152,6 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
                 yield from _checks(load_recipe(Path(value)).recipe, (*chain, os.path.realpath(value)))
             case _:
                 continue
-    if isinstance(vocabulary, TrainedVocabulary) and all(map(local_path, vocabulary.corpus)) and not replaced:
-        corpora, size = vocabulary.corpus, vocabulary.size
-        yield _Check(
-            "vocabulary.size",
-            f"vocabulary {size} {corpora}",
-            tuple(filter(None, map(local_path, corpora))),
-            lambda: checking.vocabulary_problems(corpora, size),
-        )
 
 
 def _remembered(memory: Path) -> set[str]:

@@ -19,6 +19,8 @@ def new_recipe(
     name: str,
     language: str,
     source: str,
+    source_language: str = "en",
+    lowercase: bool = True,
     tokenizer: str | None = None,
     corpus: Sequence[str] = (),
     parallel: Sequence[str] = (),
@@ -28,25 +30,33 @@ def new_recipe(
 ) -> str:
     """The text of a recipe; names stand in it as they are given, so paths are relative to where it is saved.
 
+    Within one language the encoder keeps its own vocabulary, which training serves better than new tokens do
+    (docs/recipes.md); else it moves onto the tokenizer's, or onto one trained on the corpus.
+
     Args:
         name: of the run's folder.
         language: ISO 639 code of the language searched in.
         source: hub id or folder of the encoder to start from.
-        tokenizer: whose vocabulary to move onto; None trains one on ``corpus``.
-        corpus: text of the language or domain, for training vocabulary and encoder; without it the encoder is
-            not adapted.
+        source_language: ISO 639 code of its language.
+        lowercase: whether the source reads lower case only, so that a new vocabulary does too.
+        tokenizer: whose vocabulary to move onto; None keeps the source's, or trains one on ``corpus``.
+        corpus: text of the language or domain, for training vocabulary and encoder. Without it the encoder is adapted
+            to the documents of ``train`` or ``evaluate``, if at all.
         parallel: files of two tab-separated columns, source language first, for the bridge between vocabularies.
-        embedder: a sentence-transformers model that knows both languages, as another bridge. Neither is needed for a
-            new domain or spelling of the source's own language.
+        embedder: a sentence-transformers model that knows both languages, as another bridge, and as a teacher.
         train: collection with judged queries for fine-tuning; None leaves that out.
         evaluate: collections to judge the run on.
 
     Raises:
-        RecipeError: neither a tokenizer nor a corpus.
+        RecipeError: another language, and neither a tokenizer nor a corpus.
     """
-    if tokenizer is None and not corpus:
-        raise RecipeError("A new recipe needs a tokenizer whose vocabulary to use, or a corpus to train one on.")
-    corpora = _list(corpus)
+    own = tokenizer is None and language == source_language
+    if not own and tokenizer is None and not corpus:
+        raise RecipeError(
+            f"A new recipe for another language than the source's ({source_language}) needs a tokenizer whose "
+            "vocabulary to use, or a corpus to train one on."
+        )
+    has_text = bool(corpus or train or evaluate)
     parts = [_head(name, [source, tokenizer, embedder, train, *corpus, *parallel, *evaluate])]
     parts.append(f"""\
 [recipe]
@@ -57,46 +67,27 @@ language = {toml_value(language)}
 [source]
 # The encoder to start from: hub id or folder of a SparseEncoder or of any masked-language model.
 model = {toml_value(source)}""")
-    parts.append(
-        f"""\
-[vocabulary]
-# The vocabulary of a tokenizer that is there: hub id, folder, tokenizer.json, vocab.txt or SentencePiece .model.
-kind = "existing"
-tokenizer = {toml_value(tokenizer)}"""
-        if tokenizer is not None
-        else f"""\
-[vocabulary]
-# A vocabulary trained on text; kind = "existing" takes that of another tokenizer instead.
-kind = "trained"
-corpus = {corpora}
-size = 30000
-algorithm = "wordpiece"  # or "bpe", "unigram\""""
-    )
-    parts.append("""\
+    parts.append(_vocabulary(own, tokenizer, corpus))
+    if not own:
+        parts.append(
+            """\
 [casing]
-input = "keep"  # or "lowercase\"""")
-    parts.append(_transfer(parallel, embedder, has_text=bool(corpus or train or evaluate)))
-    parts.append(
-        f"""\
-[adapt]
-# Training without judgements: spans of these texts, and the source's scores on parallel text where there is any.
-corpus = {corpora}
-steps = 400"""
-        if corpus
-        else _commented("""\
-[adapt]
-# Training without judgements: needs text of the language or domain.
-corpus = ["corpus.txt"]
-steps = 400""")
-    )
+input = "lowercase"  # as the source reads text; "keep" leaves upper case as it is"""
+            if lowercase
+            else """\
+[casing]
+input = "keep"  # or "lowercase\""""
+        )
+        parts.append(_transfer(parallel, embedder, has_text))
+    parts.append(_adapt(corpus, has_text))
     parts.append(
         """\
 [calibrate]
 # Tokens are active about as often as documents hold them, and queries are looked up in a table of inverse document
-# frequencies: without judgements better than queries that the encoder expands.
+# frequencies: in a new language better than queries that the encoder expands.
 tokens = "document-frequency"
 query_encoder = "idf\""""
-        if corpus and not train
+        if has_text and not own
         else _commented("""\
 [calibrate]
 # Where vectors stay too dense or too sparse: the decoder bias is shifted until this share of each text's vocabulary
@@ -104,20 +95,12 @@ query_encoder = "idf\""""
 target_activation = 0.01
 definition = "pooled\"""")
     )
-    parts.append(
-        f"""\
-[finetune]
-# Contrastive training on queries with relevant documents (BEIR folder; qrels/train.tsv).
-data = {toml_value(train)}
-split = "train"
-epochs = 3.0"""
-        if train
-        else _commented("""\
-[finetune]
-# Contrastive training on queries with relevant documents (BEIR folder; qrels/train.tsv).
-data = "collection"
-split = "train\"""")
-    )
+    parts.append(_finetune(own, train, embedder))
+    parts.append("""\
+[index]
+# One index that ranks by the encoder and BM25 together.
+lexical = "bm25"
+document_length = 384""")
     parts.append(
         f"""\
 [evaluate]
@@ -127,7 +110,8 @@ measures = ["nDCG@10", "R@100", "RR@10"]"""
         if evaluate
         else _commented("""\
 [evaluate]
-# Without it the report has no numbers: name a BEIR folder or a public collection such as "miracl:ko".
+# Without it there is no index, and the report has no numbers: name a BEIR folder or a public collection such as
+# "miracl:ko".
 sets = ["collection"]
 split = "test\"""")
     )
@@ -159,6 +143,70 @@ def _head(name: str, needs: Sequence[str | None]) -> str:
         "# See every setting:   vtkit recipe show THIS_FILE",
     ]
     return "\n".join(lines)
+
+
+def _vocabulary(own: bool, tokenizer: str | None, corpus: Sequence[str]) -> str:
+    if own:
+        return """\
+[vocabulary]
+# The source's own. In its language, training on the texts helps more than new tokens, which begin with less meaning;
+# kind = "expanded" adds the words of a corpus, for long training.
+kind = "source\""""
+    if tokenizer is not None:
+        return f"""\
+[vocabulary]
+# The vocabulary of a tokenizer that is there: hub id, folder, tokenizer.json, vocab.txt or SentencePiece .model.
+kind = "existing"
+tokenizer = {toml_value(tokenizer)}"""
+    return f"""\
+[vocabulary]
+# A vocabulary trained on text; kind = "existing" takes that of another tokenizer instead.
+kind = "trained"
+corpus = {_list(corpus)}
+size = 24000  # at most: a small corpus gives fewer tokens
+algorithm = "wordpiece"  # or "bpe", "unigram"
+split = "scripts"
+fold_spelling = true  # Arabic, Hebrew, Devanagari: one spelling of each word; no effect on other scripts"""
+
+
+def _adapt(corpus: Sequence[str], has_text: bool) -> str:
+    if not has_text:
+        return _commented("""\
+[adapt]
+# Training without judgements: needs text of the language or domain.
+corpus = ["corpus.txt"]
+steps = 200""")
+    texts = f"corpus = {_list(corpus)}\n" if corpus else ""
+    return f"""\
+[adapt]
+# Training without judgements: spans of the documents, and the source's scores on parallel text where there is any.
+{texts}steps = 200
+max_length = 96"""
+
+
+def _finetune(own: bool, train: str | None, embedder: str | None) -> str:
+    if train is None:
+        return _commented("""\
+[finetune]
+# Contrastive training on queries with relevant documents (BEIR folder; qrels/train.tsv).
+data = "collection"
+split = "train\"""")
+    lines = f"""\
+[finetune]
+# Contrastive training on queries with relevant documents (BEIR folder; qrels/train.tsv).
+data = {toml_value(train)}
+split = "train"
+epochs = 1.0  # of a few thousand queries; more with fewer
+hard_negatives = 1
+document_length = 96
+learning_rate = 1e-4
+flops.document = 5e-5
+# trainings = 3  # their mean is better than one, and takes three times as long"""
+    if not own:
+        lines += '\nquery_encoder = "learned"  # a table: no model runs for a query\ninfonce.scale = 0.5'
+    if embedder is not None:
+        lines += f'\nloss = ["infonce", "listwise"]\nteachers = [{toml_value(embedder)}]\nbm25 = true'
+    return lines
 
 
 def _transfer(parallel: Sequence[str], embedder: str | None, has_text: bool) -> str:

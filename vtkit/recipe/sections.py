@@ -137,6 +137,13 @@ class SourceSection(Section):
         return self
 
 
+class SourceVocabulary(Section):
+    """[vocabulary] kind = "source": the source's own vocabulary. Nothing is transferred, so that the encoder stays as
+    it is, bit for bit, until a later stage trains it."""
+
+    kind: Literal["source"]
+
+
 class ExistingVocabulary(Section):
     """[vocabulary] kind = "existing": the vocabulary of an existing tokenizer."""
 
@@ -182,7 +189,7 @@ class TrainedVocabulary(Section):
     ``datasets:NAME:CONFIG:SPLIT:COLUMN``, a column of a dataset of the hub or of a folder."""
 
     size: Annotated[int, Field(ge=100, le=300_000)] = 30_000
-    """Tokens of the vocabulary, special tokens included."""
+    """Most tokens of the vocabulary, special tokens included; a small corpus gives fewer."""
 
     algorithm: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
     """WordPiece (``##`` continues a word), BPE (byte-level, ``Ġ`` starts a word; see ``alphabet``), or Unigram
@@ -275,7 +282,7 @@ class ExpandedVocabulary(Section):
     """Threshold of the rule. Default: 0.01 for ``entropy-gain``, 0.1 for ``first-gain`` (the paper also has 0.05)."""
 
     size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Largest size wanted, the tokens of ``tokenizer`` included. Default: only ``stop`` ends the growth."""
+    """Most tokens, those of ``tokenizer`` included; a small corpus gives fewer. Default: only ``stop`` ends it."""
 
     counting: Literal["paper", "code"] = "paper"
     """What may be added, and what entropy counts. ``paper``: all but tokens made of digits and marks only. ``code``,
@@ -303,7 +310,9 @@ class ExpandedVocabulary(Section):
         return self
 
 
-VocabularySection = Annotated[ExistingVocabulary | TrainedVocabulary | ExpandedVocabulary, Field(discriminator="kind")]
+VocabularySection = Annotated[
+    SourceVocabulary | ExistingVocabulary | TrainedVocabulary | ExpandedVocabulary, Field(discriminator="kind")
+]
 
 
 class CasingSection(Section):
@@ -863,7 +872,17 @@ class Recipe(Section):
     def _faults(self) -> Iterator[str]:
         if self.source.scratch is not None and self.transfer is not None:
             yield "a scratch source has no embeddings to transfer: remove [transfer] or name a model"
-        if self.source.scratch is None and self.transfer is None:
+        own = isinstance(self.vocabulary, SourceVocabulary)
+        if own and self.source.scratch is not None:
+            yield 'a scratch source has no vocabulary of its own: set vocabulary.kind to "existing" or "trained"'
+        elif own and self.transfer is not None:
+            yield "the source's own vocabulary needs no transfer: remove [transfer] (--set transfer=none)"
+        elif own and (self.casing.input == "lowercase" or self.casing.output == "map"):
+            yield (
+                "the source's own vocabulary stays as it is: remove [casing], or name the source's tokenizer with "
+                'vocabulary.kind "existing"'
+            )
+        if self.source.scratch is None and self.transfer is None and not own:
             yield "[transfer] is missing: say where the embeddings of new tokens come from"
         has_documents = self.finetune is not None or self.evaluate is not None
         adapts_on_text = self.adapt is not None and bool(self.adapt.corpus)

@@ -46,6 +46,9 @@ class MethodSettings(Section):
     reassigns: ClassVar[bool] = False
     """Whether ``fallback = "auto"`` reassigns rows to the tokens that it has no evidence for."""
 
+    bridges: ClassVar[bool] = False
+    """Whether it knows which tokens of two languages mean the same, given all that it needs."""
+
     makes_every_row: ClassVar[bool] = False
     """Whether it leaves no token to a method behind it."""
 
@@ -70,6 +73,7 @@ class ParallelTransfer(MethodSettings):
     """[transfer.parallel]: translation probabilities learned from parallel text."""
 
     name = "parallel"
+    bridges = True
     needs = {"files": "tab-separated files of sentence pairs or dictionaries"}
     origins = {
         "parallel": ("parallel text", "source rows mixed by translation probabilities"),
@@ -107,6 +111,7 @@ class SembridgeTransfer(MethodSettings):
     """[transfer.sembridge]: nearest source tokens in the space of an embedder."""
 
     name = "sembridge"
+    bridges = True
     needs = {"embedder": "a sentence-transformers model that knows both languages"}
     origins = {"sembridge": ("embedder", "source rows mixed by similarity in an embedder's space")}
 
@@ -142,6 +147,7 @@ class SemanticTransfer(MethodSettings):
     """[transfer.semantic]: nearest shared tokens in the space of the model that owns the target vocabulary."""
 
     name = "semantic"
+    bridges = True
     needs = {"target_embeddings": "a masked-language model or a folder with a static table"}
     origins = {"semantic": ("semantic", "rows of shared tokens mixed by similarity in the target model's embeddings")}
 
@@ -187,6 +193,7 @@ class OfaTransfer(MethodSettings):
     """[transfer.ofa]: nearest source tokens in one space of word vectors for both languages (OFA, arXiv:2311.08849)."""
 
     name = "ofa"
+    bridges = True
     needs = {"vectors": "static word vectors that cover both languages"}
     origins = {"ofa": ("word vectors", "source rows mixed by similarity of multilingual word vectors")}
 
@@ -208,6 +215,7 @@ class WechselTransfer(MethodSettings):
     arXiv:2112.06598)."""
 
     name = "wechsel"
+    bridges = True
     needs = {
         "vectors": "static word vectors of the target language",
         "source_vectors": "those of the source language",
@@ -385,6 +393,13 @@ class TransferSection(_MethodTables):
         asked = (METHODS[name] for name in self.methods)
         kinds = dict.fromkeys(kind for own in asked for kind in (own, *own.uses))
         return tuple(self.settings_of(kind) for kind in kinds)
+
+    @property
+    def bridged(self) -> bool:
+        """Whether any of the methods knows which tokens of two languages mean the same."""
+        kinds = [METHODS[name] for name in self.methods]
+        given = (self.settings_of(kind) for own in kinds for kind in own.uses)
+        return any(kind.bridges for kind in kinds) or any(used.bridges and not used.missing for used in given)
 
     @property
     def reassigns(self) -> bool:

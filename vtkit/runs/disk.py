@@ -20,9 +20,8 @@ from vtkit.data.corpora import shards_in
 from vtkit.data.documents import LARGE
 from vtkit.data.text import find_file
 from vtkit.errors import VtkitError
-from vtkit.recipe.analysers import DOCUMENTS_A_PART
 from vtkit.recipe.load import load_recipe, required_things
-from vtkit.recipe.sections import ExistingVocabulary, Recipe, TrainedVocabulary, is_local, local_path
+from vtkit.recipe.sections import ExistingVocabulary, Recipe, SourceVocabulary, TrainedVocabulary, is_local, local_path
 from vtkit.runs.plan import Step
 from vtkit.stages.encode_queries import ENCODE_QUERIES, WEIGHT_QUERIES
 
@@ -222,6 +221,8 @@ def _source(recipe: Recipe) -> Encoder | None:
 
 def _vocabulary(recipe: Recipe, source: Encoder | None) -> int | None:
     section = recipe.vocabulary
+    if isinstance(section, SourceVocabulary):
+        return None if source is None else source.vocabulary or None
     if isinstance(section, TrainedVocabulary):
         return section.size
     if not isinstance(section, ExistingVocabulary) and section.size is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from vtkit.artifacts import Dependencies, Store, read_manifest
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import Recipe
+from vtkit.recipe.sections import Recipe, SourceVocabulary
 from vtkit.stages.adapt_encoder import ADAPT
 from vtkit.stages.analyse_vocabularies import ANALYSE
 from vtkit.stages.build_vocabulary import VOCABULARY
@@ -110,8 +110,12 @@ class Plan:
         if recipe.source.recipe is not None:
             other = load_recipe(Path(recipe.source.recipe)).recipe
             source = {"source": self._add_models(other, prefix=f"{prefix}{other.recipe.name}/")}
-        inputs = {"vocabulary": self._add(VOCABULARY, recipe, {}, prefix=prefix)} | source
-        if recipe.transfer is not None:
+        if isinstance(recipe.vocabulary, SourceVocabulary):
+            vocabulary = self._add(VOCABULARY.reading("source.model"), recipe, source, prefix=prefix)
+        else:
+            vocabulary = self._add(VOCABULARY, recipe, {}, prefix=prefix)
+        inputs = {"vocabulary": vocabulary} | source
+        if recipe.source.scratch is None:
             self._add(CHECK_VOCABULARY, recipe, inputs, prefix=prefix)
         last = moved = self._add(TRANSFER, recipe, inputs, prefix=prefix)
         if recipe.transfer is not None:

@@ -186,7 +186,7 @@ def _alignment(recipe: View, inputs: Mapping[str, Path], texts: Sequence[str]) -
     """The source encoder and the sentence pairs; where there are no files, each text twice."""
     from vtkit.data.parallel import read_pairs
     from vtkit.encoder.families import mlm_head
-    from vtkit.stages.transfer_embeddings import source_encoder
+    from vtkit.stages.source import source_encoder
     from vtkit.training.adapt import Alignment
     from vtkit.training.crops import SHORTEST_TEXT
     from vtkit.transfer.provenance import PROVENANCE, read_mixture

@@ -8,9 +8,10 @@ from pathlib import Path
 from vtkit.analysis.profiles import Sample, VocabularyAnalysis
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.encode_corpus import opened
+from vtkit.stages.source import source_tokenizer
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import adaptation_corpus, draw, evaluation_sets, read_texts
-from vtkit.stages.transfer_embeddings import source_tokenizer, target_tokenizer
+from vtkit.stages.transfer_embeddings import target_tokenizer
 
 DOCUMENTS = 2_000
 """Documents that are sampled, of all sets together: the shares of words are then known to a percentage point."""

@@ -1,4 +1,5 @@
-"""Stage ``vocabulary``: the target tokenizer, existing, trained or expanded, with the casing policy inside it."""
+"""Stage ``vocabulary``: the source's own tokenizer, or an existing, trained or expanded one with the casing policy in
+it."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
-from vtkit.recipe.sections import ExistingVocabulary, ExpandedVocabulary, TrainedVocabulary
+from vtkit import console
+from vtkit.recipe.sections import ExistingVocabulary, ExpandedVocabulary, SourceVocabulary, TrainedVocabulary
 from vtkit.results import Result
+from vtkit.stages.source import source_tokenizer
 from vtkit.stages.stage import Stage, View
 from vtkit.vocabulary.statistics import CorpusCounts, ExpansionStats
 
@@ -34,11 +37,14 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
 
     corpus = expansion = None
     match recipe.vocabulary:
+        case SourceVocabulary():
+            tokenizer = source_tokenizer(recipe, inputs)
         case ExistingVocabulary(tokenizer=name):
             tokenizer = with_casing(load_tokenizer(name), recipe.casing.input)
         case TrainedVocabulary() | ExpandedVocabulary() as section:
             built = build(section, recipe.casing)
             tokenizer, corpus, expansion = built.tokenizer, built.corpus, built.expansion
+            console.say(f"  a vocabulary of {len(tokenizer):,} tokens")
         case _:
             assert_never(recipe.vocabulary)
     save_tokenizer(tokenizer, out / "tokenizer")
@@ -46,3 +52,4 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
 
 
 VOCABULARY = Stage("vocabulary", version=2, reads=("vocabulary", "casing.input"), function=build_vocabulary)
+"""Where the vocabulary is the source's own, the plan adds the source."""

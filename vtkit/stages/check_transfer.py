@@ -11,9 +11,10 @@ from vtkit.artifacts import result_of
 from vtkit.checks.result import Checked, CheckResult, results, show_results, stop_at_failures
 from vtkit.runtime import fastest_device
 from vtkit.stages.probe import retrieval_probe
+from vtkit.stages.source import source_encoder
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import bias_corpus, probe_texts
-from vtkit.stages.transfer_embeddings import source_encoder, target_tokenizer
+from vtkit.stages.transfer_embeddings import target_tokenizer
 from vtkit.transfer.result import TransferResult
 
 if TYPE_CHECKING:

@@ -6,25 +6,28 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vtkit.checks.result import Checked, show_results, stop_at_failures
+from vtkit.stages.source import source_tokenizer
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import bias_corpus, probe_texts
-from vtkit.stages.transfer_embeddings import source_tokenizer, target_tokenizer
+from vtkit.stages.transfer_embeddings import target_tokenizer
 
 
 def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
-    """The gates overlap and unicode, before any bridge is built.
+    """The gates overlap and unicode, before any bridge is built; on the source's own vocabulary unicode alone.
 
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
     """
-    from vtkit.checks.vocabularies import vocabulary_gates
+    from vtkit.checks.vocabularies import Aligned, vocabulary_gates
     from vtkit.vocabulary.pair import pair_of
 
-    assert recipe.transfer is not None
-    source, target = source_tokenizer(recipe, inputs), target_tokenizer(recipe, inputs)
+    target, section = target_tokenizer(recipe, inputs), recipe.transfer
     texts = probe_texts(recipe.corpora("transfer.bias.corpus"), recipe.gates.texts, recipe.recipe.seed)
-    overlap = pair_of(source, target, recipe.transfer.overlap).overlap
-    found = vocabulary_gates(recipe.gates, source, target, overlap, texts)
+    aligned = None
+    if section is not None:
+        source = source_tokenizer(recipe, inputs)
+        aligned = Aligned(source, pair_of(source, target, section.overlap).overlap, section.bridged)
+    found = vocabulary_gates(recipe.gates, target, texts, aligned)
     show_results(found)
     stop_at_failures(found)
     return Checked(tuple(found))
@@ -32,9 +35,10 @@ def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
 
 CHECK_VOCABULARY = Stage(
     "check:vocabulary",
-    version=2,
+    version=3,
     reads=(
         *("source.model", "casing.output", "transfer.overlap"),
+        *("transfer.method", "transfer.parallel.files", "transfer.sembridge.embedder"),  # whether there is a bridge
         *("gates.overlap", "gates.unicode", "gates.texts", "gates.max_length"),
     ),
     corpora={"transfer.bias.corpus": bias_corpus},

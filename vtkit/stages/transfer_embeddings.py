@@ -1,4 +1,5 @@
-"""Stage ``transfer``: the source encoder with the rows and the bias of the new vocabulary; or a new encoder."""
+"""Stage ``transfer``: the source encoder with the rows and the bias of the new vocabulary, or as it is on its own; or a
+new encoder."""
 
 from __future__ import annotations
 
@@ -11,19 +12,19 @@ from typing import TYPE_CHECKING
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.transfer import FocusTransfer
 from vtkit.stages.probed_transfer import transfer
+from vtkit.stages.source import source_encoder
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import bias_corpus, focus_corpus, read_texts
 from vtkit.stages.untrained import starts_untrained
 from vtkit.transfer.result import TransferResult
 
 if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
 
 def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> TransferResult:
-    """Fill ``out/model`` with the source encoder on the new vocabulary and ``out/provenance.parquet`` with
-    one row for each token: the source tokens it was made from, their weights, and its bias.
+    """Fill ``out/model`` with the source encoder on the new vocabulary and, where that is not its own,
+    ``out/provenance.parquet`` with one row for each token: the source tokens it was made from, their weights, its bias.
 
     Reads ``inputs["vocabulary"]/tokenizer`` and the source, ``inputs["source"]/model`` where that is another recipe.
     """
@@ -35,11 +36,12 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
 
     target = target_tokenizer(recipe, inputs)
     torch.manual_seed(recipe.recipe.seed)
+    section = recipe.transfer
     if recipe.source.scratch is not None:
         return _scratch(recipe, target, out)
+    if section is None:
+        return _unmoved(recipe, inputs, len(target), out)
 
-    section = recipe.transfer
-    assert section is not None
     moved = transfer(
         source_encoder(recipe, inputs),
         target,
@@ -74,22 +76,17 @@ def saved_target(folder: Path, output: str) -> PreTrainedTokenizerFast:
     return map_cased(target).tokenizer if output == "map" else target
 
 
-def source_encoder(recipe: View, inputs: Mapping[str, Path]) -> SparseEncoder:
-    """The encoder that is moved: another recipe's, or the one that ``source.model`` names."""
-    from vtkit.encoder.checkpoint import load_encoder
+def _unmoved(recipe: View, inputs: Mapping[str, Path], size: int, out: Path) -> TransferResult:
+    """The source as it is, on its own vocabulary of ``size`` tokens, in ``out/model``."""
+    from vtkit.encoder.checkpoint import save_encoder
+    from vtkit.encoder.folding import apply_output_casing
+    from vtkit.encoder.kinds import kind_of, of_kind
 
-    return load_encoder(_source(recipe, inputs))
-
-
-def source_tokenizer(recipe: View, inputs: Mapping[str, Path]) -> PreTrainedTokenizerFast:
-    """The tokenizer of :func:`source_encoder`, without the encoder's weights."""
-    from vtkit.encoder.checkpoint import load_source_tokenizer
-
-    return load_source_tokenizer(_source(recipe, inputs))
-
-
-def _source(recipe: View, inputs: Mapping[str, Path]) -> str:
-    return str(inputs["source"] / "model") if "source" in inputs else str(recipe.source.model)
+    encoder = source_encoder(recipe, inputs)
+    masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
+    encoder = of_kind(encoder, recipe.source.kind)
+    save_encoder(encoder, out / "model")
+    return TransferResult(size, masked, kind=kind_of(encoder))
 
 
 def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> TransferResult:

@@ -30,7 +30,7 @@ from vtkit.errors import DataError
 from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
 from vtkit.vocabulary.existing import special_roles, with_casing, wrap
 from vtkit.vocabulary.forms import Family, canonical, token_family
-from vtkit.vocabulary.statistics import ExpansionStats, Increment
+from vtkit.vocabulary.statistics import ExpansionStats, Increment, say_if_smaller
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -173,6 +173,8 @@ def expand_vocabulary(
             f"{section.min_frequency} times is there already, or is digits and marks. Use the tokenizer as it is "
             '(kind = "existing"), or give more text.'
         )
+    if section.size is not None:
+        say_if_smaller(len(base) + len(added), section.size, len(base))
     roles = {role: str(base.convert_ids_to_tokens(number)) for role, number in special_roles(base).items()}
     tokenizer: PreTrainedTokenizerFast = wrap(extended.tokenizer(model), roles, "expanded", require_roles=False)
     unused = int((counts[len(base) :] == 0).sum())

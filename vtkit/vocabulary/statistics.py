@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vtkit import console
 from vtkit.results import Result
+
+FAR_BELOW = 0.5
+"""Share of the tokens asked for, below which their number is worth a warning."""
+
+
+def say_if_smaller(size: int, most: int, base: int = 0) -> None:
+    """Say that a corpus gives a vocabulary of fewer than ``most`` tokens; a warning where it gives far fewer.
+
+    Args:
+        base: tokens that were there before.
+    """
+    if size < most:
+        far = size - base < FAR_BELOW * (most - base)
+        tell = console.warn if far else console.say
+        tell(f"the corpus gives a vocabulary of {size:,} tokens; vocabulary.size would allow {most:,}")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from vtkit.data.word_counts import DEFAULT_MEMORY, Tally, count_chunks
 from vtkit.errors import DataError
 from vtkit.recipe.sections import CasingSection, TrainedVocabulary
 from vtkit.vocabulary.existing import ROLES, Role, wrap
+from vtkit.vocabulary.statistics import say_if_smaller
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -121,7 +122,7 @@ def train_vocabulary(
 
 
 def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSection | None = None) -> Training:
-    """Learn a vocabulary of exactly ``section.size`` tokens from ``texts``.
+    """Learn a vocabulary of up to ``section.size`` tokens from ``texts``; a small corpus gives fewer.
 
     What happens to a text before it is cut into tokens (by default: Unicode form NFKC without control characters) is
     part of the tokenizer, lower-casing too where ``casing`` says so. The same texts in the same order give a
@@ -135,8 +136,8 @@ def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSectio
         A tokenizer with the roles of ``section.special_tokens`` as ids 0 to 4, and what it was learned from.
 
     Raises:
-        DataError: no words in the texts; a size that does not even hold the alphabet; or a corpus too small to
-            fill the size.
+        DataError: no words in the texts; a size that does not even hold the alphabet; or a corpus so small that
+            nothing but its characters can be learned.
     """
     lowercase = casing is not None and casing.input == "lowercase"
     backend = _pipeline(section, lowercase)
@@ -155,6 +156,7 @@ def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSectio
     roles = special_tokens(section)
     backend.add_special_tokens(list(roles.values()))
     tokenizer: PreTrainedTokenizerFast = wrap(backend, roles, "trained from the corpus")
+    say_if_smaller(len(tokenizer), section.size)
     return Training(tokenizer, words.texts, words.characters, words.total, words.distinct)
 
 
@@ -428,8 +430,7 @@ def _merge(
     words: Iterable[tuple[str, int]], alphabet: list[str], section: TrainedVocabulary
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """The tokens that byte-pair merging over counted words gives, alphabet first, and the merges in order."""
-    reserved = len(_reserved(section))
-    size = section.size - reserved
+    size = section.size - len(_reserved(section))
     _check_alphabet(len(alphabet), section)
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -443,8 +444,8 @@ def _merge(
     with _one_thread():
         backend.train_from_iterator(_repeated(words), trainer)
     learned = backend.get_vocab()
-    if len(learned) < size:
-        raise _too_small(len(learned) + reserved, section)
+    if len(learned) == len(alphabet) < size:
+        raise _too_small(len(alphabet), section)
     merges = json.loads(backend.to_str())["model"]["merges"]
     return sorted(learned, key=learned.__getitem__), [(left, right) for left, right in merges]
 
@@ -494,6 +495,7 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
                 model_prefix=str(prefix),
                 model_type="unigram",
                 vocab_size=size + 1,
+                hard_vocab_limit=False,
                 character_coverage=1.0,
                 normalization_rule_name="identity",
                 add_dummy_prefix=False,
@@ -509,12 +511,11 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            fits = re.search(r"<= (\d+)", str(error))
-            if fits is None:
-                raise DataError(f"SentencePiece cannot train on the corpus of [vocabulary]: {error}") from error
-            raise _too_small(int(fits[1]) - 1 + len(reserved), section) from error
+            raise DataError(f"SentencePiece cannot train on the corpus of [vocabulary]: {error}") from error
         processor = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
         pieces = [(processor.id_to_piece(n), processor.get_score(n)) for n in range(1, processor.get_piece_size())]
+    if all(len(piece.removeprefix("▁")) <= 1 for piece, _ in pieces) and len(pieces) < size:
+        raise _too_small(len(pieces), section)
     # The bytes are reached through the fallback only: spelled out in a text, <0x41> is not one of them.
     worst = min(score for _, score in pieces) - 100
     front = [(token, worst if token in BYTES else 0.0) for token in reserved]
@@ -539,10 +540,11 @@ def _check_alphabet(characters: int, section: TrainedVocabulary) -> None:
     )
 
 
-def _too_small(reached: int, section: TrainedVocabulary) -> DataError:
+def _too_small(characters: int, section: TrainedVocabulary) -> DataError:
+    often = "" if section.algorithm == "unigram" else f" {section.min_frequency} times"
     return DataError(
-        f"The corpus cannot fill a vocabulary of {section.size} tokens with {section.algorithm}: it gives {reached}. "
-        "Lower vocabulary.size, give more text, or lower vocabulary.min_frequency (WordPiece and BPE)."
+        f"The corpus of [vocabulary] is too small to learn a vocabulary from: beyond its {characters} characters "
+        f"nothing occurs in it{often}. Give more text, or lower vocabulary.min_frequency (WordPiece and BPE)."
     )
 
 

@@ -1,0 +1,158 @@
+"""Situations in which somebody first writes a recipe, on parts of the real collections: the answers to ``vtkit recipe
+new``, and the figures of the run as written.
+
+    VTKIT_DATA=../shared python tests/situations.py FOLDER [--documents 100 1200] [--only pairs] [--set adapt.steps=50]
+
+Prints a line of JSON for each run: its collection, nDCG@10 of BM25, of the encoder alone and of the one index, p of the
+index against BM25, and seconds. FOLDER keeps collections, recipes and runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Command = Callable[..., str]
+"""Calls ``vtkit`` with arguments, and returns what it prints; raises where it fails."""
+
+SHARED = Path(os.environ.get("VTKIT_DATA", Path(__file__).resolve().parents[2] / "shared"))
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What somebody has: a collection, and what leads from the source's language to its language."""
+
+    collection: str
+    language: str
+    parallel: tuple[str, ...] = ()
+    judged: bool = False
+    tokenizer: str | None = None
+
+    def answers(self, shared: Path, collection: Path) -> list[str]:
+        """The options of ``vtkit recipe new``."""
+        given = ["--language", self.language, "--source", str(shared / "models" / "minilm-splade-en")]
+        given += ["--corpus", str(collection), "--evaluate", str(collection)]
+        for name in self.parallel:
+            given += ["--parallel", str(shared / "data" / "parallel" / f"{name}.tsv.gz")]
+        given += ["--train", str(collection)] if self.judged else []
+        given += ["--tokenizer", str(shared / "vocab" / self.tokenizer)] if self.tokenizer else []
+        return given
+
+
+SITUATIONS = {
+    "pairs": Situation("xquadr-hi", "hi", ("dict-wiktionary-en-hi", "tatoeba-en-hi", "en-hi.pud")),
+    "judgements": Situation("jaquad-ja", "ja", ("dict-wiktionary-en-ja", "tatoeba-en-ja", "en-ja.pud"), judged=True),
+    "dictionary": Situation("xquadr-ar", "ar", ("dict-wiktionary-en-ar",)),
+    "no-bridge": Situation("xquadr-zh", "zh"),
+    "domain": Situation("chemrxivquest-en", "en"),
+    "tokenizer": Situation(
+        "xquadr-zh", "zh", ("dict-wiktionary-en-zh", "tatoeba-en-zh", "en-zh.pud"), tokenizer="bert-base-chinese"
+    ),
+}
+
+
+def part_of(collection: Path, folder: Path, documents: int, seed: int = 0) -> Path:
+    """``folder``, with so many documents of a collection, and the queries that find all their answers among them."""
+    folder.mkdir(parents=True)
+    texts, queries = (_lines(collection / f"{name}.jsonl.gz") for name in ("corpus", "queries"))
+    kept = random.Random(seed).sample(texts, min(documents, len(texts)))
+    there = {text["_id"] for text in kept}
+    lost, judged = set(), {}
+    for path in sorted((collection / "qrels").glob("*.tsv")):
+        judged[path.name] = [line.split("\t") for line in path.read_text("utf-8").splitlines()[1:]]
+        lost |= {query for query, document, _ in judged[path.name] if document not in there}
+    (folder / "qrels").mkdir()
+    for name, rows in judged.items():
+        lines = ["query-id\tcorpus-id\tscore", *("\t".join(row) for row in rows if row[0] not in lost)]
+        (folder / "qrels" / name).write_text("\n".join(lines) + "\n", "utf-8")
+    for name, kind in (("corpus", kept), ("queries", [query for query in queries if query["_id"] not in lost])):
+        lines = [json.dumps(entry, ensure_ascii=False) for entry in kind]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    return folder
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode("utf-8").splitlines() if line]
+
+
+def run_situation(
+    name: str, documents: int, folder: Path, settings: Sequence[str], shared: Path, vtkit: Command
+) -> dict[str, Any]:
+    """Write the recipe of a situation, check it, run it, and read what its report says."""
+    situation = SITUATIONS[name]
+    called = f"{name}-{documents}"
+    collection = folder / "collections" / f"{situation.collection}-{documents}"
+    if not collection.exists():
+        part_of(shared / "data" / situation.collection, collection, documents)
+    recipe = folder / f"{called}.toml"
+    vtkit("recipe", "new", "--name", called, *situation.answers(shared, collection), "--out", str(recipe))
+    vtkit("recipe", "check", str(recipe), "--data")
+    begun = time.monotonic()
+    vtkit("run", str(recipe), *(word for setting in settings for word in ("--set", setting)))
+    report = json.loads((folder / "runs" / called / "report.json").read_text("utf-8"))
+    found = report["results"][0]
+    index = next(row for row in found["rows"] if row["index"])
+    encoder = [row for row in found["rows"] if not row["index"] and row["model"] in MODELS][-1]
+    bm25 = max((row for row in found["rows"] if row["model"].startswith("BM25")), key=_effectiveness)
+    return {
+        "situation": name,
+        "collection": situation.collection,
+        "documents": found["documents"],
+        "queries": found["queries"],
+        "bm25": round(_effectiveness(bm25), 4),
+        "encoder": round(_effectiveness(encoder), 4),
+        "index": round(_effectiveness(index), 4),
+        "p": index["p_value_vs_bm25"],
+        "weight": index["weight"],
+        "seconds": round(time.monotonic() - begun),
+    }
+
+
+def _effectiveness(row: dict[str, Any]) -> float:
+    return float(row["measures"]["nDCG@10"])
+
+
+MODELS = ("source", "transfer", "adapt", "calibrate", "finetune")
+
+
+def command_in(folder: Path) -> Command:
+    """``vtkit`` in ``folder``, in a process of its own."""
+
+    def vtkit(*arguments: str) -> str:
+        command = [sys.executable, "-m", "vtkit", *arguments]
+        done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
+        if done.returncode:
+            raise RuntimeError(f"vtkit {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    return vtkit
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--documents", type=int, nargs="+", default=[100, 1200])
+    parser.add_argument("--only", nargs="+", default=list(SITUATIONS), choices=list(SITUATIONS))
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    for documents in given.documents:
+        for name in given.only:
+            folder = given.folder.absolute()
+            found = run_situation(name, documents, folder, given.set, SHARED.absolute(), command_in(folder))
+            sys.stdout.write(json.dumps(found) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""``vtkit recipe new`` in six situations: what it writes is checked and runs to its report, on a small collection."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import command_line
+import pytest
+from situations import SITUATIONS, part_of, run_situation
+
+ROOT = Path(__file__).resolve().parents[1]
+
+QUICKLY = [
+    *("adapt.steps=2", "adapt.batch_size=4", "adapt.max_length=32", "gates.pairs=20", "gates.texts=8"),
+    *("calibrate.texts=16", "transfer.auto.probe_pairs=0", "evaluate.max_queries=20", "index.document_length=64"),
+    *("recipe.seed=1",),
+]
+"""So much less than a real run does."""
+
+TRAINED = ["finetune.batch_size=4", "finetune.epochs=0.1", "finetune.document_length=32"]
+
+
+@pytest.mark.parametrize("name", list(SITUATIONS))
+def test_a_new_recipe_runs_to_its_report_and_its_index_is_not_below_bm25(
+    name: str, shared: Path, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def vtkit(*arguments: str) -> str:
+        done = command_line.call(tmp_path, arguments, environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    situation = SITUATIONS[name]
+    own = name == "domain"
+    settings = [one for one in QUICKLY if not (own and one.startswith(("transfer", "calibrate")))]
+    settings += TRAINED if situation.judged else []
+    settings.append(f"evaluate.models={['adapt' if own else 'finetune' if situation.judged else 'calibrate']}")
+    found = run_situation(name, 60, tmp_path, settings, shared, vtkit)
+    assert found["documents"] == 60
+    assert found["index"] >= found["bm25"] or found["p"] >= 0.05
+
+
+def test_the_first_commands_of_the_readme_run_as_written(shared: Path, tmp_path: Path) -> None:
+    converter = [sys.executable, str(shared / "tools" / "korquad_to_beir.py"), str(tmp_path / "whole")]
+    subprocess.run(converter, cwd=shared, check=True, capture_output=True)
+    part_of(tmp_path / "whole" / "korquadr-ko", tmp_path / "my_beir_folder", 100)
+    (tmp_path / "en-ko.tsv.gz").symlink_to(shared / "data" / "parallel" / "pud-en-ko.tsv.gz")
+    block = re.search(r"(?:    .*\n)*    vtkit recipe new(?:.*\n    )*.*\n", (ROOT / "README.md").read_text("utf-8"))
+    assert block is not None
+    lines = block[0].replace("\\\n", " ").replace("naver/splade-v3", str(shared / "models" / "minilm-splade-en"))
+    commands = [
+        shlex.split(line, comments=True)
+        for line in lines.replace("monologg/kobigbird-bert-base", str(shared / "vocab" / "kobigbird")).splitlines()
+    ]
+    assert [command[:2] for command in commands] == [
+        ["vtkit", "recipe"], ["vtkit", "recipe"], ["vtkit", "run"], ["vtkit", "run"],
+    ]  # fmt: skip
+    for number, command in enumerate(commands):
+        quickly = [*QUICKLY, *TRAINED, "evaluate.models=['finetune']"] if number == 3 else []
+        more = [word for setting in quickly for word in ("--set", setting)]
+        done = command_line.call(tmp_path, [*command[1:], *more], {**os.environ, "PYTHONPATH": str(ROOT)})
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "runs" / "my-korean" / "report.html").is_file()

@@ -1,0 +1,99 @@
+"""A recipe on the source's own vocabulary: the encoder stays as it is, bit for bit, until a stage trains it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from safetensors.torch import load_file
+
+from vtkit.artifacts import Store
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.errors import CollapseError
+from vtkit.recipe.load import load_recipe
+from vtkit.runs.plan import Plan
+from vtkit.runs.run import run
+
+OWN = """\
+[recipe]
+name = "own"
+[source]
+model = "./model"
+[vocabulary]
+kind = "source"
+[adapt]
+corpus = ["text.txt"]
+steps = 2
+batch_size = 4
+[index]
+lexical = "bm25"
+[evaluate]
+sets = ["./collection"]
+measures = ["nDCG@10"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A recipe, its encoder, its text and its collection."""
+    (tmp_path / "own.toml").write_text(OWN)
+    save_encoder(tiny.encoder(tmp_path / "work", tied=True), tmp_path / "model")
+    (tmp_path / "text.txt").write_text("\n".join(tiny.texts(60)))
+    tiny.write_collection(tmp_path / "collection", tiny.collection(12))
+    return tmp_path
+
+
+def test_the_encoder_stays_as_it_is_and_nothing_is_warned_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = run(folder / "own.toml", runs=folder / "runs", until="transfer")
+    shown = capsys.readouterr().err
+    assert "gate unicode after transfer: pass" in shown
+    assert "gate overlap" not in shown
+    assert "warning" not in shown
+    model = next((made.parent / "artifacts").glob("transfer-*")) / "model"
+    before, after = (load_file(path / "model.safetensors") for path in (folder / "model", model))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    source, own = load_encoder(str(folder / "model")), load_encoder(str(model))
+    texts = ["apple River stone", "unknownword, walnut!"]
+    assert torch.equal(source.encode_document(texts).to_dense(), own.encode_document(texts).to_dense())
+    assert source.tokenizer(texts)["input_ids"] == own.tokenizer(texts)["input_ids"]
+
+
+def test_its_recipe_runs_to_the_report(folder: Path) -> None:
+    made = run(folder / "own.toml", runs=folder / "runs")
+    report = (made / "report.md").read_text("utf-8")
+    assert "after adaptation" in report
+    assert "with BM25 in one index" in report
+
+
+def test_no_gate_compares_the_source_with_itself_and_its_files_are_in_the_key(folder: Path) -> None:
+    recipe = load_recipe(folder / "own.toml").recipe
+    plan = Plan(recipe, Store(folder / "store"))
+    assert {"vocabulary", "check:vocabulary", "transfer"} <= plan.steps.keys()
+    assert "check:transfer" not in plan.steps
+    keys = {name: plan.steps[name].dependencies.key for name in ("vocabulary", "transfer")}
+    (folder / "model" / "README.md").write_text("another model")
+    again = Plan(recipe, Store(folder / "elsewhere"))
+    assert all(again.steps[name].dependencies.key != key for name, key in keys.items())
+
+
+def test_texts_that_the_source_cannot_read_stop_the_run(folder: Path) -> None:
+    (folder / "text.txt").write_text("слово дело река\n" * 60)
+    with pytest.raises(CollapseError, match="gate unicode after transfer"):
+        run(folder / "own.toml", runs=folder / "runs", until="transfer")
+
+
+def test_another_recipe_s_model_can_be_the_source(folder: Path) -> None:
+    second = OWN.replace('"own"', '"second"').replace('model = "./model"', 'recipe = "own.toml"')
+    (folder / "second.toml").write_text(second)
+    made = run(folder / "second.toml", runs=folder / "runs", until="transfer")
+    models = {path.name.partition("-")[0]: path for path in (made.parent / "artifacts").glob("adapt-*")}
+    transfers = list((made.parent / "artifacts").glob("transfer-*"))
+    adapted = load_file(models["adapt"] / "model" / "model.safetensors")
+    equal = [
+        all(torch.equal(adapted[name], weights[name]) for name in adapted)
+        for weights in (load_file(path / "model" / "model.safetensors") for path in transfers)
+    ]
+    assert sorted(equal) == [False, True]

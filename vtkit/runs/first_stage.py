@@ -1,0 +1,29 @@
+"""The findings of a run's first stage and its gates, before the run: the vocabulary is made aside, and thrown away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from vtkit.recipe.load import required_things
+from vtkit.recipe.sections import Recipe, SourceVocabulary, is_local
+from vtkit.stages.build_vocabulary import VOCABULARY, build_vocabulary
+from vtkit.stages.check_vocabulary import CHECK_VOCABULARY, check_vocabulary
+
+
+def check_first_stage(recipe: Recipe) -> None:
+    """Make the vocabulary of ``recipe`` in a temporary folder, and show what the gates overlap and unicode find.
+
+    Passed over where the source is another recipe's model, or where texts would have to come from the hub.
+
+    Raises:
+        DataError: the vocabulary cannot be made.
+        CollapseError: a gate that would stop the run.
+    """
+    corpora = [thing for thing in required_things(recipe) if thing.what in ("corpus", "retrieval")]
+    if recipe.source.model is None or not all(is_local(thing.value) for thing in corpora):
+        return
+    reading = ("source.model",) if isinstance(recipe.vocabulary, SourceVocabulary) else ()
+    with TemporaryDirectory(prefix="vtkit-check-") as folder:
+        build_vocabulary(VOCABULARY.reading(*reading).view(recipe), {}, Path(folder))
+        check_vocabulary(CHECK_VOCABULARY.view(recipe), {"vocabulary": Path(folder)}, Path(folder))
