@@ -226,7 +226,8 @@ def test_modules_under_older_names_are_those_of_today(kind: str, pooling: str, t
     assert encoder.max_seq_length == 32
     save_encoder(encoder, tmp_path / "saved")
     types = [module["type"] for module in json.loads((tmp_path / "saved" / "modules.json").read_text())]
-    assert types == [f"{each.__module__}.{each.__name__}" for each in (Transformer, SpladePooling)]
+    old = "sentence_transformers.sparse_encoder.models"  # the names that every version reads
+    assert types == [f"{old}.{name}" for name in ("MLMTransformer", "SpladePooling")]
     assert_same(load_encoder(str(tmp_path / "saved")), folder)
 
 
@@ -240,7 +241,6 @@ def test_opensearchs_routers_give_the_librarys_vectors_on_both_sides(form: str, 
     assert [type(module) for module in encoder] == [Transformer, SpladePooling]
     assert_same(encoder, folder)
     save_encoder(encoder, tmp_path / "saved")
-    assert "MLMTransformer" not in "".join(path.read_text() for path in (tmp_path / "saved").rglob("*config.json"))
     assert_same(load_encoder(str(tmp_path / "saved")), folder)
 
 
