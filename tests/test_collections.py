@@ -589,7 +589,7 @@ def test_a_file_where_a_folder_is_needed_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="query or anchor or question is missing; positive or"):
         load_retrieval(tmp_path / "corpus.jsonl", "test")
     put(tmp_path / "corpus.parquet", "{}")
-    with pytest.raises(DataError, match=r"corpus\.parquet: has an unknown form: training data are a \.tsv of query"):
+    with pytest.raises(DataError, match=r"corpus\.parquet: cannot be read as parquet"):
         load_retrieval(tmp_path / "corpus.parquet", "test")
 
 

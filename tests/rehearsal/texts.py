@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from vtkit.data.collections import load_retrieval
-from vtkit.data.retrieval import Document, Query
+from vtkit.data.retrieval import Document, Query, RetrievalSet
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "recipes" / "quickstart_data"
@@ -55,7 +55,7 @@ def sample(name: str | None, otherwise: str = "elements-en") -> Sample:
     folder = (from_shared(f"data/{name}") if name else None) or QUICKSTART / otherwise
     splits = [split for split in ("train", "test") if (folder / "qrels" / f"{split}.tsv").exists()]
     loaded = {split: load_retrieval(folder, split) for split in splits}
-    queries = {split: loaded[split].queries[:QUERIES] for split in splits}
+    queries = {split: _about_different_documents(loaded[split]) for split in splits}
     qrels = {split: dict(loaded[split].qrels) for split in splits}
     if splits == ["test"]:
         half = len(queries["test"]) // 2
@@ -67,6 +67,16 @@ def sample(name: str | None, otherwise: str = "elements-en") -> Sample:
     kept = [document for document in documents if document.id in wanted]
     kept += [document for document in documents if document.id not in wanted][: max(DOCUMENTS - len(kept), 0)]
     return Sample(kept, queries, qrels)
+
+
+def _about_different_documents(collection: RetrievalSet) -> list[Query]:
+    """The first queries each of which has a relevant document that none before it has."""
+    found: dict[str, Query] = {}
+    for query in collection.queries:
+        found.setdefault(next(iter(collection.qrels[query.id])), query)
+        if len(found) == QUERIES:
+            break
+    return list(found.values())
 
 
 @cache
