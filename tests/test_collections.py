@@ -518,9 +518,11 @@ def test_judgements_of_what_a_public_collection_lacks_are_counted_and_left_out(
         {"query-id": "99", "corpus-id": "5#0", "score": 1},
     ]
     put_rows(folder / "qrels" / "train-00000-of-00001.parquet", TEST + more)
-    assert contents_of(load_retrieval("nanobeir:scifact", "train")) == WHOLE
-    said = " ".join(capsys.readouterr().err.split())
-    assert "nanobeir-scifact: 2 judgements are left out, of 1 queries and 1 documents" in said
+    found = load_retrieval("nanobeir:scifact", "train")
+    assert contents_of(found) == WHOLE
+    lost = "2 of 5 judgements left out: 1 queries and 1 documents are not in the collection"
+    assert f"nanobeir-scifact: {lost}" in " ".join(capsys.readouterr().err.split())
+    assert found.not_comparable == (record("nanobeir").sampled, lost)
     put_nanobeir(tmp_path / "mine")
     put_rows(tmp_path / "mine" / "qrels" / "train-00000-of-00001.parquet", TEST + more)
     with pytest.raises(DataError, match="document 'gone'"):

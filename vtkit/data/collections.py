@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -75,9 +75,13 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     documents = read_documents(files["corpus"], problems)
     queries = read_queries(files["queries"], problems)
     qrels = read_judgements(files["qrels"], problems)
+    why = [found.sampled] if found.sampled else []
     if found.published and not problems.found:
-        qrels = _known(qrels, documents, {query.id for query in queries}, found.name)
-    return checked_collection(
+        qrels, lost = _known(qrels, documents, {query.id for query in queries})
+        if lost is not None:
+            console.warn(f"{found.name}: {lost}")
+            why.append(lost)
+    collection = checked_collection(
         found.name,
         documents,
         queries,
@@ -87,6 +91,7 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
         queries_file=files["queries"][0],
         judgements_file=files["qrels"][0],
     )
+    return replace(collection, not_comparable=tuple(why)) if why else collection
 
 
 def files_of(name: str, part: Part) -> list[Path]:
@@ -156,8 +161,10 @@ class _Found:
     parts: Parts
     where: str
     advice: str
-    published: bool
+    published: bool = False
     """Whether it is as its authors published it, so that its user cannot mend it."""
+
+    sampled: str | None = None
 
     def files(self, part: Part, split: str) -> list[Path]:
         return self.parts.files(part, split)
@@ -174,7 +181,7 @@ def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
         folder, config = place
         parts = _chosen(folder, config)
         called = "-".join(filter(None, [folder.resolve().name, config]))
-        found = _Found(called, parts, name, LAYOUT, published=False)
+        found = _Found(called, parts, name, LAYOUT)
     elif public is not None:
         found = _fetched(*public, split, needed)
     else:
@@ -231,7 +238,7 @@ def _fetched(public: PublicCollection, name: str, split: str, needed: Sequence[P
     parts = found.get(subset.config) or (Parts() if subset.config else next(iter(found.values()), Parts()))
     advice = "Run again with --download, or name a folder that holds the files."
     called = "-".join(filter(None, [public.name, name]))
-    return _Found(called, parts, f"{where} of the Hugging Face hub", advice, published=True)
+    return _Found(called, parts, f"{where} of the Hugging Face hub", advice, published=True, sampled=public.sampled)
 
 
 def _folder_of(repository: Repository, config: str, split: str, needed: Sequence[Part]) -> Path:
@@ -277,22 +284,21 @@ def _meant(near: Sequence[str]) -> str:
 
 
 def _known(
-    qrels: Mapping[str, Mapping[str, int]], documents: Sequence[Document], queries: set[str], name: str
-) -> dict[str, dict[str, int]]:
-    """The judgements of documents and queries that are there, with a warning that counts the others."""
+    qrels: dict[str, dict[str, int]], documents: Sequence[Document], queries: set[str]
+) -> tuple[dict[str, dict[str, int]], str | None]:
+    """The judgements of documents and queries that are there, and how many others were left out, if any."""
     absent = {document for judged in qrels.values() for document in judged}
     absent.difference_update(document.id for document in documents)
     gone = [query for query in qrels if query not in queries]
     if not absent and not gone:
-        return {query: dict(judged) for query, judged in qrels.items()}
+        return qrels, None
     kept = {
-        query: left
+        query: there
         for query, judged in qrels.items()
-        if query in queries and (left := {name: grade for name, grade in judged.items() if name not in absent})
+        if query in queries and (there := {name: grade for name, grade in judged.items() if name not in absent})
     }
-    lost = sum(map(len, qrels.values())) - sum(map(len, kept.values()))
-    console.warn(
-        f"{name}: {lost:,} judgements are left out, of {len(gone):,} queries and {len(absent):,} documents that the "
-        "collection does not have. Its figures cannot be compared with those of the whole one."
+    whole, left = (sum(map(len, judgements.values())) for judgements in (qrels, kept))
+    return kept, (
+        f"{whole - left:,} of {whole:,} judgements left out: {len(gone):,} queries and {len(absent):,} documents are "
+        "not in the collection"
     )
-    return kept

@@ -190,7 +190,7 @@ PUBLIC: tuple[PublicCollection, ...] = (
             (Repository("mteb/MIRACLRetrievalHardNegatives", "d7d94fa4b946cec4a27c84653aa0cf6b33f74a3c"),),
             splits=("dev",),
         ),
-        sampled="documents: the pools of three systems, up to 250 of each query",
+        sampled="sampled: only documents that one of three systems ranked in its first 250",
     ),
     PublicCollection(
         "webfaq",
@@ -213,7 +213,7 @@ PUBLIC: tuple[PublicCollection, ...] = (
             name: Subset(((Repository(f"zeta-alpha-ai/Nano{copy}", revision),),), ("train",))
             for name, (copy, revision) in _NANOBEIR.items()
         },
-        sampled="50 queries and some thousand documents of the whole collection",
+        sampled="sampled: 50 queries and some thousand documents of each collection",
     ),
     PublicCollection(
         "msmarco",
