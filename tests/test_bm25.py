@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtkit.data.retrieval import load_beir
+from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import to_run
 from vtkit.errors import MissingExtra, RecipeError
 from vtkit.measures.effectiveness import evaluate
@@ -66,7 +66,7 @@ PASSAGES = "recipes/quickstart_data/elements-{}"
 def test_bm25s_in_its_lucene_form_gives_the_same_scores(language: str, analysis: Analysis) -> None:
     import bm25s
 
-    collection = load_beir(Path(__file__).parents[1] / PASSAGES.format(language), "test").sample(60, 0)
+    collection = load_retrieval(Path(__file__).parents[1] / PASSAGES.format(language), "test").sample(60, 0)
     cut = analyser(language, analysis)
     texts = [document.contents for document in collection.documents]
     peer = bm25s.BM25(method="lucene", k1=0.9, b=cut.b)
@@ -85,7 +85,7 @@ def test_the_full_analyser_is_above_plain_words_and_level_with_what_bm25s_cuts(l
     import bm25s
     import Stemmer
 
-    collection = load_beir(Path(__file__).parents[1] / PASSAGES.format(language), "train")
+    collection = load_retrieval(Path(__file__).parents[1] / PASSAGES.format(language), "train")
     texts, queries = [d.contents for d in collection.documents], [q.text for q in collection.queries]
 
     def score(ids: np.ndarray, scores: np.ndarray) -> float:
@@ -135,7 +135,7 @@ def lucene_scores(texts: list[str], queries: list[str], analyser_class: str, b: 
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_lucenes_analyser_gives_the_scores_of_lucenes_own_index(language: str) -> None:
     """Of documents of less than 40 tokens: Lucene rounds the lengths beyond."""
-    collection = load_beir(Path(__file__).parents[1] / PASSAGES.format(language), "test").sample(20, 0)
+    collection = load_retrieval(Path(__file__).parents[1] / PASSAGES.format(language), "test").sample(20, 0)
     cut = analyser(language, "lucene")
     texts = [" ".join(document.contents.split()[:8]) for document in collection.documents[:200]]
     queries = [query.text for query in collection.queries]
@@ -298,7 +298,7 @@ def test_terms_hold_no_space_and_are_never_empty(which: tuple[str, Analysis], te
     ("name", "wanted"), [("arcdr-ar", 0.846), ("scifact-en", 0.690), ("xquadr-zh", 0.844), ("xquadr-hi", 0.822)]
 )
 def test_real_collections_are_searched_as_well_as_is_known_of_bm25(shared: Path, name: str, wanted: float) -> None:
-    collection = load_beir(shared / "data" / name, "test").sample(500, 42)
+    collection = load_retrieval(shared / "data" / name, "test").sample(500, 42)
     bm25 = Bm25.build((document.contents for document in collection.documents), name[-2:])
     ids, scores = bm25.search([query.text for query in collection.queries], 100)
     run = to_run([q.id for q in collection.queries], [d.id for d in collection.documents], ids, scores)

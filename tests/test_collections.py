@@ -1,27 +1,97 @@
-"""Collections by name: folders in two layouts, and public collections in copies of the hub's files."""
+"""Collections by name: folders of all layouts, and public collections in copies of the hub's files."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import re
 import socket
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vtkit.data import hub
-from vtkit.data.collections import PUBLIC, default_split, hub_repositories, load_retrieval, public_collection, splits_of
-from vtkit.data.public.miracl import MIRACL
-from vtkit.data.public.webfaq import WEBFAQ
-from vtkit.data.retrieval import Document, Query
+from vtkit.data.collections import (
+    default_split,
+    hub_repositories,
+    judgements,
+    load_retrieval,
+    public_collection,
+    splits_of,
+)
+from vtkit.data.corpora import read_corpus
+from vtkit.data.document_files import read_document_file, read_queries_as_documents
+from vtkit.data.public import PUBLIC, PublicCollection, Repository
+from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.errors import DataError
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
+Rows = list[dict[str, Any]]
+
+CORPUS: Rows = [
+    {"_id": "5#0", "title": "서울", "text": "인구"},
+    {"_id": "5#1", "title": "서울", "text": "강"},
+    {"_id": "7#0", "title": "부산", "text": "항구"},
+]
+QUERIES: Rows = [
+    {"_id": "10", "text": "서울의 인구는?"},
+    {"_id": "11", "text": "부산은 어디인가?"},
+    {"_id": "1", "text": "질문"},
+]
+TEST: Rows = [
+    {"query-id": "10", "corpus-id": "5#0", "score": 1},
+    {"query-id": "10", "corpus-id": "5#1", "score": 0},
+    {"query-id": "11", "corpus-id": "7#0", "score": 1},
+]
+TRAIN: Rows = [{"query-id": "1", "corpus-id": "7#0", "score": 2}]
+DOCUMENTS = [Document(row["_id"], row["title"], row["text"]) for row in CORPUS]
 
 
-def put(path: Path, content: str) -> None:
+def put(path: Path, content: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def put_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write ``rows`` in the form that the ending of ``path`` says; a tsv file has a header."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    listed = [dict(row) for row in rows]
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(listed), path)
+        return
+    if ".tsv" in path.name:
+        lines = ["\t".join(listed[0]), *("\t".join(map(str, row.values())) for row in listed)]
+    else:
+        lines = [json.dumps(row, ensure_ascii=False) for row in listed]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    compress = {".gz": gzip.compress, ".zst": zstandard.compress}.get(path.suffix, bytes)
+    path.write_bytes(compress(content))
+
+
+def put_head(folder: Path, configs: Mapping[str, Mapping[str, str | list[str]]]) -> None:
+    """A README whose head says which files each configuration has by split, as the hub writes it."""
+    lines = ["---", "language:", "- kor", "configs:"]
+    for name, splits in configs.items():
+        lines += [f"- config_name: {name}", "  data_files:"]
+        for split, path in splits.items():
+            lines += [f"  - split: {split}", f"    path: {json.dumps(path)}"]
+    put(folder / "README.md", "\n".join([*lines, "---", "# A data set", "--- and more"]))
+
+
+def put_beir(folder: Path, ending: str = ".jsonl") -> Path:
+    put_rows(folder / f"corpus{ending}", CORPUS)
+    put_rows(folder / f"queries{ending}", QUERIES)
+    for split, rows in (("test", TEST), ("train", TRAIN)):
+        put_rows(folder / "qrels" / f"{split}.tsv", rows)
+    return folder
 
 
 def put_topics(root: Path, language: str) -> None:
@@ -32,25 +102,87 @@ def put_topics(root: Path, language: str) -> None:
 
 
 def put_passages(root: Path, language: str) -> None:
-    folder = root / f"miracl-corpus-v1.0-{language}"
-    for number, passages in enumerate(([("5#0", "서울", "인구"), ("5#1", "서울", "강")], [("7#0", "부산", "항구")])):
-        lines = [json.dumps({"docid": i, "title": t, "text": x}, ensure_ascii=False) for i, t, x in passages]
-        put(folder / f"docs-{number}.jsonl.gz", "\n".join(lines) + "\n")
+    for number, passages in enumerate((CORPUS[:2], CORPUS[2:])):
+        rows = [{"docid": row["_id"], "title": row["title"], "text": row["text"]} for row in passages]
+        put_rows(root / f"miracl-corpus-v1.0-{language}" / f"docs-{number}.jsonl.gz", rows)
 
 
-def put_webfaq(root: Path, language: str) -> None:
-    head = ["configs:"]
-    for part, splits in (("qrels", ("train", "test")), ("corpus", ("corpus",)), ("queries", ("train", "test"))):
-        head += [f"- config_name: {language}-{part}", "  data_files:"]
+def put_webfaq(root: Path, *languages: str, all_queries_in_one: bool = False) -> None:
+    """Configurations of three parts a language, grades as floating-point numbers."""
+    configs: dict[str, dict[str, str | list[str]]] = {}
+    for language in languages:
+        splits = ["queries"] if all_queries_in_one else ["train", "test"]
+        configs[f"{language}-qrels"] = {split: f"{language}/qrels-{split}.jsonl" for split in ("train", "test")}
+        configs[f"{language}-corpus"] = {"corpus": f"{language}/corpus.jsonl"}
+        configs[f"{language}-queries"] = {split: f"{language}/queries-{split}.jsonl" for split in splits}
+        folder = root / language
+        put_rows(folder / "corpus.jsonl", CORPUS)
         for split in splits:
-            head += [f"  - split: {split}", f"    path: {language}/{part}-{split}.jsonl"]
-    put(root / "README.md", "---\nlanguage:\n- kor\n" + "\n".join(head) + "\n---\n# WebFAQ\n--- and more\n")
-    folder = root / language
-    put(folder / "corpus-corpus.jsonl", '{"_id": "a1", "title": "", "text": "답"}\n{"_id": "a2", "text": "둘"}\n')
-    put(folder / "queries-train.jsonl", '{"_id": "q2", "text": "둘?"}\n')
-    put(folder / "queries-test.jsonl", '{"_id": "q1", "text": "질문?"}\n')
-    put(folder / "qrels-train.jsonl", '{"query-id": "q2", "corpus-id": "a2", "score": 1.0}\n')
-    put(folder / "qrels-test.jsonl", '{"query-id": "q1", "corpus-id": "a1", "score": 1.0}\n')
+            rows = {"queries": QUERIES, "train": QUERIES[2:], "test": QUERIES[:2]}[split]
+            put_rows(folder / f"queries-{split}.jsonl", rows)
+        for split, rows in (("train", TRAIN), ("test", TEST)):
+            put_rows(folder / f"qrels-{split}.jsonl", [{**row, "score": float(row["score"])} for row in rows])
+    put_head(root, configs)
+
+
+def put_hard_negatives(root: Path, language: str = "ko") -> None:
+    """mteb's: parquet, a configuration a part, the only split called like that of the judgements."""
+    parts = {"corpus": CORPUS, "queries": QUERIES[:2], "qrels": TEST}
+    put_head(root, {f"{language}-{part}": {"dev": f"{language}-{part}/dev-*"} for part in parts})
+    for part, rows in parts.items():
+        put_rows(root / f"{language}-{part}" / "dev-00000-of-00001.parquet", rows)
+
+
+def put_chemteb(root: Path, *, head: bool = True) -> None:
+    """Parquet in corpus/, queries/ and data/."""
+    put_rows(root / "corpus" / "corpus-00000-of-00002.parquet", CORPUS[:2])
+    put_rows(root / "corpus" / "corpus-00001-of-00002.parquet", CORPUS[2:])
+    put_rows(root / "queries" / "queries-00000-of-00001.parquet", QUERIES)
+    put_rows(root / "data" / "test-00000-of-00001.parquet", TEST)
+    if head:
+        put_head(
+            root,
+            {
+                "corpus": {"corpus": "corpus/corpus-*"},
+                "default": {"test": "data/test-*"},
+                "queries": {"queries": "queries/queries-*"},
+            },
+        )
+
+
+def put_nanobeir(root: Path) -> None:
+    """Every part is a split train."""
+    for part, rows in (("corpus", CORPUS), ("queries", QUERIES[:2]), ("qrels", TEST)):
+        put_rows(root / part / "train-00000-of-00001.parquet", rows)
+    put_head(root, {part: {"train": f"{part}/train-*"} for part in ("corpus", "queries", "qrels")})
+
+
+def put_cmteb(root: Path) -> None:
+    """Corpus and queries as splits of the only configuration, the judgements in a repository beside it."""
+    put_rows(root / "data" / "corpus-00000-of-00001-8afe7b7a7eca49e3.parquet", _renamed(CORPUS, _id="id"))
+    put_rows(root / "data" / "queries-00000-of-00001-930bf3b805a80dd9.parquet", _renamed(QUERIES, _id="id"))
+    put_head(root, {"default": {"corpus": "data/corpus-*", "queries": "data/queries-*"}})
+    beside = root.with_name(f"{root.name}-qrels")
+    names = {"query-id": "qid", "corpus-id": "pid"}
+    put_rows(beside / "data" / "test-00000-of-00001-a1b2c3d4e5f60718.parquet", _renamed(TEST, **names))
+
+
+def put_mmarco(root: Path, language: str) -> None:
+    """tsv without headers; the same judgements for all languages."""
+    google = root / "data" / "google"
+    numbers = {"5#0": "0", "5#1": "1", "7#0": "2"}
+    documents = "".join(f"{numbers[row['_id']]}\t{row['title']} {row['text']}\n" for row in CORPUS)
+    put(google / "collections" / f"{language}_collection.tsv", documents)
+    queries = "".join(f"{row['_id']}\t{row['text']}\n" for row in QUERIES)
+    put(google / "queries" / "dev" / f"{language}_queries.dev.tsv", queries)
+    put(google / "queries" / "dev" / f"{language}_queries.dev.small.tsv", queries)
+    for split in ("dev", "dev.small"):
+        rows = "".join(f"{row['query-id']}\t0\t{numbers[row['corpus-id']]}\t{row['score']}\n" for row in TEST)
+        put(root / "data" / f"qrels.{split}.tsv", rows)
+
+
+def _renamed(rows: Rows, **names: str) -> Rows:
+    return [{names.get(name, name): value for name, value in row.items()} for row in rows]
 
 
 @pytest.fixture
@@ -66,96 +198,350 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hub"
 
 
-def snapshot(cache: Path, repo_id: str) -> Path:
+def snapshot(cache: Path, repo_id: str, revision: str | None = None) -> Path:
     """Where a revision of a data set lies in the cache, as the hub's client would have put it there."""
     repository = cache / f"datasets--{repo_id.replace('/', '--')}"
-    put(repository / "refs" / "main", REVISION)
-    return repository / "snapshots" / REVISION
+    put(repository / "refs" / "main", revision or REVISION)
+    return repository / "snapshots" / (revision or REVISION)
+
+
+def record(name: str) -> PublicCollection:
+    return next(each for each in PUBLIC if each.name == name)
+
+
+def repositories(name: str, group: int = 0) -> tuple[Repository, ...]:
+    """The repositories that a name may lie in; of several such groups the one that is asked for."""
+    public, subset = public_collection(name) or pytest.fail(name)
+    return public.subsets[subset].sources[group]
+
+
+def contents_of(collection: RetrievalSet) -> tuple[Any, ...]:
+    return list(collection.documents), collection.queries, {q: dict(j) for q, j in collection.qrels.items()}
+
+
+WHOLE = (
+    DOCUMENTS,
+    [Query("10", "서울의 인구는?"), Query("11", "부산은 어디인가?")],
+    {"10": {"5#0": 1, "5#1": 0}, "11": {"7#0": 1}},
+)
+"""What every layout holds."""
 
 
 @pytest.mark.parametrize("below", ["", "miracl-corpus"])
 def test_miracl_is_read_from_a_folder_in_the_layout_of_the_hub(tmp_path: Path, below: str) -> None:
     put_topics(tmp_path, "ko")
     put_passages(tmp_path / below, "ko")
-    collection = load_retrieval(tmp_path, "dev")
-    assert collection == MIRACL.load("ko", root=tmp_path)
-    assert collection.name == "miracl-ko"
-    assert collection.documents[0] == Document("5#0", "서울", "인구")
-    assert [document.id for document in collection.documents] == ["5#0", "5#1", "7#0"]
-    assert collection.queries == [Query("10", "서울의 인구는?"), Query("11", "부산은 어디인가?")]
-    assert collection.qrels == {"10": {"5#0": 1, "5#1": 0}, "11": {"7#0": 1}}
-
-
-def test_a_miracl_folder_says_which_splits_files_and_languages_it_lacks(tmp_path: Path) -> None:
-    put_topics(tmp_path, "ko")
-    with pytest.raises(DataError, match=r"qrels.*-test\.tsv is missing \(splits there: dev\); docs-.* are missing"):
-        load_retrieval(tmp_path, "test")
+    assert contents_of(load_retrieval(tmp_path, "dev")) == WHOLE
+    assert (default_split(str(tmp_path)), splits_of(str(tmp_path))) == ("dev", ["dev"])
     put_topics(tmp_path, "th")
-    with pytest.raises(DataError, match="2 languages \\(ko, th\\)"):
+    put_passages(tmp_path / below, "th")
+    with pytest.raises(DataError, match=r"holds 2 collections \(ko, th\)\. Name one: .*:ko"):
         load_retrieval(tmp_path, "dev")
+    named = load_retrieval(f"{tmp_path}:th", "dev")
+    assert contents_of(named) == WHOLE
+    assert named.name == f"{tmp_path.name}-th"
+    with pytest.raises(DataError, match=r"holds no 'tj'\. It has: ko, th"):
+        load_retrieval(f"{tmp_path}:tj", "dev")
 
 
-def test_damaged_miracl_files_are_reported_with_their_lines(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv", ".tsv.gz", ".parquet"])
+def test_a_beir_folder_may_hold_its_files_in_any_form(tmp_path: Path, ending: str) -> None:
+    folder = put_beir(tmp_path / "folder", ending)
+    assert contents_of(load_retrieval(folder, "test")) == WHOLE
+    assert splits_of(str(folder)) == ["test", "train"]
+    assert judgements(str(folder), "train") == {"1": {"7#0": 2}}
+    assert judgements(str(folder), "dev") == {}
+
+
+def test_layouts_of_the_hub_are_read_from_folders_that_were_copied_from_there(tmp_path: Path) -> None:
+    put_webfaq(tmp_path / "webfaq", "kor", "deu")
+    put_hard_negatives(tmp_path / "hard")
+    put_chemteb(tmp_path / "chem")
+    put_chemteb(tmp_path / "headless", head=False)
+    put_nanobeir(tmp_path / "nano")
+    put_cmteb(tmp_path / "T2Retrieval")
+    for name, split in (
+        ("webfaq:kor", "test"),
+        ("webfaq:deu", "test"),
+        ("hard", "dev"),
+        ("hard:ko", "dev"),
+        ("chem", "test"),
+        ("headless", "test"),
+        ("nano", "train"),
+        ("T2Retrieval", "test"),
+    ):
+        assert contents_of(load_retrieval(str(tmp_path / name), split)) == WHOLE, name
+        assert split in splits_of(str(tmp_path / name))
+
+
+def test_a_folder_of_mmarco_has_a_collection_a_language_and_judgements_for_all(tmp_path: Path) -> None:
+    put_mmarco(tmp_path, "japanese")
+    put_mmarco(tmp_path, "german")
+    found = load_retrieval(f"{tmp_path}:japanese", "dev.small")
+    assert [document.id for document in found.documents] == ["0", "1", "2"]
+    assert found.documents[0].text == "서울 인구"
+    assert found.qrels == {"10": {"0": 1, "1": 0}, "11": {"2": 1}}
+    assert splits_of(f"{tmp_path}:german") == ["dev", "dev.small"]
+
+
+names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=4)
+texts = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=6)
+
+
+@given(
+    documents=st.dictionaries(names, st.tuples(texts, texts), min_size=1, max_size=4),
+    queries=st.dictionaries(names, texts, min_size=1, max_size=3),
+    data=st.data(),
+)
+def test_the_same_collection_in_all_shapes_is_read_the_same(
+    tmp_path_factory: pytest.TempPathFactory,
+    documents: dict[str, tuple[str, str]],
+    queries: dict[str, str],
+    data: st.DataObject,
+) -> None:
+    expected: dict[str, dict[str, int]] = {
+        query: data.draw(st.dictionaries(st.sampled_from(sorted(documents)), st.integers(1, 3), min_size=1))
+        for query in queries
+    }
+    folder = tmp_path_factory.mktemp("shapes")
+    ids = data.draw(st.sampled_from(["_id", "id", "docid", "passage_id"]))
+    if data.draw(st.booleans()):
+        rows = [{ids: name, "text": {"title": title, "text": text}} for name, (title, text) in documents.items()]
+        ending = data.draw(st.sampled_from([".jsonl", ".parquet"]))
+    else:
+        rows = [{ids: name, "title": title, "text": text} for name, (title, text) in documents.items()]
+        ending = data.draw(st.sampled_from([".jsonl", ".jsonl.gz", ".tsv", ".tsv.zst", ".parquet"]))
+    if len(rows) > 1 and data.draw(st.booleans()):
+        for number, part in enumerate((rows[:1], rows[1:])):
+            put_rows(folder / "corpus" / f"train-0000{number}-of-00002{ending}", part)
+    else:
+        put_rows(folder / f"corpus{ending}", rows)
+    query_id = data.draw(st.sampled_from(["_id", "id", "qid", "query_id"]))
+    ending = data.draw(st.sampled_from([".jsonl", ".jsonl.zst", ".parquet", ".tsv"]))
+    put_rows(folder / f"queries{ending}", [{query_id: name, "text": text} for name, text in queries.items()])
+    query_column = data.draw(st.sampled_from(["query-id", "query_id", "qid"]))
+    document_column = data.draw(st.sampled_from(["corpus-id", "corpus_id", "docid", "pid"]))
+    grade = data.draw(st.sampled_from([int, float, str]))
+    judged = [
+        {query_column: query, document_column: document, "score": grade(value)}
+        for query, judged in expected.items()
+        for document, value in judged.items()
+    ]
+    where = data.draw(st.sampled_from(["qrels/test", "qrels-test", "qrels/test-00000-of-00001"]))
+    put_rows(folder / f"{where}{data.draw(st.sampled_from(['.jsonl', '.tsv', '.tsv.gz', '.parquet']))}", judged)
+    found = load_retrieval(folder, "test")
+    assert {document.id: (document.title, document.text) for document in found.documents} == documents
+    assert {query.id: query.text for query in found.queries} == queries
+    assert {query: dict(judged) for query, judged in found.qrels.items()} == expected
+
+
+def test_ids_may_be_numbers_in_every_part(tmp_path: Path) -> None:
+    for ending in (".jsonl", ".parquet"):
+        folder = tmp_path / ending.removeprefix(".")
+        put_rows(folder / f"corpus{ending}", [{"pid": 7, "passage": "text"}])
+        put_rows(folder / f"queries{ending}", [{"qid": 3, "query": "question"}])
+        put_rows(folder / "qrels" / f"test{ending}", [{"qid": 3, "pid": 7, "relevance": "1"}])
+        found = load_retrieval(folder, "test")
+        assert contents_of(found) == ([Document("7", "", "text")], [Query("3", "question")], {"3": {"7": 1}})
+
+
+def test_of_the_same_rows_in_two_forms_one_counts(tmp_path: Path) -> None:
+    folder = put_beir(tmp_path / "both")
+    put_rows(folder / "corpus.jsonl.gz", CORPUS)
+    put_rows(folder / "qrels" / "test.jsonl", TEST)
+    put_rows(folder / ".cache" / "corpus.jsonl", CORPUS)
+    assert contents_of(load_retrieval(folder, "test")) == WHOLE
+
+
+def test_a_folder_says_which_parts_and_splits_it_lacks(tmp_path: Path) -> None:
     put_topics(tmp_path, "ko")
-    put_passages(tmp_path, "ko")
-    put(tmp_path / "miracl-corpus-v1.0-ko" / "docs-2.jsonl.gz", '{"docid": "5#1", "title": "", "text": "again"}\n')
-    put(tmp_path / "miracl-v1.0-ko" / "topics" / "topics.miracl-v1.0-ko-dev.tsv", "10 no tab\n10\tx\n10\ty\n")
+    with pytest.raises(
+        DataError, match=r"the corpus is missing; the judgements 'test' are missing \(splits there: dev\)"
+    ):
+        load_retrieval(tmp_path, "test")
+
+
+def test_a_truncated_parquet_file_says_so_and_gives_nothing(tmp_path: Path) -> None:
+    put_chemteb(tmp_path)
+    path = tmp_path / "corpus" / "corpus-00001-of-00002.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"corpus-00001-of-00002\.parquet: cannot be read as parquet.*fetch it again"):
+        load_retrieval(tmp_path, "test")
+    with pytest.raises(DataError, match="fetch it again"):
+        list(read_corpus(tmp_path))
+
+
+def test_damaged_rows_are_reported_together_with_their_lines(tmp_path: Path) -> None:
+    put_webfaq(tmp_path, "kor")
+    lines = [
+        '{"query-id": "10", "corpus-id": "5#0", "score": 1.0}',
+        '{"query-id": "10", "corpus-id": "5#0", "score": 0}',
+        *(
+            f'{{"query-id": "10", "corpus-id": "7#0", "score": {score}}}'
+            for score in ("0.5", "NaN", "Infinity", "true")
+        ),
+    ]
+    put(tmp_path / "kor" / "qrels-test.jsonl", "\n".join(lines) + "\n")
+    put(tmp_path / "kor" / "queries-test.jsonl", '{"_id": "10", "text": " "}\n')
+    put(tmp_path / "kor" / "corpus.jsonl", '{"_id": "a", "text": 1}\n{"_id": "b c", "text": ""}\n')
     with pytest.raises(DataError) as error:
-        load_retrieval(tmp_path, "dev")
+        load_retrieval(f"{tmp_path}:kor", "test")
+    grades = ("0.5", "nan", "inf", "True")
     for part in (
-        "docs-2.jsonl.gz: line ",
-        "line 1: id '5#1' occurs twice (first on line 2 of docs-0.jsonl.gz)",
-        "line 1: has one column",
-        "line 3: id '10' occurs twice (first on line 2)",
+        "line 1: text missing or not a string",
+        "line 2: the id 'b c' contains white space",
+        "queries-test.jsonl: line 1: query '10' has no text",
+        "qrels-test.jsonl: 5 problems\n  line 2: '10' and '5#0' were judged 1 before",
+        *(f"line {3 + place}: the grade {grade} is not a whole number" for place, grade in enumerate(grades)),
     ):
         assert part in str(error.value)
+    put(tmp_path / "kor" / "qrels-test.jsonl", b'{"query-id": "10"\xff')
+    with pytest.raises(DataError, match=r"(?s)has no text.*qrels-test.jsonl: line 1 is not UTF-8"):
+        load_retrieval(f"{tmp_path}:kor", "test")
+
+
+def test_an_id_in_two_files_is_told_with_both(tmp_path: Path) -> None:
+    put_topics(tmp_path, "ko")
+    put_passages(tmp_path, "ko")
+    put(tmp_path / "miracl-corpus-v1.0-ko" / "docs-2.jsonl", '{"docid": "5#1", "title": "", "text": "again"}\n')
+    with pytest.raises(
+        DataError, match=r"docs-2.jsonl: line 1: id '5#1' occurs twice \(first on line 2 of docs-0.json"
+    ):
+        load_retrieval(tmp_path, "dev")
+
+
+@pytest.mark.parametrize("elsewhere", ["/etc/passwd.jsonl", "kor/../../up.jsonl", ""])
+def test_the_head_of_a_readme_cannot_lead_out_of_its_folder(tmp_path: Path, elsewhere: str) -> None:
+    put_webfaq(tmp_path, "kor")
+    readme = tmp_path / "README.md"
+    put(readme, readme.read_text().replace("kor/corpus.jsonl", elsewhere))
+    with pytest.raises(DataError, match=r"does not say which files hold.*does not lie in the repository"):
+        load_retrieval(tmp_path, "test")
+
+
+def test_a_readme_without_a_head_leaves_it_to_the_names(tmp_path: Path) -> None:
+    folder = put_beir(tmp_path)
+    for readme in ("# Only text", "---\nlicense: mit\n---\n", "---\nconfigs: []\n---\n"):
+        put(folder / "README.md", readme)
+        assert contents_of(load_retrieval(folder, "test")) == WHOLE
+    put(folder / "README.md", "---\nconfigs: [\n---\n")
+    with pytest.raises(DataError, match=r"README\.md: its head does not say which files"):
+        load_retrieval(folder, "test")
 
 
 def test_miracl_by_name_comes_from_the_cache_without_touching_the_network(cache: Path) -> None:
     with pytest.raises(DataError, match=r"miracl/miracl .*is not in the cache.*--download"):
         load_retrieval("miracl:ko", "dev")
-    assert not hub.in_cache("miracl/miracl", "dataset")
     put_topics(snapshot(cache, "miracl/miracl"), "ko")
     put_passages(snapshot(cache, "miracl/miracl-corpus"), "ko")
-    assert hub.in_cache("miracl/miracl", "dataset")
-    assert not hub.in_cache("miracl/miracl", "model")
-    assert [document.id for document in load_retrieval("miracl:ko", "dev").documents] == ["5#0", "5#1", "7#0"]
-    with pytest.raises(DataError, match=r"docs-.* of miracl-corpus-v1\.0-th are missing.*--download"):
+    found = load_retrieval("miracl:ko", "dev")
+    assert contents_of(found) == WHOLE
+    assert found.name == "miracl-ko"
+    with pytest.raises(DataError, match=r"the corpus is missing; the queries are missing.*--download"):
         load_retrieval("miracl:th", "dev")
 
 
-def test_webfaq_follows_the_head_of_its_readme(tmp_path: Path, cache: Path) -> None:
-    put_webfaq(tmp_path / "copy", "kor")
-    collection = WEBFAQ.load("kor", root=tmp_path / "copy")
-    assert collection.queries == [Query("q1", "질문?")]
-    assert collection.documents == [Document("a1", "", "답"), Document("a2", "", "둘")]
-    assert collection.qrels == {"q1": {"a1": 1}}
-    assert WEBFAQ.load("kor", "train", tmp_path / "copy").queries == [Query("q2", "둘?")]
-    put_webfaq(snapshot(cache, "PaDaS-Lab/webfaq-retrieval"), "kor")
-    assert load_retrieval("webfaq:kor", "test") == collection
-    with pytest.raises(DataError, match=r"no judgements 'dev' in 'kor'. It has: train, test"):
-        load_retrieval("webfaq:kor", "dev")
-    with pytest.raises(DataError, match="does not say which files hold"):
-        WEBFAQ.load("deu", root=tmp_path / "copy")
+def test_miracl_comes_from_its_open_mirror_where_that_is_in_the_cache(cache: Path) -> None:
+    put_topics(snapshot(cache, "macavaney/miracl-noauth"), "ko")
+    put_passages(snapshot(cache, "miracl/miracl-corpus"), "ko")
+    assert contents_of(load_retrieval("miracl:ko", "dev")) == WHOLE
+    assert [each.id for each in hub_repositories("miracl:ko")] == ["macavaney/miracl-noauth", "miracl/miracl-corpus"]
 
 
-def test_older_webfaq_revisions_with_all_queries_in_one_file_are_read_too(tmp_path: Path) -> None:
-    put_webfaq(tmp_path, "kor")
-    readme = (tmp_path / "README.md").read_text()
-    head, queries = readme.split("- config_name: kor-queries")
-    queries = queries[queries.index("---") :]
-    one = "- config_name: kor-queries\n  data_files:\n  - split: queries\n    path: kor/queries-*.jsonl\n"
-    put(tmp_path / "README.md", head + one + queries)
-    assert WEBFAQ.load("kor", root=tmp_path).queries == [Query("q1", "질문?")]
+def test_public_collections_are_read_at_their_pinned_revisions(cache: Path) -> None:
+    layouts = (
+        ("webfaq:kor", "test", lambda folder: put_webfaq(folder, "kor")),
+        ("miracl-hard:ko", "dev", put_hard_negatives),
+        ("nanobeir:scifact", "train", put_nanobeir),
+        ("chemteb:nq", "test", put_chemteb),
+        ("beir:nfcorpus", "test", put_beir),
+    )
+    for name, split, lay in layouts:
+        (repository,) = repositories(name)
+        assert re.fullmatch("[0-9a-f]{40}", repository.revision or "")
+        lay(snapshot(cache, repository.id, REVISION))
+        with pytest.raises(DataError, match=f"{repository.id} .*{repository.revision}.* is not in the cache"):
+            load_retrieval(name, split)
+        lay(snapshot(cache, repository.id, repository.revision))
+        found = load_retrieval(name, split)
+        assert contents_of(found) == WHOLE
+        assert found.name == name.replace(":", "-")
+        assert default_split(name) == split
+        assert list(read_corpus(name)) == [document.contents for document in DOCUMENTS]
+
+
+def test_beir_is_read_from_its_own_repositories_where_they_are_in_the_cache(cache: Path) -> None:
+    theirs, beside = repositories("beir:scifact", 1)
+    folder = snapshot(cache, theirs.id)
+    put(folder / "README.md", "---\nlicense: mit\n---\n")
+    put_rows(folder / "corpus.jsonl.gz", CORPUS)
+    put_rows(folder / "queries.jsonl.gz", QUERIES)
+    for split, rows in (("test", TEST), ("train", TRAIN)):
+        put_rows(snapshot(cache, beside.id) / f"{split}.tsv", rows)
+    assert contents_of(load_retrieval("beir:scifact", "test")) == WHOLE
+    assert load_retrieval("beir:scifact", "train").qrels == {"1": {"7#0": 2}}
+
+
+def test_the_deep_learning_tracks_take_the_passages_of_ms_marco(cache: Path) -> None:
+    corpus, judged = repositories("msmarco:dl19")
+    put_rows(snapshot(cache, corpus.id, corpus.revision) / "corpus.jsonl", CORPUS)
+    put_beir(snapshot(cache, judged.id, judged.revision))
+    (snapshot(cache, judged.id, judged.revision) / "corpus.jsonl").unlink()
+    assert contents_of(load_retrieval("msmarco:dl19", "test")) == WHOLE
+    assert splits_of("msmarco") == ("dev", "train")
+    assert splits_of("msmarco:dl20") == ("test",)
+
+
+def test_mmarco_by_name_is_called_by_language(cache: Path) -> None:
+    put_mmarco(snapshot(cache, "unicamp-dl/mmarco"), "japanese")
+    found = load_retrieval("mmarco:ja", "dev.small")
+    assert (found.name, len(found.documents), len(found.queries)) == ("mmarco-ja", 3, 2)
+
+
+def test_webfaq_follows_the_head_of_its_readme_whether_queries_are_split_or_not(tmp_path: Path) -> None:
+    for number, in_one in enumerate((False, True)):
+        put_webfaq(tmp_path / str(number), "kor", all_queries_in_one=in_one)
+        assert contents_of(load_retrieval(tmp_path / str(number), "test")) == WHOLE
+        assert load_retrieval(tmp_path / str(number), "train").queries == [Query("1", "질문")]
+    with pytest.raises(DataError, match=r"'dev' are missing \(splits there: test, train\)"):
+        load_retrieval(tmp_path / "0", "dev")
+
+
+def test_judgements_of_what_a_public_collection_lacks_are_counted_and_left_out(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository,) = repositories("nanobeir:scifact")
+    folder = snapshot(cache, repository.id, repository.revision)
+    put_nanobeir(folder)
+    more = [
+        {"query-id": "10", "corpus-id": "gone", "score": 1},
+        {"query-id": "99", "corpus-id": "5#0", "score": 1},
+    ]
+    put_rows(folder / "qrels" / "train-00000-of-00001.parquet", TEST + more)
+    found = load_retrieval("nanobeir:scifact", "train")
+    assert contents_of(found) == WHOLE
+    lost = "2 of 5 judgements left out: 1 queries and 1 documents are not in the collection"
+    assert f"nanobeir-scifact: {lost}" in " ".join(capsys.readouterr().err.split())
+    assert found.not_comparable == (record("nanobeir").sampled, lost)
+    put_nanobeir(tmp_path / "mine")
+    put_rows(tmp_path / "mine" / "qrels" / "train-00000-of-00001.parquet", TEST + more)
+    with pytest.raises(DataError, match="document 'gone'"):
+        load_retrieval(tmp_path / "mine", "train")
+    put_rows(folder / "qrels" / "train-00000-of-00001.parquet", more)
+    with pytest.raises(DataError, match="holds no judgements"):
+        load_retrieval("nanobeir:scifact", "train")
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("miracl:xx", "MIRACL has no language 'xx'. It has: ar, bn"),
-        ("webfaq:ko", "WebFAQ has no language 'ko'. It has: ara"),
-        ("beir:scifact", "no such collection or folder.*miracl:LANGUAGE"),
-        ("/nowhere/at/all", "no such collection or folder"),
+        ("miracl:xx", "MIRACL has no 'xx'.* It has: ar, bn"),
+        ("webfaq:ko", "WebFAQ has no 'ko'.* Did you mean 'kor'"),
+        ("beir:scifct", "BEIR has no 'scifct'. Did you mean 'scifact'"),
+        ("beir", "BEIR needs a name behind it. It has: arguana"),
+        ("msmarco:dl21", "has no 'dl21'. Did you mean 'dl"),
+        ("mirakl:ko", "no such collection or folder. Did you mean 'miracl:ko'"),
+        ("/nowhere/at/all", 'no such collection or folder.*"miracl:ko"'),
     ],
 )
 def test_an_unknown_name_says_what_names_there_are(cache: Path, name: str, message: str) -> None:
@@ -163,69 +549,41 @@ def test_an_unknown_name_says_what_names_there_are(cache: Path, name: str, messa
         load_retrieval(name, "test")
 
 
-def test_names_are_told_from_folders_and_lead_to_their_repositories() -> None:
-    names = ("miracl:ko", "webfaq:kor", "miracl", "/data/miracl:ko", "beir:x")
-    assert [public_collection(name) is not None for name in names] == [True, True, False, False, False]
-    assert hub_repositories("miracl:ko") == ("miracl/miracl", "miracl/miracl-corpus")
-    assert hub_repositories("webfaq:kor") == ("PaDaS-Lab/webfaq-retrieval",)
-    assert hub_repositories("/data/korquad-ko") == ()
-    with pytest.raises(DataError, match="no language"):
+def test_every_record_is_whole() -> None:
+    sizes = {each.name: len(each.subsets) for each in PUBLIC}
+    assert sizes["miracl"] == sizes["miracl-hard"] == 18
+    assert (sizes["webfaq"], sizes["nanobeir"], sizes["mmarco"], sizes["chemteb"]) == (49, 13, 14, 2)
+    for public in PUBLIC:
+        assert public.example in public.subsets
+        for name in public.names:
+            assert (default_split(name), *splits_of(name)[1:]) == tuple(splits_of(name))
+            subset = public.subsets[name.removeprefix(public.name).removeprefix(":")]
+            for group in subset.sources:
+                assert {part for repository in group for part in repository.parts} == {"corpus", "queries", "qrels"}
+    assert {each.name for each in PUBLIC if each.sampled} == {"miracl-hard", "nanobeir"}
+    assert splits_of("miracl:yo") == ("dev",)
+
+
+def test_names_are_told_from_folders_and_lead_to_their_repositories(tmp_path: Path) -> None:
+    for name, public in (("miracl:ko", True), ("webfaq:kor", True), ("/data/miracl:ko", False), ("other:x", False)):
+        assert (public_collection(name) is not None) == public
+    assert [each.id for each in hub_repositories("miracl:ko")] == ["miracl/miracl", "miracl/miracl-corpus"]
+    assert [each.id for each in hub_repositories("webfaq:kor")] == ["PaDaS-Lab/webfaq-retrieval"]
+    assert hub_repositories(str(tmp_path)) == ()
+    with pytest.raises(DataError, match="has no 'xx'"):
         hub_repositories("miracl:xx")
 
 
-def test_splits_derive_from_the_record_or_from_the_folder(tmp_path: Path) -> None:
-    for collection in PUBLIC:
-        name = f"{collection.name}:{collection.example}"
-        assert public_collection(name) == (collection, collection.example)
-        assert default_split(name) == collection.splits[0]
-        assert tuple(splits_of(name)) == collection.splits
-    put_topics(tmp_path / "own", "ko")
-    put(tmp_path / "own" / "miracl-v1.0-th" / "qrels" / "qrels.miracl-v1.0-th-train.tsv.gz", "")
-    assert (default_split(str(tmp_path / "own")), splits_of(str(tmp_path / "own"))) == ("dev", ["dev", "train"])
-    for file in ("test.tsv", "dev.tsv.zst", "notes.txt"):
-        put(tmp_path / "beir" / "qrels" / file, "")
-    assert (default_split(str(tmp_path / "beir")), splits_of(str(tmp_path / "beir"))) == ("test", ["dev", "test"])
-
-
-def test_damaged_webfaq_files_are_reported_together_with_their_lines(tmp_path: Path) -> None:
-    put_webfaq(tmp_path, "kor")
-    lines = [
-        '{"query-id": "q1", "corpus-id": "a1", "score": 1.0}',
-        '{"query-id": "q1", "corpus-id": "a1", "score": 0}',
-        *(f'{{"query-id": "q1", "corpus-id": "a2", "score": {score}}}' for score in ("0.5", "NaN", "Infinity", "true")),
-    ]
-    put(tmp_path / "kor" / "qrels-test.jsonl", "\n".join(lines) + "\n")
-    put(tmp_path / "kor" / "queries-test.jsonl", '{"_id": "q1", "text": " "}\n')
-    with pytest.raises(DataError) as error:
-        WEBFAQ.load("kor", root=tmp_path)
-    grades = ("0.5", "nan", "inf", "True")
-    for part in (
-        "queries-test.jsonl: line 1: query 'q1' has no text",
-        "qrels-test.jsonl: 5 problems\n  line 2: 'q1' and 'a1' were judged 1 before",
-        *(f"line {3 + place}: the grade {grade} is not a whole number" for place, grade in enumerate(grades)),
-    ):
-        assert part in str(error.value)
-    (tmp_path / "kor" / "qrels-test.jsonl").write_bytes(b'{"query-id": "q1"\xff')
-    with pytest.raises(DataError, match=r"(?s)has no text.*qrels-test.jsonl: line 1 is not UTF-8"):
-        WEBFAQ.load("kor", root=tmp_path)
-
-
-@pytest.mark.parametrize("elsewhere", ["/etc/passwd.jsonl", "kor/../../up.jsonl", ""])
-def test_the_head_of_a_webfaq_readme_cannot_lead_out_of_its_folder(tmp_path: Path, elsewhere: str) -> None:
-    put_webfaq(tmp_path, "kor")
-    readme = tmp_path / "README.md"
-    put(readme, readme.read_text().replace("kor/corpus-corpus.jsonl", f'"{elsewhere}"'))
-    with pytest.raises(DataError, match=r"does not say which files hold.*does not lie in the repository"):
-        WEBFAQ.load("kor", root=tmp_path)
-
-
-def test_a_query_in_two_files_of_webfaq_is_told(tmp_path: Path) -> None:
-    put_webfaq(tmp_path, "kor")
-    readme = tmp_path / "README.md"
-    put(readme, readme.read_text().replace("kor/queries-test.jsonl", "kor/queries-t*.jsonl"))
-    put(tmp_path / "kor" / "queries-train.jsonl", '{"_id": "q1", "text": "?"}\n')
-    with pytest.raises(DataError, match=r"queries-train.jsonl: query 'q1' is in queries-test.jsonl too"):
-        WEBFAQ.load("kor", root=tmp_path)
+def test_collections_are_corpora_documents_and_queries_too(tmp_path: Path) -> None:
+    put_chemteb(tmp_path / "chem")
+    name = str(tmp_path / "chem")
+    assert list(read_corpus(name)) == [document.contents for document in DOCUMENTS]
+    assert read_document_file(name) == DOCUMENTS
+    assert [query.id for query in read_queries_as_documents(name)] == ["10", "11", "1"]
+    parquet = f"{name}/corpus/corpus-00000-of-00002.parquet"
+    assert list(read_corpus(parquet)) == [document.contents for document in DOCUMENTS[:2]]
+    put_webfaq(tmp_path / "webfaq", "kor", "deu")
+    assert read_document_file(f"{tmp_path / 'webfaq'}:deu") == DOCUMENTS
 
 
 def test_a_file_where_a_folder_is_needed_is_told_apart(tmp_path: Path) -> None:
@@ -233,7 +591,7 @@ def test_a_file_where_a_folder_is_needed_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="query or anchor or question is missing; positive or"):
         load_retrieval(tmp_path / "corpus.jsonl", "test")
     put(tmp_path / "corpus.parquet", "{}")
-    with pytest.raises(DataError, match=r"corpus\.parquet: has an unknown form: training data are a \.tsv of query"):
+    with pytest.raises(DataError, match=r"corpus\.parquet: cannot be read as parquet"):
         load_retrieval(tmp_path / "corpus.parquet", "test")
 
 

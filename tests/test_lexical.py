@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.artifacts import Store
-from vtkit.data.retrieval import load_beir
+from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.load import load_recipe
@@ -199,12 +199,12 @@ def test_every_other_way_has_a_row_and_nothing_is_encoded_again(finished: Path) 
         "encode:source", "encode:transfer", "encode:queries",
     ]  # fmt: skip
     weights = {row.model: row.weight_queries for row in results.rows}
-    assert weights["deployed"] == weights["transfer + BM25"] == len(load_beir(collection, "train").queries) >= 50
+    assert weights["deployed"] == weights["transfer + BM25"] == len(load_retrieval(collection, "train").queries) >= 50
 
 
 def test_a_search_names_the_terms_of_bm25(finished: Path) -> None:
     searcher = open_searcher(finished, model=None, collection=None)
-    collection = load_beir(finished.parents[1] / "collection", "test")
+    collection = load_retrieval(finished.parents[1] / "collection", "test")
     query = collection.queries[0].text
     result = next(searcher.search([query], 3)).results[0]
     assert any(token.startswith("bm25:") for token, _ in result.tokens)

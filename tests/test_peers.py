@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
 from vtkit.artifacts import Store
-from vtkit.data.retrieval import load_beir
+from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.errors import DataError, RecipeError
@@ -98,7 +98,7 @@ def test_a_document_that_a_dense_list_does_not_hold_counts_as_its_last() -> None
 def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: Path) -> None:
     judged = {path.stem for path in (finished / "trec" / "collection").iterdir()}
     assert judged == {"source", "transfer", "bm25", "bm25-words", "hybrid", "peer-tiny-e5", "hybrid-peer-tiny-e5"}
-    collection = load_beir(finished.parents[1] / "collection", "test")
+    collection = load_retrieval(finished.parents[1] / "collection", "test")
     model = SentenceTransformer(str(embedder), device="cpu")
     scores = model.similarity(
         model.encode_query([query.text for query in collection.queries]),
@@ -136,7 +136,7 @@ def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) ->
     assert both.weight_queries is not None
     curve = dict(both.weight_curve)
     assert both.weight == best_weight(tuple(curve.items()))
-    training = load_beir(finished.parents[1] / "collection", "train")
+    training = load_retrieval(finished.parents[1] / "collection", "train")
     found = above_last(read_trec(made_by(finished, "evaluate:peer:tiny-e5") / "collection" / "training.trec"))
     assert found.keys() == {query.id for query in training.queries}
     bm25 = Bm25.build((document.contents for document in training.documents), "en")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from vtkit.data.collections import FORMS
 from vtkit.errors import RecipeError
 from vtkit.recipe.analysers import LUCENE
 from vtkit.recipe.lines import key_lines, one_value
@@ -667,7 +668,7 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, hub_cache: Path) -> None:
     collection(tmp_path / "judged", "test", "dev")
     text = SMALLEST.replace('"mean"', '"parallel"\nparallel.files = ["gone.tsv", "pairs.tsv"]') + (
-        '[finetune]\ndata = "./gone"\n[evaluate]\nsets = ["judged", "miracl:ko", "msmarco"]\nsplit = "train"\n'
+        '[finetune]\ndata = "./gone"\n[evaluate]\nsets = ["judged", "miracl:ko", "webfaq:kor", "mirakl:ko"]\nsplit = "train"\n'
     )
     write(tmp_path, "pairs.tsv", "a\tb")
     write(hub_cache, "models--org--tokenizer/snapshots/1/tokenizer.json", "{}")
@@ -682,11 +683,11 @@ def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, 
         'line 14 evaluate.sets: judged has no judgements "train": it has "dev" and "test".',
         "line 14 evaluate.sets: miracl:ko: miracl/miracl is not in the Hugging Face cache.",
         "line 14 evaluate.sets: miracl:ko: miracl/miracl-corpus is not in the Hugging Face cache.",
-        "line 14 evaluate.sets: msmarco: there is no such collection or folder. Name a folder in BEIR layout "
-        "(corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), a folder in MIRACL's layout, "
-        '"miracl:LANGUAGE" such as "miracl:ko", or "webfaq:LANGUAGE" such as "webfaq:kor".',
+        "line 14 evaluate.sets: webfaq:kor: PaDaS-Lab/webfaq-retrieval at c3262adb1c32ac0c3ea8de6393a44366edaa62e1 is "
+        "not in the Hugging Face cache.",
+        f"line 14 evaluate.sets: mirakl:ko: there is no such collection or folder. Did you mean 'miracl:ko'? {FORMS}",
         "--set evaluate.split=dev",
-        '--set \'evaluate.sets=["judged", "FOLDER", "FOLDER"]\'',
+        '--set \'evaluate.sets=["judged", "FOLDER", "FOLDER", "FOLDER"]\'',
         "What is on the Hugging Face hub can be fetched there: add --download.",
     ]
 
@@ -758,7 +759,9 @@ def test_what_is_there_passes(tmp_path: Path, hub_cache: Path) -> None:
         write(hub_cache, f"models--{name}", "{}")
     collection(tmp_path / "judged", "test")
     stem = "miracl-v1.0-ko"
-    write(tmp_path, f"miracl/{stem}/qrels/qrels.{stem}-dev.tsv", "")
+    for name in (f"{stem}/qrels/qrels.{stem}-dev.tsv", f"{stem}/topics/topics.{stem}-dev.tsv"):
+        write(tmp_path, f"miracl/{name}", "")
+    write(tmp_path, "miracl/miracl-corpus-v1.0-ko/docs-0.jsonl.gz", "")
     path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged", "miracl"]\n')
     preflight(load_recipe(path).recipe, path=path)
 
@@ -786,12 +789,12 @@ def test_a_hub_that_cannot_be_reached_is_named(
             'transfer={method="parallel", parallel.files=["empty"]}',
             "is a folder, not a file of two tab-separated columns",
         ),
-        ('adapt.corpus=["empty"]', "empty holds no corpus.jsonl."),
+        ('adapt.corpus=["empty"]', "empty: the corpus is missing. A collection's folder has"),
         ('adapt.corpus=["small.toml"]', "small.toml has an unknown form."),
         ("finetune.data=./file.txt", "has an unknown form. Training data are a .tsv of query, relevant document"),
-        ("finetune.data=./empty", "empty holds no collection: corpus.jsonl and queries.jsonl missing."),
+        ("finetune.data=./empty", "empty: the corpus is missing; the queries are missing."),
         ("finetune.data=./unjudged", 'has no judgements "train", nor any others.'),
-        ("finetune.data=miracl:xx", "MIRACL has no language 'xx'."),
+        ("finetune.data=miracl:xx", "MIRACL has no 'xx'. It has: ar, bn"),
         ("finetune={data='miracl:ko', split='test'}", 'has no judgements "test": it has "dev" and "train".'),
     ],
 )

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtkit.data.retrieval import Document, Query, RetrievalSet, load_beir
+from vtkit.data.collections import load_retrieval
+from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.errors import DataError
 
 DOCUMENTS: list[dict[str, object]] = [
@@ -43,12 +44,12 @@ def folder(tmp_path: Path) -> Path:
 
 def complaint(folder: Path, split: str = "test") -> str:
     with pytest.raises(DataError) as error:
-        load_beir(folder, split)
+        load_retrieval(folder, split)
     return str(error.value)
 
 
 def test_a_folder_is_read_with_the_queries_its_split_judges(folder: Path) -> None:
-    collection = load_beir(folder, "test")
+    collection = load_retrieval(folder, "test")
     assert collection == RetrievalSet(
         "small-ko",
         [
@@ -66,25 +67,25 @@ def test_a_folder_is_read_with_the_queries_its_split_judges(folder: Path) -> Non
 
 
 def test_compressed_files_and_judgements_in_other_columns_give_the_same(folder: Path, tmp_path: Path) -> None:
-    plain = load_beir(folder, "test")
+    plain = load_retrieval(folder, "test")
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         path = folder / name
         (folder / f"{name}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
-    assert load_beir(folder, "test") == plain
+    assert load_retrieval(folder, "test") == plain
     (folder / "qrels" / "trec.tsv").write_text("q2 0 d2 1\nq1 Q0 d1 2\nq1 0 3 0\n")
     (folder / "qrels" / "bare.tsv").write_text("q2\td2\t1.0\nq1\td1\t2\nq1\t3\t0\nq1\t3\t0\n")
-    assert load_beir(folder, "trec") == load_beir(folder, "bare") == plain
+    assert load_retrieval(folder, "trec") == load_retrieval(folder, "bare") == plain
 
 
 def test_missing_files_and_splits_are_named_together(folder: Path) -> None:
     (folder / "corpus.jsonl").unlink()
     (folder / "qrels" / "train.tsv").write_text("q1\td1\t1\n")
     message = complaint(folder, "dev")
-    for part in (str(folder), "corpus.jsonl is missing", "qrels/dev.tsv is missing", "splits there: test, train"):
+    for part in (str(folder), "the corpus is missing", "the judgements 'dev' are missing", "splits there: test, train"):
         assert part in message
-    assert "queries.jsonl is missing" not in message
-    assert "no such folder" in complaint(folder / "absent")
+    assert "the queries are missing" not in message
+    assert "no such collection or folder" in complaint(folder / "absent")
 
 
 def test_all_problems_of_all_files_are_told_with_their_lines(folder: Path) -> None:
@@ -160,5 +161,5 @@ def test_a_sample_is_a_part_of_the_queries_in_their_order(count: int, size: int,
 
 def test_real_collections_have_the_sizes_their_table_gives(shared: Path) -> None:
     for name, documents, queries in (("arcdr-ar", 523, 702), ("scifact-en", 5183, 300), ("xquadr-zh", 1192, 1190)):
-        collection = load_beir(shared / "data" / name, "test")
+        collection = load_retrieval(shared / "data" / name, "test")
         assert (len(collection.documents), len(collection.queries)) == (documents, queries)

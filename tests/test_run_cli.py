@@ -18,7 +18,7 @@ from pathlib import Path
 import command_line
 import pytest
 
-from vtkit.data.retrieval import load_beir
+from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
 from vtkit.measures.effectiveness import evaluate
 from vtkit.recipe.load import load_recipe
@@ -220,7 +220,7 @@ def test_the_weight_of_the_sum_is_chosen_on_training_queries(finished: Path, tmp
     curve = dict(stats.weight_curve)
     assert list(curve) == list(WEIGHTS)
     assert stats.weight == best_weight(tuple(curve.items()))
-    training = load_beir(DATA / "elements-ko", "train").sample(stats.weight_queries, recipe.recipe.seed)
+    training = load_retrieval(DATA / "elements-ko", "train").sample(stats.weight_queries, recipe.recipe.seed)
     bm25 = Bm25.build((document.contents for document in training.documents), "ko")
     found = bm25.search([query.text for query in training.queries], 1000)
     run = to_run([query.id for query in training.queries], [document.id for document in training.documents], *found)

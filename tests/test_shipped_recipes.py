@@ -125,6 +125,8 @@ def test_chemistry_has_the_settings_of_its_authors_code() -> None:
     lengths = {section.query_length, section.document_length, recipe.index.query_length, recipe.index.document_length}
     assert lengths == {512}
     assert (recipe.index.top_dimensions, recipe.index.query_top_dimensions) == (128, 128)
+    assert recipe.evaluate is not None
+    assert recipe.evaluate.sets == ("chemteb:hotpotqa", "chemteb:nq")
 
 
 def test_corpus_specific_vocabularies_have_the_settings_that_their_paper_prints() -> None:

@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import get_args
 
-from vtkit.data.retrieval import RetrievalSet, load_beir
+from vtkit.data.collections import load_retrieval
+from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import to_run
 from vtkit.measures.effectiveness import evaluate
 from vtkit.recipe.analysers import Analysis, known_as
@@ -51,7 +52,7 @@ def main() -> None:
     found: dict[str, dict[str, dict[str, float]]] = {}
     for folder in asked.folders:
         language = folder.name.rpartition("-")[2]
-        collection = load_beir(folder, asked.split).sample(asked.queries or None, 42)
+        collection = load_retrieval(folder, asked.split).sample(asked.queries or None, 42)
         for analysis in asked.analysis:
             if known_as(analysis, language) is None:
                 continue

@@ -112,10 +112,10 @@ def batch_of(arguments: argparse.Namespace, encoder: Any) -> list[dict[str, Any]
 
 def real_batch(arguments: argparse.Namespace, encoder: Any) -> list[dict[str, Any]]:
     """The first judged pairs of a collection, as the trainer cuts them."""
-    from vtkit.data.retrieval import load_beir
+    from vtkit.data.collections import load_retrieval
 
     folder = Path(arguments.data)
-    data = load_beir(folder, "train" if list((folder / "qrels").glob("train.*")) else "test")
+    data = load_retrieval(folder, "train" if list((folder / "qrels").glob("train.*")) else "test")
     documents, queries = ({text.id: text for text in column} for column in (data.documents, data.queries))
     pairs = [(queries[name].text, documents[next(iter(data.qrels[name]))].contents) for name in sorted(data.qrels)]
     columns = []

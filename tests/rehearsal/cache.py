@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from vtkit.data.public import PUBLIC
+
 LARGE_FILE = 10_000_000
 """Bytes from which the hub keeps a file in its large-file store, where the SHA-256 of the content names it."""
 
@@ -23,21 +25,23 @@ REVISIONS: Mapping[str, str] = {
     "FacebookAI/roberta-base": "e2da8e2f811d1448a5b465c236feacd80ffbac7b",
     "answerdotai/ModernBERT-base": "8949b909ec900327062f0ebf497f51aef5e6f0c8",
     "wikimedia/wikipedia": "b04c8d1ceb2f5cd4588862100d08de323dccfbaa",
-    "PaDaS-Lab/webfaq-retrieval": "c3262adb1c32ac0c3ea8de6393a44366edaa62e1",
-    "mteb/msmarco": "c5a29a104738b98a9e76336939199e264163d4a0",
-    "mteb/nfcorpus": "ec0fa4fe99da2ff19ca1214b7966684033a58814",
-    "mteb/scidocs": "f8c2fcf00f625baaa80f62ec5bd9e1fff3b8ae88",
-    "mteb/scifact": "d56462d0e63a25450459c4f213e49ffdb866f7f9",
-    "mteb/trec-covid": "bb9466bac8153a0349341eb1b22e06409e78ef4e",
-    "BASF-AI/ChemHotpotQARetrieval": "1840e8a5ac6ec752bbdd97d543ead0189bc7c25b",
-    "BASF-AI/ChemNQRetrieval": "5d958fb6b31055495347724d46431ba41309b03a",
 }
 """The commit that ``main`` stood at, of the repositories whose commit is known; others get one made from their name."""
 
 
+PINNED = {
+    repository.id: repository.revision
+    for public in PUBLIC
+    for subset in public.subsets.values()
+    for group in subset.sources
+    for repository in group
+}
+"""Repository of a public collection -> the commit that is fetched, if it is known."""
+
+
 def revision_of(repository: str) -> str:
     """The commit under which ``repository`` lies in the rehearsal's cache."""
-    return REVISIONS.get(repository) or hashlib.sha1(repository.encode()).hexdigest()
+    return REVISIONS.get(repository) or PINNED.get(repository) or hashlib.sha1(repository.encode()).hexdigest()
 
 
 def write_repository(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from vtkit.data.retrieval import Document, Query, RetrievalSet, load_beir
+from vtkit.data.collections import load_retrieval
+from vtkit.data.retrieval import Document, Query, RetrievalSet
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "recipes" / "quickstart_data"
@@ -53,7 +54,7 @@ def sample(name: str | None, otherwise: str = "elements-en") -> Sample:
     quickstart's ``otherwise``. A collection with one split gives one half of its queries to each."""
     folder = (from_shared(f"data/{name}") if name else None) or QUICKSTART / otherwise
     splits = [split for split in ("train", "test") if (folder / "qrels" / f"{split}.tsv").exists()]
-    loaded = {split: load_beir(folder, split) for split in splits}
+    loaded = {split: load_retrieval(folder, split) for split in splits}
     queries = {split: _about_different_documents(loaded[split]) for split in splits}
     qrels = {split: dict(loaded[split].qrels) for split in splits}
     if splits == ["test"]:

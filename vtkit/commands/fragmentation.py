@@ -19,7 +19,7 @@ from vtkit.commands.corpora import (
     texts_of,
 )
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
-from vtkit.data.text import Invalid, find_file
+from vtkit.data.text import Invalid
 from vtkit.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
@@ -267,18 +267,14 @@ def _as_json(one: Fragmentation) -> dict[str, Any]:
 
 
 def _queries(corpus: str, queries: str | None, invalid: Invalid) -> Iterator[str] | None:
-    """The texts of the queries that are asked for, or that a BEIR folder has."""
-    from vtkit.data.problems import Problems
-    from vtkit.data.retrieval import read_queries
+    """The texts of the queries that are asked for, or that a collection has."""
+    from vtkit.data.collections import folder_fault, is_collection
+    from vtkit.data.document_files import read_queries_as_documents
 
     name = corpus if queries is None else queries
-    file = find_file(Path(name), "queries.jsonl") if name != "-" else None
-    if file is None:
+    if not is_collection(name) or (Path(name).is_dir() and folder_fault(name, "queries")):
         return None if queries is None else texts_of(queries, invalid)
-    problems = Problems()
-    read = read_queries(file, problems)
-    problems.stop_if_any()
-    return iter([query.text for query in read])
+    return (query.text for query in read_queries_as_documents(name))
 
 
 def _only(group: str) -> Callable[[str], str]:

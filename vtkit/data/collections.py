@@ -1,117 +1,304 @@
-"""Judged collections by name: a folder of the user's, or a public collection of the hub."""
+"""Judged collections by name: a folder of the user's, a public collection of the hub, or one of ir_datasets."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
+from vtkit import console
+from vtkit.data import hub
+from vtkit.data.parts import PARTS, Part, Parts, Source, chosen_patterns, find_parts, head_patterns, splits_there
 from vtkit.data.problems import Problems
-from vtkit.data.public.miracl import MIRACL
-from vtkit.data.public.record import PublicCollection
-from vtkit.data.public.webfaq import WEBFAQ
-from vtkit.data.retrieval import RetrievalSet, load_beir, read_judgements, splits_in
-from vtkit.data.text import find_file
+from vtkit.data.public import PUBLIC, PublicCollection, Repository, Subset
+from vtkit.data.retrieval import (
+    Document,
+    RetrievalSet,
+    checked_collection,
+    read_documents,
+    read_judgements,
+    read_queries,
+)
 from vtkit.data.training_files import is_training_data, load_training_data
 from vtkit.errors import DataError
 
-PUBLIC: tuple[PublicCollection, ...] = (MIRACL, WEBFAQ)
-"""All public collections."""
-
-_FORMS = (
-    "a folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv)",
-    *(f"a folder in {each.title}'s layout" for each in PUBLIC if each.layout is not None),
-    *(f'"{each.name}:LANGUAGE" such as "{each.name}:{each.example}"' for each in PUBLIC),
+LAYOUT = (
+    "A collection's folder has a README.md whose head names the files of its configurations, or corpus.jsonl, "
+    "queries.jsonl and qrels/SPLIT.tsv (each may be .jsonl, .tsv or .parquet, compressed, or a folder of such files)."
 )
-FORMS = f"Name {', '.join(_FORMS[:-1])}, or {_FORMS[-1]}."
-_NAMED = re.compile(rf"({'|'.join(re.escape(collection.name) for collection in PUBLIC)}):([A-Za-z]{{2,3}})")
+_NAMES = ", ".join(f'"{each.name}{":" * bool(each.example)}{each.example}"' for each in PUBLIC)
+FORMS = f"Name a folder (FOLDER:CONFIGURATION where it holds several collections) or a public collection: {_NAMES}."
+
+_FETCHED_BY_NAME = ("corpus*", "queries*", "query*", "qrels*", "data/*")
+"""Patterns of the files of a repository whose README does not say which they are."""
 
 
 def public_collection(name: str) -> tuple[PublicCollection, str] | None:
-    """The public collection and the language that ``name`` stands for, such as ``miracl:ko``; None for a folder."""
-    named = _NAMED.fullmatch(name)
-    return next((each, named[2]) for each in PUBLIC if each.name == named[1]) if named else None
+    """The public collection and the subset that ``name`` stands for, such as ``miracl:ko``; None for a folder."""
+    public, _, subset = name.partition(":")
+    return next(((each, subset) for each in PUBLIC if each.name == public), None)
 
 
-def own_layout(folder: str | Path) -> tuple[PublicCollection, Mapping[str, Sequence[str]]] | None:
-    """The public collection in whose own layout ``folder`` is, with its languages and their splits; None for others."""
-    if not os.path.isdir(folder):  # unlike Path.is_dir, no error over a name that is too long
-        return None
-    for collection in PUBLIC:
-        if collection.layout is not None and (found := collection.layout(Path(folder))):
-            return collection, found
-    return None
+def folder_and_config(name: str | Path) -> tuple[Path, str | None] | None:
+    """The folder that a name is, and the configuration behind its colon, if any; None where there is no such folder."""
+    name = str(name)
+    if os.path.isdir(name):  # unlike Path.is_dir, no error over a name that is too long
+        return Path(name), None
+    folder, colon, config = name.rpartition(":")
+    return (Path(folder), config) if colon and folder and os.path.isdir(folder) else None
+
+
+def is_collection(name: str | Path) -> bool:
+    """Whether ``name`` is a folder, perhaps with a configuration, or the name of a public collection."""
+    return folder_and_config(name) is not None or public_collection(str(name)) is not None
 
 
 def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     """The collection called ``name`` under the judgements ``split``.
 
     Args:
-        name: a folder in BEIR's layout or in that of a public collection (the latter of exactly one language), or
-            ``NAME:LANGUAGE`` of one of :data:`PUBLIC`, which comes from the hub's cache or, where downloads are
-            allowed, from the hub; or training data without splits (:mod:`vtkit.data.training_files`).
+        name: a folder (:data:`LAYOUT`), with ``:CONFIGURATION`` behind it where it holds several collections; or one of
+            :data:`vtkit.data.public.PUBLIC`, which comes from the hub's cache or, where downloads are allowed, from the
+            hub; or training data without splits (:mod:`vtkit.data.training_files`).
         split: name of the judgements, such as ``test``.
 
     Raises:
-        DataError: an unknown name, or a collection that is not there or damaged.
+        DataError: an unknown name, or a collection that is not there or damaged (all problems at once).
     """
     if is_training_data(name):
         return load_training_data(name)
-    public = public_collection(str(name))
-    if public:
-        collection, language = public
-        return collection.load(language, split)
-    folder = Path(name)
-    if not folder.is_dir():
-        raise DataError(f"{name}: there is no such collection or folder. {FORMS}")
-    own = own_layout(folder)
-    if own is None:
-        return load_beir(folder, split)
-    collection, languages = own
-    if len(languages) > 1:
-        raise DataError(
-            f"{folder}: holds {collection.title} in {len(languages)} languages ({', '.join(languages)}). "
-            "Give a folder with one."
-        )
-    (language,) = languages
-    return collection.load(language, split, folder)
+    found = _find(str(name), split, PARTS)
+    files = {part: found.files(part, split) for part in PARTS}
+    problems = Problems()
+    documents = read_documents(files["corpus"], problems)
+    queries = read_queries(files["queries"], problems)
+    qrels = read_judgements(files["qrels"], problems)
+    why = [found.sampled] if found.sampled else []
+    if found.published and not problems.found:
+        qrels, lost = _known(qrels, documents, {query.id for query in queries})
+        if lost is not None:
+            console.warn(f"{found.name}: {lost}")
+            why.append(lost)
+    collection = checked_collection(
+        found.name,
+        documents,
+        queries,
+        qrels,
+        problems,
+        corpus=files["corpus"][0] if len(files["corpus"]) == 1 else files["corpus"][0].parent,
+        queries_file=files["queries"][0],
+        judgements_file=files["qrels"][0],
+    )
+    return replace(collection, not_comparable=tuple(why)) if why else collection
+
+
+def files_of(name: str, part: Part) -> list[Path]:
+    """The files of one part of a collection, under the judgements it is judged on where a recipe does not say.
+
+    Raises:
+        DataError: as :func:`load_retrieval`.
+    """
+    split = default_split(name)
+    return _find(name, split, (part,)).files(part, split)
 
 
 def judgements(name: str, split: str) -> Mapping[str, Mapping[str, int]]:
-    """Query id -> document id -> grade, of a collection under ``split``; of a folder in BEIR's layout nothing else is
-    read."""
-    if public_collection(name) or own_layout(name):
-        return load_retrieval(name, split).qrels
-    path = find_file(Path(name) / "qrels", f"{split}.tsv")
-    return {} if path is None else read_judgements(path, Problems())
+    """Query id -> document id -> grade, of a collection under ``split``; nothing else is read. Empty where there are no
+    such judgements."""
+    if split not in splits_of(name):
+        return {}
+    return read_judgements(_find(name, split, ("qrels",)).files("qrels", split), Problems())
 
 
 def default_split(name: str) -> str:
-    """The judgements a collection is judged on where the recipe does not say: a public collection's first, else
-    "test"."""
-    found = public_collection(name) or own_layout(name)
-    return found[0].splits[0] if found else "test"
+    """The judgements a collection is judged on where the recipe does not say: a public collection's first; of a folder
+    "test", else "dev", else its first."""
+    there = splits_of(name)
+    if public_collection(name) and there:
+        return there[0]
+    return next((split for split in ("test", "dev", *there) if split in there), "test")
 
 
 def splits_of(name: str) -> Sequence[str]:
     """The judgements that a collection has: those published of a public one, those found in a folder."""
-    public = public_collection(name)
-    if public:
-        return public[0].splits
-    own = own_layout(name)
-    return sorted({split for splits in own[1].values() for split in splits}) if own else splits_in(Path(name) / "qrels")
+    place, public = folder_and_config(name), public_collection(name)
+    if place is not None:
+        parts = _configurations(place[0])
+        one = parts.get(place[1] or "") or (next(iter(parts.values())) if len(parts) == 1 else None)
+        return sorted(one.qrels) if one is not None else ()
+    return public[0].subsets[public[1]].splits if public and public[1] in public[0].subsets else ()
 
 
-def hub_repositories(name: str) -> tuple[str, ...]:
-    """The datasets of the hub that a public collection lies in; none for a folder.
+def folder_fault(name: str, *needed: Part) -> str | None:
+    """Why a folder does not have the parts ``needed`` under ``name``, as far as the names of its files show; None if it
+    does."""
+    try:
+        _find(name, "", needed)
+    except DataError as error:
+        return str(error)
+    return None
+
+
+def hub_repositories(name: str) -> tuple[Repository, ...]:
+    """The data sets of the hub that a public collection lies in; none for a folder.
 
     Raises:
-        DataError: a language the collection does not have.
+        DataError: an unknown name, or a subset that the collection does not have.
     """
-    public = public_collection(name)
-    if not public:
+    if folder_and_config(name) is not None:
         return ()
-    collection, language = public
-    collection.check_language(language)
-    return collection.repositories
+    public = public_collection(name)
+    if public is None:
+        raise DataError(_unknown(name))
+    return _group(_subset(*public))
+
+
+@dataclass(frozen=True)
+class _Found:
+    name: str
+    parts: Parts
+    where: str
+    advice: str
+    published: bool = False
+    """Whether it is as its authors published it, so that its user cannot mend it."""
+
+    sampled: str | None = None
+
+    def files(self, part: Part, split: str) -> list[Path]:
+        return self.parts.files(part, split)
+
+
+def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
+    """The files of a collection.
+
+    Raises:
+        DataError: parts that are ``needed`` are missing, all of them.
+    """
+    place, public = folder_and_config(name), public_collection(name)
+    if place is not None:
+        folder, config = place
+        parts = _chosen(folder, config)
+        called = "-".join(filter(None, [folder.resolve().name, config]))
+        found = _Found(called, parts, name, LAYOUT)
+    elif public is not None:
+        found = _fetched(*public, split, needed)
+    else:
+        raise DataError(_unknown(name))
+    told = {
+        "corpus": "the corpus is missing",
+        "queries": "the queries are missing",
+        "qrels": f"the judgements {split!r} are missing ({splits_there(found.parts)})",
+    }
+    complaints = [told[part] for part in needed if not found.files(part, split)]
+    if complaints:
+        raise DataError(f"{found.where}: {'; '.join(complaints)}. {found.advice}")
+    return found
+
+
+def _configurations(folder: Path) -> dict[str, Parts]:
+    """The collections in a folder; judgements may lie in a folder beside it, as repositories of BEIR and C-MTEB have
+    them: ``scifact`` and ``scifact-qrels``."""
+    beside = folder.with_name(f"{folder.name}-qrels")
+    return find_parts([Source(folder), *([Source(beside, ("qrels",))] if beside.is_dir() else [])])
+
+
+def _chosen(folder: Path, config: str | None) -> Parts:
+    parts = _configurations(folder)
+    if config is not None:
+        if config in parts:
+            return parts[config]
+        raise DataError(f"{folder}: holds no {config!r}.{_meant_of(config, parts)}")
+    if len(parts) > 1 and "" not in parts:
+        listed = ", ".join(sorted(parts))
+        raise DataError(f"{folder}: holds {len(parts)} collections ({listed}). Name one: {folder}:{min(parts)}")
+    return parts.get("") or next(iter(parts.values()), Parts())
+
+
+def _fetched(public: PublicCollection, name: str, split: str, needed: Sequence[Part]) -> _Found:
+    """A public collection from the hub's cache or, where downloads are allowed, the hub."""
+    subset = _subset(public, name)
+    first = _group(subset)
+    groups = [first, *(group for group in subset.sources if group != first)]
+    sources: list[Source] = []
+    for group in groups:
+        try:
+            sources = [
+                Source(_folder_of(each, subset.config, split, needed), each.parts)
+                for each in group
+                if set(each.parts) & set(needed)
+            ]
+            break
+        except hub.GatedRepository:  # the same files may lie where no terms are asked for
+            if group == groups[-1]:
+                raise
+    found = find_parts(sources)
+    where = " and ".join(f"{each.id}{f' at {each.revision}' if each.revision else ''}" for each in group)
+    parts = found.get(subset.config) or (Parts() if subset.config else next(iter(found.values()), Parts()))
+    advice = "Run again with --download, or name a folder that holds the files."
+    called = "-".join(filter(None, [public.name, name]))
+    return _Found(called, parts, f"{where} of the Hugging Face hub", advice, published=True, sampled=public.sampled)
+
+
+def _folder_of(repository: Repository, config: str, split: str, needed: Sequence[Part]) -> Path:
+    """The folder with the files that are needed of a repository."""
+    wanted = [part for part in repository.parts if part in needed]
+    patterns = [pattern.format(config=config) for part, pattern in repository.files.items() if part in wanted]
+    if not patterns:
+        head = head_patterns(hub.fetch(repository.id, ["README.md"], revision=repository.revision) / "README.md")
+        patterns = [
+            pattern for part in wanted for pattern in chosen_patterns(head.get((config, part), {}), part, split)
+        ] or list(_FETCHED_BY_NAME)
+    return hub.fetch(repository.id, ["README.md", *patterns], revision=repository.revision)
+
+
+def _group(subset: Subset) -> tuple[Repository, ...]:
+    """The repositories that a subset is read from: those in the cache, else the first."""
+    cached = (
+        group for group in subset.sources if all(hub.in_cache(each.id, "dataset", each.revision) for each in group)
+    )
+    return next(cached, subset.sources[0])
+
+
+def _subset(public: PublicCollection, name: str) -> Subset:
+    if name in public.subsets:
+        return public.subsets[name]
+    what = f"has no {name!r}" if name else "needs a name behind it"
+    raise DataError(f"{public.title} {what}.{_meant_of(name, public.subsets)}")
+
+
+def _unknown(name: str) -> str:
+    near = get_close_matches(name, [each for public in PUBLIC for each in public.names], n=1, cutoff=0.7)
+    return f"{name}: there is no such collection or folder.{_meant(near)} {FORMS}"
+
+
+def _meant_of(name: str, there: Mapping[str, object]) -> str:
+    near = get_close_matches(name, list(there), n=1, cutoff=0.7)
+    listed = ", ".join(sorted(filter(None, there)))
+    return f"{_meant(near)} It has: {listed}." if listed else ""
+
+
+def _meant(near: Sequence[str]) -> str:
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _known(
+    qrels: dict[str, dict[str, int]], documents: Sequence[Document], queries: set[str]
+) -> tuple[dict[str, dict[str, int]], str | None]:
+    """The judgements of documents and queries that are there, and how many others were left out, if any."""
+    absent = {document for judged in qrels.values() for document in judged}
+    absent.difference_update(document.id for document in documents)
+    gone = [query for query in qrels if query not in queries]
+    if not absent and not gone:
+        return qrels, None
+    kept = {
+        query: there
+        for query, judged in qrels.items()
+        if query in queries and (there := {name: grade for name, grade in judged.items() if name not in absent})
+    }
+    whole, left = (sum(map(len, judgements.values())) for judgements in (qrels, kept))
+    return kept, (
+        f"{whole - left:,} of {whole:,} judgements left out: {len(gone):,} queries and {len(absent):,} documents are "
+        "not in the collection"
+    )

@@ -6,16 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from vtkit.data.collections import files_of, is_collection
 from vtkit.data.parallel import read_pairs
 from vtkit.data.problems import Problems
+from vtkit.data.rows import read_rows, text_and_title
 from vtkit.data.streaming import read_column
-from vtkit.data.text import Invalid, contents, find_file, read_jsonl, read_pieces
+from vtkit.data.text import Invalid, contents, read_pieces
 from vtkit.errors import DataError
 
 CORPUS_FORMS = (
-    "a text file with a document a line (.txt), a .jsonl file with title and text, a .tsv file of parallel text "
-    "(its second column), each plain, .gz or .zst, a folder with corpus.jsonl (or .gz, .zst), or "
-    "datasets:NAME:CONFIG:SPLIT:COLUMN"
+    "a text file with a document a line (.txt), a .jsonl or .parquet file with title and text, a .tsv file of parallel "
+    "text (its second column), each plain, .gz or .zst, a collection (a folder with corpus.jsonl, or a public one such "
+    "as miracl:ko), or datasets:NAME:CONFIG:SPLIT:COLUMN"
 )
 
 
@@ -23,9 +25,9 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     """The texts of one corpus, in the order of the file.
 
     ``.txt`` a document a line (blank lines skipped; one of more than :data:`vtkit.data.text.LONGEST_TEXT` bytes is cut
-    into several texts, at white space); ``.jsonl`` the fields ``title`` and ``text`` joined; ``.tsv`` the second of
-    two columns (the target texts of parallel text); each also with ``.gz`` or ``.zst`` behind. A folder: its
-    ``corpus.jsonl`` (or ``.gz``, ``.zst``), else its ``docs-*.jsonl.gz`` (MIRACL).
+    into several texts, at white space); ``.jsonl`` and ``.parquet`` the title and the text of each row joined; ``.tsv``
+    the second of two columns (the target texts of parallel text); each also with ``.gz`` or ``.zst`` behind.
+    A collection (:mod:`vtkit.data.collections`): its documents.
     ``datasets:NAME:CONFIG:SPLIT:COLUMN``: a column of a dataset (see :func:`vtkit.data.streaming.read_column`).
 
     Args:
@@ -39,8 +41,10 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     path = Path(spec)
     if str(spec).startswith("datasets:"):
         texts = read_column(str(spec))
-    elif path.exists():
+    elif path.is_file():
         texts = _texts(path, invalid)
+    elif is_collection(spec):
+        texts = _row_texts(files_of(str(spec), "corpus"), invalid)
     else:
         raise DataError(f"{path}: there is no such file or folder. A corpus is {CORPUS_FORMS}.")
     any_text = False
@@ -59,28 +63,12 @@ def read_corpora(specs: Iterable[str | Path], invalid: Invalid = "strict") -> It
         yield from read_corpus(spec, invalid)
 
 
-def shards_in(folder: Path) -> list[Path]:
-    """The ``docs-N.jsonl.gz`` files of a MIRACL corpus folder, in the order of their numbers."""
-    shards = [*folder.glob("docs-*.jsonl.gz"), *folder.glob("docs-*.jsonl")]
-    return sorted(shards, key=lambda shard: (len(shard.name), shard.name))
-
-
 def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
-    if path.is_dir():
-        corpus = find_file(path, "corpus.jsonl")
-        shards = [corpus] if corpus else shards_in(path)
-        if not shards:
-            raise DataError(
-                f"{path}: holds neither corpus.jsonl nor corpus.jsonl.gz. A corpus is {CORPUS_FORMS}. For a folder of "
-                f"parquet, json, csv, arrow or text files write datasets:{path}."
-            )
-        yield from _jsonl_texts(shards, invalid)
-        return
     match _form(path):
         case ".txt":
             yield from read_pieces(path, invalid)
-        case ".jsonl":
-            yield from _jsonl_texts([path], invalid)
+        case ".jsonl" | ".parquet":
+            yield from _row_texts([path], invalid)
         case ".tsv":
             for _, target in read_pairs(path):
                 yield target
@@ -88,15 +76,15 @@ def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
             raise DataError(f"{path}: unknown form of corpus. A corpus is {CORPUS_FORMS}.")
 
 
-def _jsonl_texts(paths: Iterable[Path], invalid: Invalid) -> Iterator[str]:
+def _row_texts(paths: Iterable[Path], invalid: Invalid) -> Iterator[str]:
     problems = Problems()
     for path in paths:
         with problems.reading(path):
-            for number, entry in read_jsonl(path, invalid):
-                if isinstance(entry, str):
-                    problems.add(path, f"line {number} {entry}")
+            for number, row in read_rows(path, invalid):
+                if isinstance(row, str):
+                    problems.add(path, f"line {number} {row}")
                     continue
-                title, text = entry.get("title") or "", entry.get("text")
+                text, title = text_and_title(row)
                 if not isinstance(title, str) or not isinstance(text, str):
                     problems.add(path, f'line {number} needs a string "text" (and a string "title", if any)')
                 elif not problems.found:

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vtkit.data.problems import Problems
-from vtkit.data.retrieval import Query, read_queries, read_query_columns
+from vtkit.data.retrieval import Query, read_queries
+from vtkit.data.rows import ending_of
 from vtkit.data.text import read_lines
 from vtkit.errors import DataError
 
-QUERY_FORMS = ".jsonl with _id and text, .tsv of id and text, or a query a line; each plain, .gz or .zst"
+QUERY_FORMS = ".jsonl or .parquet with _id and text, .tsv of id and text, or a query a line; each plain, .gz or .zst"
 
 
 def is_blank(query: str) -> bool:
@@ -28,12 +29,9 @@ def read_query_file(name: str) -> list[Query]:
             without text; every problem at once.
     """
     path = Path(name)
-    form = path.suffixes[-2 if path.suffix in (".gz", ".zst") else -1 :][:1] if name != "-" else []
     problems = Problems()
-    if form == [".jsonl"]:
-        queries = read_queries(path, problems)
-    elif form == [".tsv"]:
-        queries = read_query_columns(path, problems)
+    if ending_of(path):
+        queries = read_queries([path], problems)
     else:
         queries = _lines(standard_input() if name == "-" else read_lines(path))
     problems.stop_if_any()

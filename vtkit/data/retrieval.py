@@ -1,4 +1,4 @@
-"""Judged collections: documents, queries and relevance judgements, read from folders in the layout of BEIR.
+"""Judged collections: documents, queries and relevance judgements, read from files of rows.
 
 Everything wrong with a collection is reported together.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,19 @@ from vtkit.data.documents import Document as Document
 from vtkit.data.documents import DocumentNumbers, Place, StoredDocuments, gathered
 from vtkit.data.judgements import ByQuery, Gathering
 from vtkit.data.problems import Problems
+from vtkit.data.rows import (
+    DOCUMENT_IDS,
+    GRADES,
+    JUDGED_DOCUMENTS,
+    JUDGED_QUERIES,
+    QUERY_IDS,
+    QUERY_TEXTS,
+    TEXTS,
+    TITLE,
+    read_rows,
+    text_and_title,
+    value_of,
+)
 from vtkit.data.sequences import Lazy
 from vtkit.errors import DataError
 
@@ -30,9 +43,7 @@ _SOUND_ID = re.compile(r"[!-~]+")
 """Most ids; the others are looked at character by character."""
 
 LARGE_FILE = 2**24
-"""Bytes of a file of judgements from which on they are held in arrays instead of dictionaries."""
-
-LAYOUT = "A BEIR folder holds corpus.jsonl, queries.jsonl (each may be .gz) and qrels/SPLIT.tsv."
+"""Bytes of files of judgements from which on they are held in arrays instead of dictionaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,126 +124,88 @@ class RetrievalSet:
         return replace(chosen, not_comparable=(*self.not_comparable, sampled))
 
 
-def load_beir(folder: str | Path, split: str) -> RetrievalSet:
-    """The collection in ``folder`` under ``qrels/split.tsv``.
-
-    ``corpus.jsonl`` has ``_id``, ``title`` (may be missing) and ``text``, ``queries.jsonl`` has ``_id`` and
-    ``text``; both may be compressed. The judgements are query id, document id and whole-number grade, tabs
-    between, with or without a header line.
-
-    Raises:
-        DataError: files are missing or not UTF-8, lines are damaged, ids occur twice or contain white space,
-            judgements name what is not there, or there is nothing to search or to judge.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise DataError(f"{folder}: there is no such folder. {LAYOUT}")
-    corpus, queries = texts.find_file(folder, "corpus.jsonl"), texts.find_file(folder, "queries.jsonl")
-    judgements = texts.find_file(folder / "qrels", f"{split}.tsv")
-    missing = [name for name, path in (("corpus.jsonl", corpus), ("queries.jsonl", queries)) if path is None]
-    complaints = [f"{name} is missing" for name in missing]
-    if judgements is None:
-        complaints.append(f"qrels/{split}.tsv is missing ({splits_there(folder / 'qrels')})")
-    if corpus is None or queries is None or judgements is None:
-        raise DataError(f"{folder}: {'; '.join(complaints)}. {LAYOUT}")
-    problems = Problems()
-    return checked_collection(
-        folder.resolve().name,
-        read_documents([corpus], problems),
-        read_queries(queries, problems),
-        read_judgements(judgements, problems),
-        problems,
-        corpus=corpus,
-        queries_file=queries,
-        judgements_file=judgements,
-    )
-
-
-def splits_in(folder: Path, prefix: str = "") -> list[str]:
-    """The judgements in ``folder``, as its files ``prefix`` + ``SPLIT.tsv`` (plain or compressed) are named, sorted."""
-    form = re.compile(rf"{re.escape(prefix)}(.+)\.tsv(?:\.gz|\.zst)?")
-    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    return sorted({match[1] for name in names if (match := form.fullmatch(name))})
-
-
-def splits_there(folder: Path, prefix: str = "") -> str:
-    """:func:`splits_in`, for a message."""
-    names = splits_in(folder, prefix)
-    return f"splits there: {', '.join(names)}" if names else "there are no judgements at all"
-
-
-def read_documents(paths: Sequence[Path], problems: Problems, id_field: str = "_id") -> Sequence[Document]:
-    """The documents of jsonl files with ``id_field``, ``title`` (may be missing) and ``text``."""
+def read_documents(paths: Sequence[Path], problems: Problems) -> Sequence[Document]:
+    """The documents of files of rows (:mod:`vtkit.data.rows`) with an id, a text, and perhaps a title."""
 
     def rows() -> Iterator[Place]:
-        for path in paths:
-            with problems.reading(path):
-                for number, entry in texts.read_jsonl(path):
-                    checked = _fields(path, number, entry, id_field, problems)
-                    if checked is not None:
-                        identity, text, title = checked
-                        yield path, number, Document(identity, title, text)
+        for path, number, (identity, text, title) in _texts(paths, DOCUMENT_IDS, TEXTS, problems):
+            yield path, number, Document(identity, title, text)
 
-    return gathered(paths, rows, id_field, problems)
+    return gathered(paths, rows, "rows", problems)
 
 
-def read_queries(path: Path, problems: Problems) -> list[Query]:
-    """The queries of a jsonl file with ``_id`` and ``text``."""
+def read_queries(paths: Iterable[Path], problems: Problems) -> list[Query]:
+    """The queries of files of rows (:mod:`vtkit.data.rows`) with an id and a text."""
     queries: list[Query] = []
-    lines: dict[str, int] = {}
-    with problems.reading(path):
-        for number, entry in texts.read_jsonl(path):
-            checked = _fields(path, number, entry, "_id", problems)
-            if checked is not None:
-                add_query(queries, lines, path, number, checked[0], checked[1], problems)
+    places: dict[str, tuple[Path, int]] = {}
+    for path, number, (identity, text, _) in _texts(paths, QUERY_IDS, QUERY_TEXTS, problems):
+        before, line = places.setdefault(identity, (path, number))
+        if (before, line) != (path, number):
+            where = f"line {line}" if before == path else f"line {line} of {before.name}"
+            problems.add(path, f"line {number}: id {identity!r} occurs twice (first on {where})")
+        elif not text.strip():
+            problems.add(path, f"line {number}: query {identity!r} has no text")
+        else:
+            queries.append(Query(identity, text))
     return queries
 
 
-def add_query(
-    queries: list[Query], lines: dict[str, int], path: Path, number: int, identity: str, text: str, problems: Problems
-) -> None:
-    """Append a query unless its id was there before or its text is empty; ``lines`` remembers where ids stood."""
-    if identity in lines:
-        problems.add(path, f"line {number}: id {identity!r} occurs twice (first on line {lines[identity]})")
-    elif not text.strip():
-        problems.add(path, f"line {number}: query {identity!r} has no text")
-    else:
-        queries.append(Query(identity, text))
-    lines.setdefault(identity, number)
-
-
-def read_judgements(path: Path, problems: Problems) -> Mapping[str, Mapping[str, int]]:
-    """Judgements of three columns (query, document, grade) or of TREC's four (query, iteration, document, grade)."""
+def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, Mapping[str, int]]:
+    """Judgements: rows (:mod:`vtkit.data.rows`) with a query, a document and a grade; in tsv files three columns
+    (query, document, grade) or TREC's four (query, iteration, document, grade), with or without a header."""
+    paths = list(paths)
     qrels: dict[str, dict[str, int]] = {}
-    gathering = Gathering(int) if path.stat().st_size >= LARGE_FILE else None
-    with problems.reading(path):
-        for number, query, document, grade in _judgements(path, problems):
-            if gathering is None:
-                add_judgement(qrels, path, number, query, document, grade, problems)
-            elif (whole := _whole(grade)) is None:
-                problems.add(path, f"line {number}: the grade {grade!r} is not a whole number")
-            else:
-                gathering.add(query, document, whole, number)
+    large = sum(path.stat().st_size for path in paths if path.is_file()) >= LARGE_FILE
+    gathering = Gathering(int) if large else None
+    for path in paths:
+        with problems.reading(path):
+            for number, judgement in _judgement_columns(path) if ".tsv" in path.name else _judgement_rows(path):
+                if isinstance(judgement, str):
+                    problems.add(path, f"line {number}: {judgement}")
+                elif gathering is None:
+                    add_judgement(qrels, path, number, *judgement, problems)
+                elif (whole := _whole(judgement[2])) is None:
+                    problems.add(path, f"line {number}: the grade {judgement[2]!r} is not a whole number")
+                else:
+                    gathering.add(*judgement[:2], whole, number)
     if gathering is None:
         return qrels
     found, contradictions = gathering.finish()
     for number, query, document, before in contradictions:
-        problems.add(path, f"line {number}: {query!r} and {document!r} were judged {before} before")
+        problems.add(paths[0], f"line {number}: {query!r} and {document!r} were judged {before} before")
     return found
 
 
-def _judgements(path: Path, problems: Problems) -> Iterator[tuple[int, str, str, str]]:
-    """Line, query, document and grade of each line."""
+_Judgement = tuple[str, str, str | float]
+"""Query, document and grade."""
+
+
+def _judgement_columns(path: Path) -> Iterator[tuple[int, _Judgement | str]]:
     for number, line in enumerate(texts.read_lines(path), 1):
         if not line.strip():
             continue
         columns = line.split("\t") if "\t" in line else line.split()
         if len(columns) not in (3, 4):
-            problems.add(path, f"line {number}: has {len(columns)} columns, not query id, document id and grade")
+            yield number, f"has {len(columns)} columns, not query id, document id and grade"
             continue
         query, document, grade = (column.strip() for column in (columns[0], columns[-2], columns[-1]))
         if number > 1 or _whole(grade) is not None:  # else it is a header
-            yield number, query, document, grade
+            yield number, (query, document, grade)
+
+
+def _judgement_rows(path: Path) -> Iterator[tuple[int, _Judgement | str]]:
+    for number, row in read_rows(path):
+        if isinstance(row, str):
+            yield number, row
+            continue
+        query, document = (identifier(value_of(row, names)) for names in (JUDGED_QUERIES, JUDGED_DOCUMENTS))
+        grade = value_of(row, GRADES)
+        if query is None or document is None or not isinstance(grade, int | float | str):
+            yield number, "needs query-id, corpus-id and score"
+        elif complaint := check_id(query) or check_id(document):
+            yield number, complaint
+        else:
+            yield number, (query, document, grade)
 
 
 def _any_relevant(qrels: Mapping[str, Mapping[str, int]]) -> bool:
@@ -256,23 +229,6 @@ def add_judgement(
         problems.add(path, f"line {number}: the grade {grade!r} is not a whole number")
     elif qrels.setdefault(query, {}).setdefault(document, whole) != whole:
         problems.add(path, f"line {number}: {query!r} and {document!r} were judged {qrels[query][document]} before")
-
-
-def read_query_columns(path: Path, problems: Problems) -> list[Query]:
-    """Queries of a file with two columns, query id and text, with a tab between; blank lines are passed over."""
-    queries: list[Query] = []
-    lines: dict[str, int] = {}
-    with problems.reading(path):
-        for number, line in enumerate(texts.read_lines(path), 1):
-            if not line.strip():
-                continue
-            identity, tab, text = line.partition("\t")
-            complaint = check_id(identity) if tab else "has one column, not query id, tab, text"
-            if complaint:
-                problems.add(path, f"line {number}: {complaint}")
-            else:
-                add_query(queries, lines, path, number, identity, text.strip(), problems)
-    return queries
 
 
 def checked_collection(
@@ -327,27 +283,33 @@ def check_id(identity: str) -> str | None:
     return None
 
 
-def _fields(
-    path: Path, number: int, entry: dict[str, Any] | str, id_field: str, problems: Problems
-) -> tuple[str, str, str] | None:
-    """Id, text and title of a jsonl line; None once a problem was noted."""
-    if isinstance(entry, str):
-        problems.add(path, f"line {number}: {entry}")
-        return None
-    identity, text, title = entry.get(id_field), entry.get("text"), entry.get("title")
-    if isinstance(identity, int) and not isinstance(identity, bool):
-        identity = str(identity)
-    title = "" if title is None else title
-    if not isinstance(identity, str) or not isinstance(text, str) or not isinstance(title, str):
-        wrong = [id_field] * (not isinstance(identity, str)) + ["text"] * (not isinstance(text, str))
-        wrong += ["title"] * (not isinstance(title, str))
-        problems.add(path, f"line {number}: {' and '.join(wrong)} missing or not a string")
-        return None
-    complaint = check_id(identity)
-    if complaint:
-        problems.add(path, f"line {number}: {complaint}")
-        return None
-    return identity, text, title
+def identifier(value: Any) -> str | None:
+    """An id as it is written; ids that are whole numbers are taken as text. None where it is neither."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
+def _texts(
+    paths: Iterable[Path], ids: Sequence[str], names: Sequence[str], problems: Problems
+) -> Iterator[tuple[Path, int, tuple[str, str, str]]]:
+    """File, line, and id, text and title of each sound row, its id under one of ``ids``, its text under one of
+    ``names``."""
+    for path in paths:
+        with problems.reading(path):
+            for number, row in read_rows(path):
+                if isinstance(row, str):
+                    problems.add(path, f"line {number}: {row}")
+                    continue
+                identity, (text, title) = identifier(value_of(row, ids)), text_and_title(row, names)
+                if identity is None or not isinstance(text, str) or not isinstance(title, str):
+                    wrong = [ids[0]] * (identity is None) + [names[0]] * (not isinstance(text, str))
+                    wrong += [TITLE] * (not isinstance(title, str))
+                    problems.add(path, f"line {number}: {' and '.join(wrong)} missing or not a string")
+                elif complaint := check_id(identity):
+                    problems.add(path, f"line {number}: {complaint}")
+                else:
+                    yield path, number, (identity, text, title)
 
 
 def _whole(value: str | float) -> int | None:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from vtkit.data.collections import public_collection
 from vtkit.recipe.lines import key_lines, one_value
 from vtkit.recipe.problems import Fault, Place, Problem, cut, faults_in, plain, refusal, shown_value, unknown_setting
 from vtkit.recipe.sections import (
@@ -34,7 +35,7 @@ from vtkit.recipe.sections import (
 from vtkit.recipe.tables import choices, field_called, tables_in, tags_of, takes_text
 from vtkit.recipe.write import resolved_toml as resolved_toml  # the way back, for those who load
 
-PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".json")
+PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".json", ".parquet")
 """A name with one of these endings is a path, whether it exists or not."""
 
 MOST_BYTES = 100_000
@@ -161,11 +162,11 @@ def load_specification(path: Path, overrides: Sequence[str] = ()) -> LoadedSpeci
 def resolve_name(value: str, what: str, folder: Path) -> str:
     """``value`` as an absolute path if it is the name of something local, otherwise as it is.
 
-    A corpus, parallel text and another recipe are always local, but for the dataset of a corpus such as
-    ``datasets:NAME:CONFIG:SPLIT:COLUMN``. Anything else is where its name starts
-    with ``./``, ``../``, ``/`` or ``~``, has one of :data:`PATH_ENDINGS`, or is there in ``folder``; and
-    where it cannot be the id of a hub repository or the name of a collection, which have at most one slash
-    and none.
+    A corpus, parallel text and another recipe are always local, but for public collections and the dataset of a corpus
+    such as ``datasets:NAME:CONFIG:SPLIT:COLUMN``. Anything else is where its name starts with ``./``, ``../``, ``/`` or
+    ``~``, has one of :data:`PATH_ENDINGS`, or is there in ``folder`` (a collection also without the configuration
+    behind its colon); and where it cannot be the id of a hub repository or the name of a collection, which have at most
+    one slash and none.
 
     Args:
         value: the name as the recipe has it.
@@ -176,12 +177,17 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
         name, colon, rest = value.removeprefix("datasets:").partition(":")
         return f"datasets:{resolve_name(name, 'dataset', folder)}{colon}{rest}"
     path = _absolute(folder / os.path.expanduser(value))
+    there = os.path.lexists(path)
+    if what in ("corpus", "retrieval") and not there:
+        if public_collection(value):
+            return value
+        there = ":" in value and os.path.isdir(str(path).rpartition(":")[0])
     local = (
         what in _ALWAYS_PATHS
         or value in (".", "..")
         or value.startswith(("./", "../", "/", "~"))
         or value.lower().endswith(PATH_ENDINGS)
-        or os.path.lexists(path)
+        or there
         or (what == "retrieval" and "/" in value)
         or (what in ("model", "tokenizer", "dataset") and _HUB_ID.fullmatch(value) is None)
     )

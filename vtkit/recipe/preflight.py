@@ -16,9 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from vtkit.data import collections, hub
-from vtkit.data.corpora import CORPUS_FORMS, shards_in
-from vtkit.data.retrieval import LAYOUT
-from vtkit.data.text import find_file
+from vtkit.data.corpora import CORPUS_FORMS
 from vtkit.data.training_files import FORMS, is_training_data, is_training_file
 from vtkit.errors import DataError, RecipeError
 from vtkit.recipe.analysers import EXTRAS, missing_packages, refused
@@ -33,7 +31,7 @@ _MODEL_FILES = ("config.json", "modules.json")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "*.model", "vocab.json", "tokenizer_config.json")
 
 
-_CORPUS_FILE = re.compile(r"\.(txt|jsonl|tsv)(\.gz|\.zst)?$", re.IGNORECASE)
+_CORPUS_FILE = re.compile(r"\.(parquet|(txt|jsonl|tsv)(\.gz|\.zst)?)$", re.IGNORECASE)
 
 _HubReason = Callable[[], str | None]
 
@@ -162,13 +160,14 @@ def _missing(thing: Named, recipe: Recipe | None, hub_reason: _HubReason) -> Ite
         return
     if split is not None:
         yield from _split_missing(thing, split)
-    for repository, kind in repositories:
-        if hub.in_cache(repository, kind):
+    for repository, kind, revision in repositories:
+        if hub.in_cache(repository, kind, revision):
             continue
         reason = hub_reason()
         if reason is not None:
             neither = "not" if thing.what in ("retrieval", "corpus") else "neither a folder nor"
             name = thing.value if repository == thing.value else f"{thing.value}: {repository}"
+            name += f" at {revision}" if revision else ""
             yield _Missing(thing, f"{name} is {neither} in the Hugging Face cache{reason}.", on_hub=True)
 
 
@@ -252,14 +251,17 @@ def _split_missing(thing: Named, split: str) -> Iterator[_Missing]:
         yield _Missing(thing, f"{why}, nor any others.")
 
 
-def _repositories(thing: Named) -> list[tuple[str, hub.RepositoryKind]]:
+def _repositories(thing: Named) -> list[tuple[str, hub.RepositoryKind, str | None]]:
+    """What a named thing of the hub lies in: repositories, their kind, and the revision where it is pinned."""
     if thing.value.startswith("datasets:"):
-        return [(thing.value.removeprefix("datasets:").partition(":")[0], "dataset")]
-    if thing.what != "retrieval":
-        return [(thing.value, "model")]
-    if collections.public_collection(thing.value) is None:
-        raise DataError(f"{thing.value}: there is no such collection or folder. {collections.FORMS}")
-    return [(repository, "dataset") for repository in collections.hub_repositories(thing.value)]
+        return [(thing.value.removeprefix("datasets:").partition(":")[0], "dataset", None)]
+    if thing.what not in ("retrieval", "corpus"):
+        return [(thing.value, "model", None)]
+    return [
+        (each.id, "dataset", each.revision)
+        for each in collections.hub_repositories(thing.value)
+        if thing.what == "retrieval" or "corpus" in each.parts
+    ]
 
 
 def _hub_reason() -> _HubReason:
@@ -291,8 +293,8 @@ def _local_fault(thing: Named, path: Path) -> str | None:
             return f"{path} is a folder, not a file of rankings or scores."
         case "vectors" if path.is_dir():
             return f"{path} is a folder, not a file of word vectors."
-        case "corpus" if path.is_dir() and not (find_file(path, "corpus.jsonl") or shards_in(path)):
-            return f"{path} holds no corpus.jsonl. A corpus is {CORPUS_FORMS}."
+        case "corpus" if path.is_dir():
+            return collections.folder_fault(thing.value, "corpus")
         case "corpus" if path.is_file() and not _CORPUS_FILE.search(path.name):
             return f"{path} has an unknown form. A corpus is {CORPUS_FORMS}."
         case "recipe" if path.is_dir():
@@ -309,9 +311,8 @@ def _local_fault(thing: Named, path: Path) -> str | None:
             return None if is_training_file(path) else f"{path} has an unknown form. Training data are {FORMS}."
         case "retrieval" if not path.is_dir():
             return f"{path} is a file, not the folder of a collection."
-        case "retrieval" if collections.own_layout(path) is None:
-            gone = [name for name in ("corpus.jsonl", "queries.jsonl") if find_file(path, name) is None]
-            return f"{path} holds no collection: {' and '.join(gone)} missing. {LAYOUT}" if gone else None
+        case "retrieval":
+            return collections.folder_fault(thing.value, "corpus", "queries")
         case _:
             return None
 

@@ -991,6 +991,9 @@ def find_mark(metadata: list[Any], annotation: Any) -> Names | None:
 def local_path(value: str) -> str | None:
     """The path that a named thing lies at (the loader makes every path absolute); None for a name of the hub."""
     path = value.removeprefix("datasets:").partition(":")[0] if value.startswith("datasets:") else value
+    folder = path.rpartition(":")[0]
+    if folder and not os.path.exists(path) and os.path.isdir(folder):
+        path = folder  # FOLDER:CONFIGURATION
     return path if Path(path).is_absolute() else None
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from vtkit.console import size
 from vtkit.data import hub
-from vtkit.data.corpora import shards_in
+from vtkit.data.collections import files_of
 from vtkit.data.documents import LARGE
-from vtkit.data.text import find_file
-from vtkit.errors import VtkitError
+from vtkit.errors import DataError, VtkitError
+from vtkit.recipe.analysers import DOCUMENTS_A_PART
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.sections import ExistingVocabulary, Recipe, SourceVocabulary, TrainedVocabulary, is_local, local_path
 from vtkit.runs.plan import Step
@@ -273,19 +273,24 @@ def _collection(name: str) -> _Counted | None:
     """About how many documents and queries a folder has, and the bytes of its texts; None where it is not here."""
     if not is_local(name):
         return None
-    folder = Path(name)
-    corpus, queries = find_file(folder, "corpus.jsonl"), find_file(folder, "queries.jsonl")
-    files = [corpus] if corpus is not None else shards_in(folder)
-    if not files:
+    try:
+        files, queries = files_of(name, "corpus"), files_of(name, "queries")
+    except DataError:
         return None
     lines, written = zip(*map(_lines, files), strict=True)
-    return _Counted(sum(lines), _lines(queries)[0] if queries is not None else 1000, sum(written))
+    return _Counted(sum(lines), sum(_lines(file)[0] for file in queries), sum(written))
 
 
 def _lines(path: Path) -> tuple[int, int]:
     """About how many lines and bytes of text a file has, from its beginning."""
     whole = path.stat().st_size
     try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet
+
+            record = pyarrow.parquet.read_metadata(path)
+            groups = [record.row_group(number).total_byte_size for number in range(record.num_row_groups)]
+            return record.num_rows, sum(groups)
         with path.open("rb") as raw:
             if path.suffix == ".gz":
                 text = gzip.GzipFile(fileobj=raw).read(SAMPLE)

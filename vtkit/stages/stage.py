@@ -142,7 +142,7 @@ class Stage(Generic[R]):
         for setting, texts in self.corpora.items():
             for number, corpus in enumerate(texts(recipe)):
                 path = local_path(corpus.name)
-                found[f"{setting}[{number}]"] = corpus.name if path is None else digest(path)
+                found[f"{setting}[{number}]"] = corpus.name if path is None else corpus.name.replace(path, digest(path))
         return found
 
     def _keys(self, setting: str, recipe: Recipe) -> bool:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from vtkit.data.collections import default_split, judgements, load_retrieval, own_layout, splits_of
+from vtkit.data.collections import default_split, judgements, load_retrieval, splits_of
 from vtkit.data.corpora import read_corpora
 from vtkit.data.sequences import Lazy, SpooledTexts
 from vtkit.data.training_files import is_training_data
@@ -171,7 +171,7 @@ def evaluation_split(recipe: Recipe, name: str) -> str:
 
 
 def read_texts(corpora: Iterable[Corpus]) -> Iterator[str]:
-    """Texts of corpora (files and BEIR folders) and of the documents of public collections."""
+    """Texts of corpora, and of the documents in files of training data."""
     for corpus in corpora:
         if corpus.split is None:
             yield from read_corpora([corpus.name])
@@ -185,19 +185,13 @@ def probe_texts(corpora: Iterable[Corpus], count: int, seed: int) -> list[str]:
 
 
 def opened(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
-    """Named texts, with the judgements under which the collections among them are opened."""
+    """Named texts; those of training data are the documents of the collection that they make."""
 
-    def split(name: str) -> str | None:
-        trained_on = recipe.finetune is not None and name == recipe.finetune.data
-        if name.startswith("datasets:") and not trained_on:
-            return None
-        if is_local(name) and own_layout(name) is None and not (trained_on and is_training_data(name)):
-            return None
-        if recipe.finetune is not None and trained_on:
-            return recipe.finetune.split
-        return evaluation_split(recipe, name)
-
-    return tuple(Corpus(name, split(name)) for name in names)
+    tuning = recipe.finetune
+    return tuple(
+        Corpus(name, tuning.split if tuning is not None and name == tuning.data and is_training_data(name) else None)
+        for name in names
+    )
 
 
 def draw(texts: Iterable[str], most: int, seed: int) -> list[str]:

@@ -1,0 +1,207 @@
+"""Where the parts of a collection (corpus, queries, qrels) lie in a folder, each by configuration and split.
+
+The head of a README says it, as data sets of the hub have it (``configs``: ``corpus``, ``queries`` and ``default``, or
+``kor-corpus``, ``kor-queries`` and ``kor-qrels``, each with its files by split). In folders without such a head the
+names of files and folders do: BEIR's, MIRACL's, mMARCO's, C-MTEB's, and ``corpus/``, ``queries/`` and ``qrels/``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from vtkit.data.rows import ENDINGS, ending_of
+from vtkit.errors import DataError
+
+Part = Literal["corpus", "queries", "qrels"]
+PARTS: tuple[Part, ...] = get_args(Part)
+
+_ROLES: Mapping[str, Part] = {
+    "corpus": "corpus",
+    "queries": "queries",
+    "query": "queries",
+    "qrels": "qrels",
+    "default": "qrels",
+}
+"""How configurations end on the hub -> what they hold."""
+
+_CONFIG = r"(?:data/)?(?:(?!(?:corpus|docs|query|queries|qrels)[-/])(?P<config>[\w.]+(?:-[\w.]+)*?)[-/])?"
+_SPLIT = r"(?P<split>[A-Za-z][\w.]*(?:-[A-Za-z][\w.]*)*?)"
+_SHARD = r"(?:[-_./]?\d+(?:[-_]of[-_]\d+)?(?:-[0-9a-f]{16})?)?"
+
+_FORMS: tuple[tuple[Part, str], ...] = (
+    # MIRACL
+    ("corpus", r"(?:miracl-corpus/)?miracl-corpus-v1\.0-(?P<config>[a-z]+)/docs-\d+"),
+    ("queries", r"miracl-v1\.0-(?P<config>[a-z]+)/topics/topics\.miracl-v1\.0-[a-z]+-(?P<split>[\w-]+)"),
+    ("qrels", r"miracl-v1\.0-(?P<config>[a-z]+)/qrels/qrels\.miracl-v1\.0-[a-z]+-(?P<split>[\w-]+)"),
+    # mMARCO
+    ("corpus", r"data/google/collections/(?P<config>[a-z]+)_collection"),
+    ("queries", r"data/google/queries/(?:train|dev)/(?P<config>[a-z]+)_queries\.(?P<split>[a-z.]+)"),
+    ("qrels", r"data/qrels\.(?P<split>[a-z.]+)"),
+    # BEIR, C-MTEB, and others
+    ("corpus", rf"{_CONFIG}(?:corpus|docs)(?:[-/.]{_SPLIT})?{_SHARD}"),
+    ("queries", rf"{_CONFIG}(?:queries|query)(?:[-/.]{_SPLIT})?{_SHARD}"),
+    ("qrels", rf"{_CONFIG}qrels(?:[-/.]{_SPLIT})?{_SHARD}"),
+    ("qrels", rf"data/{_SPLIT}{_SHARD}"),
+)
+"""Names of files without their ending, from the folder on; the first that fits tells the part."""
+
+
+_SAME_SPLIT = {"dev": "validation", "validation": "dev"}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The files of a collection: split -> files. Where files do not belong to a split, it is called ""."""
+
+    corpus: dict[str, list[Path]] = field(default_factory=dict)
+    queries: dict[str, list[Path]] = field(default_factory=dict)
+    qrels: dict[str, list[Path]] = field(default_factory=dict)
+
+    def of(self, part: Part) -> dict[str, list[Path]]:
+        """The files of one part."""
+        files: dict[str, list[Path]] = getattr(self, part)
+        return files
+
+    def files(self, part: Part, split: str) -> list[Path]:
+        """The files of ``part`` for ``split``; of a corpus or queries that are not split like the judgements, all."""
+        return _chosen(self.of(part), part, split)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A folder, and the parts of a collection that are taken from it."""
+
+    folder: Path
+    parts: tuple[Part, ...] = PARTS
+    """With judgements alone, the files at its root are judgements, each named after its split."""
+
+
+def find_parts(sources: Iterable[Source]) -> dict[str, Parts]:
+    """Configuration -> parts, of the collection that lies in one or several folders; "" where it has no name.
+
+    Raises:
+        DataError: a README's head names files that are not in its folder.
+    """
+    found: dict[str, Parts] = {}
+    for source in sources:
+        for part, config, split, path in [*_said_by_head(source)] or _named(source):
+            if part in source.parts:
+                found.setdefault(config, Parts()).of(part).setdefault(split, []).append(path)
+    shared = found.get("", Parts())
+    for parts in found.values():
+        for part in PARTS:
+            if not parts.of(part):
+                parts.of(part).update(shared.of(part))
+    if any(config for config in found) and not (shared.corpus and shared.queries):
+        found.pop("", None)
+    return found
+
+
+def head_patterns(readme: Path) -> dict[tuple[str, Part], dict[str, list[str]]]:
+    """Configuration and part -> split -> patterns of files, as the head of a README names them; empty where it does
+    not.
+
+    Raises:
+        DataError: the head is no YAML, or names files outside of the folder.
+    """
+    from huggingface_hub import metadata_load
+
+    if not readme.is_file():
+        return {}
+    try:
+        head = metadata_load(readme) or {}
+        found: dict[tuple[str, Part], dict[str, list[str]]] = {}
+        for entry in head.get("configs") or ():
+            config, _, role = str(entry["config_name"]).rpartition("-")
+            if role in _ROLES:
+                for split, patterns in _splits(entry).items():
+                    # C-MTEB's corpora and queries are splits of the only configuration
+                    part = _ROLES.get(split, _ROLES[role]) if role == "default" else _ROLES[role]
+                    found.setdefault((config, part), {})[split] = patterns
+        return found
+    except Exception as error:  # those of YAML have no nearer base in common with the rest
+        raise DataError(
+            f"{readme}: its head does not say which files hold the corpus, the queries and the judgements "
+            f"({type(error).__name__}: {error})."
+        ) from error
+
+
+def chosen_patterns(splits: Mapping[str, Sequence[str]], part: Part, split: str) -> list[str]:
+    """Of the patterns of :func:`head_patterns`, those of the files that :meth:`Parts.files` would choose."""
+    return _chosen(splits, part, split)
+
+
+def splits_there(parts: Parts) -> str:
+    """The judgements of a collection, for a message."""
+    return f"splits there: {', '.join(sorted(parts.qrels))}" if parts.qrels else "there are no judgements at all"
+
+
+def _chosen(splits: Mapping[str, Sequence[Any]], part: Part, split: str) -> list[Any]:
+    for called in (split, _SAME_SPLIT.get(split, split)):
+        if called in splits:
+            return list(splits[called])
+    if part == "qrels":
+        return []
+    return list(splits[""]) if "" in splits else [entry for entries in splits.values() for entry in entries]
+
+
+def _splits(entry: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Split -> patterns of a configuration: ``data_files`` in all the ways that the hub understands."""
+    files = entry.get("data_files", f"{entry.get('data_dir', '.')}/*")
+    if isinstance(files, str) or all(isinstance(file, str) for file in files):
+        return {"train": _patterns(files)}
+    return {str(file["split"]): _patterns(file["path"]) for file in files}
+
+
+def _patterns(path: str | list[str]) -> list[str]:
+    patterns = [path] if isinstance(path, str) else list(path)
+    for pattern in patterns:
+        if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            raise ValueError(f"{pattern!r} does not lie in the repository")
+    return patterns
+
+
+_Found = tuple[Part, str, str, Path]
+"""Part, configuration, split and file."""
+
+
+def _said_by_head(source: Source) -> Iterator[_Found]:
+    for (config, part), splits in head_patterns(source.folder / "README.md").items():
+        for split, patterns in splits.items():
+            files = sorted({path for pattern in patterns for path in source.folder.glob(pattern)})
+            for path in _once(path for path in files if path.is_file()):
+                yield part, config, split, path
+
+
+def _named(source: Source) -> Iterator[_Found]:
+    files = sorted(path for path in source.folder.rglob("*") if ending_of(path) and path.is_file())
+    for path in _once(files):
+        name = path.relative_to(source.folder).as_posix()
+        if any(part.startswith(".") for part in name.split("/")):
+            continue
+        stem = name.removesuffix(ending_of(path) or "")
+        if source.parts == ("qrels",) and "/" not in stem:
+            stem = f"qrels/{stem}"
+        for part, form in _FORMS:
+            if match := re.fullmatch(form, stem):
+                groups = match.groupdict()
+                yield part, groups.get("config") or "", groups.get("split") or "", path
+                break
+
+
+def _once(files: Iterable[Path]) -> Collection[Path]:
+    """Of files that differ in their ending only, the first in the order of the endings."""
+    found: dict[str, Path] = {}
+    for path in files:
+        ending = ending_of(path)
+        if ending is None:
+            continue
+        stem = str(path)[: -len(ending)]
+        before = found.get(stem)
+        if before is None or ENDINGS.index(ending) < ENDINGS.index(ending_of(before) or ""):
+            found[stem] = path
+    return [found[stem] for stem in sorted(found, key=lambda stem: (len(stem), stem))]
