@@ -20,6 +20,7 @@ from vtkit.data.corpora import shards_in
 from vtkit.data.documents import LARGE
 from vtkit.data.text import find_file
 from vtkit.errors import VtkitError
+from vtkit.recipe.analysers import DOCUMENTS_A_PART
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.sections import ExistingVocabulary, Recipe, SourceVocabulary, TrainedVocabulary, is_local, local_path
 from vtkit.runs.plan import Step
