@@ -668,7 +668,8 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, hub_cache: Path) -> None:
     collection(tmp_path / "judged", "test", "dev")
     text = SMALLEST.replace('"mean"', '"parallel"\nparallel.files = ["gone.tsv", "pairs.tsv"]') + (
-        '[finetune]\ndata = "./gone"\n[evaluate]\nsets = ["judged", "miracl:ko", "webfaq:kor", "mirakl:ko"]\nsplit = "train"\n'
+        '[finetune]\ndata = "./gone"\n[evaluate]\n'
+        'sets = ["judged", "miracl:ko", "webfaq:kor", "mirakl:ko"]\nsplit = "train"\n'
     )
     write(tmp_path, "pairs.tsv", "a\tb")
     write(hub_cache, "models--org--tokenizer/snapshots/1/tokenizer.json", "{}")

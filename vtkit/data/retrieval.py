@@ -35,7 +35,6 @@ from vtkit.data.rows import (
     value_of,
 )
 from vtkit.data.sequences import Lazy
-from vtkit.errors import DataError
 
 V = TypeVar("V", int, float)
 
