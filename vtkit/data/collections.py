@@ -284,8 +284,8 @@ def _meant(near: Sequence[str]) -> str:
 
 
 def _known(
-    qrels: dict[str, dict[str, int]], documents: Sequence[Document], queries: set[str]
-) -> tuple[dict[str, dict[str, int]], str | None]:
+    qrels: Mapping[str, Mapping[str, int]], documents: Sequence[Document], queries: set[str]
+) -> tuple[Mapping[str, Mapping[str, int]], str | None]:
     """The judgements of documents and queries that are there, and how many others were left out, if any."""
     absent = {document for judged in qrels.values() for document in judged}
     absent.difference_update(document.id for document in documents)
