@@ -130,4 +130,4 @@ def _validation(
     return data, Validation(validation_set(judging, settings.metric, judged_on, *limits, seed), settings)
 
 
-FINETUNE = Stage("finetune", version=11, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")
+FINETUNE = Stage("finetune", version=12, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")
