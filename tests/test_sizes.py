@@ -15,9 +15,10 @@ from tiny import collection, encoder, texts, write_collection
 
 from vtkit.data import documents as stored
 from vtkit.data import retrieval, sequences
+from vtkit.data.collections import load_retrieval
 from vtkit.data.documents import StoredDocuments, keep_large_collections
 from vtkit.data.judgements import Gathering
-from vtkit.data.retrieval import Document, Query, RetrievalSet, load_beir
+from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sequences import Ragged, SpooledTexts
 from vtkit.errors import DataError
 from vtkit.recipe.finetune import FinetuneSection
@@ -42,7 +43,7 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def loaded(folder: Path, name: str = "collection") -> RetrievalSet:
-    return load_beir(folder / name, "test")
+    return load_retrieval(folder / name, "test")
 
 
 ODD = [

@@ -381,7 +381,7 @@ def given_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("source-of-nan target -m subtoken", r"source-of-nan are not finite numbers .*word_embeddings"),
+        ("source-of-nan target -m subtoken", r"source-of-nan: weights are not finite numbers .*word_embeddings"),
         ("source target -m sembridge --embedder embedder-of-nan", r"gives vectors that are not finite numbers \(NaN"),
         ("source target -m sembridge --embedder source", "is a sparse encoder"),
         ("source target -m sembridge --embedder tokenizer", "holds no model: it has neither"),

@@ -449,4 +449,4 @@ def test_a_specification_that_cannot_be_built_is_refused_in_one_message(
 def test_a_tokenizer_folder_is_no_corpus(tmp_path: Path) -> None:
     train_vocabulary(made_up_texts(), section()).save_pretrained(tmp_path / "tokenizer")
     done = vtkit("tokenizer", "train", tmp_path / "tokenizer", "--out", tmp_path / "out")
-    assert "holds neither corpus.jsonl" in str(done.exception)
+    assert "the corpus is missing" in str(done.exception)

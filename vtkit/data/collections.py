@@ -200,7 +200,7 @@ def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
 def _configurations(folder: Path) -> dict[str, Parts]:
     """The collections in a folder; judgements may lie in a folder beside it, as repositories of BEIR and C-MTEB have
     them: ``scifact`` and ``scifact-qrels``."""
-    beside = folder.with_name(f"{folder.name}-qrels")
+    beside = folder.absolute().with_name(f"{folder.absolute().name}-qrels")
     return find_parts([Source(folder), *([Source(beside, ("qrels",))] if beside.is_dir() else [])])
 
 

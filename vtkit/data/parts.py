@@ -8,11 +8,13 @@ names of files and folders do: BEIR's, MIRACL's, mMARCO's, C-MTEB's, and ``corpu
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from vtkit import console
 from vtkit.data.rows import ENDINGS, ending_of
 from vtkit.errors import DataError
 
@@ -173,13 +175,13 @@ def _said_by_head(source: Source) -> Iterator[_Found]:
     for (config, part), splits in head_patterns(source.folder / "README.md").items():
         for split, patterns in splits.items():
             files = sorted({path for pattern in patterns for path in source.folder.glob(pattern)})
-            for path in _once(path for path in files if path.is_file()):
+            for path, *_ in _by_ending(path for path in files if path.is_file()):
                 yield part, config, split, path
 
 
 def _named(source: Source) -> Iterator[_Found]:
     files = sorted(path for path in source.folder.rglob("*") if ending_of(path) and path.is_file())
-    for path in _once(files):
+    for path, *others in _by_ending(files):
         name = path.relative_to(source.folder).as_posix()
         if any(part.startswith(".") for part in name.split("/")):
             continue
@@ -189,19 +191,24 @@ def _named(source: Source) -> Iterator[_Found]:
         for part, form in _FORMS:
             if match := re.fullmatch(form, stem):
                 groups = match.groupdict()
+                if others:
+                    _warn_of_others(path, *others)
                 yield part, groups.get("config") or "", groups.get("split") or "", path
                 break
 
 
-def _once(files: Iterable[Path]) -> Collection[Path]:
-    """Of files that differ in their ending only, the first in the order of the endings."""
-    found: dict[str, Path] = {}
+def _by_ending(files: Iterable[Path]) -> list[list[Path]]:
+    """Files that differ in their ending only, in the order of the endings: the first is read."""
+    found: dict[str, list[Path]] = {}
     for path in files:
-        ending = ending_of(path)
-        if ending is None:
-            continue
-        stem = str(path)[: -len(ending)]
-        before = found.get(stem)
-        if before is None or ENDINGS.index(ending) < ENDINGS.index(ending_of(before) or ""):
-            found[stem] = path
-    return [found[stem] for stem in sorted(found, key=lambda stem: (len(stem), stem))]
+        if ending := ending_of(path):
+            found.setdefault(str(path)[: -len(ending)], []).append(path)
+    stems = sorted(found, key=lambda stem: (len(stem), stem))
+    return [sorted(found[stem], key=lambda path: ENDINGS.index(ending_of(path) or "")) for stem in stems]
+
+
+@cache
+def _warn_of_others(path: Path, *others: Path) -> None:
+    """Said once for each file: which of them is meant, nobody can know."""
+    names = " and ".join(other.name for other in others)
+    console.warn(f"{path} is read, and {names} beside it is not. Remove what is out of date.")

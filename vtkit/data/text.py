@@ -16,7 +16,6 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar, cast
 
@@ -162,21 +161,6 @@ def digest(path: str | Path) -> str:
         return whole.hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
-
-
-def find_file(folder: Path, name: str) -> Path | None:
-    """``folder/name``, plain or compressed, the first that is there, with a warning about others; None for none."""
-    there = [path for path in (folder / name, folder / f"{name}.gz", folder / f"{name}.zst") if path.is_file()]
-    if len(there) > 1:
-        _warn_of_others(*there)
-    return there[0] if there else None
-
-
-@cache
-def _warn_of_others(path: Path, *others: Path) -> None:
-    """Said once for each folder: which of them is meant, nobody can know."""
-    names = " and ".join(other.name for other in others)
-    console.warn(f"{path} is read, and {names} beside it is not. Remove what is out of date.")
 
 
 @dataclass(frozen=True, slots=True)
