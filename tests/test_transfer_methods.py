@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from vtkit.transfer.methods.random_all import random_all_mixture
 from vtkit.transfer.methods.sembridge import sembridge_mixture, similarity_mixture
 from vtkit.transfer.methods.subtoken import subtoken_mixture
 from vtkit.transfer.methods.univariate import univariate_mixture
-from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts, with_fallback
+from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts, only, with_fallback
 from vtkit.transfer.neighbours import Neighbour, sample_neighbours
 from vtkit.transfer.provenance import (
     origins,
@@ -41,9 +42,11 @@ from vtkit.transfer.provenance import (
     read_provenance,
     write_provenance,
 )
+from vtkit.transfer.softmax_rows import HEAVIEST, SoftmaxRows
+from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import tokens
-from vtkit.vocabulary.pair import pair_of
+from vtkit.vocabulary.pair import VocabularyPair, pair_of
 
 SOURCE = wordpiece("school", "war", "##s", "##ing", "the", "7")
 TARGET = wordpiece("school", "7", "schools", "warring", "##war", "[unused1]", "of")
@@ -284,6 +287,68 @@ def test_similar_texts_give_the_weights_of_similar_tokens() -> None:
     assert mixture.weights[:, : len(OVERLAP.target_to_source)].shape[0] == len(TARGET)
     specials = mixture.weights[OVERLAP.new_ids][:, :5]
     assert specials.nnz == 0
+
+
+def softmax_weights(pair: VocabularyPair) -> tuple[np.ndarray, np.ndarray]:
+    """New tokens with a text, and their weights over all source tokens, as one dense matrix."""
+    new = np.array([number for number in pair.overlap.new_ids if pair.target.texts[number]])
+    anchors = [number for number, text in enumerate(pair.source.texts) if text]
+    read = [
+        LetterCounts().encode([texts[number] for number in numbers]).astype(np.float64)
+        for texts, numbers in ((pair.target.texts, new.tolist()), (pair.source.texts, anchors))
+    ]
+    queries, keys = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12) for vectors in read)
+    weights = np.zeros((len(new), pair.source_rows))
+    weights[:, anchors] = torch.from_numpy(queries @ keys.T).softmax(dim=1).numpy()
+    return new, weights
+
+
+def test_an_alpha_of_one_is_softmax_over_all_source_tokens_with_the_heaviest_recorded() -> None:
+    mixture = similarity_mixture(PAIR, LetterCounts(), 1.0)
+    new, weights = softmax_weights(PAIR)
+    embeddings = np.random.default_rng(1).normal(size=(PAIR.source_rows, 5)).astype(np.float32)
+    assert mixture.rows(embeddings)[new] == pytest.approx(weights @ embeddings, abs=1e-5)
+    bias = np.arange(PAIR.source_rows, dtype=np.float32)
+    assert mixture.bias(bias)[new] == pytest.approx(weights @ bias, rel=1e-5)
+    for number, row in zip(new.tolist(), weights, strict=True):
+        recorded = dict(mixture.sources(number))
+        assert len(recorded) <= HEAVIEST
+        assert sum(recorded.values()) <= 1 + 1e-6
+        assert recorded == pytest.approx({source: row[source] for source in recorded}, rel=1e-4)
+        assert min(recorded.values()) >= np.sort(row)[-len(recorded)] - 1e-6
+
+
+def test_rows_over_all_source_tokens_come_after_those_of_the_methods_before_them() -> None:
+    first, second = subtoken_mixture(PAIR), similarity_mixture(PAIR, LetterCounts(), 1.0)
+    new, weights = softmax_weights(PAIR)
+    known = np.diff(first.weights.indptr)[new] > 0
+    both = back_off([("subtoken", first), ("sembridge", second)])
+    embeddings = np.random.default_rng(1).normal(size=(PAIR.source_rows, 5)).astype(np.float32)
+    found = both.rows(embeddings)
+    assert 0 < known.sum() < len(new)
+    assert found[new[known]] == pytest.approx(first.rows(embeddings)[new[known]], abs=1e-6)
+    assert found[new[~known]] == pytest.approx(weights[~known] @ embeddings, abs=1e-5)
+    left = only(second, new[:1])
+    assert left.rows(embeddings)[new[:1]] == pytest.approx(weights[:1] @ embeddings, abs=1e-5)
+    assert (left.methods[new[1:]] == "mean").all()
+
+
+def test_rows_over_all_source_tokens_take_the_memory_of_a_block() -> None:
+    """5,000 rows over 20,000 anchors are 400 MB of weights, more than a mixture may store."""
+    draw = np.random.default_rng(3)
+    queries, anchors = (unit(draw.normal(size=(count, 8)).astype(np.float32)) for count in (5_000, 20_000))
+    rows = SoftmaxRows(np.arange(5_000), queries, anchors, np.arange(20_000))
+    values = draw.normal(size=(20_000, 4)).astype(np.float32)
+    tracemalloc.start()
+    made, heaviest = rows.times(values), rows.heaviest(20_000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 150e6
+    sampled = [0, 17, 4_999]
+    expected = torch.from_numpy(queries[sampled] @ anchors.T).double().softmax(dim=1).numpy()
+    assert made[sampled] == pytest.approx(expected @ values, rel=1e-3, abs=1e-5)
+    assert heaviest.sum(axis=1).max() < 0.01
+    assert heaviest[sampled].max(axis=1).toarray().ravel() == pytest.approx(expected.max(axis=1), rel=1e-4)
 
 
 def test_sembridge_finds_synonyms_with_a_real_embedder(

@@ -21,6 +21,9 @@ MOST_TAKERS = 20
 
 SHOWN_SOURCES = 5
 
+WHOLE = 0.99
+"""Recorded weights that sum to less are the heaviest of a softmax only."""
+
 
 def provenance(
     run: Annotated[
@@ -160,6 +163,9 @@ def _show_word(word: str, by_run: dict[str, list[dict[str, Any]]]) -> None:
                 f"{console.one_line(source, 24)} {weight:.2f}" for source, weight in origin["sources"][:SHOWN_SOURCES]
             )
             console.write(f"    {token:<16} {method:<12} bias {origin['bias']:+.2f}   {sources or 'no source token'}")
+            share = sum(weight for _, weight in origin["sources"])
+            if 0 < share < WHOLE:
+                console.write(f"    the rest of its weight, {1 - share:.1%}, is spread over all other source tokens")
 
 
 def _show_source(word: str, by_run: dict[str, list[list[Any]]]) -> None:

@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from vtkit.errors import DataError, RecipeError
+from vtkit.transfer.mixture import Part
+from vtkit.transfer.softmax_rows import SoftmaxRows
+from vtkit.vocabulary.pair import VocabularyPair
 
 FIRST_K = 64
 WIDENING = 4
@@ -99,6 +102,40 @@ def entmax_rows(
     if not blocks:
         return csr_matrix((0, len(anchors)), dtype=np.float64)
     return vstack(blocks, format="csr")
+
+
+def similarity_part(
+    method: str,
+    pair: VocabularyPair,
+    ids: NDArray[np.int64],
+    queries: NDArray[np.floating],
+    anchors: NDArray[np.floating],
+    source_ids: NDArray[np.int64],
+    alpha: float,
+) -> Part:
+    """The rows of new tokens by α-entmax of their similarities to anchors; those of softmax without stored weights.
+
+    Args:
+        method: name of the method, for the provenance.
+        pair: source and target.
+        ids: target ids of the new tokens, (rows,).
+        queries: their unit vectors, (rows, width).
+        anchors: unit vectors, (anchors, width).
+        source_ids: of the anchors, (anchors,); several may be one source token.
+        alpha: 1 or more.
+
+    Raises:
+        ValueError, DataError, RecipeError: as :func:`entmax_rows`.
+    """
+    if _is_softmax(alpha):
+        _check(queries, anchors, alpha)
+        spread = SoftmaxRows(ids, queries, anchors, source_ids)
+        return Part(method, ids, spread.heaviest(pair.source_rows), spread)
+    weights = entmax_rows(queries, anchors, alpha)
+    weights.indices = source_ids.astype(weights.indices.dtype)[weights.indices]
+    weights.resize(len(ids), pair.source_rows)
+    weights.sum_duplicates()
+    return Part(method, ids, weights)
 
 
 def entmax(scores: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from scipy.sparse import csr_matrix, diags_array
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.errors import DataError, RecipeError
 from vtkit.recipe.transfer import Fallback
+from vtkit.transfer.softmax_rows import SoftmaxRows
 from vtkit.vocabulary.pair import VocabularyPair
 
 RANDOM_DEVIATION = 0.02
@@ -35,7 +36,8 @@ class Mixture:
     """Every target token in terms of the source tokens."""
 
     weights: csr_matrix
-    """Float32, (target vocabulary, source rows); rows sum to one, rows of a :data:`Fallback` are empty."""
+    """Float32, (target vocabulary, source rows); rows sum to one, rows of a :data:`Fallback` are empty, and of those in
+    ``spread`` only the heaviest weights are here."""
 
     methods: NDArray[np.str_]
     """What made each row, in words: "overlap", a method's name, or what tokens without evidence became; (target
@@ -43,6 +45,9 @@ class Mixture:
 
     rank: int | None = None
     """Directions of the source embeddings that rows are made of; None keeps all of them."""
+
+    spread: tuple[SoftmaxRows, ...] = ()
+    """Rows that give weight to every source token."""
 
     def rows(self, embeddings: NDArray[np.floating], seed: int = 0) -> NDArray[np.float32]:
         """The embeddings of the target vocabulary: ``E' = W E``, (target vocabulary, width).
@@ -67,7 +72,7 @@ class Mixture:
         width = embeddings.shape[1]
         directions = None if self.rank is None else _directions(embeddings, self.rank)
         coordinates = embeddings if directions is None else np.asarray(embeddings @ directions.T, dtype=np.float32)
-        mixed = np.asarray(self.weights @ coordinates, dtype=np.float32)
+        mixed = self._times(coordinates)
         middle = np.concatenate([self._of("mean"), self._of("masked")])
         mixed[middle] = coordinates.mean(axis=0, dtype=np.float64)
         generator = np.random.default_rng(seed)
@@ -104,10 +109,10 @@ class Mixture:
         self._check(source_bias[:, None], "decoder bias")
         hidden = is_masked(source_bias)
         usual = source_bias[~hidden if ordinary is None else ordinary]
-        mixed = np.asarray(self.weights @ np.where(hidden, np.float32(0), source_bias), dtype=np.float32)
+        mixed = self._times(np.where(hidden, np.float32(0), source_bias))
         kept = self._of("overlap")
         if hidden.any():
-            left = 1 - np.asarray(self.weights @ hidden.astype(np.float32))
+            left = 1 - self._times(hidden.astype(np.float32))
             mixed /= np.where((left > 0) & (left < 1), left, 1)
         else:
             left = np.ones(len(mixed), dtype=np.float32)
@@ -127,6 +132,13 @@ class Mixture:
         row = slice(self.weights.indptr[target_id], self.weights.indptr[target_id + 1])
         pairs = zip(self.weights.indices[row].tolist(), self.weights.data[row].tolist(), strict=True)
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+
+    def _times(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The rows' mixtures of ``values`` of the source tokens, (source rows, …)."""
+        mixed = np.asarray(self.weights @ values, dtype=np.float32)
+        for rows in self.spread:
+            mixed[rows.ids] = rows.times(values)
+        return mixed
 
     def _of(self, method: str) -> NDArray[np.int64]:
         return np.flatnonzero(self.methods == method)
@@ -160,7 +172,7 @@ def only(mixture: Mixture, ids: NDArray[np.int64]) -> Mixture:
     weights.eliminate_zeros()
     methods = mixture.methods.copy()
     methods[np.diff(weights.indptr) == 0] = "mean"
-    return replace(mixture, weights=weights, methods=methods)
+    return replace(mixture, weights=weights, methods=methods, spread=tuple(r.among(keep) for r in mixture.spread))
 
 
 @dataclass(frozen=True)
@@ -174,7 +186,11 @@ class Part:
     """Target ids, (rows,)."""
 
     weights: csr_matrix
-    """Non-negative weights, none of the rows empty; (rows, source rows). They are brought to a sum of one."""
+    """Non-negative weights, none of the rows empty; (rows, source rows). They are brought to a sum of one, unless these
+    are the heaviest of ``spread``."""
+
+    spread: SoftmaxRows | None = None
+    """All weights of the rows, where there are too many to store."""
 
 
 def mixture_of_parts(pair: VocabularyPair, parts: Sequence[Part] = (), fallback: Fallback = "mean") -> Mixture:
@@ -201,13 +217,14 @@ def mixture_of_parts(pair: VocabularyPair, parts: Sequence[Part] = (), fallback:
         lengths = np.diff(part.weights.indptr)
         rows.append(np.repeat(part.ids, lengths))
         columns.append(part.weights.indices.astype(np.int64))
-        values.append(part.weights.data / np.repeat(sums, lengths))
+        values.append(part.weights.data / (np.repeat(sums, lengths) if part.spread is None else 1.0))
     where = (np.concatenate(rows), np.concatenate(columns))
     weights = csr_matrix((np.concatenate(values), where), shape=pair.shape, dtype=np.float64)
     weights.sum_duplicates()
     weights.eliminate_zeros()
     weights.sort_indices()
-    return Mixture(weights.astype(np.float32), methods)
+    spread = tuple(part.spread for part in parts if part.spread is not None)
+    return Mixture(weights.astype(np.float32), methods, spread=spread)
 
 
 def all_made_by(method: str, size: int) -> NDArray[np.str_]:

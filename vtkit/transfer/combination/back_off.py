@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix, diags_array
 
 from vtkit.recipe.transfer import Fallback
 from vtkit.transfer.mixture import Mixture, all_made_by
+from vtkit.transfer.softmax_rows import SoftmaxRows
 
 
 def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean") -> Mixture:
@@ -31,6 +32,7 @@ def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean
     weights = csr_matrix(shape, dtype=np.float32)
     methods = all_made_by(fallback, shape[0])
     open_rows = np.ones(shape[0], dtype=bool)
+    spread = list[SoftmaxRows]()
     for name, mixture in mixtures:
         if mixture.weights.shape != shape:
             raise ValueError(f"{name} is over {mixture.weights.shape} tokens, the methods before it over {shape}")
@@ -38,7 +40,9 @@ def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean
         chosen = open_rows & evident
         weights = weights + csr_matrix(diags_array(chosen.astype(np.float32)) @ mixture.weights)
         methods[chosen] = mixture.methods[chosen]
+        spread += [rows.among(chosen) for rows in mixture.spread]
         open_rows &= ~chosen
     weights.eliminate_zeros()
     weights.sort_indices()
-    return Mixture(weights, methods, next((mixture.rank for _, mixture in mixtures if mixture.rank is not None), None))
+    rank = next((mixture.rank for _, mixture in mixtures if mixture.rank is not None), None)
+    return Mixture(weights, methods, rank, tuple(spread))

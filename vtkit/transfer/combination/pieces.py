@@ -4,6 +4,8 @@ no evidence for.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
@@ -23,9 +25,12 @@ def with_pieces(mixture: Mixture, target: Vocabulary) -> Mixture:
     """
     surfaces = target.surfaces
     has_row = np.diff(mixture.weights.indptr) > 0
+    whole = has_row.copy()
+    for spread in mixture.spread:  # their weights are not here
+        whole[spread.ids] = False
     pieces: dict[tuple[str, bool], int] = {}
     for number, form in enumerate(surfaces):
-        if form[0] and has_row[number]:
+        if form[0] and whole[number]:
             pieces.setdefault(form, number)
     longest = max((len(surface) for surface, _ in pieces), default=0)
     methods = mixture.methods.copy()
@@ -43,7 +48,7 @@ def with_pieces(mixture: Mixture, target: Vocabulary) -> Mixture:
     cuts = csr_matrix((values, (rows, columns)), shape=(len(surfaces), len(surfaces)))
     weights = csr_matrix(mixture.weights + cuts @ mixture.weights, dtype=np.float32)
     weights.sort_indices()
-    return Mixture(weights, methods, mixture.rank)
+    return replace(mixture, weights=weights, methods=methods)
 
 
 def _cut(surface: str, starts_word: bool, pieces: dict[tuple[str, bool], int], longest: int) -> tuple[list[int], int]:

@@ -9,6 +9,8 @@ pieces and nearest neighbours do the opposite: they make different words the sam
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
@@ -50,7 +52,7 @@ def with_reassigned(mixture: Mixture, pair: VocabularyPair, counts: NDArray[np.i
     rows = (np.ones(len(recipients), dtype=np.float32), (recipients, words))
     weights = csr_matrix(mixture.weights + csr_matrix(rows, shape=mixture.weights.shape), dtype=np.float32)
     weights.sort_indices()
-    return Mixture(weights, methods, mixture.rank)
+    return replace(mixture, weights=weights, methods=methods)
 
 
 def _free_words(mixture: Mixture, source: Vocabulary) -> NDArray[np.int64]:

@@ -19,8 +19,8 @@ from vtkit.data.text import batches
 from vtkit.data.vectors import vectors_of
 from vtkit.encoder.truncation import whole_encodings
 from vtkit.errors import DataError, MissingExtra
-from vtkit.transfer.entmax import entmax_rows
-from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
+from vtkit.transfer.entmax import similarity_part
+from vtkit.transfer.mixture import Mixture, mixture_of_parts
 from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.overlap import SPECIAL
@@ -80,11 +80,10 @@ def focus_mixture(
     if not len(anchors) or not len(ids):
         whose = "tokens that both vocabularies share" if not len(anchors) else "new tokens"
         raise DataError(f"{where}: none of the {whose} has a vector, so FOCUS has nothing to compare.")
-    weights = entmax_rows(unit(found[ids]), unit(found[anchors]), alpha)
-    weights.indices = overlap.target_to_source[anchors].astype(weights.indices.dtype)[weights.indices]
-    weights.resize(len(ids), pair.source_rows)
-    weights.sum_duplicates()
-    return mixture_of_parts(pair, [Part("focus", ids, weights)], fallback="multivariate")
+    new, known = unit(found[ids]), unit(found[anchors])
+    source_ids = overlap.target_to_source[anchors].astype(np.int64)
+    part = similarity_part("focus", pair, ids, new, known, source_ids, alpha)
+    return mixture_of_parts(pair, [part], fallback="multivariate")
 
 
 def train_vectors(

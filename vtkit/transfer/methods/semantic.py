@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from vtkit import console
 from vtkit.encoder.model_folder import find_model, read_json
 from vtkit.errors import DataError
-from vtkit.transfer.entmax import entmax_rows
-from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
+from vtkit.transfer.entmax import similarity_part
+from vtkit.transfer.mixture import Mixture, mixture_of_parts
 from vtkit.transfer.word_space import unit
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary
@@ -97,11 +97,9 @@ def table_mixture(
             f" has no vector for {missing} of the {int(plain[new].sum())} new "
             "tokens: it gives no evidence for them."
         )
-    weights = entmax_rows(unit(table.vectors[rows[ids]]), unit(table.vectors[rows[anchors]]), alpha)
-    weights.indices = overlap.target_to_source[anchors].astype(weights.indices.dtype)[weights.indices]
-    weights.resize(len(ids), pair.source_rows)
-    weights.sum_duplicates()  # several target tokens may be one source token
-    return mixture_of_parts(pair, [Part("semantic", ids, weights)])
+    wanted, known = unit(table.vectors[rows[ids]]), unit(table.vectors[rows[anchors]])
+    source_ids = overlap.target_to_source[anchors].astype(np.int64)
+    return mixture_of_parts(pair, [similarity_part("semantic", pair, ids, wanted, known, source_ids, alpha)])
 
 
 def load_table(name: str) -> Table:

@@ -11,8 +11,8 @@ import numpy as np
 
 from vtkit.encoder.dense import Pooling
 from vtkit.transfer.embedders import embed, load_embedder
-from vtkit.transfer.entmax import entmax_rows
-from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
+from vtkit.transfer.entmax import similarity_part
+from vtkit.transfer.mixture import Mixture, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
 
 
@@ -40,7 +40,8 @@ def similarity_mixture(
 
     Args:
         embedder: an embedder of :func:`load_embedder`, or anything with sentence-transformers' ``encode``.
-        alpha: the paper has 4, the authors' code 2.5 as its default.
+        alpha: the paper has 4, the authors' code 2.5 as its default; 1 is softmax, all of whose weights count though
+            only the heaviest are recorded.
     """
     anchors = [(number, text) for number, text in enumerate(pair.source.texts) if text]
     texts = pair.target.texts
@@ -48,8 +49,6 @@ def similarity_mixture(
     if not wanted or not anchors:
         return mixture_of_parts(pair)
     vectors = embed([*(text for _, text in anchors), *(texts[number] for number in wanted)], embedder)
-    weights = entmax_rows(vectors[len(anchors) :], vectors[: len(anchors)], alpha)
-    # The columns so far count anchors; as source ids they stay in ascending order.
-    weights.indices = np.array([number for number, _ in anchors], dtype=weights.indices.dtype)[weights.indices]
-    weights.resize(len(wanted), pair.source_rows)
-    return mixture_of_parts(pair, [Part("sembridge", np.array(wanted, dtype=np.int64), weights)])
+    ids, source_ids = np.array(wanted, dtype=np.int64), np.array([number for number, _ in anchors], dtype=np.int64)
+    known, new = vectors[: len(anchors)], vectors[len(anchors) :]
+    return mixture_of_parts(pair, [similarity_part("sembridge", pair, ids, new, known, source_ids, alpha)])
