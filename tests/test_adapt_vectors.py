@@ -29,7 +29,8 @@ from vtkit.training import adapt as adaptation
 from vtkit.training import sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
-from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, min_max, symmetric_divergence
+from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, symmetric_divergence
+from vtkit.training.objective import Batch
 from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, DenseTeacher, Ensemble, KeptScores, load_teacher
 
 TEXTS = texts(80, seed=11, words=(6, 30))
@@ -373,9 +374,8 @@ def test_of_several_teachers_the_mean_in_standard_deviations_counts() -> None:
     one = np.array([[1.0, 2.0, 3.0, np.nan], [5.0, 5.0, 5.0, 5.0]], dtype=np.float32)  # the second tells nothing
     two = np.array([[300.0, 100.0, 200.0, 400.0], [0.0, 0.0, 0.0, 4.0]], dtype=np.float32)
     (scores,) = Ensemble([_Fixed(one), _Fixed(two)]).scores([Asked(["a", "b"], ["c", "d", "e", "f"], [0, 1, 2, 3], 2)])
-    r = 1.5**0.5  # 1, 2, 3 have the mean 2 and the deviation sqrt(2/3)
-    s = 1.25**0.5 * 100
-    assert scores[0, :3] == pytest.approx([(-r + 50 / s) / 2, -150 / s / 2, (r - 50 / s) / 2], abs=1e-6)
+    r = 1.5**0.5  # 1, 2, 3 have the mean 2 and the deviation sqrt(2/3), and so, a hundred times, 300, 100, 200
+    assert scores[0, :3] == pytest.approx([0, -r / 2, r / 2], abs=1e-6)
     assert np.isnan(scores[0, 3])
     t = 3**0.5  # 0, 0, 0, 4: mean 1, deviation sqrt(3)
     assert scores[1] == pytest.approx([-1 / t / 2, -1 / t / 2, -1 / t / 2, 3 / t / 2], abs=1e-6)
@@ -386,10 +386,25 @@ def test_of_several_teachers_the_mean_between_0_and_1_counts() -> None:
     one = np.array([[1.0, 2.0, 3.0, np.nan], [5.0, 5.0, 5.0, 5.0]], dtype=np.float32)
     two = np.array([[300.0, 100.0, 200.0, 400.0], [0.0, 0.0, 0.0, 4.0]], dtype=np.float32)
     asked = [Asked(["a", "b"], ["c", "d", "e", "f"], [0, 1, 2, 3], 2)]
-    (scores,) = Ensemble([_Fixed(one), _Fixed(two)], min_max).scores(asked)
-    assert scores[0, :3] == pytest.approx([(0 + 2 / 3) / 2, (0.5 + 0) / 2, (1 + 1 / 3) / 2])
+    (scores,) = Ensemble([_Fixed(one), _Fixed(two)], "min-max").scores(asked)
+    assert scores[0, :3] == pytest.approx([(0 + 1) / 2, (0.5 + 0) / 2, (1 + 0.5) / 2])
     assert np.isnan(scores[0, 3])
     assert scores[1] == pytest.approx([0, 0, 0, 0.5])
+
+
+def test_each_kind_of_teacher_has_its_scale(folders: dict[str, Path]) -> None:
+    found = {kind: load_teacher(str(folders[kind]), (48, 48), "t") for kind in ("sparse", "dense", "cross")}
+    assert {kind: teacher.scale for kind, teacher in found.items()} == {"sparse": 1.0, "dense": 20.0, "cross": 1.0}
+    assert Ensemble([*found.values()]).scale == 5.0
+    assert Ensemble([*found.values()], "min-max").scale == 30.0
+
+
+def test_an_ensemble_compares_the_documents_that_all_of_its_teachers_were_asked_about() -> None:
+    """One teacher knows three documents, the other two: the third one has no part in the deviation of the first."""
+    one, two = np.array([[1.0, 3.0, 90.0]], np.float32), np.array([[5.0, 4.0, np.nan]], np.float32)
+    (scores,) = Ensemble([_Fixed(one), _Fixed(two)]).scores([Asked(["a"], ["b", "c", "d"], [0, 1, 2], 3)])
+    assert scores[0, :2] == pytest.approx([0.0, 0.0])  # -1 and 1, 1 and -1
+    assert np.isnan(scores[0, 2])
 
 
 def test_an_embedder_reads_a_document_once(folders: dict[str, Path]) -> None:
@@ -416,12 +431,15 @@ def test_a_querys_own_document_is_no_negative_of_it() -> None:
 @dataclass
 class _Fixed:
     values: np.ndarray
+    scale: float = 1.0
 
     def scores(self, steps: Any) -> list[np.ndarray]:
         return [self.values for _ in steps]
 
 
 class _Counting:
+    scale = 1.0
+
     def __init__(self, value: float = 1.0) -> None:
         self.asked, self.value = 0, value
 
@@ -456,7 +474,86 @@ def test_candidates_begin_with_the_own_document_and_hold_none_twice(
 
     asked = [TEXTS[number] for number in range(count)]
     own = None if given_queries else list(range(count))
-    found = adaptation._candidates(Bm25.build(TEXTS, "en"), asked, own, wanted, len(TEXTS), seed)
+    ranking = Bm25.build(TEXTS, "en").search(asked, 50)[0]
+    found = adaptation._candidates([ranking], own, wanted, len(TEXTS), count, seed)
     assert found.shape == (count, wanted)
     assert (found[:, 0] == np.arange(count)).all()  # BM25 finds a text by itself first
     assert all(len(set(row)) == wanted for row in found.tolist())
+
+
+# GPL
+
+
+def widened(folders: dict[str, Path], folder: Path, factor: float) -> Path:
+    """The cross-encoder with logits ``factor`` times as far apart."""
+    shutil.copytree(folders["cross"], folder)
+    classifier = BertForSequenceClassification.from_pretrained(folder)
+    with torch.no_grad():
+        classifier.classifier.weight.mul_(factor)
+        classifier.classifier.bias.mul_(factor)
+    classifier.save_pretrained(folder)
+    return folder
+
+
+def test_a_cross_encoder_teaches_its_margins_not_their_signs(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Two candidates a query: the same teacher with margins 40 times as wide has the same order of them everywhere."""
+    found = {}
+    for factor in (1e5, 4e6):
+        name = str(widened(folders, tmp_path / f"cross-{factor}", factor))
+        teacher = load_teacher(name, (48, 24), "t")
+        given = {"teachers": [teacher]}
+        ours, curves = trained(tmp_path / f"{factor}", "distill", more=given, distill={"teachers": [name]}, steps=2)
+        found[factor] = curves["distillation"][0], weights(ours)
+        assert "contrastive" not in curves
+    (narrow, one), (wide, other) = found.values()
+    assert wide > 100 * narrow
+    assert not same(one, other)
+
+
+def test_the_loss_of_gpl_is_the_squared_error_of_the_raw_margins(folders: dict[str, Path], tmp_path: Path) -> None:
+    name = str(widened(folders, tmp_path / "cross", 1e5))
+    wanted = section("distill", steps=1, distill={"teachers": [name]})
+    ours = encoder(tmp_path / "ours", dropout=0.0)
+    columns, (term,) = adaptation._distill(
+        TEXTS, wanted, 6, 5, tmp_path / "kept", "en", [load_teacher(name, (64, 24), "t")], [], None
+    )
+    read = [ours.encode(columns[side], convert_to_tensor=True).to_dense() for side in columns]
+    batch = Batch(read[0], torch.cat(read[1:]), step=0)
+    pairs = [[*zip(columns["query"], columns[side], strict=True)] for side in ("document", "negative_1")]
+    positive, negative = (logits(Path(name), side, 48) for side in pairs)
+    margins = [(query @ (good - bad)).item() for query, good, bad in zip(*read, strict=True)]
+    expected = np.mean((np.array(margins) - (positive - negative)) ** 2)
+    assert term.value(batch).item() == pytest.approx(expected, rel=0.01)
+
+
+def test_candidates_are_those_of_bm25_and_of_the_models_that_mine(folders: dict[str, Path], tmp_path: Path) -> None:
+    wanted = {"candidates": 5, "depth": 2, "mining": [str(folders["dense"])]}
+    made = section("distill", steps=2, distill=wanted)
+    columns, _ = adaptation._distill(TEXTS, made, 6, 5, tmp_path / "kept", "en", [], [], None)
+    dense = SentenceTransformer(str(folders["dense"]), device="cpu")
+    near = dense.similarity(dense.encode_query(columns["query"]), dense.encode_document(TEXTS)).numpy()
+    mined = 0
+    for row in range(12):
+        found = {columns[f"negative_{number}"][row] for number in range(1, 5)}
+        mined += len(found & {TEXTS[number] for number in np.argsort(-near[row])[:1]})
+        mined += columns["document"][row] == TEXTS[int(np.argmax(near[row]))]
+    assert mined >= 11  # bf16 may swap two
+    assert (tmp_path / "kept" / "rankings" / "model-1.npy").is_file()
+    with pytest.raises(DataError, match=r"adapt\.distill\.mining = .*cross-encoder, which scores pairs"):
+        trained(tmp_path / "cross", "distill", distill=wanted | {"mining": [str(folders["cross"])]})
+
+
+@pytest.mark.parametrize(
+    ("settings", "way_out"),
+    [({"loss": "listwise"}, 'or loss = "margin_mse"'), ({"bm25": True}, "or bm25 = false with one teacher")],
+)
+def test_two_scores_in_standard_deviations_are_refused(
+    settings: dict[str, Any], way_out: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    name = str(widened(folders, tmp_path / "cross", 1e5))
+    given = {"teachers": [load_teacher(name, (48, 24), "t")]}
+    changes = {"teachers": [name], **settings}
+    with pytest.raises(DataError, match=f"nothing but the order is left.*3 or more, {way_out}"):
+        trained(tmp_path / "two", "distill", more=given, distill=changes)
+    _, curves = trained(tmp_path / "three", "distill", more=given, distill=changes | {"candidates": 3}, steps=2)
+    assert curves["distillation"][0] > 0

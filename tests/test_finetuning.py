@@ -32,7 +32,7 @@ from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.negatives import negative_pools
 from vtkit.training.pairs import Example, TrainingBatches, judged_pairs
-from vtkit.training.teachers import Asked
+from vtkit.training.teachers import Asked, Taught
 
 DATA = collection(48, seed=4)
 
@@ -352,6 +352,8 @@ class Overlap:
     broken: bool = False
     """Gives the second document of the first query no score."""
 
+    scale: float = 1.0
+
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         found = []
         for step in steps:
@@ -378,9 +380,40 @@ def test_a_teacher_is_learned_from_and_its_scores_are_kept(tmp_path: Path) -> No
     ]
 
 
+@dataclass
+class Cosines:
+    """A teacher that is sure of each query's relevant document, in cosines; it counts what it is asked."""
+
+    scale: float
+    steps: int = 0
+
+    def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
+        self.steps += len(steps)
+        own = [[0.90] * len(steps[0].queries), *([low] * len(steps[0].queries) for low in (0.78, 0.75, 0.74))]
+        return [np.tile(np.concatenate(own).astype(np.float32), (len(step.queries), 1)) for step in steps]
+
+
+@pytest.mark.parametrize("loss", ["kl", "margin_mse"])
+def test_a_teacher_of_cosines_teaches_at_its_scale_and_is_refused_before_training_without_one(
+    loss: str, tmp_path: Path
+) -> None:
+    changes: dict[str, Any] = {"steps": 30, "loss": loss, "hard_negatives": 3, "learning_rate": 5e-3, **TAUGHT}
+    teacher = Cosines(20.0)
+    curves = finetune(encoder(tmp_path), DATA, section(**changes), "en", 5, tmp_path / "kept", teachers=[teacher])
+    assert curves[loss][-1] < 0.9 * curves[loss][0]
+    assert teacher.steps == 30
+    for refused, wanted in (
+        (Cosines(1.0), section(**changes)),
+        (Cosines(20.0), section(**changes, **{loss: {"scale": 1.0}})),
+    ):
+        with pytest.raises(DataError, match=rf"finetune\.{loss}\.scale: .* nearly uniform .*\(now 1\) to about 31"):
+            finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / f"{refused.scale}", teachers=[refused])
+        assert refused.steps == 20  # the first sample, and no more
+
+
 def test_each_loss_has_its_weight(tmp_path: Path) -> None:
     wanted = section(loss=["infonce", "listwise"], infonce={"weight": 0.5}, listwise={"weight": 3.0})
-    terms = objective_terms(wanted, 10, encoder(tmp_path), torch.zeros(1, 2, 2))[:2]
+    terms = objective_terms(wanted, 10, encoder(tmp_path), Taught(torch.zeros(1, 2, 2)))[:2]
     assert {term.name: term.weight(7) for term in terms} == {"contrastive": 0.5, "listwise": 3.0}
 
 

@@ -18,13 +18,14 @@ from tiny import encoder, texts
 from torch import Tensor
 
 from vtkit.encoder.encoding import encode
-from vtkit.errors import CollapseError
+from vtkit.errors import CollapseError, DataError
 from vtkit.recipe.sections import FinetuneSection
 from vtkit.training.finetune import objective_terms
 from vtkit.training.gates import PATIENCE, CollapseGate, LossGate
-from vtkit.training.losses import divergence, info_nce, margin_mse, own_candidates
+from vtkit.training.losses import divergence, info_nce, margin_mse, normalized_entropy, own_candidates
 from vtkit.training.objective import Objective
 from vtkit.training.regularizers import flops, quadratic_ramp
+from vtkit.training.teachers import COSINE_SCALE, check_targets
 
 
 def vectors(rows: int, columns: int, seed: int) -> Tensor:
@@ -102,6 +103,44 @@ def test_the_divergence_is_that_of_sentence_transformers(n: int, negatives: int,
     teacher = vectors(n, 1 + negatives, seed + 50)
     theirs = SparseDistillKLDivLoss(None, temperature=heat).compute_loss_from_embeddings(columns, teacher)
     assert divergence(own_scores(columns), teacher, heat).item() == pytest.approx(theirs.item(), abs=1e-6)
+
+
+def test_normalized_entropy_by_hand() -> None:
+    """Two equal documents 1; 3 to 1 its entropy over ln 2; a document without a number, or alone, does not count."""
+    rows = [[2.0, 2.0, math.nan], [math.log(3.0), 0.0, math.nan], [1.0, math.nan, math.nan]]
+    quarter = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25)) / math.log(2)
+    assert normalized_entropy(torch.tensor(rows)).item() == pytest.approx((1 + quarter) / 2)
+    assert normalized_entropy(torch.tensor([[900.0, 0.0, 0.0]])).item() == 0.0
+
+
+COSINES = torch.tensor([[0.90, 0.78, 0.75, 0.74]])
+
+
+def test_cosines_as_they_are_push_the_relevant_document_down_and_scaled_ones_up() -> None:
+    """A student that leads by 1 is pulled towards .28 .24 .24 .24, or at 20 towards .85 .08 .04 .03."""
+    for scale, pushed_up in ((1.0, False), (COSINE_SCALE, True)):
+        student = torch.tensor([[4.0, 3.0, 3.0, 3.0]], requires_grad=True)
+        divergence(student, scale * COSINES).backward()
+        assert student.grad is not None
+        assert (student.grad[0, 0].item() < 0) == pushed_up
+    assert torch.softmax(COSINE_SCALE * COSINES, dim=1)[0, 0].item() == pytest.approx(0.85, abs=0.02)
+
+
+def test_targets_that_are_nearly_uniform_are_refused_and_those_of_one_document_are_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(
+        DataError, match=r"nearly uniform .*entropy is 99\.\d%.*finetune\.kl\.scale \(now 1\) to about 31"
+    ):
+        check_targets(COSINES, "finetune.kl.scale", 1.0)
+    with pytest.raises(DataError, match=r"finetune\.listwise\.temperature \(now 40\) to about 2"):
+        check_targets(torch.tensor([[0.1, -0.1]]), "finetune.listwise.temperature", 40.0)
+    with pytest.raises(DataError, match=r"gives all documents of a query the same score"):
+        check_targets(torch.ones(2, 3), "finetune.kl.scale", 1.0)
+    check_targets(COSINE_SCALE * COSINES, "finetune.kl.scale", COSINE_SCALE, soft=True)
+    assert not capsys.readouterr().err
+    check_targets(1000 * COSINES, "finetune.kl.scale", 1000.0, soft=True)
+    assert "nearly all weight to one document" in capsys.readouterr().err
 
 
 @given(st.integers(1, 6), st.integers(2, 5), st.floats(-9, 9), st.integers(0, 100))

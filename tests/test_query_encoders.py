@@ -37,6 +37,7 @@ from typer.testing import CliRunner
 
 from vtkit.cli import app
 from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.data.trec import read_trec
 from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.encoder.casing import change_encoder
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
@@ -181,6 +182,66 @@ def test_a_recipe_gives_queries_a_table_without_training_and_fine_tuning_keeps_i
         assert same(weights(made), weights(ours)) is not bool(finetune_section)
         page = (folder / "report.md").read_text("utf-8")
         assert "Queries are encoded by a static table of inverse document frequencies." in page
+
+
+AFTERWARDS = """
+[recipe]
+name = "afterwards"
+language = "en"
+[source]
+model = "./source"
+[vocabulary]
+kind = "existing"
+tokenizer = "./source"
+[transfer]
+method = "mean"
+bias.method = "mixture"
+[finetune]
+data = "./collection"
+split = "test"
+steps = 3
+batch_size = 6
+[index]
+query_encoder = "KIND"
+[evaluate]
+sets = ["./collection"]
+models = ["finetune", "query-table"]
+[report]
+formats = ["md"]
+"""
+
+
+def test_a_table_is_put_in_place_after_fine_tuning_and_judged_beside_the_encoder_of_queries(tmp_path: Path) -> None:
+    """SPLADE-Doc as CAI has it: trained with encoded queries, searched with a table, documents encoded once."""
+    save_encoder(encoder(tmp_path), tmp_path / "source")
+    write_collection(tmp_path / "collection", DATA)
+    runs = tmp_path / "runs"
+    for kind in ("binary", "idf"):
+        (tmp_path / "recipe.toml").write_text(AFTERWARDS.replace("KIND", kind), "utf-8")
+        ended = CliRunner().invoke(app, ["run", str(tmp_path / "recipe.toml"), "--runs", str(runs), "--threads", "1"])
+        assert ended.exit_code == 0, ended.output
+        folder = runs / "afterwards"
+        steps = json.loads((folder / "run.json").read_text("utf-8"))["steps"]
+        assert "encode:finetune" in steps
+        assert "encode:query-table" not in steps
+        trained, made = (
+            load_encoder(str(path)) for path in (runs / "artifacts" / steps["finetune"] / "model", folder / "model")
+        )
+        assert query_encoder_of(trained) is None
+        assert same(weights(made), weights(trained))
+        expected = binary_weights(trained) if kind == "binary" else idf_query_weights(trained, DOCUMENTS)
+        np.testing.assert_array_equal(table_of(made).weight.detach().numpy(), expected)
+        queries, documents = [query.text for query in DATA.queries], encode_side(trained, DOCUMENTS, "document", 256)
+        found = read_trec(folder / "trec" / "collection" / "query-table.trec")
+        scores = (encode_side(made, queries, "query", 64) @ documents.T).toarray()
+        for query, row in zip(DATA.queries, scores, strict=True):
+            assert found[query.id][0][1] == pytest.approx(row.max(), rel=1e-3)
+        assert read_trec(folder / "trec" / "collection" / "finetune.trec") != found
+        page = (folder / "report.md").read_text("utf-8")
+        assert "with queries by a table" in page
+        assert "after fine-tuning" in page
+        what = "in which every token weighs 1" if kind == "binary" else "of inverse document frequencies"
+        assert f"Queries are encoded by a static table {what}." in page
 
 
 CASED = (*TOKENS[:-2], "River", "STONE")
@@ -391,6 +452,8 @@ def test_a_learned_table_is_never_negative_and_special_tokens_and_masked_dimensi
 
 class WordsShared:
     """A teacher: the number of different words that query and document share, and a little for long documents."""
+
+    scale = 1.0
 
     @staticmethod
     def score(query: str, document: str) -> float:

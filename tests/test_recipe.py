@@ -464,8 +464,8 @@ learning_rate = inf
         'line 16 evaluate.sets: must be a list: ["folder"], not "folder".',
         "line 17 evaluate.depth: must be a whole number, not true.",
         "line 18 evaluate.measures: must have at least 1 entry.",
-        'line 19 evaluate.models: entry 1 must be "source", "transfer", "adapt", "calibrate" or "finetune", '
-        "not \"sorce\". Did you mean 'source'?",
+        'line 19 evaluate.models: entry 1 must be "source", "transfer", "adapt", "calibrate", "finetune" or '
+        '"query-table", not "sorce". Did you mean \'source\'?',
         "line 22 finetune.data: a name must not be empty.",
         "line 23 finetune.learning_rate: must be a finite number, not inf.",
         "bases/base.toml line 10 transfer.sembridge.alpha: must be at least 1, not 0.5.",
@@ -473,9 +473,9 @@ learning_rate = inf
         '--set 2 recipe.language: cannot be "Korean". Expected: ISO 639 code of the language searched in; '
         "decides how BM25 cuts text into terms.",
         '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
-        "--set 4 index.nothing: unknown setting. There are engine, quantisation_bits, query_length, document_length, "
-        "top_dimensions, query_top_dimensions, keep, document_weighting, bm25_analyser, lexical, lexical_dimensions, "
-        "precision, seismic, milvus, opensearch.",
+        "--set 4 index.nothing: unknown setting. There are engine, quantisation_bits, query_encoder, "
+        "query_length, document_length, top_dimensions, query_top_dimensions, keep, document_weighting, bm25_analyser, "
+        "lexical, lexical_dimensions, precision, seismic, milvus, opensearch.",
     ]
 
 

@@ -264,12 +264,12 @@ def test_queries_of_documents_that_were_trained_on_choose_no_weight(tmp_path: Pa
 def test_names_order_and_labels_come_from_the_records() -> None:
     assert NAMES == (
         "vocabulary", "check", "check:vocabulary", "transfer", "check:transfer", "adapt", "check:adapt", "calibrate",
-        "check:calibrate", "expand", "expand:documents", "finetune", "encode", "encode:queries", "index",
+        "check:calibrate", "expand", "expand:documents", "finetune", "query-table", "encode", "encode:queries", "index",
         "index:deployed", "evaluate", "evaluate:bm25", "evaluate:bm25-words", "evaluate:hybrid", "evaluate:deployed",
         "evaluate:variant", "evaluate:peer", "evaluate:hybrid-peer", "analyse", "report",
     )  # fmt: skip
     assert list(MODEL_LABELS) == ["source", *(stage.name for stage in STAGES if stage.label)]
-    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[16:24])
+    assert [STAGES[place].name for place in called("evaluate")] == list(NAMES[17:25])
     assert STAGES[last_until("transfer")].name == "check:transfer"
     assert STAGES[last_until("adapt")].name == "check:adapt"
 

@@ -64,6 +64,13 @@ class InfonceLoss(LossSettings):
     """Factor on the scores inside the softmax (the inverse of its temperature)."""
 
 
+_SCALE = (
+    "Factor on the teacher's scores, which brings them to the size of the encoder's. Default: by the kind of teacher; 1"
+    " for cross-encoders, sparse encoders, BM25 and the scores of a file, 20 for cosines, and for the mean of several"
+    " teachers 5 in standard deviations, 30 between 0 and 1 (``ensemble``)."
+)
+
+
 class MarginMseLoss(LossSettings):
     """[finetune.margin_mse]: MarginMSE, the squared error of the margins between a query's relevant document and its
     hard negatives against the teacher's margins."""
@@ -71,10 +78,7 @@ class MarginMseLoss(LossSettings):
     name = "margin_mse"
     taught = compares = True
 
-    scale: PositiveFloat = 1.0
-    """Factor on the teacher's margins. Cross-encoders and BM25 give margins of the size that sparse encoders have;
-    cosines need 20 to 100, and the scores of several teachers 5 to 10 in standard deviations, 20 to 30 between 0 and
-    1."""
+    scale: PositiveFloat | None = Field(default=None, description=_SCALE)
 
 
 class KlLoss(LossSettings):
@@ -84,8 +88,10 @@ class KlLoss(LossSettings):
     name = "kl"
     taught = compares = True
 
+    scale: PositiveFloat | None = Field(default=None, description=_SCALE)
+
     temperature: PositiveFloat = 1.0
-    """Divides the scores of the encoder and of the teacher inside their softmax."""
+    """Divides the scores of the encoder, and the scaled ones of the teacher, inside their softmax."""
 
 
 class ListwiseLoss(LossSettings):
@@ -265,6 +271,9 @@ class TargetActive(Section):
         return self.query if side == "query" else self.document
 
 
+Scaling = Literal["deviations", "min-max"]
+"""How the scores of several teachers are brought to one scale."""
+
 Reporter = Literal["tensorboard", "wandb"]
 
 
@@ -436,9 +445,9 @@ class FinetuneSection(_Tables):
     """BM25 over the documents is a teacher too. Default: where there is no other, neither ``teachers`` nor scores in
     ``data`` or ``scores``."""
 
-    ensemble: Literal["deviations", "min-max"] = "deviations"
+    ensemble: Scaling = "deviations"
     """How the scores of several teachers are brought to one scale for each query: in standard deviations, or between 0
-    and 1 (arXiv:2411.04403)."""
+    and 1 (arXiv:2411.04403). A loss multiplies their mean with its ``scale``."""
 
     epochs: PositiveFloat = 3.0
     """Passes over the pairs; ``steps`` overrides it."""

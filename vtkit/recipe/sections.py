@@ -405,8 +405,17 @@ class DistillSection(Section):
     """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
     mean counts, each score in standard deviations of that teacher's scores of the query."""
 
-    bm25: bool = True
-    """BM25 over the corpus is a teacher too, the only one if ``teachers`` is empty."""
+    bm25: bool | None = None
+    """BM25 over the corpus is a teacher too. Default: unless a cross-encoder teaches."""
+
+    loss: Literal["listwise", "margin_mse"] | None = None
+    """``margin_mse``: the squared error of the margins between a query's first candidate and its others against the
+    teacher's margins (GPL, arXiv:2112.07577). ``listwise``: the divergence from the teacher's distribution over all
+    documents of the batch that it was asked about. Default: ``margin_mse`` where a cross-encoder teaches, which is
+    asked about a query's own candidates only, ``listwise`` elsewhere."""
+
+    scale: PositiveFloat | None = None
+    """``margin_mse``: factor on the teacher's scores; default as in [finetune.margin_mse]."""
 
     queries: Literal["crops", "openings", "generated"] = "crops"
     """``crops``: spans of documents, as in [adapt.crop]. ``openings``: their titles or first sentences, which are
@@ -418,13 +427,22 @@ class DistillSection(Section):
     """Queries without judgements, such as those of a search log, instead of ``queries``."""
 
     candidates: Annotated[int, Field(ge=1, le=1000)] = 2
-    """Documents a query: its own and further ones sampled from the best of BM25; all of them for ``query_corpus``."""
+    """Documents a query: its own and further ones sampled from those that BM25 and ``mining`` find; all of them for
+    ``query_corpus``."""
+
+    mining: tuple[ModelName, ...] = ()
+    """Dense or sparse models whose best documents are candidates too, beside BM25's (GPL mines with two)."""
+
+    depth: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """Candidates are sampled from so many of each ranking."""
 
     temperature: PositiveFloat = 0.25
-    """Divides the teacher's scores inside its softmax, in standard deviations of its scores of a query."""
+    """``listwise``: divides the teacher's scores, in standard deviations of its scores of a query, inside its
+    softmax."""
 
-    contrastive: NonNegativeFloat = 0.5
-    """Weight of InfoNCE with the query's own document beside the divergence; ``query_corpus`` has no such document."""
+    contrastive: NonNegativeFloat | None = None
+    """Weight of InfoNCE with the query's own document beside the loss; ``query_corpus`` has no such document. Default:
+    0.5 beside ``listwise``, 0 beside ``margin_mse``."""
 
     @property
     def generates(self) -> bool:
@@ -571,8 +589,10 @@ class AdaptSection(Section):
             raise ValueError("an objective is listed twice")
         if {"crop", "distill"} <= set(self.objectives):
             raise ValueError('"distill" learns from spans too (distill.contrastive): leave "crop" out of the list')
-        if not self.distill.teachers and not self.distill.bm25:
+        if not self.distill.teachers and self.distill.bm25 is False:
             raise ValueError("distill.bm25 = false leaves no teacher: name one in distill.teachers")
+        if self.distill.loss == "margin_mse" and self.distill.candidates < 2:
+            raise ValueError("distill.loss margin_mse compares candidates: set distill.candidates to 2 or more")
         if self.distill.queries == "generated" and self.distill.generator.model is None:
             raise ValueError('distill.queries = "generated" takes a model that writes them: distill.generator.model')
         if self.crop.shortest > self.crop.query_words:
@@ -687,6 +707,12 @@ class IndexSection(Section):
     quantisation_bits: Annotated[int, Field(ge=2, le=16)] = 8
     """``lucene``: document weights become whole numbers of so many bits, in equal steps up to the largest."""
 
+    query_encoder: StaticQueryEncoder | None = None
+    """Static table that encodes the queries of the final model, after whatever it was trained with, so that no model
+    runs for a query (SPLADE-Doc of the CAI paper). ``binary``: every token weighs 1. ``idf``: inverse document
+    frequencies in the evaluation documents, else in those of ``finetune.data``. The model as it was trained is judged
+    beside it. Default: as the model encodes them."""
+
     query_length: PositiveInt = 64
     """Tokens a query is cut at."""
 
@@ -786,8 +812,8 @@ class EvaluateSection(Section):
     """Judge only so many queries, sampled with the seed. Default: all."""
 
     models: Annotated[
-        tuple[Literal["source", "transfer", "adapt", "calibrate", "finetune"], ...], Field(min_length=1)
-    ] = ("source", "transfer", "adapt", "calibrate", "finetune")
+        tuple[Literal["source", "transfer", "adapt", "calibrate", "finetune", "query-table"], ...], Field(min_length=1)
+    ] = ("source", "transfer", "adapt", "calibrate", "finetune", "query-table")
     """Which stages' models to judge; those the recipe does not build are skipped."""
 
     bm25: bool = True
@@ -895,6 +921,8 @@ class Recipe(Section):
                 yield "[expand] learns from the queries of finetune.data: add [finetune]"
             if self.transfer is not None and self.transfer.scope == "head-only":
                 yield '[expand] adds tokens that are read, and transfer.scope "head-only" writes others: set "full"'
+        if self.index.query_encoder == "idf" and not has_documents:
+            yield "index.query_encoder counts tokens in documents, and there are none: add [evaluate] or [finetune]"
         if self.index.takes_text:
             yield from (f"index.opensearch.text_queries: {fault}" for fault in self._not_for_text())
         if self.source.kind == "unicoil":
@@ -905,7 +933,9 @@ class Recipe(Section):
         tables = '"binary", "idf" or "learned"'
         calibrated = self.calibrate is not None and self.calibrate.query_encoder is not None
         tuned = self.finetune is not None and self.finetune.query_encoder != "source"
-        if self.finetune is not None and self.finetune.query_encoder == "shared":
+        if self.index.query_encoder is not None:
+            pass  # a table, whatever the model was trained with
+        elif self.finetune is not None and self.finetune.query_encoder == "shared":
             yield f"queries go through the model: set finetune.query_encoder to {tables}"
         elif self.source.scratch is not None and not (tuned or calibrated):
             yield f"a scratch source's queries go through the model: set finetune.query_encoder to {tables}"
@@ -916,6 +946,8 @@ class Recipe(Section):
         """Settings that say something of logits of the whole vocabulary."""
         if self.calibrate is not None:
             yield "no token has a bias to calibrate: remove [calibrate]"
+        if self.index.query_encoder is not None:
+            yield "the model weighs the tokens of queries: remove index.query_encoder"
         if self.transfer is not None and self.transfer.scope == "head-only":
             yield 'what is read is what is written: set transfer.scope to "full"'
         if self.finetune is not None and self.finetune.activation != "source":

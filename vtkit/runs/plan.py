@@ -29,6 +29,7 @@ from vtkit.stages.finetune_encoder import FINETUNE
 from vtkit.stages.index_corpus import INDEX
 from vtkit.stages.order import STAGES, called, last_until
 from vtkit.stages.stage import Stage, View
+from vtkit.stages.tabulate_queries import QUERY_TABLE
 from vtkit.stages.train_expander import EXPAND
 from vtkit.stages.transfer_embeddings import TRANSFER
 from vtkit.stages.write_report import REPORT
@@ -77,6 +78,7 @@ class Plan:
     def __init__(self, recipe: Recipe, store: Store) -> None:
         self.store = store
         self.steps: dict[str, Step] = {}
+        self.encoded: dict[str, str] = {}  # model -> the step that encodes its documents
         self.final_model = self._add_models(recipe, prefix="")
         self._add_evaluation(recipe)
 
@@ -142,6 +144,8 @@ class Plan:
         if recipe.finetune is not None:
             stage = FINETUNE.reading("recipe.language") if recipe.finetune.asks_bm25 else FINETUNE
             last = self._add(stage, recipe, {"model": last} | expansions, prefix=prefix)
+        if recipe.index.query_encoder is not None and not prefix:  # a source goes on as it was trained
+            last = self._add(QUERY_TABLE, recipe, {"model": last})
         return last
 
     def _add_evaluation(self, recipe: Recipe) -> None:
@@ -159,8 +163,13 @@ class Plan:
                 elif model == "source":
                     inputs = {"model": self.steps["transfer"].inputs["source"]}
                 # what was trained on expanded documents reads expanded ones
-                expanded = {"expansions": EXPAND_DOCUMENTS.name} if model == "finetune" and recipe.expands else {}
-                encoded = self._add(encode, recipe, inputs | expanded, model=model)
+                trained = model in (FINETUNE.name, QUERY_TABLE.name)
+                expanded = {"expansions": EXPAND_DOCUMENTS.name} if trained and recipe.expands else {}
+                if model == QUERY_TABLE.name and f"encode:{self.steps[model].inputs['model']}" in self.steps:
+                    encoded = f"encode:{self.steps[model].inputs['model']}"  # documents are encoded as before
+                else:
+                    encoded = self._add(encode, recipe, inputs | expanded, model=model)
+                self.encoded[model] = encoded
                 indexed = self._add(index, recipe, {"vectors": encoded} | inputs, model=model)
                 queries = {"queries": self._add(ENCODE_QUERIES, recipe, inputs)} if model == self.final_model else {}
                 self._add(evaluate, recipe, {"index": indexed} | queries | inputs, model=model)
@@ -171,7 +180,7 @@ class Plan:
                 if final in self.steps:
                     searched = {"index": f"index:{self.final_model}", "queries": ENCODE_QUERIES.name}
                     self._add(EVALUATE_HYBRID, recipe, {"bm25": bm25, "model": final} | searched)
-            if f"encode:{self.final_model}" in self.steps:
+            if self.final_model in self.encoded:
                 self._add_deployed(recipe)
             for name, peer in peers_of(recipe).items():
                 alone = self._add(EVALUATE_PEER, of_peer(recipe, peer), {}, model=name)
@@ -188,7 +197,7 @@ class Plan:
     def _add_deployed(self, recipe: Recipe) -> None:
         """The index to be used, where it is another than the one that models are judged on, and its variants."""
         queries = {"queries": ENCODE_QUERIES.name, "model": self.final_model}
-        inputs = {"vectors": f"encode:{self.final_model}"} | queries
+        inputs = {"vectors": self.encoded[self.final_model]} | queries
         if differs(recipe):
             deployed = self._add(deploying(recipe), recipe, inputs)
             self._add(EVALUATE_DEPLOYED, recipe, {"index": deployed} | queries)

@@ -23,6 +23,7 @@ from vtkit.stages.expand_documents import EXPAND_DOCUMENTS
 from vtkit.stages.finetune_encoder import FINETUNE
 from vtkit.stages.index_corpus import INDEX
 from vtkit.stages.stage import Stage
+from vtkit.stages.tabulate_queries import QUERY_TABLE
 from vtkit.stages.train_expander import EXPAND
 from vtkit.stages.transfer_embeddings import TRANSFER
 from vtkit.stages.write_report import REPORT
@@ -39,6 +40,7 @@ STAGES: tuple[Stage[Any], ...] = (
     EXPAND,
     EXPAND_DOCUMENTS,
     FINETUNE,
+    QUERY_TABLE,
     ENCODE,
     ENCODE_QUERIES,
     INDEX,

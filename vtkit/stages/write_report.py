@@ -29,6 +29,7 @@ from vtkit.stages.finetune_encoder import FinetuneResult
 from vtkit.stages.index_corpus import IndexResult
 from vtkit.stages.models import MODEL_LABELS
 from vtkit.stages.stage import WHOLE_RECIPE, Stage, View
+from vtkit.stages.tabulate_queries import QUERY_TABLE, QueryTableResult
 from vtkit.stages.texts import evaluation_sets, used_where_left_open
 from vtkit.stages.train_expander import ExpanderResult
 from vtkit.transfer.result import TransferResult
@@ -69,9 +70,12 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
     expander = _found(inputs, "expand", ExpanderResult)
     documents = _found(inputs, EXPAND_DOCUMENTS.name, ExpandedDocuments)
     index = _found(inputs, f"index:{final}", IndexResult)
+    table = _found(inputs, QUERY_TABLE.name, QueryTableResult)
     encoded = _found(inputs, f"encode:{final}", EncodeResult)
+    if encoded is None and table is not None:  # the vectors of the model before it serve both
+        encoded = _found(inputs, f"encode:{list(labels)[-2]}", EncodeResult)
     calibrated = _found(inputs, "calibrate", Calibration)
-    queries = _query_encoder(tuned, calibrated, encoded)
+    queries = QUERY_TABLES[table.query_encoder] if table is not None else _query_encoder(tuned, calibrated, encoded)
     manifests = {name: read_manifest(path) for name, path in inputs.items()}
     return ReportData(
         name=recipe.recipe.name,
@@ -119,7 +123,7 @@ QUERY_TABLES = {
     "idf": "a static table of inverse document frequencies",
     "learned": "a static table that was trained with the encoder of documents",
 }
-"""``finetune.query_encoder`` or ``calibrate.query_encoder`` -> words."""
+"""``query_encoder`` of [finetune], [calibrate] or [index] -> words."""
 
 ACTIVATIONS = {"log1p": "log(1 + ReLU(x))", "log1p_log1p": "log(1 + log(1 + ReLU(x)))"}
 """``finetune.activation`` -> words."""

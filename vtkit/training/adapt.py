@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,18 +21,38 @@ from torch import Tensor
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
+from vtkit.errors import DataError
 from vtkit.recipe.finetune import SIDES, TargetActive
-from vtkit.recipe.sections import AdaptSection
+from vtkit.recipe.sections import AdaptSection, DistillSection
 from vtkit.search.bm25 import Bm25
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import CollapseGate, LossGate
-from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, symmetric_divergence
+from vtkit.training.losses import (
+    info_nce,
+    listwise_divergence,
+    mapped_difference,
+    margin_mse,
+    own_candidates,
+    standardized,
+    symmetric_divergence,
+)
+from vtkit.training.negatives import RANKINGS_FOLDER, merged, model_ranking
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.query_generator import QueryGenerator
 from vtkit.training.regularizers import flops_terms, quadratic_ramp
+from vtkit.training.resuming import kept_array
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
-from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, KeptScores, SparseTeacher, Teacher
+from vtkit.training.teachers import (
+    Asked,
+    Bm25Teacher,
+    CrossEncoderTeacher,
+    KeptScores,
+    SparseTeacher,
+    Teacher,
+    check_targets,
+    only,
+)
 from vtkit.training.validation import Validation
 
 if TYPE_CHECKING:
@@ -39,9 +60,6 @@ if TYPE_CHECKING:
 
 QUERY_LENGTH = 64
 """Tokens a query is cut at."""
-
-CANDIDATES_FROM = 30
-"""Further candidates of a query are sampled from so many of BM25's best documents."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +258,15 @@ def _distill(
             case "generated":
                 assert generator is not None
                 asked = _generated(generator, texts, rows, section.crop.query_words, seed, folder)
-    bm25 = Bm25.build(documents, language) if settings.bm25 or queries or settings.candidates > 1 else None
-    candidates = _candidates(bm25, asked, own, settings.candidates, len(texts), seed)
+    pairwise = any(isinstance(teacher, CrossEncoderTeacher) for teacher in teachers)
+    loss = settings.loss or ("margin_mse" if pairwise else "listwise")
+    bm25_teaches = (not pairwise or not teachers) if settings.bm25 is None else settings.bm25
+    _refuse_signs(settings, loss, pairwise, several=len(teachers) + bm25_teaches > 1)
+    bm25 = Bm25.build(documents, language) if bm25_teaches or queries or settings.candidates > 1 else None
+    rankings = []
+    if bm25 is not None and (queries or settings.candidates > 1):
+        rankings = [bm25.search(asked, settings.depth)[0], *_mined(settings, asked, documents, section, folder)]
+    candidates = _candidates(rankings, own, settings.candidates, len(texts), len(asked), seed)
     columns = {"query": asked, "document": [documents[number] for number in candidates[:, 0]]}
     for extra in range(1, settings.candidates):
         columns[f"negative_{extra}"] = [documents[number] for number in candidates[:, extra]]
@@ -254,20 +279,60 @@ def _distill(
         )
         for start in range(0, len(asked), size)
     ]
-    asked_of = [*teachers, *([Bm25Teacher(bm25)] if settings.bm25 and bm25 is not None else [])]
-    scores = KeptScores(asked_of[0] if len(asked_of) == 1 else Ensemble(asked_of), steps, folder)
+    teacher = only([*teachers, *([Bm25Teacher(bm25)] if bm25_teaches and bm25 is not None else [])])
+    scale = settings.scale or teacher.scale
+    scores = KeptScores(teacher, steps, folder)
+    if loss == "margin_mse":
+        own_scores = torch.cat([scale * own_candidates(step) for step in scores.first])
+        check_targets(own_scores, "adapt.distill.scale", scale)
+    else:
+        logits = standardized(scores.first.flatten(0, 1)) / settings.temperature
+        check_targets(logits, "adapt.distill.temperature", settings.temperature)
 
     def distillation(batch: Batch) -> Tensor:
         taught = scores[batch.step].to(batch.queries.device)
+        if loss == "margin_mse":
+            return margin_mse(own_candidates(batch.scores), scale * own_candidates(taught))
         return listwise_divergence(batch.scores, taught, settings.temperature)
 
     def contrastive(batch: Batch) -> Tensor:
         return info_nce(batch.scores, repeated=_repeated(steps[batch.step]).to(batch.queries.device))
 
     terms = [Term("distillation", distillation)]
-    if settings.contrastive and own is not None:
-        terms.append(Term("contrastive", contrastive, lambda step: settings.contrastive))
+    beside = settings.contrastive
+    if beside is None:
+        beside = 0.0 if loss == "margin_mse" else 0.5
+    if beside and own is not None:
+        terms.append(Term("contrastive", contrastive, lambda step: beside))
     return columns, terms
+
+
+def _refuse_signs(settings: DistillSection, loss: str, pairwise: bool, *, several: bool) -> None:
+    """Two scores in standard deviations are -1 and 1, however far they lie apart: refuse to learn from such."""
+    if not pairwise or settings.candidates > 2 or (loss == "margin_mse" and not several):
+        return
+    what = "the mean of several teachers" if several else 'adapt.distill.loss = "listwise"'
+    way_out = "bm25 = false with one teacher" if several else 'loss = "margin_mse"'
+    raise DataError(
+        f"{what} brings scores to standard deviations, and a cross-encoder scores a query's own {settings.candidates} "
+        "candidates only: of two scores nothing but the order is left. Set adapt.distill.candidates to 3 or more, or "
+        f"{way_out}."
+    )
+
+
+def _mined(
+    settings: DistillSection, queries: Sequence[str], documents: Sequence[str], section: AdaptSection, folder: Path
+) -> list[np.ndarray]:
+    """The ranking of each of ``settings.mining``, kept in a file: a killed run does not encode the texts again."""
+    (folder / RANKINGS_FOLDER).mkdir(parents=True, exist_ok=True)
+    lengths = QUERY_LENGTH, section.max_length
+    return [
+        kept_array(
+            folder / RANKINGS_FOLDER / f"model-{place}.npy",
+            partial(model_ranking, name, queries, documents, lengths, settings.depth, "adapt.distill.mining"),
+        )
+        for place, name in enumerate(settings.mining, 1)
+    ]
 
 
 def _generated(
@@ -291,16 +356,16 @@ def _repeated(step: Asked) -> Tensor:
 
 
 def _candidates(
-    bm25: Bm25 | None, queries: Sequence[str], own: Sequence[int] | None, wanted: int, documents: int, seed: int
+    rankings: Sequence[np.ndarray], own: Sequence[int] | None, wanted: int, documents: int, queries: int, seed: int
 ) -> np.ndarray:
-    """Documents of each query, (queries, wanted): its own first, where it has one, and others sampled from BM25's best,
-    or from all where BM25 finds too few."""
-    chosen = np.empty((len(queries), wanted), dtype=np.int64)
-    found = None if bm25 is None else bm25.search(queries, CANDIDATES_FROM)[0]
-    for row in range(len(queries)):
+    """Documents of each query, (queries, wanted): its own first, where it has one, else the best found, and others
+    sampled from what the ``rankings``, (queries, depth) each, found; from all where they found too few."""
+    chosen = np.empty((queries, wanted), dtype=np.int64)
+    for row in range(queries):
         draw = np.random.default_rng([seed, 5, row])
         first = [] if own is None else [own[row]]
-        near = [] if found is None else [int(i) for i in found[row] if i >= 0 and int(i) not in first]
+        found = merged([[int(i) for i in ranking[row] if i >= 0] for ranking in rankings])
+        near = [number for number in found if number not in first]
         if own is None and near:
             first, near = near[:1], near[1:]
         others = draw.permutation(near)[: wanted - len(first)].tolist()

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import assert_never
 
+import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
@@ -35,7 +36,6 @@ from vtkit.training.losses import (
     info_nce,
     listwise_divergence,
     margin_mse,
-    min_max,
     own_candidates,
     standardized,
 )
@@ -46,7 +46,7 @@ from vtkit.training.query_table import QueryTable
 from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
-from vtkit.training.teachers import Asked, Bm25Teacher, Ensemble, GivenScores, KeptScores, Teacher
+from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Taught, Teacher, check_targets, only
 from vtkit.training.validation import Validation
 from vtkit.vocabulary.casing import cased_ids
 
@@ -120,7 +120,7 @@ def finetune(
 def _trained(
     encoder: SparseEncoder,
     batches: TrainingBatches,
-    taught: KeptScores | None,
+    taught: Taught | None,
     data: RetrievalSet,
     section: FinetuneSection,
     texts: Sequence[str],
@@ -179,7 +179,7 @@ def _trained(
 
 
 def objective_terms(
-    section: FinetuneSection, steps: int, encoder: SparseEncoder, taught: KeptScores | Tensor | None = None
+    section: FinetuneSection, steps: int, encoder: SparseEncoder, taught: Taught | None = None
 ) -> list[Term]:
     """The losses and the penalties that the settings name.
 
@@ -187,7 +187,7 @@ def objective_terms(
         section: settings.
         steps: of the run, of which ramps are a share.
         encoder: whose vectors are trained.
-        taught: a teacher's scores, (steps, queries, documents), for the losses that learn them.
+        taught: by a teacher, for the losses that learn its scores.
     """
     terms = [_loss_term(loss, taught) for loss in section.losses]
     vocabulary = encoder[0].auto_model.config.vocab_size
@@ -208,31 +208,27 @@ def _fixed_queries(section: FinetuneSection, encoder: SparseEncoder) -> bool:
     return query_table(encoder) is not None and not isinstance(section.queries, LearnedQueries)
 
 
-def _loss_term(settings: AnyLoss, taught: KeptScores | Tensor | None) -> Term:
+def _loss_term(settings: AnyLoss, taught: Taught | None) -> Term:
     def named(name: str, value: Callable[[Batch], Tensor]) -> Term:
         return Term(name, value, lambda step: settings.weight)
 
     if isinstance(settings, InfonceLoss):
         return named("contrastive", lambda batch: info_nce(batch.scores, settings.scale))
     assert taught is not None
-    scores = taught
 
     def teacher(batch: Batch) -> Tensor:
-        return scores[batch.step].to(batch.queries.device)
+        return taught.scores[batch.step].to(batch.queries.device)
 
     match settings:
-        case MarginMseLoss():
-            return named(
-                "margin_mse",
-                lambda batch: margin_mse(own_candidates(batch.scores), settings.scale * own_candidates(teacher(batch))),
-            )
-        case KlLoss():
-            return named(
-                "kl",
-                lambda batch: divergence(
-                    own_candidates(batch.scores), own_candidates(teacher(batch)), settings.temperature
-                ),
-            )
+        case MarginMseLoss() | KlLoss():
+            scale = settings.scale or taught.scale
+
+            def own(batch: Batch) -> tuple[Tensor, Tensor]:
+                return own_candidates(batch.scores), scale * own_candidates(teacher(batch))
+
+            if isinstance(settings, KlLoss):
+                return named("kl", lambda batch: divergence(*own(batch), settings.temperature))
+            return named("margin_mse", lambda batch: margin_mse(*own(batch)))
         case ListwiseLoss():
             return named(
                 "listwise",
@@ -249,8 +245,8 @@ def _taught(
     data: RetrievalSet,
     contents: Sequence[str],
     folder: Path,
-) -> KeptScores:
-    """The scores of each step's queries and documents, (steps, queries, documents)."""
+) -> Taught:
+    """The scores of each step's queries and documents."""
     if not teachers:
         raise DataError(
             f"{data.name} brings no scores, and finetune.bm25 = false leaves no other teacher: name one in "
@@ -263,8 +259,7 @@ def _taught(
         queries = [data.queries[query].text for query in rows[:, 0].tolist()]
         return Asked(queries, [contents[number] for number in numbers], numbers, rows.shape[1] - 1)
 
-    scaled = min_max if section.ensemble == "min-max" else standardized
-    teacher = teachers[0] if len(teachers) == 1 else Ensemble(teachers, scaled)
+    teacher = only(teachers, section.ensemble)
     own = not any(isinstance(loss, ListwiseLoss) for loss in section.losses)
     scores = KeptScores(teacher, Lazy(len(batches), asked), folder, own=own)
     if scores.compares_nothing:
@@ -273,7 +268,24 @@ def _taught(
             "cross-encoder, and the scores of a file, are of a query's own documents). Set finetune.hard_negatives to "
             "1 or more."
         )
-    return scores
+    _check_targets(scores.first, section, teacher.scale)
+    return Taught(scores, teacher.scale)
+
+
+def _check_targets(scores: Tensor, section: FinetuneSection, scale: float) -> None:
+    """Refuse ``scores``, (steps, queries, documents), of which one of the losses can learn nothing."""
+    own = torch.cat([own_candidates(step) for step in scores])
+    for loss in section.losses:
+        match loss:
+            case MarginMseLoss():
+                factor = loss.scale or scale
+                check_targets(factor * own, "finetune.margin_mse.scale", factor)
+            case KlLoss():
+                factor = loss.scale or scale
+                check_targets(factor * own / loss.temperature, "finetune.kl.scale", factor, soft=True)
+            case ListwiseLoss():
+                every = standardized(scores.flatten(0, 1)) / loss.temperature
+                check_targets(every, "finetune.listwise.temperature", loss.temperature)
 
 
 def _ramp_steps(section: FinetuneSection, own: float | None, steps: int) -> int:

@@ -139,6 +139,23 @@ def min_max(scores: Tensor) -> Tensor:
     return torch.where(spread > 0, (scores - lowest) / spread, 0.0).masked_fill(missing, torch.nan)
 
 
+def normalized_entropy(logits: Tensor) -> Tensor:
+    """mean_i H(p_i) / ln n_i, p_i the softmax over the n_i documents that the i-th query has a number for: 1 where
+    targets are uniform, 0 where one document has all the weight.
+
+    Args:
+        logits: (queries, documents), NaN where there is none; queries with fewer than two do not count.
+
+    Returns:
+        Scalar between 0 and 1; NaN where no query counts.
+    """
+    asked = ~logits.isnan()
+    counts = asked.sum(dim=1)
+    log_p = nn.functional.log_softmax(logits.double().masked_fill(~asked, -torch.inf), dim=1)
+    entropy = -torch.where(asked, log_p.exp() * log_p, 0.0).sum(dim=1)
+    return (entropy / counts.log())[counts > 1].mean()
+
+
 def mapped_difference(student: Tensor, teacher: Tensor) -> Tensor:
     """mean_i 1/|A_i| Σ_{j in A_i} (s_ij - t_ij)², A_i the dimensions where either is positive.
 

@@ -78,8 +78,7 @@ def negative_pools(
             return own
         relevant = set(judged.relevant[row].tolist())
         tops = [_top(ranking[row], relevant, section.mining.skip, depth) for ranking in found]
-        merged = [document for rank in zip_longest(*tops) for document in rank if document is not None]
-        pool = list(dict.fromkeys([*own, *merged]))
+        pool = list(dict.fromkeys([*own, *merged(tops)]))
         if len(pool) < depth:  # a query that matches too little: fill up with any other documents
             count = len(data.documents)
             others = np.random.default_rng([3, row]).choice(count, min(4 * depth, count), replace=False).tolist()
@@ -148,13 +147,7 @@ def system_rankings(
     for place, name in enumerate(systems.models, 1):
 
         def searched(name: str = name) -> npt.NDArray[np.int32]:
-            model = load_teacher(name, lengths, f"{setting}.models")
-            if not isinstance(model, SparseTeacher | DenseTeacher):
-                raise DataError(
-                    f"{setting}.models = {name} is a cross-encoder, which scores pairs and cannot search. Name "
-                    "it in finetune.teachers, and a dense or sparse encoder here."
-                )
-            return _search(model, queries, texts, lengths, depth)
+            return model_ranking(name, queries, texts, lengths, depth, f"{setting}.models")
 
         found.append(kept_array(folder / f"model-{place}.npy", searched))
     found += [ranking for file in systems.files for ranking in read_rankings(file, data)]
@@ -177,6 +170,37 @@ def _bm25_ranking(bm25: Callable[[], Bm25], queries: Sequence[str], depth: int, 
             )
             bar.advance(len(some))
     return np.concatenate(found)
+
+
+def model_ranking(
+    name: str, queries: Sequence[str], documents: Sequence[str], lengths: tuple[int, int], depth: int, setting: str
+) -> npt.NDArray[np.int32]:
+    """The best ``depth`` documents of each query by the model ``name``, (queries, depth).
+
+    Args:
+        name: a folder or of the hub.
+        queries: texts.
+        documents: texts.
+        lengths: tokens that both are cut at.
+        depth: documents a query.
+        setting: that names it, for messages.
+
+    Raises:
+        DataError: the model is missing, damaged or a cross-encoder, which cannot search.
+    """
+    model = load_teacher(name, lengths, setting)
+    if not isinstance(model, SparseTeacher | DenseTeacher):
+        raise DataError(
+            f"{setting} = {name} is a cross-encoder, which scores pairs and cannot search. Name it as a teacher, and a "
+            "dense or sparse encoder here."
+        )
+    return _search(model, queries, documents, lengths, depth)
+
+
+def merged(rankings: Sequence[Sequence[int]]) -> list[int]:
+    """The documents of several rankings of one query by turns, each once."""
+    turns = (document for rank in zip_longest(*rankings) for document in rank if document is not None)
+    return list(dict.fromkeys(turns))
 
 
 def _search(

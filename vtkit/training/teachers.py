@@ -6,7 +6,7 @@ was not asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from sentence_transformers import CrossEncoder, SparseEncoder
+from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor, nn
 
 from vtkit import console
@@ -26,9 +27,10 @@ from vtkit.encoder.model_folder import SAFELY, check_complete, library_errors, m
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.truncation import shortened
 from vtkit.errors import DataError
+from vtkit.recipe.finetune import Scaling
 from vtkit.runtime import fastest_device, fastest_precision, quiet_libraries
 from vtkit.search.bm25 import Bm25
-from vtkit.training.losses import standardized
+from vtkit.training.losses import min_max, normalized_entropy, standardized
 from vtkit.training.resuming import kept_array
 
 SCORES_FOLDER = "teacher-scores"
@@ -38,6 +40,20 @@ STEPS_AT_ONCE = 20
 
 KNOWN_DOCUMENTS = 200_000
 """Documents whose vectors a dense teacher holds."""
+
+COSINE_SCALE = 20.0
+"""Of cosines, which lie within a few tenths of each other; what sentence-transformers multiplies them with."""
+
+ENSEMBLE_SCALES: dict[Scaling, float] = {"deviations": 5.0, "min-max": 30.0}
+
+UNIFORM = 0.99
+"""Entropy of targets, as a share of the highest, above which they say nothing."""
+
+ONE_HOT = 0.01
+"""Entropy of targets, as a share of the highest, below which one document has all the weight."""
+
+GOOD_DEVIATION = 2.0
+"""Standard deviation of a query's targets before the softmax that leaves weight on several documents."""
 
 BM25_DEPTH = 1000
 """Documents beyond so many of a query count 0 with BM25."""
@@ -59,6 +75,10 @@ class Asked:
 class Teacher(Protocol):
     """What gives scores."""
 
+    @property
+    def scale(self) -> float:
+        """Factor that brings its scores to the size of an encoder's, where a recipe names none."""
+
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""
 
@@ -69,6 +89,7 @@ class SparseTeacher:
 
     encoder: SparseEncoder
     max_length: int
+    scale: float = 1.0
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""
@@ -89,6 +110,13 @@ class DenseTeacher:
 
     known: dict[str, np.ndarray] = field(default_factory=dict)
     """Vectors of the last :data:`KNOWN_DOCUMENTS` documents it has read, which come again as candidates of others."""
+
+    @property
+    def scale(self) -> float:
+        """That of cosines, where it gives cosines."""
+        modules = list(self.embedder)
+        normalized = bool(modules) and isinstance(modules[-1], Normalize)
+        return COSINE_SCALE if normalized or self.embedder.similarity_fn_name == "cosine" else 1.0
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""
@@ -114,6 +142,8 @@ class CrossEncoderTeacher:
     query_length: int
     """Tokens a query is cut at, so that a long one leaves the document its room."""
 
+    scale: float = 1.0
+
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step, NaN for the candidates of others."""
         pairs, places = [], []
@@ -137,6 +167,7 @@ class Bm25Teacher:
     """BM25 over the corpus."""
 
     bm25: Bm25
+    scale: float = 1.0
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""
@@ -158,6 +189,8 @@ class GivenScores:
 
     data: RetrievalSet
 
+    scale: float = 1.0
+
     @cached_property
     def ids(self) -> Mapping[str, str]:
         """Text of a query -> its id."""
@@ -175,18 +208,78 @@ class GivenScores:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Several teachers: the mean of their scores, each brought to one scale for each query."""
+    """Several teachers: the mean of their scores, each brought to one scale for each query, over the documents that all
+    of them were asked about."""
 
     teachers: Sequence[Teacher]
-    scaled: Callable[[Tensor], Tensor] = standardized
-    """How: in standard deviations, or between 0 and 1 (:func:`vtkit.training.losses.min_max`)."""
+    scaling: Scaling = "deviations"
+    """In standard deviations, or between 0 and 1."""
+
+    @property
+    def scale(self) -> float:
+        """Of the mean: ``min-max`` with 30 is the ensemble of arXiv:2411.04403."""
+        return ENSEMBLE_SCALES[self.scaling]
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step, NaN where one of them was not asked."""
-        found = [
-            [self.scaled(torch.from_numpy(scores)) for scores in teacher.scores(steps)] for teacher in self.teachers
-        ]
-        return [torch.stack(step).mean(dim=0).numpy() for step in zip(*found, strict=True)]
+        scaled = min_max if self.scaling == "min-max" else standardized
+        found = []
+        for step in zip(*(teacher.scores(steps) for teacher in self.teachers), strict=True):
+            scores = torch.from_numpy(np.stack(step))
+            scores = scores.masked_fill(scores.isnan().any(dim=0), torch.nan)
+            found.append(torch.stack([scaled(own) for own in scores]).mean(dim=0).numpy())
+        return found
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What a teacher says of a whole run."""
+
+    scores: KeptScores | Tensor
+    """(steps, queries, documents)."""
+
+    scale: float = 1.0
+    """Of the teacher."""
+
+
+def only(teachers: Sequence[Teacher], scaling: Scaling = "deviations") -> Teacher:
+    """The one teacher, or the :class:`Ensemble` of several."""
+    return teachers[0] if len(teachers) == 1 else Ensemble(teachers, scaling)
+
+
+def check_targets(logits: Tensor, setting: str, value: float, *, soft: bool = False) -> None:
+    """Look whether the targets of a first sample of queries can teach a loss that compares documents.
+
+    Args:
+        logits: whose softmax, for each query, is the target; (queries, documents), NaN where the teacher was not asked.
+        setting: ``….scale`` or ``….temperature`` of the loss.
+        value: of the setting.
+        soft: whether the loss also learns the order of a query's other documents, which targets that give one document
+            all weight do not hold; that is a warning.
+
+    Raises:
+        DataError: the targets are nearly uniform: the encoder would learn that all documents are equally good.
+    """
+    entropy = float(normalized_entropy(logits))
+    if ONE_HOT <= entropy <= UNIFORM or entropy != entropy:
+        return
+    several = logits[(~logits.isnan()).sum(dim=1) > 1]
+    deviation = float(torch.stack([row[~row.isnan()].std(correction=0) for row in several]).mean())
+    if entropy > UNIFORM and deviation < 1e-6:
+        raise DataError(f"{setting}: the teacher gives all documents of a query the same score. Name another teacher.")
+    better = value * (GOOD_DEVIATION / deviation if setting.endswith("scale") else deviation / GOOD_DEVIATION)
+    remedy = f"Set {setting} (now {value:g}) to about {better:.2g}, or name another teacher."
+    if entropy > UNIFORM:
+        raise DataError(
+            f"{setting}: the teacher's targets are nearly uniform over a query's documents (their entropy is "
+            f"{entropy:.1%} of the highest there is): training would teach that all documents are equally good. "
+            f"{remedy}"
+        )
+    if soft:
+        console.warn(
+            f"{setting}: the teacher's targets give nearly all weight to one document (their entropy is {entropy:.1%} "
+            f"of the highest there is): the order of a query's other documents is not learned. {remedy}"
+        )
 
 
 def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
@@ -265,6 +358,11 @@ class KeptScores:
         whole = np.full((len(asked.queries), len(asked.documents)), np.nan, dtype=np.float32)
         np.put_along_axis(whole, _own(asked), scores, axis=1)
         return torch.from_numpy(whole)
+
+    @property
+    def first(self) -> Tensor:
+        """Those of the first steps, (steps, queries, documents)."""
+        return torch.stack([self[step] for step in range(min(STEPS_AT_ONCE, len(self)))])
 
     def _scores_from(self, start: int) -> np.ndarray:
         part = self._steps[start : start + STEPS_AT_ONCE]
