@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, StaticEmbedding, Transformer
 
-from vtkit.artifacts import user_cache
 from vtkit.errors import DataError
+from vtkit.runtime import user_cache
 from vtkit.transfer import embedders
 from vtkit.transfer.embedders import Cache, Embedder, embed, load_embedder
 from vtkit.vocabulary.existing import load_tokenizer

@@ -33,7 +33,6 @@ from transformers import (
     BigBirdForMaskedLM,
 )
 
-from vtkit.artifacts import user_cache
 from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
@@ -42,6 +41,7 @@ from vtkit.encoder.sides import encode_side
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.weight_files import model_files, weight_files
 from vtkit.errors import DataError, MachineError
+from vtkit.runtime import user_cache
 from vtkit.training.teachers import Asked, CrossEncoderTeacher, DenseTeacher, SparseTeacher, load_teacher
 from vtkit.transfer.embedders import load_embedder
 from vtkit.transfer.methods.semantic import load_table

@@ -245,16 +245,6 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
-CACHE_VARIABLE = "VTKIT_CACHE"
-
-
-def user_cache(name: str) -> Path:
-    """Where vtkit keeps ``name`` for all runs: in $VTKIT_CACHE, or in the user's own cache folder for vtkit."""
-    named = os.environ.get(CACHE_VARIABLE)
-    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vtkit"
-    return (Path(named).expanduser() if named else users) / name
-
-
 @contextmanager
 def held(path: Path, what: str) -> Iterator[None]:
     """Hold the lock file ``path``; while another process has it, say who and wait. A killed process holds nothing."""

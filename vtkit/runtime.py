@@ -1,4 +1,4 @@
-"""The machine and the libraries on it: device, precision, threads, memory, and loading without notices.
+"""The machine and the libraries on it: device, precision, threads, memory, cache folder, and loading without notices.
 
 Importing this module loads nothing heavy.
 """
@@ -159,3 +159,13 @@ def quiet_libraries() -> Iterator[None]:
     with without_notices(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+CACHE_VARIABLE = "VTKIT_CACHE"
+
+
+def user_cache(name: str) -> Path:
+    """Where vtkit keeps ``name`` for all runs: in $VTKIT_CACHE, or in the user's own cache folder for vtkit."""
+    named = os.environ.get(CACHE_VARIABLE)
+    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vtkit"
+    return (Path(named).expanduser() if named else users) / name

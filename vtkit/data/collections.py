@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from vtkit import console
-from vtkit.data import hub
+from vtkit.data import hub, irds
 from vtkit.data.parts import PARTS, Part, Parts, Source, chosen_patterns, find_parts, head_patterns, splits_there
 from vtkit.data.problems import Problems
 from vtkit.data.public import PUBLIC, PublicCollection, Repository, Subset
@@ -29,7 +29,10 @@ LAYOUT = (
     "queries.jsonl and qrels/SPLIT.tsv (each may be .jsonl, .tsv or .parquet, compressed, or a folder of such files)."
 )
 _NAMES = ", ".join(f'"{each.name}{":" * bool(each.example)}{each.example}"' for each in PUBLIC)
-FORMS = f"Name a folder (FOLDER:CONFIGURATION where it holds several collections) or a public collection: {_NAMES}."
+FORMS = (
+    "Name a folder (FOLDER:CONFIGURATION where it holds several collections), a public collection "
+    f'({_NAMES}), or an id of ir_datasets: "{irds.PREFIX}beir/scifact/test".'
+)
 
 _FETCHED_BY_NAME = ("corpus*", "queries*", "query*", "qrels*", "data/*")
 """Patterns of the files of a repository whose README does not say which they are."""
@@ -38,6 +41,8 @@ _FETCHED_BY_NAME = ("corpus*", "queries*", "query*", "qrels*", "data/*")
 def public_collection(name: str) -> tuple[PublicCollection, str] | None:
     """The public collection and the subset that ``name`` stands for, such as ``miracl:ko``; None for a folder."""
     public, _, subset = name.partition(":")
+    if record := irds.collection_called(name):
+        return record, subset
     return next(((each, subset) for each in PUBLIC if each.name == public), None)
 
 
@@ -219,6 +224,9 @@ def _chosen(folder: Path, config: str | None) -> Parts:
 def _fetched(public: PublicCollection, name: str, split: str, needed: Sequence[Part]) -> _Found:
     """A public collection from the hub's cache or, where downloads are allowed, the hub."""
     subset = _subset(public, name)
+    if public.name == "ir_datasets":
+        (parts,) = find_parts([Source(irds.folder_of(name))]).values() or (Parts(),)
+        return _Found(name.replace("/", "-"), parts, irds.PREFIX + name, "Name an id that has them.", published=True)
     first = _group(subset)
     groups = [first, *(group for group in subset.sources if group != first)]
     sources: list[Source] = []

@@ -21,9 +21,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from vtkit import console
-from vtkit.artifacts import held, remove_half_written, user_cache, write_atomically
+from vtkit.artifacts import held, remove_half_written, write_atomically
 from vtkit.data.text import digest
 from vtkit.errors import DataError, machine_errors
+from vtkit.runtime import user_cache
 
 if TYPE_CHECKING:
     from torch import Tensor

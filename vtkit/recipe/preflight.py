@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from vtkit.data import collections, hub
+from vtkit.data import collections, hub, irds
 from vtkit.data.corpora import CORPUS_FORMS
 from vtkit.data.training_files import FORMS, is_training_data, is_training_file
 from vtkit.errors import DataError, RecipeError
@@ -160,6 +160,8 @@ def _missing(thing: Named, recipe: Recipe | None, hub_reason: _HubReason) -> Ite
         return
     if split is not None:
         yield from _split_missing(thing, split)
+    if why := irds.fault(thing.value):
+        yield _Missing(thing, why)
     for repository, kind, revision in repositories:
         if hub.in_cache(repository, kind, revision):
             continue

@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit import console
-from vtkit.artifacts import CACHE_VARIABLE, held, user_cache, write_atomically
+from vtkit.artifacts import held, write_atomically
 from vtkit.data.text import digest
 from vtkit.encoder.dense import Pooling, configuration_folder, load_dense, refuse_other_kinds
 from vtkit.errors import DataError
+from vtkit.runtime import CACHE_VARIABLE, user_cache
 
 CACHE_FORMAT = 1
 

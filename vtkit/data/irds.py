@@ -1,0 +1,117 @@
+"""Collections of the package ir_datasets, by its ids: written once as files into vtkit's cache, and read from there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from vtkit import console
+from vtkit.data import hub
+from vtkit.data.public import PublicCollection, Subset
+from vtkit.errors import DataError
+from vtkit.runtime import user_cache
+
+PREFIX = "ir_datasets:"
+
+_SPLITS = ("train", "dev", "validation", "test")
+
+
+def collection_called(name: str) -> PublicCollection | None:
+    """The record of ``ir_datasets:ID``, which has one split; None for other names."""
+    if not name.startswith(PREFIX):
+        return None
+    identity = name.removeprefix(PREFIX)
+    return PublicCollection("ir_datasets", "ir_datasets", {identity: Subset(((),), (split_of(identity),))}, identity)
+
+
+def split_of(identity: str) -> str:
+    """What the judgements of an id are called here: the last of train, dev, validation and test in it, else test."""
+    return next((part for part in reversed(identity.split("/")) if part in _SPLITS), "test")
+
+
+def fault(name: str) -> str | None:
+    """Why ``ir_datasets:ID`` cannot be read, as far as it shows without loading it; None for other names too."""
+    if not name.startswith(PREFIX) or _kept_in(name.removeprefix(PREFIX)).is_dir():
+        return None
+    if not hub.downloads_allowed():
+        return f"{name} is not in vtkit's cache. Run again with --download: ir_datasets fetches it."
+    if find_spec("ir_datasets") is None:
+        return f"{name} needs ir_datasets, not installed: pip install 'vtkit[ir-datasets]'"
+    return None
+
+
+def folder_of(identity: str) -> Path:
+    """The folder with the documents, the queries and the judgements of an id, each as far as it has them.
+
+    Raises:
+        DataError: it is not in the cache, and downloads are not allowed, the package is not installed, the id is
+            unknown, or its files cannot be had.
+    """
+    if why := fault(PREFIX + identity):
+        raise DataError(why)
+    kept = _kept_in(identity)
+    if kept.is_dir():
+        return kept
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    written = Path(tempfile.mkdtemp(prefix=".new-", dir=kept.parent))
+    try:
+        _write(identity, written)
+        written.rename(kept)
+    finally:
+        shutil.rmtree(written, ignore_errors=True)
+    return kept
+
+
+def _kept_in(identity: str) -> Path:
+    return user_cache("ir_datasets") / identity.replace("/", "--")
+
+
+def _write(identity: str, folder: Path) -> None:
+    import ir_datasets
+
+    try:
+        dataset = ir_datasets.load(identity)
+    except KeyError as error:
+        raise DataError(
+            f"{PREFIX}{identity}: ir_datasets has no such id. https://ir-datasets.com lists all of them."
+        ) from error
+    try:
+        if dataset.has_docs():
+            _write_rows(folder / "corpus.jsonl", map(_document, dataset.docs_iter()), "documents")
+        if dataset.has_queries():
+            rows = ({"_id": query.query_id, "text": _text(query)} for query in dataset.queries_iter())
+            _write_rows(folder / "queries.jsonl", rows, "queries")
+        if dataset.has_qrels():
+            rows = (
+                {"query-id": judged.query_id, "corpus-id": judged.doc_id, "score": judged.relevance}
+                for judged in dataset.qrels_iter()
+            )
+            (folder / "qrels").mkdir()
+            _write_rows(folder / "qrels" / f"{split_of(identity)}.jsonl", rows, "judgements")
+    except Exception as error:  # ir_datasets and the libraries it fetches with have no common one
+        raise DataError(f"{PREFIX}{identity} cannot be fetched ({type(error).__name__}: {error}).") from error
+
+
+def _document(document: Any) -> Mapping[str, str]:
+    if hasattr(document, "title") and hasattr(document, "text"):
+        return {"_id": document.doc_id, "title": document.title or "", "text": document.text or ""}
+    return {"_id": document.doc_id, "text": _text(document)}
+
+
+def _text(thing: Any) -> str:
+    """What ir_datasets takes for the text of a document or a query, else all that it holds beside its id."""
+    if hasattr(thing, "default_text"):
+        return str(thing.default_text())
+    return " ".join(value for value in thing[1:] if isinstance(value, str))
+
+
+def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]], what: str) -> None:
+    with path.open("w", encoding="utf-8") as file, console.progress(f"{what} of ir_datasets") as bar:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            bar.advance()
