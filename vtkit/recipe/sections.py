@@ -185,7 +185,7 @@ class TrainedVocabulary(Section):
     kind: Literal["trained"]
 
     corpus: Annotated[tuple[CorpusName, ...], Field(min_length=1)]
-    """Text to learn from: text and jsonl files (plain, .gz or .zst), BEIR folders, or
+    """Text to learn from: text and jsonl files (plain, .gz or .zst), collections, or
     ``datasets:NAME:CONFIG:SPLIT:COLUMN``, a column of a dataset of the hub or of a folder."""
 
     size: Annotated[int, Field(ge=100, le=300_000)] = 30_000
@@ -269,7 +269,7 @@ class ExpandedVocabulary(Section):
     """The tokenizer to expand, WordPiece or byte-level BPE: hub id, folder or file. Its ids stay as they are."""
 
     corpus: Annotated[tuple[CorpusName, ...], Field(min_length=1)]
-    """Text of the domain: text files (plain or .gz), jsonl files, BEIR folders."""
+    """Text of the domain: text files (plain or .gz), jsonl files, collections."""
 
     increment: PositiveInt = 3000
     """Tokens by which the wanted size grows from one step to the next."""
@@ -797,10 +797,10 @@ class EvaluateSection(Section):
     """[evaluate]: what the run is judged on, before and after each stage that changes the model."""
 
     sets: Annotated[tuple[RetrievalName, ...], Field(min_length=1)]
-    """BEIR folders, MIRACL folders, or names such as "miracl:ko"."""
+    """Folders of collections, or names such as "miracl:ko" and "ir_datasets:beir/scifact/test" (docs/data.md)."""
 
     split: str | None = None
-    """Which judgements to use (``qrels/SPLIT.tsv``). Default: "dev" of MIRACL, "test" of all others."""
+    """Which judgements to use (``qrels/SPLIT.tsv``). Default: a public collection's first, else "test"."""
 
     measures: Annotated[tuple[str, ...], Field(min_length=1)] = ("nDCG@10", "R@100", "RR@10")
     """ir_measures names."""
