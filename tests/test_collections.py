@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,12 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import zstandard
+from hub_server import serving
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from vtkit.cli import app
 from vtkit.data import hub
 from vtkit.data.collections import (
     default_split,
@@ -607,3 +613,47 @@ def test_a_hub_that_does_not_answer_is_not_reachable(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(hub.DOWNLOAD_VARIABLE, "1")
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert not hub.reachable(0.2)
+
+
+def test_problems_of_parquet_files_name_rows(tmp_path: Path) -> None:
+    put_beir(tmp_path, ".parquet")
+    put_rows(tmp_path / "corpus.parquet", [*CORPUS, CORPUS[1]])
+    with pytest.raises(DataError) as refused:
+        load_retrieval(tmp_path, "test")
+    assert f"corpus.parquet: row {len(CORPUS) + 1}: id {CORPUS[1]['_id']!r} occurs twice (first on row 2)" in str(
+        refused.value
+    )
+
+
+def test_a_folder_of_parquet_files_is_read_by_the_command_line_as_one_of_lines_is(tmp_path: Path) -> None:
+    for ending in (".parquet", ".jsonl"):
+        put_beir(tmp_path / ending[1:], ending)
+    result = CliRunner().invoke(app, ["gap", str(tmp_path / "parquet"), str(tmp_path / "jsonl")])
+    assert result.exit_code == 0, result.output
+    assert "weighted Jaccard similarity 1.000" in result.output
+
+
+def test_the_open_mirror_is_taken_where_terms_were_not_accepted(tmp_path: Path) -> None:
+    put_topics(tmp_path / "topics", "ko")
+    put_passages(tmp_path / "passages", "ko")
+
+    def files(folder: Path) -> dict[str, bytes]:
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    commit = "a" * 40
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    with serving() as server:
+        for name in ("miracl/miracl", "macavaney/miracl-noauth"):
+            server.repositories[f"datasets/{name}"] = {commit: files(tmp_path / "topics")}
+        server.repositories["datasets/miracl/miracl-corpus"] = {commit: files(tmp_path / "passages")}
+        server.gated.add("datasets/miracl/miracl")
+        code = (
+            "from vtkit.data.collections import load_retrieval; found = load_retrieval('miracl:ko', 'dev')\n"
+            "print(len(found.documents), [query.id for query in found.queries], found.not_comparable)"
+        )
+        environment = {"HF_ENDPOINT": server.url, "HF_HUB_CACHE": str(tmp_path / "cache"), "VTKIT_DOWNLOAD": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=kept | environment, capture_output=True, text=True, check=False
+        )
+    assert done.stdout.strip() == f"{len(CORPUS)} ['10', '11'] ()", done.stderr
+    assert not list((tmp_path / "cache").glob("datasets--miracl--miracl/snapshots/*/*/*"))

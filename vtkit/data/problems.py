@@ -3,6 +3,7 @@ its owner a run."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +26,9 @@ class Problems:
     counts: Counter[Path] = field(default_factory=Counter)
 
     def add(self, path: Path, complaint: str) -> None:
-        """Remember that ``complaint`` holds of ``path``."""
+        """Remember that ``complaint`` holds of ``path``; what it calls a line is a row where files have none."""
+        if path.suffix == ".parquet":
+            complaint = re.sub(r"\bline (\d+)\b", r"row \1", complaint)
         self.counts[path] += 1
         listed = self.found.setdefault(path, [])
         if len(listed) < SHOWN:

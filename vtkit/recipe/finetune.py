@@ -394,8 +394,8 @@ class FinetuneSection(_Tables):
     and query encoder stand in a table of its name; those that are not used may stay in the recipe."""
 
     data: RetrievalName
-    """Judged queries: a collection's folder or name, or training data (docs/data.md): a .tsv, .jsonl or .parquet file of
-    pairs, triples, or tuples with a teacher's scores, or two columns of a dataset,
+    """Judged queries: a collection's folder or name, or training data (docs/data.md): a .tsv, .jsonl or .parquet
+    file of pairs, triples, or tuples with a teacher's scores, or two columns of a dataset,
     ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``."""
 
     split: str = "train"
