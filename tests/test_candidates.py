@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from tiny import tokenizer
 from typer.testing import CliRunner, Result
 
 from vtkit.cli import app
-from vtkit.commands.candidates import BUNDLED
-from vtkit.vocabulary.existing import load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = "The melting point of gold is 1064 degrees.\n금의 녹는점은 1064도이다.\n"
@@ -53,8 +50,9 @@ def test_on_a_fresh_machine_both_commands_end_well(tmp_path: Path) -> None:
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        assert "elements-bpe" in done.stdout
-        assert "elements-wordpiece" in done.stdout
+        lines = [line.strip() for line in done.stdout.splitlines() if line.startswith("  vtkit ")]
+        assert len(lines) == 3
+        assert all(line.startswith(f"vtkit {' '.join(command)} ") and " --download " in line for line in lines)
 
 
 def test_every_command_that_is_listed_works(here: Path) -> None:
@@ -63,18 +61,17 @@ def test_every_command_that_is_listed_works(here: Path) -> None:
     lines = [line for line in call("inspect-vocab").stdout.splitlines() if line.startswith("  vtkit ")]
     assert any("'my tokenizer'" in line for line in lines)
     assert any("some/encoder" in line for line in lines)
-    assert sum("comes with vtkit" in line for line in lines) == 2
     for line in lines[:2]:
         result = call(*shlex.split(line, comments=True)[1:], "--languages", "sembridge")
         assert result.exit_code == 0, result.output
     assert len(json.loads(call("inspect-vocab", "--json").stdout)) == len(lines)
 
 
-def test_fragmentation_takes_what_lies_beside_before_cache_and_bundled(here: Path) -> None:
+def test_fragmentation_takes_what_lies_beside_before_the_cache(here: Path) -> None:
     in_cache(here, "some/encoder")
     result = call("fragmentation", "corpus.txt", "--json")
     names = [one["name"] for one in json.loads(result.stdout)["tokenizers"]]
-    assert names == ["encoder", "elements-bpe", "elements-wordpiece"]
+    assert names == ["encoder"]
     assert "No tokenizer is named" in result.stderr
     tokenizer().save_pretrained(str(here / "mine"))
     result = call("fragmentation", "corpus.txt", "--json")
@@ -102,20 +99,3 @@ def test_what_lies_here_and_cannot_be_read_is_passed_over(here: Path) -> None:
     result = call("inspect-vocab")
     assert result.exit_code == 0
     assert "passed over" in result.stderr
-
-
-@pytest.mark.parametrize("name", ["bpe", "wordpiece"])
-def test_the_bundled_tokenizers_are_those_of_their_specifications(name: str, tmp_path: Path) -> None:
-    specification = ROOT / "tokenizers" / f"elements_{name}.toml"
-    built = call("tokenizer", "build", str(specification), "--out", str(tmp_path / "built"))
-    assert built.exit_code == 0, built.output
-    bundled = BUNDLED / f"elements-{name}" / "tokenizer.json"
-    assert (tmp_path / "built" / "tokenizer.json").read_bytes() == bundled.read_bytes()
-    assert len(load_tokenizer(str(bundled.parent))) == 4000
-
-
-def test_the_bundled_tokenizers_are_installed_with_the_package() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    typed, pattern = project["tool"]["setuptools"]["package-data"]["vtkit"]
-    assert typed == "py.typed"
-    assert set((ROOT / "vtkit").glob(pattern)) == {path for path in BUNDLED.rglob("*") if path.is_file()}

@@ -1,5 +1,5 @@
 """Tokenizers that a command looks at: what they are called in print and, where none is named, which there are: those of
-a recipe or a run, what lies in the current folder and in the hub's cache, and two that come with vtkit."""
+a recipe or a run, and what lies in the current folder and in the hub's cache."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import vtkit
 from vtkit import console
 from vtkit.data import hub
 from vtkit.errors import VtkitError
@@ -20,9 +19,6 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
 MOST_FOLDERS = 1000
 """Folders beside and below that are looked into."""
-
-BUNDLED = Path(vtkit.__file__).parent / "bundled"
-"""Two tokenizers that vtkit learned on the texts of its own quickstart, English and Korean."""
 
 
 class Candidate(NamedTuple):
@@ -39,6 +35,22 @@ class Candidate(NamedTuple):
         """Whether it can be had: a path, or a hub id in the cache or to be fetched."""
         on_hub = not self.name.startswith((".", "/", "~")) and self.name.count("/") <= 1
         return Path(self.name).exists() or (on_hub and (hub.downloads_allowed() or hub.in_cache(self.name)))
+
+
+TO_TRY = (
+    Candidate("opensearch-project/opensearch-neural-sparse-encoding-doc-v2-distill", "BERT's, English in lower case"),
+    Candidate("answerdotai/ModernBERT-base", "English with its case"),
+    Candidate("FacebookAI/xlm-roberta-base", "a hundred languages"),
+)
+"""Where nothing is at hand."""
+
+
+def advise(command: str, flag: str = "") -> None:
+    """Print what to try where nothing is at hand: ``command`` with each of :data:`TO_TRY`."""
+    console.write("No tokenizer lies in this folder, in a run of it, or in the hub's cache. Three to begin with:")
+    for each in TO_TRY:
+        console.write(f"  {command} {flag}{each.name} --download   # {each.what}")
+    console.write("Any other folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id can be named.")
 
 
 def load(name: str) -> PreTrainedTokenizerFast:
@@ -139,14 +151,9 @@ def cached() -> list[Candidate]:
     return [Candidate(name, "in the hub's cache") for name in dict.fromkeys(names)]
 
 
-def bundled() -> list[Candidate]:
-    """Those that come with vtkit."""
-    return [Candidate(str(folder), "comes with vtkit") for folder in sorted(_folders(BUNDLED))]
-
-
 def to_compare() -> list[Candidate]:
     """What to compare where nothing is named: the vocabularies of the newest run, or of the one recipe, in the current
-    folder and the tokenizers beside it; else a few of the hub's cache and those that come with vtkit."""
+    folder and the tokenizers beside it; else a few of the hub's cache."""
     found: list[Candidate] = []
     recipes = recipes_here()
     if runs := runs_here():
@@ -154,7 +161,7 @@ def to_compare() -> list[Candidate]:
     elif len(recipes) == 1:
         found += _readable(of_recipe, recipes[0])
     found += tokenizers_here()[:4]
-    return list(dict.fromkeys(each for each in found if each.is_there)) or [*cached()[:3], *bundled()]
+    return list(dict.fromkeys(each for each in found if each.is_there)) or cached()[:3]
 
 
 def all_candidates() -> list[Candidate]:
@@ -165,7 +172,7 @@ def all_candidates() -> list[Candidate]:
     for recipe in recipes_here():
         found += _readable(of_recipe, recipe)
     by_name: dict[str, Candidate] = {}
-    for each in [*found, *tokenizers_here(), *cached(), *bundled()]:
+    for each in [*found, *tokenizers_here(), *cached()]:
         by_name.setdefault(each.name, each)
     return list(by_name.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vtkit import console
-from vtkit.commands.candidates import load, short_names
+from vtkit.commands.candidates import advise, load, short_names
 from vtkit.commands.corpora import (
     CORPUS_HELP,
     EncodingErrorsOption,
@@ -82,6 +83,12 @@ def fragmentation(
         raise RecipeError("--language says that all texts are in one language; --by-language tells them apart.")
     allow_downloads(download)
     named = _named(tokenizers or [], recipe, run)
+    if not named and as_json:
+        console.write_json({"tokenizers": []})
+        return
+    if not named:
+        advise(f"vtkit fragmentation {shlex.quote(corpus)}", "-t ")
+        return
     loaded = dict(zip(short_names(named), map(load, named), strict=True))
     group_of = language_groups() if by_language else script_of_text if language is None else _only(language)
     with console.progress("texts read") as bar:
@@ -116,12 +123,15 @@ def fragmentation(
 
 
 def _named(tokenizers: list[str], recipe: Path | None, run: Path | None) -> list[str]:
-    """The tokenizers to compare: those named, with the ones of a recipe and of a run; else what there is here."""
+    """The tokenizers to compare: those named, with the ones of a recipe and of a run; else what there is here, perhaps
+    nothing."""
     from vtkit.commands.candidates import of_recipe, of_run, to_compare
 
     found = [*(of_recipe(recipe) if recipe is not None else []), *(of_run(run) if run is not None else [])]
     if not tokenizers and recipe is None and run is None:
         found = to_compare()
+        if not found:
+            return []
         console.say("No tokenizer is named. Name them with -t (a folder, a file or a hub id), --recipe or --run.")
     for each in found:
         if each.is_there:

@@ -114,11 +114,14 @@ def inspect_vocab(
 
 def _list_candidates(as_json: bool) -> None:
     """What could be looked at here, with the command for each."""
-    from vtkit.commands.candidates import all_candidates
+    from vtkit.commands.candidates import advise, all_candidates
 
     found = [each for each in all_candidates() if each.is_there]
     if as_json:
         console.write_json([each._asdict() for each in found])
+        return
+    if not found:
+        advise("vtkit inspect-vocab")
         return
     console.write("Nothing is named. What could be looked at here:")
     for each in found:

@@ -111,7 +111,7 @@ def estimate(steps: Sequence[Step]) -> Estimate:
     unknown: dict[str, None] = {}
     for step in steps:
         recipe, stage = step.recipe, step.stage.name.split(":")[0]
-        if stage in ("transfer", "adapt", "calibrate", "expand", "finetune", "query-table"):
+        if step.stage.name in ("transfer", "adapt", "calibrate", "expand", "finetune", "query-table"):
             encoder = made_by(recipe)
             if encoder is None:
                 unknown[f"the models of {recipe.recipe.name}"] = None
