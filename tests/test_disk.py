@@ -110,6 +110,12 @@ def test_weights_of_several_trainings_are_kept_until_they_are_averaged(folder: P
     assert three.checkpoints - one.checkpoints == 3 * three.models // 3
 
 
+def test_the_model_that_expands_documents_is_counted_once(folder: Path) -> None:
+    settings = 'finetune.data="./judged"', 'finetune.split="test"', "finetune.steps=10"
+    one, two = needed(folder, *settings), needed(folder, *settings, 'expand.method="tilde"')
+    assert two.models == one.models // 3 * 4
+
+
 def test_large_training_data_are_counted_and_bm25_over_them_is_announced(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

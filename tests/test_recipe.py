@@ -456,7 +456,7 @@ learning_rate = inf
         "line 2 sede: unknown section. Did you mean 'recipe.seed'?",
         "line 5 transfer.paralel: unknown setting. Did you mean 'parallel'?",
         'line 6 transfer.method: must be "auto", "parallel", "sembridge", "semantic", "subtoken", "focus", "ofa", '
-        '"wechsel", "mean", "random", "random_all", "univariate" or "multivariate", not "meen". '
+        '"wechsel", "mean", "overlap_mean", "random", "random_all", "univariate" or "multivariate", not "meen". '
         "Did you mean 'mean'?",
         'line 9 transfer.bias.method: must be "zscore", "mixture", "copy-overlap" or "zero", not 3.',
         "line 12 adapt.steps: must be a whole number, not 1.5.",

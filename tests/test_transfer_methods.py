@@ -26,7 +26,7 @@ from vtkit.cli import app
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError, VtkitError
 from vtkit.transfer.combination.back_off import back_off
-from vtkit.transfer.methods.mean import mean_mixture
+from vtkit.transfer.methods.mean import mean_mixture, overlap_mean_mixture
 from vtkit.transfer.methods.multivariate import multivariate_mixture
 from vtkit.transfer.methods.random import random_mixture
 from vtkit.transfer.methods.random_all import random_all_mixture
@@ -67,6 +67,7 @@ def test_overlapping_tokens_keep_their_row_and_bias_to_the_bit() -> None:
     matrix, bias = embeddings(), embeddings()[:, 0]
     for mixture in (
         mean_mixture(PAIR),
+        overlap_mean_mixture(PAIR),
         random_mixture(PAIR),
         univariate_mixture(PAIR),
         multivariate_mixture(PAIR),
@@ -83,6 +84,16 @@ def test_mean_rows_are_the_mean_of_all_source_rows() -> None:
     assert mixture.counts() == {"overlap": 7, "mean": 5}
     assert np.allclose(mixture.rows(matrix)[OVERLAP.new_ids], matrix.mean(axis=0))
     assert np.allclose(mixture.bias(matrix[:, 1])[OVERLAP.new_ids], matrix[:, 1].mean())
+
+
+def test_rows_of_the_mean_of_the_overlap_are_its_centroid() -> None:
+    matrix = embeddings()
+    mixture = overlap_mean_mixture(PAIR)
+    shared = OVERLAP.target_to_source[OVERLAP.overlap_ids]
+    assert mixture.counts() == {"overlap": 7, "overlap_mean": 5}
+    assert np.allclose(mixture.rows(matrix)[OVERLAP.new_ids], matrix[shared].mean(axis=0))
+    assert not np.allclose(matrix[shared].mean(axis=0), matrix.mean(axis=0))
+    assert np.allclose(mixture.bias(matrix[:, 1])[OVERLAP.new_ids], matrix[shared, 1].mean())
 
 
 def test_random_rows_are_noise_of_the_seed() -> None:

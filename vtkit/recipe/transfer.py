@@ -248,6 +248,13 @@ class MeanTransfer(MethodSettings):
     origins = {"mean": ("mean", "mean of all source rows, for want of evidence")}
 
 
+class OverlapMeanTransfer(MethodSettings):
+    """Mean of the overlapping tokens' source rows (the vocabulary transfer paper's Mean-Init)."""
+
+    name = "overlap_mean"
+    origins = {"overlap_mean": ("mean of the overlap", "mean of the overlapping tokens, for want of evidence")}
+
+
 class RandomTransfer(MethodSettings):
     """Normal noise of the source's initialisation range (0.02)."""
 
@@ -286,6 +293,7 @@ AnyMethod = (
     | OfaTransfer
     | WechselTransfer
     | MeanTransfer
+    | OverlapMeanTransfer
     | RandomTransfer
     | RandomAllTransfer
     | UnivariateTransfer
@@ -320,7 +328,7 @@ else:
     )
 
 
-Fallback = Literal["mean", "random", "univariate", "multivariate", "masked"]
+Fallback = Literal["mean", "overlap_mean", "random", "univariate", "multivariate", "masked"]
 """Rows that no source token in particular has a part in."""
 
 

@@ -18,6 +18,7 @@ from vtkit.recipe.transfer import (
     MeanTransfer,
     MultivariateTransfer,
     OfaTransfer,
+    OverlapMeanTransfer,
     ParallelTransfer,
     RandomAllTransfer,
     RandomTransfer,
@@ -203,6 +204,10 @@ def _mixture(
             from vtkit.transfer.methods.mean import mean_mixture
 
             return mean_mixture(pair)
+        case OverlapMeanTransfer():
+            from vtkit.transfer.methods.mean import overlap_mean_mixture
+
+            return overlap_mean_mixture(pair)
         case RandomTransfer():
             from vtkit.transfer.methods.random import random_mixture
 

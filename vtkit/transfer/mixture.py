@@ -55,7 +55,8 @@ class Mixture:
         With a ``rank`` k, ``E' = W E_k`` where ``E_k = U_k Σ_k V_kᵀ`` is the best approximation of E by k directions
         (its truncated singular value decomposition), so overlapping tokens too are approximations of their old rows.
 
-        The rows without weights: ``mean`` and ``masked`` are the mean of E; ``random`` is noise N(0, 0.02²);
+        The rows without weights: ``mean`` and ``masked`` are the mean of E; ``overlap_mean`` is the mean of the
+        overlapping tokens' rows, of all rows where nothing overlaps; ``random`` is noise N(0, 0.02²);
         ``univariate`` N(μ, σ²) with the mean and deviation of all entries of E; ``multivariate`` the same for each
         dimension by itself (of E, or of the k coordinates ``U_k Σ_k``).
 
@@ -75,6 +76,9 @@ class Mixture:
         mixed = self._times(coordinates)
         middle = np.concatenate([self._of("mean"), self._of("masked")])
         mixed[middle] = coordinates.mean(axis=0, dtype=np.float64)
+        kept = self._of("overlap")
+        shared = mixed[kept] if len(kept) else coordinates
+        mixed[self._of("overlap_mean")] = shared.mean(axis=0, dtype=np.float64)
         generator = np.random.default_rng(seed)
         noisy = self._of("multivariate")
         if len(noisy):
@@ -94,7 +98,8 @@ class Mixture:
         """The decoder bias by the same weights, (target vocabulary,).
 
         A masked source token has no part in the biases of new tokens; the weights of the others are brought to a sum
-        of one. What is left without weight gets the mean of the ordinary source rows. Overlapping tokens keep their
+        of one. What is left without weight gets the mean of the ordinary source rows, ``overlap_mean`` that of the
+        overlapping tokens that are not masked. Overlapping tokens keep their
         bias to the bit, masked ones among them, and rows that the mixture masks are masked.
 
         Args:
@@ -118,6 +123,9 @@ class Mixture:
             left = np.ones(len(mixed), dtype=np.float32)
         empty = np.diff(self.weights.indptr) == 0
         mixed[empty | (left <= SMALLEST_WEIGHT)] = usual.mean(dtype=np.float64) if len(usual) else 0.0
+        shared = mixed[kept[left[kept] > SMALLEST_WEIGHT]]
+        if len(shared):
+            mixed[self._of("overlap_mean")] = shared.mean(dtype=np.float64)
         mixed[kept[left[kept] <= SMALLEST_WEIGHT]] = MASKED_BIAS
         mixed[self._of("masked")] = MASKED_BIAS
         return mixed
