@@ -15,7 +15,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_matrix
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tiny import WORDS as KNOWN
@@ -29,7 +28,7 @@ from vtkit.training import adapt as adaptation
 from vtkit.training import sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, units, usable_texts
-from vtkit.training.losses import info_nce, listwise_divergence, mapped_difference, symmetric_divergence
+from vtkit.training.losses import info_nce, listwise_divergence, symmetric_divergence
 from vtkit.training.objective import Batch
 from vtkit.training.teachers import SCORES_FOLDER, Asked, Bm25Teacher, DenseTeacher, Ensemble, KeptScores, load_teacher
 
@@ -106,14 +105,6 @@ def test_listwise_divergence_passes_over_what_the_teacher_was_not_asked() -> Non
     assert bool((student.grad[1] == 0).all())
 
 
-def test_mapped_difference_by_hand() -> None:
-    student, teacher = (
-        torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]]),
-        torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]),
-    )
-    assert mapped_difference(student, teacher).item() == pytest.approx(((1 + 4) / 2 + 4 / 1) / 2)
-
-
 # texts
 
 
@@ -177,17 +168,14 @@ def test_texts_that_leave_nothing_to_tell_apart_are_an_error(tmp_path: Path) -> 
 # training
 
 
-def alignment(folder: Path, mapped: bool = False) -> Alignment:
+def alignment(folder: Path) -> Alignment:
     source = encoder(folder / "source")
-    rows = source[0].auto_model.config.vocab_size
-    mapping = csr_matrix(np.eye(rows, dtype=np.float32)) if mapped else None
-    return Alignment(source, [(text, text) for text in TEXTS[:40]], mapping)
+    return Alignment(source, [(text, text) for text in TEXTS[:40]])
 
 
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "crop": ("crop", {}),
     "align": ("align", {}),
-    "mapped": ("align", {"align": {"mapped": 0.5}}),
     "align and crop": (("align", "crop"), {"target_active": {"query": 20, "document": 40}}),
     "distill": ("distill", {}),
     "openings": ("distill", {"distill": {"queries": "openings", "candidates": 1}}),
@@ -196,7 +184,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def given_to(case: str, folder: Path) -> dict[str, Any]:
-    return {"alignment": alignment(folder, case == "mapped")} if "align" in case or case == "mapped" else {}
+    return {"alignment": alignment(folder)} if "align" in case else {}
 
 
 @pytest.mark.parametrize("case", CASES)

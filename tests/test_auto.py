@@ -15,8 +15,8 @@ from vtkit.transfer.combination.pieces import with_pieces
 from vtkit.transfer.combination.reassigned import with_reassigned
 from vtkit.transfer.dispatch import mixture_of
 from vtkit.transfer.methods.auto import auto_mixture, scripts_read, stems_and_unread
+from vtkit.transfer.methods.baselines import baseline_mixture
 from vtkit.transfer.methods.bitext import read_bitext
-from vtkit.transfer.methods.mean import mean_mixture
 from vtkit.transfer.methods.parallel import translation_mixture
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.existing import load_tokenizer
@@ -38,7 +38,7 @@ def sources(mixture: Mixture, token: str) -> list[str]:
 
 
 def test_each_token_without_weights_gets_the_row_of_a_word_of_its_own() -> None:
-    mixture = with_reassigned(mean_mixture(PAIR), PAIR)
+    mixture = with_reassigned(baseline_mixture(PAIR), PAIR)
     recipients = [token for token, method in of(mixture).items() if method == "reassigned"]
     assert recipients == ["receptors", "학교", "고래", "전쟁", "abba"]
     # "school" is in use, "ox" and "##ing" are no words; words are donors again, from the last, when all have been
@@ -52,7 +52,7 @@ def test_the_most_frequent_token_gets_the_row_of_the_most_frequent_word() -> Non
     counts = np.zeros(len(TARGET), dtype=np.int64)
     for token, count in {"고래": 9, "abba": 5, "학교": 1}.items():
         counts[tokens(TARGET).index(token)] = count
-    mixture = with_reassigned(mean_mixture(PAIR), PAIR, counts)
+    mixture = with_reassigned(baseline_mixture(PAIR), PAIR, counts)
     donors = {token: sources(mixture, token)[0] for token in ("고래", "abba", "학교", "receptors", "전쟁")}
     assert donors == {"고래": "receptor", "abba": "house", "학교": "river", "receptors": "river", "전쟁": "house"}
 

@@ -21,7 +21,7 @@ from vtkit.errors import DataError
 from vtkit.recipe.sections import Scratch
 from vtkit.recipe.transfer import BiasSection, TransferSection
 from vtkit.transfer.dispatch import bias_of
-from vtkit.transfer.methods.mean import mean_mixture
+from vtkit.transfer.methods.baselines import baseline_mixture
 from vtkit.transfer.surgery.bias import (
     copy_overlap_bias,
     count_tokens,
@@ -71,7 +71,7 @@ def test_moments_are_over_text_that_is_not_masked(odd: str) -> None:
     prior = np.linspace(-9, -1, len(TARGET))
     section = TransferSection(method="mean", bias=BiasSection(method="zscore"))
     pair = pair_of(SOURCE, TARGET, source_rows=len(values))
-    mixture = mean_mixture(pair)
+    mixture = baseline_mixture(pair)
     counts = np.round(np.exp(prior + 20)).astype(np.int64)
     biases = {
         method: bias_of(
@@ -126,7 +126,7 @@ def test_no_prior_is_zero() -> None:
 @given(st.lists(st.floats(-50, 50, width=32), min_size=10, max_size=10))
 def test_tokens_that_the_mixture_masks_are_masked_whatever_the_bias(values: list[float]) -> None:
     ids = np.array([tokens(TARGET).index("[unused1]")])
-    mixture = with_masked(mean_mixture(PAIR), ids)
+    mixture = with_masked(baseline_mixture(PAIR), ids)
     bias = np.array(values, dtype=np.float32)
     result = masked(bias, mixture)
     others = np.setdiff1d(np.arange(len(TARGET)), ids)

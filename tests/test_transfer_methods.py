@@ -26,13 +26,9 @@ from vtkit.cli import app
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError, VtkitError
 from vtkit.transfer.combination.back_off import back_off
-from vtkit.transfer.methods.mean import mean_mixture, overlap_mean_mixture
-from vtkit.transfer.methods.multivariate import multivariate_mixture
-from vtkit.transfer.methods.random import random_mixture
-from vtkit.transfer.methods.random_all import random_all_mixture
+from vtkit.transfer.methods.baselines import baseline_mixture, random_all_mixture
 from vtkit.transfer.methods.sembridge import sembridge_mixture, similarity_mixture
 from vtkit.transfer.methods.subtoken import subtoken_mixture
-from vtkit.transfer.methods.univariate import univariate_mixture
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts, only, with_fallback
 from vtkit.transfer.neighbours import Neighbour, sample_neighbours
 from vtkit.transfer.provenance import (
@@ -66,11 +62,11 @@ def target_id(token: str) -> int:
 def test_overlapping_tokens_keep_their_row_and_bias_to_the_bit() -> None:
     matrix, bias = embeddings(), embeddings()[:, 0]
     for mixture in (
-        mean_mixture(PAIR),
-        overlap_mean_mixture(PAIR),
-        random_mixture(PAIR),
-        univariate_mixture(PAIR),
-        multivariate_mixture(PAIR),
+        baseline_mixture(PAIR),
+        baseline_mixture(PAIR, "overlap_mean"),
+        baseline_mixture(PAIR, "random"),
+        baseline_mixture(PAIR, "univariate"),
+        baseline_mixture(PAIR, "multivariate"),
         subtoken_mixture(PAIR),
     ):
         known = OVERLAP.overlap_ids
@@ -80,7 +76,7 @@ def test_overlapping_tokens_keep_their_row_and_bias_to_the_bit() -> None:
 
 def test_mean_rows_are_the_mean_of_all_source_rows() -> None:
     matrix = embeddings()
-    mixture = mean_mixture(PAIR)
+    mixture = baseline_mixture(PAIR)
     assert mixture.counts() == {"overlap": 7, "mean": 5}
     assert np.allclose(mixture.rows(matrix)[OVERLAP.new_ids], matrix.mean(axis=0))
     assert np.allclose(mixture.bias(matrix[:, 1])[OVERLAP.new_ids], matrix[:, 1].mean())
@@ -88,7 +84,7 @@ def test_mean_rows_are_the_mean_of_all_source_rows() -> None:
 
 def test_rows_of_the_mean_of_the_overlap_are_its_centroid() -> None:
     matrix = embeddings()
-    mixture = overlap_mean_mixture(PAIR)
+    mixture = baseline_mixture(PAIR, "overlap_mean")
     shared = OVERLAP.target_to_source[OVERLAP.overlap_ids]
     assert mixture.counts() == {"overlap": 7, "overlap_mean": 5}
     assert np.allclose(mixture.rows(matrix)[OVERLAP.new_ids], matrix[shared].mean(axis=0))
@@ -98,7 +94,7 @@ def test_rows_of_the_mean_of_the_overlap_are_its_centroid() -> None:
 
 def test_random_rows_are_noise_of_the_seed() -> None:
     pair = pair_of(SOURCE, wordpiece(*(f"word{n}" for n in range(2000))), source_rows=ROWS)
-    mixture = random_mixture(pair)
+    mixture = baseline_mixture(pair, "random")
     matrix = embeddings(width=16)
     noise = mixture.rows(matrix, seed=1)[pair.overlap.new_ids]
     assert noise.std() == pytest.approx(0.02, rel=0.02)
@@ -111,14 +107,14 @@ def test_noise_has_the_moments_of_the_source() -> None:
     draw = np.random.default_rng(6)
     matrix = (draw.normal(size=(ROWS, 3)) * [0.1, 1, 4] + [5, 0, -2]).astype(np.float32)
     pair = pair_of(SOURCE, wordpiece(*(f"word{n}" for n in range(4000))), source_rows=ROWS)
-    each = multivariate_mixture(pair).rows(matrix, seed=1)[pair.overlap.new_ids]
+    each = baseline_mixture(pair, "multivariate").rows(matrix, seed=1)[pair.overlap.new_ids]
     assert each.mean(axis=0) == pytest.approx(matrix.mean(axis=0), abs=0.2)
     assert each.std(axis=0) == pytest.approx(matrix.std(axis=0), rel=0.05)
-    whole = univariate_mixture(pair).rows(matrix, seed=1)[pair.overlap.new_ids]
+    whole = baseline_mixture(pair, "univariate").rows(matrix, seed=1)[pair.overlap.new_ids]
     assert whole.mean(axis=0) == pytest.approx(np.full(3, matrix.mean()), abs=0.2)
     assert whole.std(axis=0) == pytest.approx(np.full(3, matrix.std()), rel=0.05)
-    assert np.array_equal(whole, univariate_mixture(pair).rows(matrix, seed=1)[pair.overlap.new_ids])
-    assert not np.array_equal(whole, univariate_mixture(pair).rows(matrix, seed=2)[pair.overlap.new_ids])
+    assert np.array_equal(whole, baseline_mixture(pair, "univariate").rows(matrix, seed=1)[pair.overlap.new_ids])
+    assert not np.array_equal(whole, baseline_mixture(pair, "univariate").rows(matrix, seed=2)[pair.overlap.new_ids])
 
 
 def test_random_all_keeps_no_row_of_the_source() -> None:
@@ -140,9 +136,9 @@ def test_the_first_method_with_evidence_makes_the_row() -> None:
     assert both.methods[warring[0]] == "masked"  # the source has no pieces for it
     turned = back_off([("subtoken", second), ("parallel", first)], fallback="mean")
     assert turned.counts() == {"overlap": 7, "parallel": 1, "subtoken": 2, "mean": 2}
-    noisy = back_off([("random", random_mixture(PAIR)), ("subtoken", second)])
+    noisy = back_off([("random", baseline_mixture(PAIR, "random")), ("subtoken", second)])
     assert noisy.counts() == {"overlap": 7, "random": 5}
-    last = back_off([("subtoken", second), ("univariate", univariate_mixture(PAIR))])
+    last = back_off([("subtoken", second), ("univariate", baseline_mixture(PAIR, "univariate"))])
     assert last.counts() == {"overlap": 7, "subtoken": 2, "univariate": 3}
 
 
@@ -154,7 +150,7 @@ def test_a_list_of_one_method_is_that_method() -> None:
     with pytest.raises(ValueError, match="no method"):
         back_off([])
     with pytest.raises(ValueError, match="the methods before it"):
-        back_off([("subtoken", alone), ("mean", mean_mixture(pair_of(SOURCE, TARGET, source_rows=ROWS + 1)))])
+        back_off([("subtoken", alone), ("mean", baseline_mixture(pair_of(SOURCE, TARGET, source_rows=ROWS + 1)))])
 
 
 def with_masked(mixture: Mixture, ids: NDArray[np.integer]) -> Mixture:
@@ -221,9 +217,9 @@ def test_contradicting_parts_are_refused() -> None:
     with pytest.raises(ValueError, match="without weight"):
         mixture_of_parts(PAIR, [Part("parallel", of, csr_matrix((1, ROWS)))])
     with pytest.raises(DataError, match="do not belong together"):
-        mean_mixture(pair_of(SOURCE, TARGET, source_rows=7))
+        baseline_mixture(pair_of(SOURCE, TARGET, source_rows=7))
     with pytest.raises(ValueError, match="16 source tokens, but there are 3 rows"):
-        mean_mixture(PAIR).rows(embeddings(3))
+        baseline_mixture(PAIR).rows(embeddings(3))
 
 
 @given(st.integers(0, 50))

@@ -111,9 +111,6 @@ def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
         seen += f"; no counterpart for the roles {', '.join(missing)}"
         advice = "Their embeddings are made like any new token's: name a source or a target that has these tokens."
         return "warn", seen, advice, figures
-    if overlap.mode == "raw":
-        advice = 'transfer.overlap "raw" compares spellings of different families; use "exact+symbols".'
-        return "warn", seen, advice, figures
     if not lowest <= overlap.share <= highest:
         return "warn", seen, _OVERLAP_ADVICE, figures
     return "pass", seen, "", figures

@@ -374,10 +374,6 @@ class AlignSection(Section):
     squared: NonNegativeFloat = 0.01
     """Weight of the mean squared difference of scores beside the divergence of their distributions."""
 
-    mapped: NonNegativeFloat = 0.0
-    """Weight of the squared difference to the source encoder's vectors, mapped to the target vocabulary by the weights
-    that the transfer made its rows with."""
-
 
 class GeneratorSection(Section):
     """[adapt.distill.generator]: a sequence-to-sequence model that writes queries of documents (docT5query, GPL)."""
@@ -954,8 +950,6 @@ class Recipe(Section):
             yield "weights are no logarithms of logits: remove finetune.activation"
         if self.adapt is not None and "sap" in self.adapt.objectives:
             yield 'vectors cannot become those of a teacher ("sap"): set adapt.objective to another'
-        if self.adapt is not None and self.adapt.align.mapped and {"align", "auto"} & set(self.adapt.objectives):
-            yield "vectors have no dimensions beside those of their tokens: set adapt.align.mapped to 0"
 
 
 class Specification(Section):

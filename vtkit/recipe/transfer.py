@@ -361,7 +361,7 @@ class TransferSection(_MethodTables):
         + " A list of methods: the first that has evidence for a token makes its row."
     )
 
-    overlap: Literal["exact+symbols", "exact", "fuzzy", "raw"] = "exact+symbols"
+    overlap: Literal["exact+symbols", "exact", "fuzzy"] = "exact+symbols"
     """Which target tokens count as already known (docs/overlap.md)."""
 
     fallback: Literal["auto", "reassigned", "pieces", Fallback] = "auto"

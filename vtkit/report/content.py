@@ -25,7 +25,6 @@ OVERLAP_RULES = {
     "symbol": "equal symbols or digits",
     "special": "special tokens of the same role",
     "fuzzy": "equal but for case or word-start mark",
-    "raw": "equal strings",
 }
 
 TOKENS_SHOWN = 24

@@ -50,9 +50,8 @@ class AdaptResult(Result):
 def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptResult:
     """Fill ``out/model`` with the adapted encoder.
 
-    Reads ``inputs["model"]/model``; for which tokens are new, and how vectors of the source are mapped,
-    ``inputs["transfer"]/provenance.parquet`` (a scratch source has none); for ``align`` the source encoder,
-    ``inputs["source"]/model`` where that is another recipe's.
+    Reads ``inputs["model"]/model``; for which tokens are new, ``inputs["transfer"]/provenance.parquet`` (a scratch
+    source has none); for ``align`` the source encoder, ``inputs["source"]/model`` where that is another recipe's.
     """
     from vtkit.encoder.asymmetric import refuse_query_side
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
@@ -185,23 +184,15 @@ def _train_vectors(
 def _alignment(recipe: View, inputs: Mapping[str, Path], texts: Sequence[str]) -> Alignment:
     """The source encoder and the sentence pairs; where there are no files, each text twice."""
     from vtkit.data.parallel import read_pairs
-    from vtkit.encoder.families import mlm_head
     from vtkit.stages.source import source_encoder
     from vtkit.training.adapt import Alignment
     from vtkit.training.crops import SHORTEST_TEXT
-    from vtkit.transfer.provenance import PROVENANCE, read_mixture
 
-    section = recipe.adapt
-    assert section is not None
     source = source_encoder(recipe, inputs)
     found = list(dict.fromkeys(pair for file in _pair_files(recipe) for pair in read_pairs(file)))
     sentences = [pair for pair in found if len(pair[0].split()) >= SHORTEST_TEXT]
     pairs = sentences if len(sentences) > 1 else found  # entries of dictionaries share no words with one another
-    mapping = None
-    if section.align.mapped:
-        rows = mlm_head(source[0].auto_model).decoder.out_features
-        mapping = read_mixture(inputs["transfer"] / PROVENANCE, rows, None).weights
-    return Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)], mapping)
+    return Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)])
 
 
 def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:

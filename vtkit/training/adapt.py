@@ -19,7 +19,6 @@ from sentence_transformers import SparseEncoder
 from torch import Tensor
 
 from vtkit.encoder.asymmetric import WholeEncoder
-from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.errors import DataError
 from vtkit.recipe.finetune import SIDES, TargetActive
@@ -30,7 +29,6 @@ from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (
     info_nce,
     listwise_divergence,
-    mapped_difference,
     margin_mse,
     own_candidates,
     standardized,
@@ -56,7 +54,7 @@ from vtkit.training.teachers import (
 from vtkit.training.validation import Validation
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+    pass
 
 QUERY_LENGTH = 64
 """Tokens a query is cut at."""
@@ -71,9 +69,6 @@ class Alignment:
 
     pairs: Sequence[tuple[str, str]]
     """Source and target side of sentence pairs."""
-
-    mapping: csr_matrix | None = None
-    """Weights of source tokens in target tokens, (target vocabulary, source vocabulary), where vectors are mapped."""
 
 
 def adapt_vectors(
@@ -213,19 +208,9 @@ def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, fo
     def squared(batch: Batch) -> Tensor:
         return (batch.sentence_scores - taught(batch)).square().mean()
 
-    def mapped(batch: Batch) -> Tensor:
-        assert batch.sentences is not None
-        wanted = torch.from_numpy((vectors[batches[batch.step]] @ mapping).toarray())
-        return mapped_difference(batch.sentences, wanted.to(batch.sentences))
-
     terms = [Term("alignment", divergence)]
     if settings.squared:
         terms.append(Term("score_difference", squared, lambda step: settings.squared))
-    if settings.mapped:
-        assert alignment.mapping is not None
-        mapping = alignment.mapping.T.tocsr()
-        vectors = encode(alignment.source, [source for source, _ in alignment.pairs], section.max_length)
-        terms.append(Term("mapped_difference", mapped, lambda step: settings.mapped))
     return {"sentence": [alignment.pairs[pair][1] for pair in batches.reshape(-1)]}, terms
 
 

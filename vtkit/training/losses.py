@@ -154,17 +154,3 @@ def normalized_entropy(logits: Tensor) -> Tensor:
     log_p = nn.functional.log_softmax(logits.double().masked_fill(~asked, -torch.inf), dim=1)
     entropy = -torch.where(asked, log_p.exp() * log_p, 0.0).sum(dim=1)
     return (entropy / counts.log())[counts > 1].mean()
-
-
-def mapped_difference(student: Tensor, teacher: Tensor) -> Tensor:
-    """mean_i 1/|A_i| Σ_{j in A_i} (s_ij - t_ij)², A_i the dimensions where either is positive.
-
-    MILCO's sparse alignment on vectors: ``teacher`` is the source encoder's, brought to the target vocabulary.
-
-    Args:
-        student: term weights, (texts, vocabulary).
-        teacher: the same, no gradient.
-    """
-    either = (student > 0) | (teacher > 0)
-    squares = torch.where(either, (student - teacher).square(), 0.0)
-    return (squares.sum(dim=1) / either.sum(dim=1).clamp(min=1)).mean()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import assert_never, get_args
+from typing import assert_never, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,29 +200,13 @@ def _mixture(
             from vtkit.transfer.methods.subtoken import subtoken_mixture
 
             return subtoken_mixture(pair)
-        case MeanTransfer():
-            from vtkit.transfer.methods.mean import mean_mixture
-
-            return mean_mixture(pair)
-        case OverlapMeanTransfer():
-            from vtkit.transfer.methods.mean import overlap_mean_mixture
-
-            return overlap_mean_mixture(pair)
-        case RandomTransfer():
-            from vtkit.transfer.methods.random import random_mixture
-
-            return random_mixture(pair)
         case RandomAllTransfer():
-            from vtkit.transfer.methods.random_all import random_all_mixture
+            from vtkit.transfer.methods.baselines import random_all_mixture
 
             return random_all_mixture(pair)
-        case UnivariateTransfer():
-            from vtkit.transfer.methods.univariate import univariate_mixture
+        case MeanTransfer() | OverlapMeanTransfer() | RandomTransfer() | UnivariateTransfer() | MultivariateTransfer():
+            from vtkit.transfer.methods.baselines import baseline_mixture
 
-            return univariate_mixture(pair)
-        case MultivariateTransfer():
-            from vtkit.transfer.methods.multivariate import multivariate_mixture
-
-            return multivariate_mixture(pair)
+            return baseline_mixture(pair, cast(Fallback, settings.name))
         case _:
             assert_never(settings)
