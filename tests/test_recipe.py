@@ -510,6 +510,7 @@ def test_sections_that_are_missing_are_named(tmp_path: Path) -> None:
         ("just words", "expected '=' after a key in a key/value pair: just words"),
         ("a = [1,", "not valid TOML"),
         ("a = " + "[" * 5000, "nested too deeply"),
+        ("a." * 2000 + "a = 1", "nested too deeply"),
         ("a = " + "9" * 5000, "not valid TOML"),
     ],
 )

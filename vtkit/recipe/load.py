@@ -44,11 +44,6 @@ MOST_BYTES = 100_000
 MOST_BASES = 100
 """A recipe may read so many files by ``extends``, those that its bases extend among them."""
 
-DEEPEST = 16
-"""Tables and lists may stand in each other so deep; no setting of a recipe stands deeper than in four tables."""
-
-_DEEP_KEY = re.compile(r"""(?:^|[\[{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){16}""", re.MULTILINE)
-_LONG_NUMBER = re.compile(r"[0-9_]{4300}")
 _ALWAYS_PATHS = ("corpus", "pairs", "vectors", "rankings", "recipe")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _MOST_REPAIRED = 20
@@ -259,24 +254,20 @@ class _Reader:
 
         try:
             text = _text_of(path) if text is None else text
-            if deep := _DEEP_KEY.search(text):  # such a key alone would take the reader of the standard library minutes
-                raise _Unreadable(_TOO_DEEP, text.count("\n", 0, deep.start() + 1) + 1)
             data = tomllib.loads(text)
-            if _deeper_than(data, DEEPEST):
-                raise _Unreadable(_TOO_DEEP)
+            lines = key_lines(text)
+            own = _tree(data, (), lambda key: place(lines.get(key, 1)))
         except _Unreadable as error:
             where = place(error.line) if error.line else None
             self.problems.append(Problem(where, "", str(error) if where or not shown else f"{plain(shown)}: {error}"))
             return _Table({})
         except RecursionError:
-            self.problems.append(Problem(None, "", f"{prefix}{_TOO_DEEP}"))
+            self.problems.append(Problem(None, "", f"{prefix}tables and lists are nested too deeply."))
             return _Table({})
         except ValueError as error:
             line, what = _syntax_problem(str(error), text or "")
             self.problems.append(Problem(place(line), "", what))
             return _Table({})
-        lines = key_lines(text)
-        own = _tree(data, (), lambda key: place(lines.get(key, 1)))
         merged = _Table({})
         for base, stands in self._bases(own.entries.pop("extends", None)):
             base_shown = os.path.normpath(os.path.join(os.path.dirname(shown or self.shown), os.path.expanduser(base)))
@@ -316,8 +307,6 @@ class _Reader:
         text = text.strip()
         if len(override) > MOST_BYTES:
             return Problem(place, "", f"has {len(override)} characters; more than {MOST_BYTES} are not read.")
-        if len(key) > DEEPEST or _DEEP_KEY.search(text):
-            return Problem(place, "", _TOO_DEEP)
         if not equals or not all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in key):
             what = f"must be section.key=value, such as adapt.steps=4000, not {shown_value(override)}."
             return Problem(place, "", what)
@@ -333,8 +322,6 @@ class _Reader:
             node = _Dropped(place)
         else:
             value, is_toml = one_value(text)
-            if _deeper_than(value, DEEPEST):
-                return Problem(place, ".".join(key), _TOO_DEEP)
             if not is_toml:
                 value = text
             if not is_toml and text[:1] in ("[", "{") and not (field and takes_text(field.annotation)):
@@ -370,22 +357,6 @@ class _Unreadable(Exception):
     def __init__(self, what: str, line: int = 0) -> None:
         super().__init__(what)
         self.line = line
-
-
-_TOO_DEEP = f"tables and lists are nested too deeply: more than {DEEPEST} of them."
-
-
-def _deeper_than(value: Any, most: int) -> bool:
-    """Whether more than ``most`` tables and lists stand in each other."""
-    level = [value]
-    for _ in range(most + 1):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-    return any(isinstance(inner, dict | list) for inner in level)
 
 
 def _text_of(path: Path) -> str:
@@ -430,9 +401,6 @@ def _syntax_problem(message: str, text: str) -> tuple[int, str]:
     found = re.search(r" \((?:at line (\d+), column (\d+)|at end of document)\)$", message)
     number = int(found[1]) if found and found[1] else len(lines)
     what = message[: found.start()] if found else message
-    if what.startswith("Exceeds the limit") and (digits := _LONG_NUMBER.search(text)):
-        number, what = text.count("\n", 0, digits.start()) + 1, "a number has thousands of digits"
-        return number, f"not valid TOML: {what}."
     if "overwrite" in what or "mutate" in what:
         what = "this setting or table is given twice"
     elif what.startswith("Cannot declare"):
