@@ -23,12 +23,13 @@ from transformers import AutoTokenizer
 from typer.testing import CliRunner, Result
 
 from vtkit.cli import app
+from vtkit.data.unspaced import cut_runs
 from vtkit.errors import DataError, RecipeError, VtkitError
 from vtkit.recipe.load import load_recipe, load_specification
 from vtkit.recipe.sections import CasingSection, TrainedVocabulary
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import surface_and_start, token_family, tokens
-from vtkit.vocabulary.trained import _count_words, _pipeline, train_vocabulary
+from vtkit.vocabulary.trained import _count_words, _pipeline, _read, train_vocabulary
 
 ROOT = Path(__file__).resolve().parents[1]
 ALGORITHMS = ["wordpiece", "bpe", "unigram"]
@@ -128,15 +129,18 @@ def test_scripts_are_kept_apart_on_request(shared: Path, algorithm: str) -> None
     text, parts = "食パンの2024年ABCテレビ", ["食", "パン", "の", "2024", "年", "ABC", "テレビ"]
     size = 2200 if algorithm == "unigram" else 2500
     apart = train_vocabulary(japanese, section(algorithm, size, split="scripts"))
-    pieces = [piece for piece, _ in apart.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+    backend = apart.backend_tokenizer
+    pieces = [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
     assert len(pieces) == len(parts)
     if algorithm != "bpe":  # whose pieces are spelled in bytes
-        assert pieces == parts
+        assert [piece.removeprefix("▁") for piece in pieces] == parts
     surfaces = [surface for surface, _ in surface_and_start(apart)]
     assert "テーブル" in surfaces
     assert not any("テ" in surface and "の" in surface for surface in surfaces)
     together = train_vocabulary(japanese, section(algorithm, size))
-    assert len(together.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)) == 1
+    spaced = together.backend_tokenizer.normalizer.normalize_str(text)
+    assert spaced.strip() == "食パンの 2024年 ABCテレビ"  # words of other scripts have a border of their own
+    assert len(together.backend_tokenizer.pre_tokenizer.pre_tokenize_str(spaced)) == 5
 
 
 def test_marks_stay_with_their_letters() -> None:
@@ -178,17 +182,23 @@ SETTINGS = st.fixed_dictionaries(
 )
 
 
-@given(WRITTEN, SETTINGS, st.sampled_from(sorted(KINDS)), st.booleans())
+@given(WRITTEN, SETTINGS, st.sampled_from(sorted(KINDS)), st.booleans(), st.booleans())
 @settings(max_examples=300)
 def test_words_are_counted_as_the_tokenizer_cuts_whole_texts(
-    texts: list[str], chosen: dict[str, object], kind: str, lowercase: bool
+    texts: list[str], chosen: dict[str, object], kind: str, lowercase: bool, marked: bool
 ) -> None:
     given_section = section(**{**KINDS[kind], **chosen})
-    backend = _pipeline(given_section, lowercase)
-    counted = _count_words(iter(texts), backend, given_section, lowercase)
+    marks_starts = marked or kind != "wordpiece"
+    backend = _pipeline(given_section, lowercase, marks_starts)
+    counted = _count_words(_read(texts, given_section), backend, given_section, lowercase, marks_starts)
     cut = backend.pre_tokenizer.pre_tokenize_str
     reference = Counter(
-        word for text in texts if text for word, _ in cut(backend.normalizer.normalize_str(text)) if word.strip("Ġ▁ ")
+        word
+        for text in texts
+        if text
+        for part in (cut_runs if marks_starts else lambda text: [text])(backend.normalizer.normalize_str(text))
+        for word, _ in cut(part)
+        if word.strip("Ġ▁ ")
     )
     assert {word: count for word, count in counted if word.strip("Ġ▁ ")} == reference
     assert (counted.texts, counted.characters) == (len(texts), sum(map(len, texts)))
@@ -206,7 +216,8 @@ def test_what_an_alphabet_lacks_is_spelled_in_bytes_on_request(kind: str) -> Non
 def test_the_settings_by_eye() -> None:
     def cut(text: str, **chosen: object) -> list[str]:
         lowercase = bool(chosen.pop("lowercase", False))
-        backend = _pipeline(section(**chosen), lowercase)
+        algorithm = chosen.get("algorithm", "wordpiece")
+        backend = _pipeline(section(**chosen), lowercase, algorithm != "wordpiece")
         return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
 
     assert cut("ﬁne ½") == ["fine", "1", "⁄", "2"]

@@ -66,7 +66,7 @@ class Counts:
 
     @property
     def tokens_per_word(self) -> float:
-        """Tokens that hold a part of a word, over words. Below 1 where tokens hold several (Chinese characters)."""
+        """Tokens that hold a part of a word, over words. Below 1 where tokens hold several words."""
         return _ratio(self.word_tokens, self.words)
 
     @property

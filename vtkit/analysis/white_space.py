@@ -18,6 +18,8 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
+from vtkit.data.unspaced import BEHIND
+
 WHITE_SPACE = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """Every character that ends a chunk."""
 
@@ -33,7 +35,7 @@ def cuts_at_white_space(backend: Tokenizer) -> bool:
     border = next((number for number, step in enumerate(steps) if _splits_at_white_space(step)), None)
     if border is None or getattr(backend.model, "dropout", None):
         return False
-    if any(step["type"] not in ("Digits", "Punctuation") for step in steps[:border]):
+    if any(step["type"] not in ("Digits", "Punctuation") and not _sets_apart(step) for step in steps[:border]):
         return False
     return all(_minds_white_space(step) for step in _steps(json.loads(state(backend.normalizer)), "normalizers"))
 
@@ -147,6 +149,14 @@ def _splits_at_white_space(step: dict[str, Any]) -> bool:
             return False
 
 
+def _sets_apart(step: dict[str, Any]) -> bool:
+    """Whether a pre-tokenizer only puts single characters, none of them white space, on their own."""
+    if step["type"] != "Split" or step["invert"] or str(step["behavior"]) != "Isolated":
+        return False
+    pattern = _NARROWED.sub("", step["pattern"].get("Regex") or "")
+    return _CLASS.fullmatch(pattern) is not None and _spaces_only_first(pattern)
+
+
 def _minds_white_space(step: dict[str, Any]) -> bool:
     """Whether what a normalizer does to a chunk does not depend on the chunks beside it."""
     match step["type"]:
@@ -155,11 +165,14 @@ def _minds_white_space(step: dict[str, Any]) -> bool:
             if pattern is None:
                 literal = str(step["pattern"]["String"])
                 return literal == " " or not any(map(str.isspace, literal))
-            return pattern in (r"\s", r"\s+", " +", " {2,}") or _spaces_only_first(pattern)
+            return pattern in (r"\s", r"\s+", " +", " {2,}", BEHIND) or _spaces_only_first(pattern)
         case kind:
             simple = ("BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Strip", "Prepend")
             return kind in (*simple, "Nmt", "Precompiled")
 
+
+_NARROWED = re.compile(r"&&\[\^[^\]]*\]")
+"""Characters that a class leaves out."""
 
 _CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
 _PROPERTY = re.compile(r"\\p\{(\w+)\}")
@@ -188,6 +201,7 @@ def _spaces_only_first(pattern: str) -> bool:
         spaced = any(name in _SPACED_PROPERTIES for name in _PROPERTY.findall(part))
         return not spaced and re.search(r"\s|\\(?![-\[\](){}|^$.*+?/])", rest) is None
 
+    pattern = _NARROWED.sub("", pattern)
     for part in _CLASS.findall(pattern):
         if not part.startswith(r"[^\s") and (part.startswith("[^") or not without_space(part[1:-1])):
             return False

@@ -1,8 +1,8 @@
-"""What counts as a word, by the script it is written in; no dictionary and no model that counts could depend on.
+"""What counts as a word, by the script it is written in.
 
-Scripts with spaces: the stretch between two spaces without the punctuation and symbols around it. Scripts without:
-each Han character, each run of hiragana, each run of katakana, and each letter of Thai, Lao, Khmer, Myanmar and
-Tibetan with its marks (a *character word*). Both kinds may stand in one text, even in one stretch.
+Scripts with spaces: the stretch between two spaces without the punctuation and symbols around it. Chinese, Japanese,
+Thai, Lao, Khmer and Burmese: the words of ICU's dictionaries (:mod:`vtkit.data.unspaced`). Tibetan: each letter with
+its marks. All kinds may stand in one text, even in one stretch.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
+from vtkit.data.unspaced import RUN, UNSPACED, cut_run
+
 Punctuation = Literal["keep", "cut"]
 """What punctuation inside a stretch does: ``keep`` leaves *wild-type* one word, ``cut`` makes it two."""
 
 RULE = (
-    "white-space words without the punctuation around them; Chinese characters, runs of hiragana, runs of katakana and "
-    "letters of Thai, Lao, Khmer, Myanmar and Tibetan (with their marks) are words of their own"
+    "white-space words without the punctuation around them; in Chinese, Japanese, Thai, Lao, Khmer and Burmese the "
+    "words of ICU's dictionaries; letters of Tibetan (with their marks) are words of their own"
 )
 """The definition, in words for a report."""
 
@@ -39,21 +41,18 @@ KANA_SHARE = 0.05
 OPENING = 1000
 """Characters of a text that its script is read from."""
 
-_UNSPACED = r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
-_CHARACTERS = rf"\p{{Han}}\p{{Hiragana}}\p{{Katakana}}ー{_UNSPACED}"
+_CHARACTERS = rf"{UNSPACED}\p{{Tibetan}}"
 _WIDE_MARKS = r"\u3001-\u3004\u3008-\u3020\u3030\u303d-\u303f\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
-_CHARACTER_WORDS = (
-    r"\p{Han}\p{M}*"
-    r"|\p{Hiragana}[\p{Hiragana}\p{M}ー]*"
-    r"|[\p{Katakana}&&\p{L}][[\p{Katakana}&&\p{L}]\p{M}ー]*"
-    rf"|[[{_UNSPACED}]&&\p{{L}}]\p{{M}}*(?:(?<=[\u1039\u17d2])\p{{L}}\p{{M}}*)*"
-)
+_OTHERS = rf"(?P<run>{RUN})|[\p{{Tibetan}}&&\p{{L}}]\p{{M}}*"
 _LETTER = rf"[[\p{{L}}\p{{N}}]--[[{_CHARACTERS}]--\p{{N}}]]"
 _INSIDE = rf"[^\s{_WIDE_MARKS}[[{_CHARACTERS}]--\p{{N}}]]"
 _WORD: dict[Punctuation, regex.Pattern[str]] = {
-    "keep": regex.compile(rf"(?V1){_CHARACTER_WORDS}|{_LETTER}\p{{M}}*(?:{_INSIDE}*{_LETTER}\p{{M}}*)?"),
-    "cut": regex.compile(rf"(?V1){_CHARACTER_WORDS}|{_LETTER}\p{{M}}*(?:[\u200c\u200d]?{_LETTER}\p{{M}}*)*"),
+    "keep": regex.compile(rf"(?V1){_OTHERS}|{_LETTER}\p{{M}}*(?:{_INSIDE}*{_LETTER}\p{{M}}*)?"),
+    "cut": regex.compile(rf"(?V1){_OTHERS}|{_LETTER}\p{{M}}*(?:[\u200c\u200d]?{_LETTER}\p{{M}}*)*"),
 }
+_HAS_LETTER = regex.compile(r"(?V1)[\p{L}--\p{Lm}]")
+"""A run's words are those with a letter; the mark of a long vowel or of a repetition alone is none."""
+
 _ASCII_WORD: dict[Punctuation, re.Pattern[str]] = {
     "keep": re.compile(r"[A-Za-z0-9](?:[^ \t-\r]*[A-Za-z0-9])?"),
     "cut": re.compile("[A-Za-z0-9]+"),
@@ -63,14 +62,23 @@ _ASCII_WORD: dict[Punctuation, re.Pattern[str]] = {
 
 def words(text: str, punctuation: Punctuation = "keep") -> list[str]:
     """The words of ``text``, in its order."""
-    found: list[str] = _WORD[punctuation].findall(text)
-    return found
+    return [text[start:end] for start, end in word_spans(text, punctuation)]
 
 
 def word_spans(text: str, punctuation: Punctuation = "keep") -> Iterator[tuple[int, int]]:
     """Where the words of ``text`` begin and end, in characters; no word holds white space."""
-    pattern = (_ASCII_WORD if text.isascii() else _WORD)[punctuation]
-    return (match.span() for match in pattern.finditer(text))
+    if text.isascii():
+        yield from (match.span() for match in _ASCII_WORD[punctuation].finditer(text))
+        return
+    for match in _WORD[punctuation].finditer(text):
+        if match["run"] is None:
+            yield match.span()
+            continue
+        start = match.start()
+        for word in cut_run(match["run"]):
+            if _HAS_LETTER.search(word):
+                yield start, start + len(word)
+            start += len(word)
 
 
 def lowered(word: str, language: str | None = None) -> str:

@@ -193,7 +193,8 @@ class TrainedVocabulary(Section):
 
     algorithm: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
     """WordPiece (``##`` continues a word), BPE (byte-level, ``Ġ`` starts a word; see ``alphabet``), or Unigram
-    (``▁`` starts one)."""
+    (``▁`` starts one). Tokens of scripts without spaces have neither mark; where a twentieth of the corpus is written
+    in such scripts, WordPiece marks the beginnings of the other words with ``▁``."""
 
     alphabet: Literal["bytes", "characters"] = "bytes"
     """What BPE starts from: the 256 bytes (no text is unknown), or the characters of the corpus (``▁`` starts a

@@ -459,7 +459,7 @@ def _fragmentation(report: ReportData) -> Section | None:
         return None
     note = (
         "Special tokens around a text are not counted. A word is what stands between white space without the "
-        "punctuation around it; Chinese characters, runs of kana and Thai letters are words of their own."
+        "punctuation around it; in Chinese, Japanese, Thai, Lao, Khmer and Burmese, a word of ICU's dictionaries."
     )
     return Section("fragmentation", "Fragmentation", (*blocks, Paragraph((note,), quiet=True)))
 

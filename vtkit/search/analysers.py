@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from vtkit.data.spelling import ARABIC
+from vtkit.data.unspaced import IDEOGRAPHS, KANA
 from vtkit.errors import RecipeError
 from vtkit.recipe.analysers import Analysis, known_as, refused
 
@@ -75,9 +76,6 @@ STOP_WORDS = {"english": frozenset(_ENGLISH.split())}
 
 # Scripts written without spaces. Of Han and Kana every character and every two neighbours are terms, of the scripts of
 # South-East Asia every three.
-_IDEOGRAPHS = "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_IDEOGRAPHS += "\U00020000-\U000323af"
-_KANA = "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
 _SOUTH_EAST_ASIA = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0eff\u1000-\u104f\u1780-\u17d3\uaa60-\uaa7f"
 # The scripts of the second plane, in two ranges: the hundreds they are made of would be tried at every space.
 _FURTHER_SCRIPTS = "\U00010000-\U0001ceff\U0001e000-\U0001eeff"
@@ -260,12 +258,12 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
 
     Python's ``\w`` would not do for words: it lacks combining marks, which Indic vowels are.
     """
-    south_east_asia, ideographs = re.compile(f"[{_SOUTH_EAST_ASIA}]"), re.compile(f"[{_IDEOGRAPHS}{_KANA}]")
-    unspaced = re.compile(f"[{_SOUTH_EAST_ASIA}{_IDEOGRAPHS}{_KANA}]")
+    south_east_asia, ideographs = re.compile(f"[{_SOUTH_EAST_ASIA}]"), re.compile(f"[{IDEOGRAPHS}{KANA}]")
+    unspaced = re.compile(f"[{_SOUTH_EAST_ASIA}{IDEOGRAPHS}{KANA}]")
     letters = [code for code in _characters("L", "N", "M") if not unspaced.match(chr(code))]
     words = f"[{_ranges(letters)}{_FURTHER_SCRIPTS}]+"
     return (
-        re.compile(f"[{_IDEOGRAPHS}{_KANA}]+|[{_SOUTH_EAST_ASIA}]+|{words}"),
+        re.compile(f"[{IDEOGRAPHS}{KANA}]+|[{_SOUTH_EAST_ASIA}]+|{words}"),
         south_east_asia,
         ideographs,
     )

@@ -82,7 +82,7 @@ def _texts(recipe: Recipe) -> tuple[Corpus, ...]:
 
 ANALYSE = Stage(
     "analyse",
-    version=1,
+    version=2,
     reads=("recipe.language", "source.model", "casing.output"),
     corpora={"analyse.texts": _texts},
     function=analyse_vocabularies,

@@ -51,5 +51,5 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
     return VocabularyResult(len(tokenizer), str(token_family(tokenizer)), corpus, expansion)
 
 
-VOCABULARY = Stage("vocabulary", version=2, reads=("vocabulary", "casing.input"), function=build_vocabulary)
+VOCABULARY = Stage("vocabulary", version=3, reads=("vocabulary", "casing.input"), function=build_vocabulary)
 """Where the vocabulary is the source's own, the plan adds the source."""

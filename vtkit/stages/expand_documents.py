@@ -53,7 +53,7 @@ def _tuned_on(recipe: Recipe) -> tuple[Corpus, ...]:
 
 EXPAND_DOCUMENTS = Stage(
     "expand:documents",
-    version=1,
+    version=2,
     reads=(
         "expand.method",
         "expand.tokens",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.data.text import batches
+from vtkit.data.unspaced import begins_unspaced
 from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import shortened, whole_encodings
@@ -108,8 +109,8 @@ class AddableTokens:
         candidates = [
             number
             for number, (_, starts_word) in enumerate(surfaces)
-            if starts_word and number not in special and any(map(str.isalnum, words[number]))
-            and not masked[number] and not unwanted[number]
+            if (starts_word or begins_unspaced(words[number])) and number not in special
+            and any(map(str.isalnum, words[number])) and not masked[number] and not unwanted[number]
         ]  # fmt: skip
         allowed = np.zeros(len(words), dtype=np.bool_)
         twice = [f"{words[number]} {words[number]}" for number in candidates]

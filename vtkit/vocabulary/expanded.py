@@ -282,8 +282,9 @@ def _expandable(base: PreTrainedTokenizerFast, name: str) -> Family:
         return "wordpiece"
     if kind == "BPE" and token_family(base) == "byte-level":
         return "byte-level"
+    said = {"BPE": "BPE of characters", "WordPiece": "WordPiece with other marks"}
     raise DataError(
-        f"The tokenizer {name} cannot be expanded: it is {kind if kind != 'BPE' else 'BPE of characters'}, and tokens "
+        f"The tokenizer {name} cannot be expanded: it is {said.get(kind, kind)}, and tokens "
         "are added to WordPiece (## continues a word) and byte-level BPE (Ġ starts one) vocabularies only. Choose "
         'such a tokenizer, or train a vocabulary on the corpus (kind = "trained").'
     )

@@ -83,7 +83,7 @@ def token_family(tokenizer: PreTrainedTokenizerFast) -> Family:
     model = layout["model"]
     prefix = model.get("continuing_subword_prefix")
     around = json.dumps([layout.get("pre_tokenizer"), layout.get("decoder")])
-    if model.get("type") in ("WordPiece", "WordLevel") or prefix == "##":
+    if (model.get("type") in ("WordPiece", "WordLevel") and prefix != "") or prefix == "##":
         return "wordpiece"
     if '"ByteLevel"' in around:
         return "byte-level"

@@ -5,6 +5,10 @@ done once for each different word. The trainers themselves are libraries', chose
 hash order or threads: WordPiece and BPE merge with the BPE trainer of ``tokenizers`` (its WordPiece trainer numbers
 continuing characters in hash order, and so differs between runs), and Unigram is trained by SentencePiece on one
 thread over the words in sorted order.
+
+In scripts without spaces nothing shows a tokenizer where a word begins. A token of theirs therefore has one form,
+without the mark of a beginning, and is learned from words that ICU's dictionaries find, so that it never reaches across
+two of them. The tokenizer itself needs no dictionary.
 """
 
 from __future__ import annotations
@@ -16,17 +20,19 @@ import re
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from vtkit import console
 from vtkit.data.spelling import FOLDED
-from vtkit.data.word_counts import DEFAULT_MEMORY, Tally, count_chunks
+from vtkit.data.unspaced import BEHIND, IDEOGRAPHS, RUN, UNSPACED, begins_unspaced, count_unspaced, cut_runs
+from vtkit.data.word_counts import DEFAULT_MEMORY, ChunkCounts, Tally, count_chunks
 from vtkit.errors import DataError
 from vtkit.recipe.sections import CasingSection, TrainedVocabulary
 from vtkit.vocabulary.existing import ROLES, Role, wrap
@@ -50,28 +56,36 @@ MOST_WORDS = 4_000_000
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 """The tokens of ``byte_fallback``."""
 
-SCRIPTS = (
+SPACED_SCRIPTS = (
     *("Latin", "Greek", "Cyrillic", "Armenian", "Hebrew", "Arabic", "Devanagari", "Bengali", "Gurmukhi", "Gujarati"),
-    *("Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao", "Tibetan", "Myanmar", "Georgian"),
-    *("Ethiopic", "Khmer", "Mongolian", "Hangul", "Han"),
+    *("Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Tibetan", "Georgian", "Ethiopic", "Mongolian"),
+    "Hangul",
 )
+UNSPACED_SCRIPTS = ("Thai", "Lao", "Myanmar", "Khmer", "Han")
 """Scripts that ``split = "scripts"`` keeps apart, beside Hiragana and Katakana."""
 
-SCRIPT_RUNS = (
-    *(rf"\p{{{script}}}[\p{{{script}}}\p{{M}}]*" for script in SCRIPTS),
+OF_SCRIPT = r"\p{{{0}}}[\p{{{0}}}\p{{M}}]*"
+"""A run of one script with its combining marks."""
+
+UNSPACED_RUNS = (
+    *map(OF_SCRIPT.format, UNSPACED_SCRIPTS),
     r"\p{Hiragana}[\p{Hiragana}\p{M}]*",
     r"[\p{Katakana}ー][\p{Katakana}\p{M}ー]*",
+)
+SCRIPT_RUNS = (
+    *map(OF_SCRIPT.format, SPACED_SCRIPTS),
+    *UNSPACED_RUNS,
     r"\p{N}+",
     r"[\p{L}\p{M}]+",
     r"[^\s\p{L}\p{M}\p{N}]",
 )
-"""Runs of one script with their combining marks, runs of digits, and every other character on its own."""
+"""Runs of one script, runs of digits, and every other character on its own."""
 
 RUNS = {
     "words": (r"[\p{L}\p{M}\p{N}]+", r"[^\s\p{L}\p{M}\p{N}]"),
     "scripts": SCRIPT_RUNS,
     "bert": (r"[^\s\p{P}$+<=>^`|~]+", r"[\p{P}$+<=>^`|~]"),
-    "whitespace": (r"\S+",),
+    "whitespace": (r"[^\s]+",),
 }
 """What may be one token, for each value of ``split``."""
 
@@ -83,6 +97,14 @@ SINGLE_DIGIT_RUNS = {
 }
 """The same with ``split_digits``."""
 
+UNSPACED_SHARE = 0.05
+"""From this share of characters of scripts without spaces on, WordPiece marks the beginnings of words (``▁``), as the
+other algorithms do, instead of their continuations (``##``), which such scripts cannot tell apart."""
+
+LONGEST_RUN = 200
+"""Characters of such scripts that WordPiece cuts up at a time: a sentence without any space takes time and, beyond
+:data:`LONGEST_WORD`, would be unknown."""
+
 _PRIVATE = range(0xF0000, 0x10FFFE)
 """Continuing characters are merged as private-use code points that the corpus does not have."""
 
@@ -90,6 +112,7 @@ _THREADS = "TOKENIZERS_PARALLELISM"
 _REPEATS_AT_ONCE = 10_000
 _CHECKED_EVERY = 200_000
 
+_HAN_AND_SPACE = re.compile(rf"[{IDEOGRAPHS}]\s")
 _JOINED = re.compile("[\x1c-\x1f]")
 _JOINED_BY_BERT = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 """Characters at which Python cuts words, but which a normalizer drops, so that the words around them become one."""
@@ -125,7 +148,9 @@ def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSectio
     """Learn a vocabulary of up to ``section.size`` tokens from ``texts``; a small corpus gives fewer.
 
     What happens to a text before it is cut into tokens (by default: Unicode form NFKC without control characters) is
-    part of the tokenizer, lower-casing too where ``casing`` says so. The same texts in the same order give a
+    part of the tokenizer, lower-casing too where ``casing`` says so. Tokens of scripts without spaces have one form and
+    stay inside words (above); WordPiece keeps its ``##`` for corpora with less than :data:`UNSPACED_SHARE` of them. The
+    same texts in the same order give a
     byte-identical ``tokenizer.json``; for WordPiece and BPE a smaller vocabulary is the beginning of a larger one.
 
     Memory does not grow with the corpus: counts that take more than
@@ -140,11 +165,16 @@ def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSectio
             nothing but its characters can be learned.
     """
     lowercase = casing is not None and casing.input == "lowercase"
-    backend = _pipeline(section, lowercase)
-    words = _count_words(texts, backend, section, lowercase)
+    corpus = _read(texts, section)
+    marks_starts = section.algorithm != "wordpiece" or corpus.unspaced_share() >= UNSPACED_SHARE
+    backend = _pipeline(section, lowercase, marks_starts)
+    words = _count_words(corpus, backend, section, lowercase, marks_starts)
     if not words.distinct:
         raise DataError("The corpus of [vocabulary] has no words to learn a vocabulary from: its texts are empty.")
     match section.algorithm:
+        case "wordpiece" if marks_starts:
+            backend.model, alphabet = _wordpiece_of_starts(words, section)
+            backend.pre_tokenizer = pre_tokenizers.Sequence([_apart(alphabet), backend.pre_tokenizer])
         case "wordpiece":
             backend.model = _wordpiece(words, section, backend)
         case "bpe" if section.alphabet == "bytes":
@@ -186,11 +216,15 @@ def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
     return ", ".join(steps)
 
 
-def _pipeline(section: TrainedVocabulary, lowercase: bool) -> Tokenizer:
-    """Everything of the tokenizer but its vocabulary: what happens to text before it is cut into tokens."""
+def _pipeline(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -> Tokenizer:
+    """Everything of the tokenizer but its vocabulary: what happens to text before it is cut into tokens.
+
+    Args:
+        marks_starts: whether tokens show that they begin a word (``▁`` or ``Ġ``), instead of that they continue one.
+    """
     runs = (SINGLE_DIGIT_RUNS if section.split_digits else RUNS)[section.split]
-    steps = _steps(section, lowercase)
-    if section.algorithm == "wordpiece":
+    steps = _steps(section, lowercase, marks_starts)
+    if not marks_starts:
         unknown = section.special_tokens.unk
         backend = Tokenizer(models.WordPiece({unknown: 0}, unk_token=unknown))
         backend.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(runs)), behavior="removed", invert=True)
@@ -198,7 +232,7 @@ def _pipeline(section: TrainedVocabulary, lowercase: bool) -> Tokenizer:
     else:
         # The first word gets the space that every other word has, so that it is the same token.
         steps.append(normalizers.Prepend(" "))
-        cut = pre_tokenizers.Split(Regex("|".join(f" ?{run}" for run in runs)), behavior="isolated")
+        cut = _cut_with_spaces(runs, section)
         if _is_byte_level(section):
             backend = Tokenizer(models.BPE())
             backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -216,7 +250,39 @@ def _pipeline(section: TrainedVocabulary, lowercase: bool) -> Tokenizer:
     return backend
 
 
-def _steps(section: TrainedVocabulary, lowercase: bool) -> list[Any]:
+def _cut_with_spaces(runs: Sequence[str], section: TrainedVocabulary) -> Any:
+    """Each run with the space in front of it; runs of scripts without spaces are on their own, and without it."""
+    unspaced = [*(run for run in runs if run in UNSPACED_RUNS), RUN]
+    if section.algorithm == "wordpiece":
+        unspaced = [run.replace("*", f"{{0,{LONGEST_RUN - 1}}}") for run in unspaced]
+    spaced = [f" ?{_without_unspaced(run)}" for run in runs if run not in UNSPACED_RUNS]
+    if section.whitespace == "keep":
+        return pre_tokenizers.Split(Regex("|".join([*unspaced, *spaced])), behavior="isolated")
+    return pre_tokenizers.Split(Regex("|".join([*unspaced, *spaced])), behavior="removed", invert=True)
+
+
+def _without_unspaced(run: str) -> str:
+    """``run``, ending in front of characters of scripts without spaces."""
+    inside, _, times = run.partition("]")
+    match inside[:2]:
+        case "[^":
+            return f"{inside}{UNSPACED}]{times}"
+        case "[\\":
+            return f"{inside}&&[^{UNSPACED}]]{times}"
+        case _:  # of one script, or of digits
+            return run
+
+
+def _apart(alphabet: set[str]) -> Any:
+    """Cuts around characters of scripts without spaces that are not in the alphabet.
+
+    WordPiece takes a word with one unknown character for unknown, and a run of such scripts may be a sentence.
+    """
+    known = "".join(sorted(character for character in alphabet if begins_unspaced(character)))
+    return pre_tokenizers.Split(Regex(f"[{UNSPACED}&&[^{known}]]" if known else f"[{UNSPACED}]"), behavior="isolated")
+
+
+def _steps(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -> list[Any]:
     """The normalizer, but for the space in front of the first word."""
     forms = {"NFKC": normalizers.NFKC, "NFC": normalizers.NFC}
     steps: list[Any] = [forms[section.unicode]()] if section.unicode in forms else []
@@ -240,6 +306,8 @@ def _steps(section: TrainedVocabulary, lowercase: bool) -> list[Any]:
             steps.append(normalizers.Replace(Regex(f"[{variants}]"), letter))
     if lowercase:
         steps.append(normalizers.Lowercase())
+    if marks_starts:
+        steps.append(normalizers.Replace(Regex(BEHIND), " "))
     if section.whitespace == "collapse":
         steps += [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
     elif section.algorithm != "wordpiece" and not _is_byte_level(section):
@@ -283,47 +351,78 @@ class _Words:
         return rarest
 
 
-def _count_words(texts: Iterable[str], backend: Tokenizer, section: TrainedVocabulary, lowercase: bool) -> _Words:
-    """How often each word (as the pre-tokenizer leaves it) occurs.
+class _Corpus(NamedTuple):
+    """A corpus as it was read."""
+
+    chunks: ChunkCounts
+    whole: Tally
+    """The few texts that cannot be cut at white space first."""
+
+    def unspaced_share(self) -> float:
+        """Share of the characters that are of scripts without spaces."""
+        unspaced = characters = 0
+        for chunk, count in chain(self.chunks, self.whole):
+            unspaced += count * count_unspaced(chunk)
+            characters += count * len(chunk)
+        return unspaced / max(1, characters)
+
+
+def _read(texts: Iterable[str], section: TrainedVocabulary) -> _Corpus:
+    whole = Tally()
+    is_whole = _cut_whole(section)
+
+    def regular() -> Iterator[str]:
+        with console.progress("texts read for the vocabulary") as bar:
+            for text in texts:
+                if is_whole(text):
+                    whole.add([text])
+                    _make_room(whole)
+                else:
+                    yield text
+                bar.advance()
+
+    chunks = count_chunks(regular())
+    whole.finish()
+    return _Corpus(chunks, whole)
+
+
+def _count_words(
+    corpus: _Corpus, backend: Tokenizer, section: TrainedVocabulary, lowercase: bool, marks_starts: bool
+) -> _Words:
+    """How often each word (as the pre-tokenizer leaves it, and cut where ICU finds words) occurs.
 
     The corpus is counted in chunks between white space, and each different chunk goes through the normalizer and the
     pre-tokenizer once. That gives what whole texts give, since neither looks across white space; the few texts for
     which it would not are cut whole.
     """
     words = Tally()
-    cut = backend.pre_tokenizer.pre_tokenize_str
-    normalize = normalizers.Sequence(_steps(section, lowercase)).normalize_str
-    mark = "" if section.algorithm == "wordpiece" else " "
-    written = {"wordpiece": "", "bpe": "Ġ" if _is_byte_level(section) else "▁", "unigram": "▁"}[section.algorithm]
+    normalize = normalizers.Sequence(_steps(section, lowercase, marks_starts)).normalize_str
+    mark = " " if marks_starts else ""
+    written = ("Ġ" if _is_byte_level(section) else "▁") if marks_starts else ""
     one_piece = str.isalpha if section.split == "scripts" or section.split_digits else str.isalnum
-    whole = _cut_whole(section)
-    set_aside, set_aside_characters = 0, 0
 
-    def regular() -> Iterator[str]:
-        nonlocal set_aside, set_aside_characters
-        with console.progress("texts read for the vocabulary") as bar:
-            for text in texts:
-                if whole(text):
-                    set_aside, set_aside_characters = set_aside + 1, set_aside_characters + len(text)
-                    words.add(word for word, _ in cut(backend.normalizer.normalize_str(text)))
-                    _make_room(words)
-                else:
-                    yield text
-                bar.advance()
+    def cut(text: str) -> Iterator[str]:
+        for part in cut_runs(text) if marks_starts else [text]:
+            yield from (word for word, _ in backend.pre_tokenizer.pre_tokenize_str(part))
 
-    chunks = count_chunks(regular())
+    texts = characters = 0
+    for text, count in corpus.whole:
+        texts, characters = texts + count, characters + count * len(text)
+        for word in cut(backend.normalizer.normalize_str(text)):
+            words.add_many(word, count)
+        _make_room(words)
     collapsed = section.whitespace == "collapse"
-    for number, (chunk, count) in enumerate(chunks.words() if collapsed else chunks, 1):
+    for number, (chunk, count) in enumerate(corpus.chunks.words() if collapsed else corpus.chunks, 1):
         if chunk.isascii() and one_piece(chunk):  # most words: nothing happens to them but lower-casing
             words.add_many(written + (chunk.lower() if lowercase else chunk), count)
         elif text := normalize(chunk):
             starts_word = collapsed or not chunk[0].isspace()
-            for word, _ in cut(mark + text if starts_word else text):
+            for word in cut(mark + text if starts_word else text):
                 words.add_many(word, count)
         if number % _CHECKED_EVERY == 0:
             _make_room(words)
     words.finish()
-    return _Words(words, chunks.texts + set_aside, chunks.characters + set_aside_characters)
+    return _Words(words, corpus.chunks.texts + texts, corpus.chunks.characters + characters)
 
 
 def _make_room(words: Tally) -> None:
@@ -342,7 +441,8 @@ def _cut_whole(section: TrainedVocabulary) -> Callable[[str], Any]:
             return False
         first = text[0]  # which a normalizer may drop, so that the text begins with what follows
         dropped = not first.isprintable() or unicodedata.category(first).startswith("M") or FOLDED.get(first) == ""
-        return first.isspace() or dropped or bool(joined(text))
+        spaced_out = section.cjk_spacing and _HAN_AND_SPACE.search(text)  # a space more than the chunk itself has
+        return first.isspace() or dropped or bool(joined(text) or spaced_out)
 
     return cut_whole
 
@@ -398,6 +498,18 @@ def _stays_whole(text: str, backend: Tokenizer) -> bool:
     return len(backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))) == 1
 
 
+def _wordpiece_of_starts(words: _Words, section: TrainedVocabulary) -> tuple[models.WordPiece, set[str]]:
+    """WordPiece's longest match over tokens of which those that begin a word are marked; and the alphabet."""
+    vocabulary, alphabet, _ = _merged_characters(words, section)
+    model = models.WordPiece(
+        vocabulary,
+        unk_token=section.special_tokens.unk,
+        max_input_chars_per_word=LONGEST_WORD,
+        continuing_subword_prefix="",
+    )
+    return model, alphabet
+
+
 def _byte_level_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
     """GPT-2's byte-level BPE; its alphabet is the 256 bytes, so that no text is unknown."""
     merged, merges = _merge(words, sorted(pre_tokenizers.ByteLevel.alphabet()), section)
@@ -406,11 +518,8 @@ def _byte_level_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
 
 
 def _character_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
-    """BPE over the characters of the corpus; ``▁`` is one of them."""
-    known = _alphabet(words, section) | {"▁"}
-    mapped = ((word, count) for word, count in words if known.issuperset(word))
-    merged, merges = _merge(mapped, sorted(known), section)
-    vocabulary = {token: number for number, token in enumerate([*_reserved(section), *merged])}
+    """BPE over the characters of the corpus."""
+    vocabulary, _, merges = _merged_characters(words, section)
     return models.BPE(
         vocabulary,
         merges,
@@ -418,6 +527,16 @@ def _character_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
         fuse_unk=True,
         byte_fallback=section.byte_fallback,
     )
+
+
+def _merged_characters(
+    words: _Words, section: TrainedVocabulary
+) -> tuple[dict[str, int], set[str], list[tuple[str, str]]]:
+    """The ids of the tokens that merging characters gives, the characters (``▁`` is one of them), and the merges."""
+    known = _alphabet(words, section) | {"▁"}
+    mapped = ((word, count) for word, count in words if known.issuperset(word))
+    merged, merges = _merge(mapped, sorted(known), section)
+    return {token: number for number, token in enumerate([*_reserved(section), *merged])}, known, merges
 
 
 def _reserved(section: TrainedVocabulary) -> list[str]:
