@@ -28,7 +28,7 @@ from vtkit.runs.plan import Plan
 from vtkit.runs.run import run
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
-from vtkit.search.hybrid import ENCODER_WEIGHT, above_last, best_weight, weighted_sum
+from vtkit.search.hybrid import ENCODER_WEIGHT, above_last, best_weight, deviation, weighted_sum
 from vtkit.stages.evaluate_peers import peers_of
 
 
@@ -92,7 +92,9 @@ def test_a_document_that_a_dense_list_does_not_hold_counts_as_its_last() -> None
     assert above_last(dense)["q"] == [("a", pytest.approx(0.1)), ("b", 0)]
     assert above_last({"q": []}) == {"q": []}
     lexical = {"q": [("c", 2.0), ("b", 1.0)]}
-    assert [document for document, _ in weighted_sum(above_last(dense), lexical, 3, 0.1)["q"]] == ["c", "b", "a"]
+    deviations = deviation(above_last(dense)), deviation(lexical)
+    summed = weighted_sum(above_last(dense), lexical, 3, 0.1, deviations)
+    assert [document for document, _ in summed["q"]] == ["c", "b", "a"]
 
 
 def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: Path) -> None:
@@ -120,7 +122,8 @@ def test_a_peer_is_judged_alone_and_summed_with_bm25(finished: Path, embedder: P
     assert alone.p_value_vs_bm25 is not None
     assert both.p_value_vs_bm25 is not None
     bm25 = read_trec(finished / "trec" / "collection" / "bm25.trec")
-    summed = weighted_sum(above_last(found), bm25, 1000, float(both.weight or 0))
+    assert both.balance is not None
+    summed = weighted_sum(above_last(found), bm25, 1000, both.balance.weight, both.balance.deviations)
     written = read_trec(finished / "trec" / "collection" / "hybrid-peer-tiny-e5.trec")
     for query, results in summed.items():
         assert dict(written[query]) == pytest.approx(dict(results), abs=1e-5)
@@ -132,12 +135,15 @@ def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) ->
     assert report is not None
     rows = {row.model: row for row in report.results[0].rows}
     both, own = rows["tiny-e5 (dense) + BM25"], rows["transfer + BM25"]
-    assert both.weight_queries == own.weight_queries
-    assert both.weight_queries is not None
-    curve = dict(both.weight_curve)
-    assert both.weight == best_weight(tuple(curve.items()))
+    assert both.balance is not None
+    assert own.balance is not None
+    assert both.balance.judged
+    assert both.balance.queries == own.balance.queries
+    assert both.balance.probed is not None
+    curve = dict(both.balance.curve)
+    assert both.balance.contradicted or both.balance.weight == best_weight(both.balance.curve)
     training = load_retrieval(finished.parents[1] / "collection", "train")
-    found = above_last(read_trec(made_by(finished, "evaluate:peer:tiny-e5") / "collection" / "training.trec"))
+    found = above_last(read_trec(made_by(finished, "evaluate:peer:tiny-e5") / "collection" / "balancing.trec"))
     assert found.keys() == {query.id for query in training.queries}
     bm25 = Bm25.build((document.contents for document in training.documents), "en")
     lexical = to_run(
@@ -145,9 +151,21 @@ def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) ->
         [document.id for document in training.documents],
         *bm25.search([query.text for query in training.queries], 1000),
     )
-    summed = weighted_sum(found, lexical, 1000, 0.4)
+    assert both.balance.deviations == pytest.approx((deviation(found), deviation(lexical)), rel=1e-4)
+    summed = weighted_sum(found, lexical, 1000, 0.4, both.balance.deviations)
     assert curve[0.4] == pytest.approx(evaluate(summed, training.qrels, ["nDCG@10"])["nDCG@10"], abs=1e-6)
     assert ENCODER_WEIGHT in curve
+
+
+def test_what_a_query_finds_does_not_depend_on_the_other_queries(finished: Path, embedder: Path) -> None:
+    """Sums too: σ was once that of the evaluated run."""
+    home = finished.parents[1]
+    changes = [f"evaluate.peers=['{embedder}']", "evaluate.max_queries=7", "recipe.name='fewer'"]
+    fewer = run(home / "tiny.toml", changes, runs=home / "runs", threads=1)
+    for name in ("hybrid", "hybrid-peer-tiny-e5"):
+        some, whole = (read_trec(folder / "trec" / "collection" / f"{name}.trec") for folder in (fewer, finished))
+        assert len(some) == 7 < len(whole)
+        assert all(whole[query] == results for query, results in some.items())
 
 
 def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finished: Path) -> None:

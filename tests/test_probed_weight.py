@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from vtkit.checks.probe import Probe
 from vtkit.checks.probed_weight import own_reciprocal_ranks, probed_weight
+from vtkit.data.trec import Run, to_run
 from vtkit.search.hybrid import CAUTIOUS_WEIGHT, ENCODER_WEIGHT
 
 WORDS = ["river", "stone", "oak", "lamp", "cloud", "glass", "wheel", "salt"]
@@ -22,32 +22,37 @@ def probe(pairs: int = PAIRS) -> Probe:
     return Probe([f"{topic} unheard of" for topic in topics], documents)
 
 
-def vectors(pairs: int, own: float, noise: float, seed: int = 1) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
-    """Queries and documents of an encoder that gives a query's own document ``own`` and all documents noise."""
+def found_by(pairs: int, own: float, noise: float, seed: int = 1) -> Run:
+    """The run of an encoder that gives a query's own document ``own`` and all documents noise."""
     draw = np.random.default_rng(seed)
     scores = own * np.eye(pairs) + noise * draw.random((pairs, pairs))
-    return sparse.identity(pairs, dtype=np.float32, format="csr"), sparse.csr_matrix(scores.T.astype(np.float32))
+    order = np.argsort(-scores, axis=1)
+    names = [str(number) for number in range(pairs)]
+    return to_run(names, names, order, np.take_along_axis(scores, order, axis=1))
 
 
 def test_an_encoder_that_helps_has_the_usual_weight() -> None:
-    found = probed_weight(probe(), *vectors(PAIRS, own=1.0, noise=1.0), language="en", analysis="words")
+    found = probed_weight(probe(), found_by(PAIRS, own=1.0, noise=1.0), language="en", analysis="words")
     assert found is not None
     assert found.weight == ENCODER_WEIGHT
-    assert found.both > found.bm25
-    assert found.p < 0.05
+    value, p = next((value, p) for weight, value, p in found.curve if weight == ENCODER_WEIGHT)
+    assert value > found.bm25
+    assert p < 0.05
+    assert not found.contradicts(ENCODER_WEIGHT)
     assert found.pairs == PAIRS
     assert f"{PAIRS} spans find" in found.words
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_encoder_that_knows_nothing_has_the_cautious_one(seed: int) -> None:
-    found = probed_weight(probe(), *vectors(PAIRS, own=0.0, noise=1.0, seed=seed), language="en", analysis="words")
+    found = probed_weight(probe(), found_by(PAIRS, own=0.0, noise=1.0, seed=seed), language="en", analysis="words")
     assert found is not None
     assert found.weight == CAUTIOUS_WEIGHT
+    assert found.contradicts(1.0)
 
 
 def test_too_few_pairs_tell_nothing() -> None:
-    assert probed_weight(probe(10), *vectors(10, own=1.0, noise=1.0), language="en", analysis="words") is None
+    assert probed_weight(probe(10), found_by(10, own=1.0, noise=1.0), language="en", analysis="words") is None
 
 
 def test_ranks_by_hand() -> None:

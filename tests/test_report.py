@@ -326,6 +326,60 @@ def test_the_verdict_names_the_final_model_bm25_and_both_together() -> None:
     )
 
 
+def recommended(rows: list[dict[str, Any]], *further: list[dict[str, Any]]) -> tuple[str, bool]:
+    results = [{"set": f"s{number}", "rows": each} for number, each in enumerate([rows, *further])]
+    advice = verdicts.recommendation(ReportData.from_json({"results": results}))
+    assert advice is not None
+    return advice.text, advice.harmful
+
+
+BALANCE = {"weight": 0.9, "encoder_deviation": 1, "bm25_deviation": 1, "queries": 256, "judged": False}
+
+
+def deployed(value: float, p: float) -> list[dict[str, Any]]:
+    one = row("deployed", value, 0.9) | {"p_value_vs_bm25": p, "balance": BALANCE, "index": True}
+    return [row("BM25", 0.692, 0.9), row("transfer", 0.452, 0.8) | {"p_value_vs_bm25": 0.0001}, one]
+
+
+def test_the_last_line_says_whether_to_deploy() -> None:
+    assert recommended(deployed(0.711, 0.01)) == ("deploy the one index: +0.019 nDCG@10 over BM25, p = 0.010", False)
+    assert recommended(deployed(0.452, 0.0001)) == (
+        "do not deploy the one index: −0.240 nDCG@10 over BM25, p < 0.001", True,
+    )  # fmt: skip
+    assert recommended(deployed(0.690, 0.4)) == (
+        "no gain shown by the one index: −0.002 nDCG@10 over BM25, p = 0.40", False,
+    )  # fmt: skip
+    assert recommended(deployed(0.452, 0.0001)[:2]) == (
+        "do not deploy the encoder: −0.240 nDCG@10 over BM25, p < 0.001", True,
+    )  # fmt: skip
+
+
+def test_an_encoder_that_helps_only_in_the_sum_is_recommended_with_it() -> None:
+    rows = [*deployed(0, 0)[:2], row("transfer + BM25", 0.712, 0.9) | {"p_value_vs_bm25": 0.02}]
+    assert recommended(rows)[0].endswith('p < 0.001; summed with BM25 (index.lexical = "bm25") +0.020, p = 0.020')
+
+
+def test_harm_on_one_of_several_sets_is_a_reason_not_to_deploy() -> None:
+    assert recommended(deployed(0.792, 0.001), deployed(0.592, 0.001)) == (
+        "do not deploy the one index: +0.000 nDCG@10 over BM25 on average, beyond chance above it on 1 of 2 sets, "
+        "below it on s1",
+        True,
+    )
+
+
+def test_without_bm25_nothing_is_recommended() -> None:
+    assert "compare it with BM25" in recommended([row("transfer", 0.4, 0.8)])[0]
+    assert verdicts.recommendation(ReportData()) is None
+
+
+def test_the_recommendation_stands_on_top_of_both_pages() -> None:
+    report = a_report(results=[{"set": "s", "rows": deployed(0.452, 0.0001)}])
+    said = "do not deploy the one index: −0.240 nDCG@10 over BM25, p"
+    for page in (markdown_page(report), html_page(report)):
+        assert said in page
+        assert page.index(said) < page.index("nDCG@10 on s is")
+
+
 def test_a_difference_that_may_be_chance_is_called_so() -> None:
     said = verdict(a_report(vocabulary=None))
     assert "On encyclopaedia-ko it is 0.596, above BM25's 0.582, which may be chance (p = 0.21); together" in said
@@ -925,11 +979,13 @@ def test_everything_is_judged_against_the_better_bm25() -> None:
 
 def test_the_weight_of_the_sum_is_shown_with_what_it_was_chosen_from() -> None:
     rows = [row("BM25", 0.5, 0.9), row("transfer", 0.47, 0.8), row("transfer + BM25", 0.6, 0.9)]
-    fixed = markdown_page(a_report(results=[{"set": "s", "rows": [*rows[:2], rows[2] | {"weight": 0.2}]}]))
+    balance = {"weight": 0.2, "encoder_deviation": 1, "bm25_deviation": 1, "queries": 256, "judged": False}
+    fixed = markdown_page(a_report(results=[{"set": "s", "rows": [*rows[:2], rows[2] | {"balance": balance}]}]))
     assert "the encoder weighs 0.2 (a fixed weight)" in fixed
     assert "other judged queries" not in fixed
-    chosen = {"weight": 0.1, "weight_queries": 280, "weight_curve": [[0.0, 0.512], [0.1, 0.634], [0.2, 0.567]]}
-    page = markdown_page(a_report(results=[{"set": "s", "rows": [*rows[:2], rows[2] | chosen]}]))
+    curve = [[0.0, 0.512], [0.1, 0.634], [0.2, 0.567]]
+    balance |= {"weight": 0.1, "queries": 280, "judged": True, "curve": curve}
+    page = markdown_page(a_report(results=[{"set": "s", "rows": [*rows[:2], rows[2] | {"balance": balance}]}]))
     assert "the encoder weighs 0.1 (chosen on other judged queries)" in page
     assert "nDCG@10 of the sum with BM25 on 280 other judged queries" in page
     assert "| nDCG@10 | 0.512 | **0.634** | 0.567 |" in page

@@ -6,6 +6,7 @@ its work, that nothing is repeated, and that a killed run ends in the numbers of
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import shutil
@@ -13,18 +14,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import command_line
 import pytest
 
+from vtkit.artifacts import Store
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
 from vtkit.measures.effectiveness import evaluate
 from vtkit.recipe.load import load_recipe
+from vtkit.runs.plan import Plan
 from vtkit.search.bm25 import Bm25
 from vtkit.search.hybrid import CAUTIOUS_WEIGHT, ENCODER_WEIGHT, WEIGHTS, best_weight, weighted_sum
-from vtkit.stages.encode_queries import ENCODE_QUERIES
 from vtkit.stages.evaluate_runs import EVALUATE_HYBRID
 
 DATA = Path(__file__).resolve().parents[1] / "recipes" / "quickstart_data"
@@ -177,14 +180,18 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
         analysis["target"]["queries"]["unknown_tokens"] < 0.05 < 0.5 < analysis["source"]["queries"]["unknown_tokens"]
     )
     last = result["rows"][-1]  # the recipe fine-tunes on the training queries, so that they do not choose
-    assert last["weight_queries"] is None
-    assert last["weight"] == last["weight_probe"]["weight"] in (ENCODER_WEIGHT, CAUTIOUS_WEIGHT)
-    assert last["weight_probe"]["pairs"] > 50
+    balance = last["balance"]
+    assert not balance["judged"]
+    assert balance["weight"] == balance["probed"]["weight"] in (ENCODER_WEIGHT, CAUTIOUS_WEIGHT)
+    assert balance["probed"]["pairs"] > 50
     assert result["share_cut"] > 0.5  # paragraphs, cut at 32 tokens
     assert f"{result['share_cut']:.0%} of the documents of elements-ko are cut at 32 tokens" in (
         run / "run.log"
     ).read_text("utf-8")
     assert report["command"][:2] == ["vtkit", "run"]
+    last_line = vtkit(finished, "run", "korean.toml").stderr.splitlines()[-1]
+    assert last_line.startswith("warning: do not deploy the encoder: −")  # four steps of training
+    assert html.escape(last_line.removeprefix("warning: ")) in (run / "report.html").read_text("utf-8")
     assert len(report["curves"]["finetune"]["loss"]) == 4
 
 
@@ -211,23 +218,33 @@ def test_the_weight_of_the_sum_is_chosen_on_training_queries(finished: Path, tmp
     runs = finished / "runs"
     steps = json.loads((runs / "korean" / "run.json").read_text("utf-8"))["steps"]
     made = {name: runs / "artifacts" / output for name, output in steps.items()}
-    queries = tmp_path / "queries"
-    ENCODE_QUERIES.function(ENCODE_QUERIES.view(recipe), {"model": made["calibrate"]}, queries)
+    store = Store(tmp_path / "store")
+    store.prepare()
+    encode = Plan(recipe, store).steps["encode:queries"]
+    store.build(
+        encode.dependencies,
+        encode.stage.result,
+        partial(encode.stage.function, encode.view, {"model": made["calibrate"]}),
+        afresh=True,
+    )
+    queries = store.folder(encode.dependencies)
     inputs = {"bm25": made["evaluate:bm25"], "model": made["evaluate:calibrate"], "index": made["index:calibrate"]}
     stats = EVALUATE_HYBRID.function(
         EVALUATE_HYBRID.view(recipe), inputs | {"queries": queries}, tmp_path / "out"
     ).sets["elements-ko"]
-    curve = dict(stats.weight_curve)
+    balance = stats.balance
+    assert balance is not None
+    curve = dict(balance.curve)
     assert list(curve) == list(WEIGHTS)
-    assert stats.weight == best_weight(tuple(curve.items()))
-    training = load_retrieval(DATA / "elements-ko", "train").sample(stats.weight_queries, recipe.recipe.seed)
+    assert balance.contradicted or balance.weight == best_weight(balance.curve)
+    training = load_retrieval(DATA / "elements-ko", "train").sample(balance.queries, recipe.recipe.seed)
     bm25 = Bm25.build((document.contents for document in training.documents), "ko")
     found = bm25.search([query.text for query in training.queries], 1000)
     run = to_run([query.id for query in training.queries], [document.id for document in training.documents], *found)
     assert curve[0.0] == pytest.approx(evaluate(run, training.qrels, ["nDCG@10"])["nDCG@10"])
     summed = read_trec(tmp_path / "out" / "elements-ko" / "run.trec")
     sides = [read_trec(inputs[side] / "elements-ko" / "run.trec") for side in ("model", "bm25")]
-    assert summed.keys() == weighted_sum(sides[0], sides[1], 1000, stats.weight).keys()
+    assert summed.keys() == weighted_sum(sides[0], sides[1], 1000, balance.weight, balance.deviations).keys()
 
 
 def test_the_run_file_gives_the_reported_measures(finished: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,17 @@ from hypothesis import strategies as st
 
 from vtkit.data.trec import Run, read_trec, to_run, write_trec
 from vtkit.errors import DataError
-from vtkit.search.hybrid import ENCODER_WEIGHT, WEIGHTS, best_weight, deviation, weight_curve, weighted_sum
+from vtkit.search.hybrid import (
+    CAUTIOUS_WEIGHT,
+    ENCODER_WEIGHT,
+    WEIGHTS,
+    ProbedWeight,
+    balance,
+    best_weight,
+    deviation,
+    weight_curve,
+    weighted_sum,
+)
 
 names = st.text("abcäö한0#-\u00a0", min_size=1, max_size=5)
 scores = st.floats(0, 1000, width=32)
@@ -63,14 +74,19 @@ def test_a_run_file_is_ordered_by_score_and_its_bad_lines_named(tmp_path: Path) 
             read_trec(path)
 
 
-@given(runs, runs, st.integers(1, 10), st.floats(0, 1))
-def test_summed_runs_hold_the_largest_sums_of_the_union(a: Run, b: Run, depth: int, weight: float) -> None:
-    joined = weighted_sum(a, b, depth, weight)
+SCALES = st.tuples(st.floats(0.5, 20), st.floats(0.5, 20))
+
+
+@given(runs, runs, st.integers(1, 10), st.floats(0, 1), SCALES)
+def test_summed_runs_hold_the_largest_sums_of_the_union(
+    a: Run, b: Run, depth: int, weight: float, deviations: tuple[float, float]
+) -> None:
+    joined = weighted_sum(a, b, depth, weight, deviations)
     assert joined.keys() == a.keys() | b.keys()
     for query, results in joined.items():
         first, second = dict(a.get(query, [])), dict(b.get(query, []))
         sums = {
-            d: weight * first.get(d, 0.0) / deviation(a) + (1 - weight) * second.get(d, 0.0) / deviation(b)
+            d: weight * first.get(d, 0.0) / deviations[0] + (1 - weight) * second.get(d, 0.0) / deviations[1]
             for d in first.keys() | second.keys()
         }
         assert [s for _, s in results] == pytest.approx(sorted(sums.values(), reverse=True)[:depth])
@@ -78,21 +94,33 @@ def test_summed_runs_hold_the_largest_sums_of_the_union(a: Run, b: Run, depth: i
         assert len(dict(results)) == len(results)
 
 
+@given(runs, runs, st.integers(1, 10), st.floats(0, 1), SCALES)
+def test_a_querys_sum_does_not_depend_on_the_other_queries(
+    a: Run, b: Run, depth: int, weight: float, deviations: tuple[float, float]
+) -> None:
+    """Once σ was that of the run to be judged, so that each query's results depended on which others were asked."""
+    together = weighted_sum(a, b, depth, weight, deviations)
+    for query in together:
+        alone = weighted_sum(*({query: run.get(query, [])} for run in (a, b)), depth, weight, deviations)
+        assert alone == {query: together[query]}
+
+
 def test_the_sum_does_not_depend_on_the_scale_of_either_side() -> None:
     """What the raw sum got wrong: a model whose scores are a hundred times larger drowned BM25."""
     a = {"q": [("x", 4.0), ("y", 2.0)], "p": [("z", 1.0)]}
     b = {"q": [("z", 9.0), ("y", 8.0), ("w", 1.0)]}
     louder = {query: [(document, 128 * score) for document, score in results] for query, results in a.items()}
-    assert weighted_sum(louder, b, 10) == weighted_sum(a, b, 10)
+    plain, loud = (weighted_sum(run, b, 10, 0.2, balance(run, b, 10, None).deviations) for run in (a, louder))
+    assert loud == plain
 
 
 def test_a_sum_checkable_by_eye() -> None:
     a = {"q": [("x", 4.0), ("y", 2.0)]}  # deviation 1
     b = {"q": [("z", 6.0), ("y", 2.0)], "p": []}  # deviation 2
     assert (deviation(a), deviation(b)) == (1.0, 2.0)
-    assert weighted_sum(a, b, 2, 0.5) == {"q": [("x", 2.0), ("y", 1.5)], "p": []}
-    assert weighted_sum(a, b, 3, 0.25) == {"q": [("z", 2.25), ("y", 1.25), ("x", 1.0)], "p": []}
-    assert weighted_sum({}, {}, 2) == {}
+    assert weighted_sum(a, b, 2, 0.5, (1.0, 2.0)) == {"q": [("x", 2.0), ("y", 1.5)], "p": []}
+    assert weighted_sum(a, b, 3, 0.25, (1.0, 2.0)) == {"q": [("z", 2.25), ("y", 1.25), ("x", 1.0)], "p": []}
+    assert weighted_sum({}, {}, 2, 0.5, (1.0, 1.0)) == {}
 
 
 def test_the_weight_is_the_one_that_is_best_on_the_queries_given() -> None:
@@ -103,9 +131,12 @@ def test_the_weight_is_the_one_that_is_best_on_the_queries_given() -> None:
     def first_is_good(run: Run) -> float:
         return sum(results[0][0] == "good" for results in run.values()) / len(run)
 
-    curve = weight_curve(encoder, bm25, 10, first_is_good)
+    deviations = deviation(encoder), deviation(bm25)
+    curve = weight_curve(encoder, bm25, 10, deviations, first_is_good)
     assert [weight for weight, _ in curve] == list(WEIGHTS)
-    assert dict(curve) == {weight: first_is_good(weighted_sum(encoder, bm25, 10, weight)) for weight in WEIGHTS}
+    assert dict(curve) == {
+        weight: first_is_good(weighted_sum(encoder, bm25, 10, weight, deviations)) for weight in WEIGHTS
+    }
     assert (curve[0][1], curve[-1][1]) == (first_is_good(bm25), first_is_good(encoder)) == (0.25, 0.75)
     assert [value for _, value in curve] == [0.25] * 5 + [0.75] * 6
     assert best_weight(curve) == 0.6  # beside 0.5 there is a bad one
@@ -113,3 +144,30 @@ def test_the_weight_is_the_one_that_is_best_on_the_queries_given() -> None:
     assert best_weight(((0.0, 0.929), (0.1, 0.932), (0.2, 0.927), (0.3, 0.919), (0.4, 0.918))) == 0.1
     assert best_weight(((0.0, 0.7), (0.1, 0.6), (0.2, 0.4), (0.3, 0.66), (0.4, 0.1))) == 0.0
     assert best_weight(tuple((weight, 0.5) for weight in WEIGHTS)) == ENCODER_WEIGHT
+
+
+def spans_say(values: Callable[[float], float], p: float) -> ProbedWeight:
+    """A probe in which BM25 reaches 0.5 and the sum with each weight what ``values`` says."""
+    return ProbedWeight(CAUTIOUS_WEIGHT, 0.5, tuple((weight, values(weight), p) for weight in WEIGHTS), 500)
+
+
+def test_a_weight_that_spans_contradict_is_not_taken() -> None:
+    """An encoder that was trained on the training queries finds their documents, and no others."""
+    encoder = {str(query): [("good", 3.0), ("bad", 1.0)] for query in range(60)}
+    bm25 = {str(query): [("bad", 3.0), ("good", 1.0)] for query in range(60)}
+
+    def first_is_good(run: Run) -> float:
+        return sum(results[0][0] == "good" for results in run.values()) / len(run)
+
+    alone = balance(encoder, bm25, 10, None, first_is_good)
+    assert (alone.weight, alone.contradicted, alone.words) == (0.6, False, "chosen on other judged queries")
+    lost = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 - 0.3 * weight, p=0.001), first_is_good)
+    assert (lost.weight, lost.contradicted, lost.curve) == (CAUTIOUS_WEIGHT, True, alone.curve)
+    assert lost.words == (
+        "the other judged queries would choose 0.6, but 500 spans find the document they were cut out of with a mean "
+        "reciprocal rank of 0.320 by the sum with 0.6, 0.500 by BM25, p = 0.001, so the smaller weight is taken: the "
+        "encoder was perhaps trained on these queries"
+    )
+    by_chance = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 - 0.3 * weight, p=0.2), first_is_good)
+    found_more = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 + 0.3 * weight, p=0.001), first_is_good)
+    assert by_chance.weight == found_more.weight == alone.weight

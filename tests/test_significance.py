@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import permutation_test
 
-from vtkit.measures.significance import paired_randomization
+from vtkit.measures.significance import holm, paired_randomization
 
 values = st.integers(0, 4).map(lambda quarter: quarter / 4)
 pairs = st.lists(st.tuples(values, values), min_size=1, max_size=9)
@@ -51,3 +51,11 @@ def test_equal_systems_differ_by_chance_and_very_different_ones_do_not() -> None
         paired_randomization(same, named([0.5] * 49))
     with pytest.raises(ValueError, match="at least one"):
         paired_randomization({}, {})
+
+
+def test_holms_correction_by_hand() -> None:
+    """Three claims: the smallest p times 3, the next times 2, the last as it is, and none below one before it."""
+    assert holm({"a": 0.04, "b": 0.01, "c": 0.03}) == pytest.approx({"b": 0.03, "c": 0.06, "a": 0.06})
+    assert holm({"a": 0.7, "b": 0.6}) == {"b": 1.0, "a": 1.0}
+    assert holm({"one": 0.02}) == {"one": 0.02}
+    assert holm({}) == {}

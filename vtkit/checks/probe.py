@@ -16,7 +16,7 @@ from sentence_transformers import SparseEncoder
 from vtkit.checks.result import Seen
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
-from vtkit.measures.significance import paired_randomization
+from vtkit.measures.significance import CHANCE, paired_randomization
 from vtkit.runtime import fastest_precision
 from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
 from vtkit.training.validation import ValidationSet
@@ -26,9 +26,6 @@ QUERY_WORDS = 16
 
 FEWEST_PAIRS = 20
 """With fewer pairs nothing is said: a difference could not be told from chance."""
-
-CHANCE = 0.05
-"""p below which a difference counts."""
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vtkit import console
 from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, allow_downloads
 from vtkit.commands.search import shown_tokens
+
+if TYPE_CHECKING:
+    from vtkit.report.data import ReportData
 
 
 def run(
@@ -45,6 +48,8 @@ def run(
     is skipped, what was interrupted goes on, and each stage says why it runs. The results are in RUNS/NAME: model,
     index, TREC runs, report.html.
     """
+    from vtkit.report.verdict import recommendation
+    from vtkit.runs.folder import report_of
     from vtkit.runs.run import run as run_recipe
 
     allow_downloads(download)
@@ -67,29 +72,32 @@ def run(
     if until is not None and until != "report":
         console.say(f"stopped after {until}, as asked. The same command without --until goes on.")
         return
-    _show_results(folder)
+    report = report_of(folder)
+    if report is not None:
+        _show_results(report)
     for page in sorted(folder.glob("report.*"), key=lambda path: path.suffix != ".html")[:1]:
         console.say(f"report: {page}")
     if (folder / "index").is_dir():
         console.say(f"search it: {shlex.join(['vtkit', 'search', str(folder), 'your query'])}")
+    advice = None if report is None else recommendation(report)
+    if advice is not None:
+        (console.warn if advice.harmful else console.say)(advice.text)
 
 
-def _show_results(folder: Path) -> None:
+def _show_results(report: ReportData) -> None:
     """The results of a run as tables, and its example search."""
-    from vtkit.runs.folder import report_of
+    from vtkit.report.wording import p_value
 
-    report = report_of(folder)
-    if report is None:
-        return
     for result in report.results:
         measures = result.measures
         console.show_table(
             f"{result.label}: {result.queries} queries, {result.documents} documents",
-            ["model", *measures, "query dims", "document dims"],
+            ["model", *measures, "p", "query dims", "document dims"],
             [
                 [
                     row.model,
                     *(f"{row.measures[name]:.4f}" for name in measures),
+                    "" if row.p_value_vs_bm25 is None else p_value(row.p_value_vs_bm25),
                     _number(row.query_dimensions),
                     _number(row.document_dimensions),
                 ]

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+CHANCE = 0.05
+"""p below which a difference counts."""
+
 _BLOCK = 500
 
 
@@ -46,3 +49,15 @@ def paired_randomization(a: Mapping[str, float], b: Mapping[str, float], samples
         signs = 1.0 - 2.0 * generator.integers(0, 2, size=(rows, len(differences)), dtype=np.int8)
         hits += int(np.count_nonzero(np.abs(signs @ differences) >= enough))
     return (1 + hits) / (1 + samples)
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """The p values of several claims, corrected so that the chance of even one false claim is what it says (Holm 1979).
+
+    The i-th smallest of m is multiplied by m − i + 1, and none becomes smaller than one before it, or larger than 1.
+    """
+    corrected: dict[str, float] = {}
+    largest = 0.0
+    for before, (claim, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        largest = corrected[claim] = max(largest, min(1.0, (len(p_values) - before) * p))
+    return corrected

@@ -166,7 +166,10 @@ def _results(report: ReportData) -> Section | None:
     if "FLOPS" in columns:
         notes.append("FLOPS: dimensions that a random query and a random document are expected to share.")
     if "p" in columns:
-        notes.append("p: two-sided paired randomisation test of the first measure against the better BM25.")
+        notes.append(
+            "p: two-sided paired randomisation test of the first measure against the better BM25, corrected for the "
+            "rows of a table (Holm)."
+        )
     notes += _query_encoders(report)
     if any(row.peer for results in report.results for row in results.rows):
         notes.append("Dense: an embedder that could be used instead, searched exactly, as its own settings have it.")
@@ -196,15 +199,16 @@ def _query_encoders(report: ReportData) -> list[str]:
 def _weights_table(results: SetResults) -> Table | None:
     """What the weight of the sum with BM25 was chosen from."""
     for row in results.rows:
-        if row.weight_curve and not row.peer:
+        balance = row.balance
+        if balance is not None and balance.curve and not row.peer:
             cells: list[tuple[Inline, ...]] = [
-                (Strong(score(value)) if weight == row.weight else score(value),) for weight, value in row.weight_curve
+                (Strong(score(value)) if weight == balance.weight else score(value),) for weight, value in balance.curve
             ]
             caption = (
-                f"{results.label}: {results.measures[0]} of the sum with BM25 on {amount(row.weight_queries)} other "
+                f"{results.label}: {results.measures[0]} of the sum with BM25 on {amount(balance.queries)} other "
                 "judged queries, by the weight of the encoder"
             )
-            weights = [f"{weight:.1f}" for weight, _ in row.weight_curve]
+            weights = [f"{weight:.1f}" for weight, _ in balance.curve]
             return Table(caption, ("weight", *weights), (((results.measures[0],), *cells),))
     return None
 
@@ -216,18 +220,15 @@ def _analysers(report: ReportData) -> list[str]:
         for row in results.rows:
             if row.analyser is not None:
                 said[row.model] = f"{row.model}: {row.analyser}, k1 {row.k1}, b {row.b}."
-            if is_number(row.weight):
-                unjudged = "a fixed weight" if row.weight_probe is None else row.weight_probe.words
-                chosen = unjudged if row.weight_queries is None else "chosen on other judged queries"
+            if row.balance is not None:
+                weighs = f"the encoder weighs {row.balance.weight:g} ({row.balance.words})"
                 if row.index:
-                    said[f"{row.label} {results.set}"] = (
-                        f"{row.label} on {results.set}: the encoder weighs {row.weight:g} ({chosen})."
-                    )
+                    said[f"{row.label} {results.set}"] = f"{row.label} on {results.set}: {weighs}."
                     continue
                 whose = f" of {row.label.removesuffix(HYBRID)}" if row.peer else ""
                 said[f"sum {results.set}{whose}"] = (
-                    f"The sum with BM25{whose} on {results.set}: both scores divided by their deviation, the encoder "
-                    f"weighs {row.weight:g} ({chosen}), BM25 the rest."
+                    f"The sum with BM25{whose} on {results.set}: both scores divided by their deviation, "
+                    f"{weighs}, BM25 the rest."
                 )
     return list(said.values())
 

@@ -17,7 +17,7 @@ from vtkit.measures.sparsity import Sparsity
 from vtkit.measures.validation import Validated
 from vtkit.results import Result
 from vtkit.search.agreement import Agreement
-from vtkit.search.hybrid import ProbedWeight
+from vtkit.search.hybrid import Balance
 from vtkit.transfer.neighbours import Neighbour
 from vtkit.transfer.result import Probed
 
@@ -49,7 +49,7 @@ class Row(Result):
     document_dimensions: Number = None
     flops: Number = None
     p_value_vs_bm25: Number = None
-    """Against the better of the rows of BM25."""
+    """Against the better of the rows of BM25, corrected for all rows of its set that are compared (Holm)."""
 
     tied_scores: Number = None
     """Share of the queries with equal scores among their first 10 results."""
@@ -62,17 +62,8 @@ class Row(Result):
 
     k1: Number = None
     b: Number = None
-    weight: Number = None
-    """Of the encoder in a sum with BM25."""
-
-    weight_queries: int | None = None
-    """Training queries that the weight was chosen on; None where there are none."""
-
-    weight_probe: ProbedWeight | None = None
-    """What it goes by then; None where it is the fixed one."""
-
-    weight_curve: tuple[tuple[float, float], ...] = ()
-    """Weight -> first measure on those queries."""
+    balance: Balance | None = None
+    """Of a sum with BM25: the weight, and what it goes by."""
 
     agreement: Agreement | None = None
     """With exact search, of engines that are not exact."""

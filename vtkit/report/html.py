@@ -29,7 +29,7 @@ from vtkit.report.content import (
 )
 from vtkit.report.data import ReportData
 from vtkit.report.plots import Chart, charts
-from vtkit.report.verdict import DEMONSTRATION, KeyFigure, key_figures, verdict
+from vtkit.report.verdict import DEMONSTRATION, KeyFigure, key_figures, recommendation, verdict
 from vtkit.report.wording import visible, visible_lines, visible_token
 
 
@@ -43,6 +43,9 @@ def html_page(report: ReportData) -> str:
         head.append(f'<p class="notice" role="note"><strong>Demonstration.</strong> {_escape(DEMONSTRATION)}</p>')
     if report.about:
         head.append(f'<p class="about">{_escape(visible(report.about))}</p>')
+    advice = recommendation(report)
+    if advice is not None:
+        head.append(f'<p class="verdict"><strong>{_escape(advice.text)}</strong></p>')
     if said:
         head.append(verdict_html(said))
     head.append(_key_figures(key_figures(report)))

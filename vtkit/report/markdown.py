@@ -29,7 +29,7 @@ from vtkit.report.content import (
     sections,
 )
 from vtkit.report.data import ReportData
-from vtkit.report.verdict import DEMONSTRATION, verdict
+from vtkit.report.verdict import DEMONSTRATION, recommendation, verdict
 from vtkit.report.wording import visible, visible_lines, visible_token
 
 
@@ -39,6 +39,9 @@ def markdown_page(report: ReportData) -> str:
     lines = [f"# {markdown_words(visible(report.name or 'run'))}", "", f"vtkit report{byline}", ""]
     if report.demonstration:
         lines += [f"> **Demonstration.** {DEMONSTRATION}", ""]
+    advice = recommendation(report)
+    if advice is not None:
+        lines += [f"**{markdown_words(advice.text)}**", ""]
     for words in (report.about or "", verdict(report)):
         if visible(words):
             lines += [markdown_paragraph(words), ""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from vtkit.measures.significance import CHANCE
 from vtkit.report.data import Number, ReportData, Row
 from vtkit.report.wording import amount, is_number, p_value, score, share, visible
 
@@ -21,9 +22,6 @@ BASELINES = ("BM25", "BM25 (words)")
 
 UNREAD = 0.01
 """Share of words with [UNK] from which on their number says more than that of tokens a word."""
-
-SIGNIFICANT = 0.05
-"""A p value below this is not put down to chance in the verdict."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,9 @@ class Standing:
     hybrid: Row | None
     """The sum of both: in the index that is to be used, where it has a lexical part, otherwise of two rankings."""
 
+    deployed: Row
+    """The index that is to be used; the final model where the run has no index of its own for that."""
+
     source: Row | None
     peer: Row | None = None
     """The best of the peers and their sums with BM25."""
@@ -84,6 +85,7 @@ def standings(report: ReportData) -> list[Standing]:
                 final=final,
                 bm25=max(baselines, key=lambda row: _sortable(row.measures.get(measure)), default=None),
                 hybrid=by_model["deployed"] if _is_sum(by_model) else by_model.get(final.model + HYBRID),
+                deployed=by_model.get("deployed", final),
                 source=by_model.get("source") if final.model != "source" else None,
                 peer=max(
                     (row for row in results.rows if row.peer),
@@ -97,11 +99,62 @@ def standings(report: ReportData) -> list[Standing]:
 
 def _is_sum(by_model: Mapping[str, Row]) -> bool:
     """Whether the index to be used has a lexical part."""
-    return "deployed" in by_model and is_number(by_model["deployed"].weight)
+    return "deployed" in by_model and by_model["deployed"].balance is not None
 
 
 def _sortable(value: Number) -> float:
     return float(value) if is_number(value) else -1.0
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Whether to deploy what a run made, in one line."""
+
+    text: str
+    harmful: bool
+    """Whether it is below BM25 beyond chance."""
+
+
+def recommendation(report: ReportData) -> Recommendation | None:
+    """By the difference of the index to be used from the better BM25 and its p; None where nothing was evaluated.
+
+    On several sets: below BM25 beyond chance on any is a reason against it.
+    """
+    stood = standings(report)
+    if not stood:
+        return None
+    first = stood[0]
+    what = "the one index" if first.deployed is first.hybrid else "the encoder"
+    gains = [(standing.name, *_gain(standing, standing.deployed)) for standing in stood if standing.bm25 is not None]
+    if not gains:
+        return Recommendation(f"nothing says whether to deploy {what}: compare it with BM25 (evaluate.bm25)", False)
+    below = [name for name, gain, p in gains if gain < 0 and p < CHANCE]
+    above = [name for name, gain, p in gains if gain > 0 and p < CHANCE]
+    head = f"do not deploy {what}" if below else f"deploy {what}" if above else f"no gain shown by {what}"
+    if len(gains) == 1:
+        said = f"{_signed(gains[0][1])} {first.measure} over BM25, p {_related(gains[0][2])}"
+    else:
+        said = f"{_signed(sum(gain for _, gain, _ in gains) / len(gains))} {first.measure} over BM25 on average, "
+        said += f"beyond chance above it on {len(above)} of {len(gains)} sets, below it on {', '.join(below) or 'none'}"
+    if what == "the encoder" and not above and first.hybrid is not None:
+        gain, p = _gain(first, first.hybrid)
+        if gain > 0 and p < CHANCE:
+            said += f'; summed with BM25 (index.lexical = "bm25") {_signed(gain)}, p {_related(p)}'
+    return Recommendation(visible(f"{head}: {said}"), bool(below))
+
+
+def _gain(standing: Standing, row: Row) -> tuple[float, float]:
+    """By how much ``row`` is above BM25, and p."""
+    value, bm25, p = standing.value(row), standing.value(standing.bm25), row.p_value_vs_bm25
+    return (value or 0.0) - (bm25 or 0.0), p if is_number(p) else 1.0
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value >= 0 else ''}{score(value)}"
+
+
+def _related(p: float) -> str:
+    return p_value(p) if p < 0.001 else f"= {p_value(p)}"
 
 
 def verdict(report: ReportData) -> str:
@@ -167,7 +220,7 @@ def _set_verdict(standing: Standing, first: bool) -> str:
         text += f"; together they reach {score(hybrid)}, "
         text += "better than either alone" if helps else f"no better than {better} alone"
         p = standing.hybrid.p_value_vs_bm25 if standing.hybrid is not None else None
-        if helps and better == "BM25" and is_number(p) and p >= SIGNIFICANT:
+        if helps and better == "BM25" and is_number(p) and p >= CHANCE:
             text += f", which may be chance (p = {p_value(p)})"
     peer = standing.value(standing.peer)
     if standing.peer is not None and peer is not None:
@@ -183,8 +236,7 @@ def _compared(final: float, bm25: float, p: Number) -> str:
     text = f"{'above' if final > bm25 else 'below'} BM25's {score(bm25)}"
     if not is_number(p):
         return text
-    relation = p_value(p) if p < 0.001 else f"= {p_value(p)}"
-    return f"{text} (p {relation})" if p < SIGNIFICANT else f"{text}, which may be chance (p {relation})"
+    return f"{text} (p {_related(p)})" if p < CHANCE else f"{text}, which may be chance (p {_related(p)})"
 
 
 def _all_sets_verdict(stood: Sequence[Standing]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vtkit.data.trec import Run
+from vtkit.measures.significance import CHANCE
 from vtkit.results import Result
 
 ENCODER_WEIGHT = 0.2
@@ -28,33 +29,107 @@ class ProbedWeight(Result):
     bm25: float
     """Mean reciprocal rank of a span's own document by BM25 ..."""
 
-    both: float
-    """... and by the sum in which the encoder weighs ENCODER_WEIGHT."""
-
-    p: float
-    """Of their difference."""
+    curve: tuple[tuple[float, float, float], ...]
+    """Each of :data:`WEIGHTS` with that of the sum, and p of its difference from BM25."""
 
     pairs: int
 
     @property
     def words(self) -> str:
         """What it goes by, for a report."""
+        return self.at(ENCODER_WEIGHT)
+
+    def at(self, weight: float) -> str:
+        """What the spans say of one of :data:`WEIGHTS`."""
+        (both, p), *_ = [(value, p) for other, value, p in self.curve if other == weight]
         return (
-            f"{self.pairs} spans find the document they were cut out of with a mean reciprocal rank of {self.both:.3f} "
-            f"by the sum with {ENCODER_WEIGHT:g}, {self.bm25:.3f} by BM25, p = {self.p:.3f}"
+            f"{self.pairs} spans find the document they were cut out of with a mean reciprocal rank of {both:.3f} "
+            f"by the sum with {weight:g}, {self.bm25:.3f} by BM25, p = {p:.3f}"
+        )
+
+    def contradicts(self, weight: float) -> bool:
+        """Whether the sum with ``weight``, one of :data:`WEIGHTS`, finds less than BM25 alone, beyond chance."""
+        return any(other == weight and value < self.bm25 and p < CHANCE for other, value, p in self.curve)
+
+
+@dataclass(frozen=True)
+class Balance(Result):
+    """What brings the scores of encoder and BM25 together. Nothing in it depends on the queries that are evaluated."""
+
+    weight: float
+    """w, of the encoder, between 0 (BM25 alone) and 1."""
+
+    encoder_deviation: float
+    """σ of :func:`deviation`, and so ``bm25_deviation``."""
+
+    bm25_deviation: float
+    queries: int
+    """How many queries these were measured on ..."""
+
+    judged: bool
+    """... and whether they were training queries, which also chose the weight; otherwise they were spans of the
+    documents, and ``probed`` says what the weight goes by."""
+
+    curve: tuple[tuple[float, float], ...] = ()
+    """Weight -> first measure on the training queries."""
+
+    probed: ProbedWeight | None = None
+    """What spans of the documents say of the weight; None where there are too few."""
+
+    @property
+    def deviations(self) -> tuple[float, float]:
+        """σ of the encoder and of BM25."""
+        return self.encoder_deviation, self.bm25_deviation
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether spans refused the weight that the training queries chose."""
+        return self.judged and self.weight != best_weight(self.curve)
+
+    @property
+    def words(self) -> str:
+        """What the weight goes by, for a report."""
+        if not self.judged:
+            return "a fixed weight" if self.probed is None else self.probed.words
+        if not self.contradicted:
+            return "chosen on other judged queries"
+        assert self.probed is not None
+        best = best_weight(self.curve)
+        return (
+            f"the other judged queries would choose {best:g}, but {self.probed.at(best)}, so the smaller weight is "
+            "taken: the encoder was perhaps trained on these queries"
         )
 
 
-def unjudged_weight(probed: ProbedWeight | None) -> float:
-    """Of the encoder where no training queries choose it: what a probe says, else ENCODER_WEIGHT."""
-    return ENCODER_WEIGHT if probed is None else probed.weight
+def balance(
+    encoder: Run, bm25: Run, depth: int, probed: ProbedWeight | None, judge: Callable[[Run], float] | None = None
+) -> Balance:
+    """What brings two rankings together, measured on queries that are not evaluated.
+
+    Training queries choose the weight (:func:`best_weight`) unless spans contradict it: an encoder that was trained on
+    these queries finds their documents better than any others. Then, and without training queries, the weight is that
+    of ``probed``, else ENCODER_WEIGHT.
+
+    Args:
+        encoder, bm25: what both find for training queries, or for spans of documents.
+        depth: results a query.
+        judge: the measure of a run on the training queries; None where the queries are spans.
+    """
+    deviations = deviation(encoder), deviation(bm25)
+    curve = () if judge is None else weight_curve(encoder, bm25, depth, deviations, judge)
+    weight = ENCODER_WEIGHT if probed is None else probed.weight
+    if curve:
+        best = best_weight(curve)
+        weight = min(best, weight) if probed is not None and probed.contradicts(best) else best
+    return Balance(weight, *deviations, len(bm25), judge is not None, curve, probed)
 
 
-def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float = ENCODER_WEIGHT) -> Run:
+def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float, deviations: tuple[float, float]) -> Run:
     """S = w · S_encoder / σ_encoder + (1 − w) · S_BM25 / σ_BM25 over the union of both lists.
 
-    σ is one number a run, :func:`deviation`, so that the sum is a fixed linear combination of the two scores, as any
-    engine can compute it. CAI (arXiv:2211.03988) adds the scores as they are, which leaves the balance to the scale
+    σ is one number a system, known before any query is asked (:func:`balance`), so that the sum is a fixed linear
+    combination of the two scores, which any engine can compute, and a query's results depend on no other query. CAI
+    (arXiv:2211.03988) adds the scores as they are, which leaves the balance to the scale
     that a model happens to have. A document that only one list holds has 0 for the other: it scored below that
     list's last. Equal sums keep the order in which documents come, the encoder's first.
 
@@ -62,9 +137,10 @@ def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float = ENCODER_WE
         encoder, bm25: the runs; a query that only one of them has keeps its results.
         depth: results a query.
         weight: w, between 0 (BM25 alone) and 1.
+        deviations: σ_encoder and σ_BM25.
     """
     joined: Run = {}
-    shares = ((encoder, weight / deviation(encoder)), (bm25, (1 - weight) / deviation(bm25)))
+    shares = ((encoder, weight / deviations[0]), (bm25, (1 - weight) / deviations[1]))
     for query in [*encoder, *(query for query in bm25 if query not in encoder)]:
         sums: dict[str, float] = {}
         for run, factor in shares:
@@ -85,9 +161,11 @@ def above_last(run: Run) -> Run:
     }
 
 
-def weight_curve(encoder: Run, bm25: Run, depth: int, judge: Callable[[Run], float]) -> tuple[tuple[float, float], ...]:
+def weight_curve(
+    encoder: Run, bm25: Run, depth: int, deviations: tuple[float, float], judge: Callable[[Run], float]
+) -> tuple[tuple[float, float], ...]:
     """Each of :data:`WEIGHTS` with what ``judge`` finds of the sum, for runs of training queries."""
-    return tuple((weight, judge(weighted_sum(encoder, bm25, depth, weight))) for weight in WEIGHTS)
+    return tuple((weight, judge(weighted_sum(encoder, bm25, depth, weight, deviations))) for weight in WEIGHTS)
 
 
 def best_weight(curve: tuple[tuple[float, float], ...]) -> float:

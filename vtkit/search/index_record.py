@@ -14,7 +14,6 @@ from vtkit.recipe.analysers import Analysis
 from vtkit.recipe.engines import Engine
 from vtkit.recipe.sections import DocumentWeighting, LexicalKind
 from vtkit.results import Result
-from vtkit.search.hybrid import ProbedWeight
 from vtkit.search.index_info import REBUILD
 
 RECORD = "index.json"
@@ -22,31 +21,6 @@ RECORD = "index.json"
 
 IDF = "idf.npy"
 """File of what each dimension of the documents was multiplied by, where they are weighted."""
-
-
-@dataclass(frozen=True)
-class Balance(Result):
-    """What brings the scores of encoder and BM25 together."""
-
-    weight: float
-    """w, of the encoder, between 0 (BM25 alone) and 1."""
-
-    encoder_deviation: float
-    """σ of :func:`vtkit.search.hybrid.deviation`, and so ``bm25_deviation``."""
-
-    bm25_deviation: float
-    queries: int
-    """How many queries these were measured on ..."""
-
-    judged: bool
-    """... and whether they were training queries, which also chose the weight; otherwise they were spans of the
-    documents, and ``probed`` says what the weight goes by."""
-
-    weight_curve: tuple[tuple[float, float], ...] = ()
-    """Weight -> first measure on the training queries."""
-
-    probed: ProbedWeight | None = None
-    """What the weight goes by where there are none."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from vtkit.recipe.analysers import Analysis
 from vtkit.recipe.sections import LexicalKind
 from vtkit.search.analysers import B_PLAIN, Analyser, analyser
 from vtkit.search.bm25 import TermDimensions
-from vtkit.search.index_record import Balance, LexicalRecord
+from vtkit.search.hybrid import Balance
+from vtkit.search.index_record import LexicalRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from vtkit import console
 from vtkit.artifacts import result_of
-from vtkit.data.retrieval import RetrievalSet
 from vtkit.recipe.engines import BUILT_FROM
 from vtkit.recipe.sections import Recipe
 from vtkit.results import Result
-from vtkit.search.index_record import Balance
+from vtkit.search.hybrid import Balance
 from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_queries
-from vtkit.stages.evaluate_runs import BM25
+from vtkit.stages.evaluate_runs import BM25, balance_of, to_sets_run
 from vtkit.stages.index_corpus import keep_documents, weighted_vectors
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import training_queries, tuned_collections
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
 
-    from vtkit.search.hybrid import ProbedWeight
     from vtkit.search.lexical import LexicalPart
 
 DEPLOYED = "deployed"
@@ -108,7 +106,8 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
             made.documents.shape[0], made.documents.nnz, theirs, terms, sharing, made.balance
         )
         if made.lexical is not None and made.balance is not None:
-            console.say(f"  {corpus.folder}: {_described(sets[str(corpus.folder)], made.balance)}")
+            say = console.warn if made.balance.contradicted else console.say
+            say(f"  {corpus.folder}: {_described(sets[str(corpus.folder)], made.balance)}")
     return DeployResult(sets)
 
 
@@ -125,10 +124,12 @@ def assembled(
         out.mkdir(parents=True, exist_ok=True)
     vectors = weighted_vectors(recipe, inputs, corpus, encoder, out)
     kind = recipe.index.lexical
+    assert recipe.evaluate is not None
     if kind == "none":
         return Assembled(vectors, vectors.shape[1])
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.search.bm25 import bm25_impacts
+    from vtkit.search.engine import search_exactly
     from vtkit.search.lexical import LexicalPart, term_analyser
     from vtkit.search.stored_vectors import read_vectors
 
@@ -140,54 +141,21 @@ def assembled(
     asked = balancing_queries(recipe, corpus, collection)
     queries = read_vectors(inputs["queries"] / str(corpus.folder) / BALANCING)
     probed = result_of(inputs["queries"], EncodeQueriesResult).sets[str(corpus.folder)].probed
-    balance = _balance(
-        recipe, collection, asked.training, probed, (vectors, queries), (impacts, terms.counts(asked.texts))
+    encoder_run, bm25_run = (
+        to_sets_run(asked.asked, *search_exactly(*part, recipe.evaluate.depth))
+        for part in ((vectors, queries), (impacts, terms.counts(asked.texts)))
     )
+    balance = balance_of(recipe, asked, encoder_run, bm25_run, probed)
     part = LexicalPart.balanced(kind, language, analysis, terms, vectors, impacts, balance)
     return Assembled(part.documents(vectors, impacts), vectors.shape[1], part, balance)
 
 
-def _balance(
-    recipe: View,
-    collection: RetrievalSet,
-    judged: RetrievalSet | None,
-    probed: ProbedWeight | None,
-    ours: tuple[sp.csr_matrix, sp.csr_matrix],
-    theirs: tuple[sp.csr_matrix, sp.csr_matrix],
-) -> Balance:
-    """What brings two rankings of ``collection`` together.
-
-    Args:
-        judged: the training queries; None where the queries are spans, and the weight is that of ``probed``.
-        ours, theirs: documents and queries of the encoder and of BM25.
-    """
-    from vtkit.data.trec import to_run
-    from vtkit.measures.effectiveness import evaluate
-    from vtkit.search.engine import search_exactly
-    from vtkit.search.hybrid import best_weight, deviation, unjudged_weight, weight_curve
-
-    assert recipe.evaluate is not None
-    depth = recipe.evaluate.depth
-    count = ours[1].shape[0]
-    names = [str(number) for number in range(count)] if judged is None else [query.id for query in judged.queries]
-    ids = [document.id for document in collection.documents]
-    encoder, bm25 = (to_run(names, ids, *search_exactly(*part, depth)) for part in (ours, theirs))
-    weight = unjudged_weight(probed)
-    curve: tuple[tuple[float, float], ...] = ()
-    if judged is not None:
-        first, qrels = recipe.evaluate.measures[0], judged.qrels
-        curve = weight_curve(encoder, bm25, depth, lambda run: evaluate(run, qrels, [first])[first])
-        weight = best_weight(curve)
-    return Balance(weight, deviation(encoder), deviation(bm25), count, judged is not None, curve, probed)
-
-
 def _described(made: DeployedSet, balance: Balance) -> str:
     on = "other judged queries" if balance.judged else "spans of documents"
-    chosen = "chosen on them" if balance.judged else "fixed" if balance.probed is None else balance.probed.words
     sharing = f" ({made.share_sharing:.1%} of the terms share one)" if made.share_sharing else ""
     return (
         f"lexical part of {made.terms:,} dimensions{sharing}, {made.lexical_postings / max(made.documents, 1):.0f} a "
-        f"document; the encoder weighs {balance.weight:g} ({chosen}); scores compared on {balance.queries:,} {on}"
+        f"document; scores compared on {balance.queries:,} {on}; the encoder weighs {balance.weight:g}: {balance.words}"
     )
 
 
@@ -198,7 +166,7 @@ def deploying(recipe: Recipe) -> Stage[DeployResult]:
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=6,
+    version=7,
     reads=(
         *BUILT_FROM,
         "index.document_weighting",

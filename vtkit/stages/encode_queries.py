@@ -4,8 +4,9 @@ encoded once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,11 @@ from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import draw, evaluation_sets, trained_documents, training_queries, tuned_collections
 
 if TYPE_CHECKING:
+    import numpy as np
     import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
+
+    from vtkit.checks.probe import Probe
 
 WEIGHT_QUERIES = 1000
 """So many training queries of a set choose the weight of the sum with BM25, sampled with the seed ..."""
@@ -49,7 +53,7 @@ class EncodedQueries(Result):
     """Queries that bring two rankings together: training queries, or spans of documents."""
 
     probed: ProbedWeight | None = None
-    """Where there are no training queries: what the encoder weighs beside BM25."""
+    """What spans of the documents say of the encoder's weight beside BM25; None where they are too few."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,16 @@ class EncodeQueriesResult(Result):
 class Balancing:
     """The queries on which the scores of two rankings are compared."""
 
-    texts: list[str]
-    training: RetrievalSet | None
-    """The set whose training queries they are, with their judgements; None where they are spans of documents."""
+    asked: RetrievalSet
+    """The collection with these queries, and with their judgements where they are training queries."""
+
+    judged: bool
+    """Whether they are; otherwise they are spans of documents."""
+
+    @property
+    def texts(self) -> list[str]:
+        """The queries alone."""
+        return [query.text for query in self.asked.queries]
 
 
 def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeQueriesResult:
@@ -88,25 +99,42 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
         ):
             encoded = encoded_queries(recipe, encoder, texts, f"encoding {described} of {folder}")
             write_vectors(encoded, out / folder / name)
-        probed = None if balancing.training is not None else _probed(recipe, encoder, collection)
+        probed = probed_by_spans(recipe, collection, partial(_find_spans, recipe, encoder))
         sets[folder] = EncodedQueries(len(asked), len(balancing.texts), probed)
     return EncodeQueriesResult(sets)
 
 
-def _probed(recipe: View, encoder: SparseEncoder, collection: RetrievalSet) -> ProbedWeight | None:
-    """The weight of the encoder by probe pairs of the documents of ``collection``."""
+def probed_by_spans(
+    recipe: View, collection: RetrievalSet, search: Callable[[Probe], tuple[np.ndarray, np.ndarray]]
+) -> ProbedWeight | None:
+    """What spans of the documents of ``collection`` say of the weight of an encoder.
+
+    Args:
+        search: the probe -> numbers and scores of the documents that the encoder finds for each span.
+    """
     from vtkit.checks.probe import probe_of
     from vtkit.checks.probed_weight import PAIRS, probed_weight
-    from vtkit.encoder.sides import encode_side
+    from vtkit.data.trec import to_run
 
     contents = (document.contents for document in collection.documents)
     probe = probe_of(draw(contents, PAIRS, recipe.recipe.seed), PAIRS, recipe.recipe.seed)
+    if not probe.queries:
+        return None
+    names = [str(number) for number in range(len(probe.queries))]
+    encoder = to_run(names, names, *search(probe))
+    return probed_weight(probe, encoder, recipe.recipe.language, recipe.index.bm25_analyser)
+
+
+def _find_spans(recipe: View, encoder: SparseEncoder, probe: Probe) -> tuple[np.ndarray, np.ndarray]:
+    from vtkit.encoder.sides import encode_side
+    from vtkit.search.engine import search_exactly
+
     queries = encoded_queries(recipe, encoder, probe.queries, "encoding spans")
     length, precision = recipe.index.document_length, recipe.index.precision
     documents = encode_side(
         encoder, probe.documents, "document", length, precision=precision, description="encoding documents of spans"
     )
-    return probed_weight(probe, queries, documents, recipe.recipe.language, recipe.index.bm25_analyser)
+    return search_exactly(documents, queries, len(probe.documents))
 
 
 def encoded_queries(recipe: View, encoder: SparseEncoder, texts: Sequence[str], description: str) -> sp.csr_matrix:
@@ -131,24 +159,20 @@ def judged_sets(recipe: View) -> dict[str, RetrievalSet]:
     return {str(corpus.folder): opened(corpus).sample(most, seed) for corpus in recipe.corpora("evaluate.sets")}
 
 
-def balancing_queries(recipe: View, corpus: Corpus, collection: RetrievalSet) -> Balancing:
-    """Training queries of ``collection`` where there are enough that the recipe does not train on; else spans of it."""
-    others = training_queries_of(recipe, corpus, collection)
-    if others is None:
-        return Balancing(_spans(collection, recipe.recipe.seed), None)
-    return Balancing([query.text for query in others.queries], others)
+def balancing_queries(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora: str = TRAINING) -> Balancing:
+    """Training queries of ``collection`` where there are enough that the recipe does not train on; else spans of it.
 
-
-def training_queries_of(
-    recipe: View, corpus: Corpus, collection: RetrievalSet, corpora: str = TRAINING
-) -> RetrievalSet | None:
-    """:func:`weight_queries` of the set ``corpus``, whose training queries the record names under ``corpora``; None
-    where it names none."""
+    Args:
+        corpora: under which the record names the collections that training queries are of.
+    """
     training = next((one for one in recipe.corpora(corpora) if one.folder == corpus.folder), None)
-    if training is None:
-        return None
-    trained = trained_documents(recipe.corpora(TUNED), corpus.name) if corpora == TRAINING else frozenset()
-    return weight_queries(opened(training), collection, recipe.recipe.seed, trained)
+    if training is not None:
+        trained = trained_documents(recipe.corpora(TUNED), corpus.name) if corpora == TRAINING else frozenset()
+        others = weight_queries(opened(training), collection, recipe.recipe.seed, trained)
+        if others is not None:
+            return Balancing(others, judged=True)
+    spans = [Query(str(number), span) for number, span in enumerate(_spans(collection, recipe.recipe.seed))]
+    return Balancing(replace(collection, queries=spans, qrels={}), judged=False)
 
 
 def weight_queries(
@@ -193,7 +217,7 @@ def _spans(collection: RetrievalSet, seed: int) -> list[str]:
 
 ENCODE_QUERIES = Stage(
     "encode:queries",
-    version=3,
+    version=4,
     reads=(
         "index.query_length",
         "index.query_top_dimensions",

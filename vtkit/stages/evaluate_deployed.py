@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
     from vtkit.data.retrieval import RetrievalSet
-    from vtkit.search.index_record import Balance
 
 
 def variants_of(recipe: Recipe) -> dict[str, Recipe]:
@@ -77,7 +76,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
         run = to_sets_run(collection, ids, scores)
         found = judge(recipe, collection, run, out / folder, tag=DEPLOYED)
         compared = _agreement(recipe, collection, inputs["index"] / folder / POSTINGS, ids, queries, scores)
-        sets[folder] = replace(_balanced(found, made.sets[folder].balance), agreement=compared)
+        sets[folder] = replace(found, balance=made.sets[folder].balance, agreement=compared)
     return EvaluateResult(sets)
 
 
@@ -100,7 +99,7 @@ def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eva
         if made.lexical is not None:
             queries = made.lexical.queries(queries, texts)
         run = to_sets_run(collection, *search_exactly(made.documents, queries, recipe.evaluate.depth))
-        sets[folder] = _balanced(judge(recipe, collection, run, out / folder, tag="variant"), made.balance)
+        sets[folder] = replace(judge(recipe, collection, run, out / folder, tag="variant"), balance=made.balance)
     return EvaluateResult(sets)
 
 
@@ -126,29 +125,16 @@ def _agreement(
     return compared
 
 
-def _balanced(found: EvaluatedSet, balance: Balance | None) -> EvaluatedSet:
-    if balance is None:
-        return found
-    queries = balance.queries if balance.judged else None
-    return replace(
-        found,
-        weight=balance.weight,
-        weight_queries=queries,
-        weight_curve=balance.weight_curve,
-        weight_probe=balance.probed,
-    )
-
-
 EVALUATE_DEPLOYED = Stage(
     f"evaluate:{DEPLOYED}",
-    version=3,
+    version=4,
     reads=(*MEASURED, *SEARCHED_BY),
     corpora=SETS,
     function=evaluate_deployed,
 )
 EVALUATE_VARIANT = Stage(
     "evaluate:variant",
-    version=5,
+    version=6,
     reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
     corpora=DEPLOY.corpora,
     function=evaluate_variant,

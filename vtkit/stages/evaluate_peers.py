@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vtkit.artifacts import result_of
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Recipe
+from vtkit.search.hybrid import ProbedWeight
 from vtkit.stages.encode_corpus import opened
-from vtkit.stages.encode_queries import SETS, training_queries_of
+from vtkit.stages.encode_queries import SETS, balancing_queries, probed_by_spans
 from vtkit.stages.evaluate_runs import (
     BM25,
     MEASURED,
@@ -25,10 +29,13 @@ from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import peer_training_queries
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from vtkit.checks.probe import Probe
     from vtkit.data.trec import Run
 
-TRAINING_RUN = "training.trec"
-"""What the peer finds for the training queries that choose the weight of its sum with BM25."""
+BALANCING_RUN = "balancing.trec"
+"""What the peer finds for the queries that balance its sum with BM25: training queries, or spans of documents."""
 
 SETTING = "evaluate.peers"
 
@@ -62,8 +69,8 @@ def of_peer(recipe: Recipe, model: str) -> Recipe:
 def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """Search every set with the embedder, exactly and by its own similarity.
 
-    Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; and ``out/SET/training.trec``, its results for training
-    queries, where there are any.
+    Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``; and ``out/SET/balancing.trec``, its results for the
+    queries that balance its sum with BM25.
     """
     from vtkit.data.trec import write_trec
     from vtkit.encoder.dense import load_dense
@@ -79,11 +86,11 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
         texts = [document.contents for document in collection.documents]
         documents = _encoded(recipe, embedder, texts, "document", f"encoding the documents of {folder}")
         run = _run(recipe, embedder, collection, documents, f"encoding the queries of {folder}")
-        sets[folder] = judge(recipe, collection, run, out / folder, tag="peer")
-        others = training_queries_of(recipe, corpus, whole, _TRAINING)
-        if others is not None:
-            found = _run(recipe, embedder, others, documents, f"encoding training queries of {folder}")
-            write_trec(found, out / folder / TRAINING_RUN, "vtkit-peer")
+        probed = probed_by_spans(recipe, whole, partial(_find_spans, recipe, embedder))
+        sets[folder] = replace(judge(recipe, collection, run, out / folder, tag="peer"), probed=probed)
+        asked = balancing_queries(recipe, corpus, whole, _TRAINING).asked
+        found = _run(recipe, embedder, asked, documents, f"encoding queries that balance, of {folder}")
+        write_trec(found, out / folder / BALANCING_RUN, "vtkit-peer")
     return EvaluateResult(sets)
 
 
@@ -96,10 +103,23 @@ def evaluate_hybrid_peer(recipe: View, inputs: Mapping[str, Path], out: Path) ->
     from vtkit.data.trec import read_trec
     from vtkit.search.hybrid import above_last
 
-    def training_run(folder: str, training: RetrievalSet) -> Run:
-        return above_last(read_trec(inputs["model"] / folder / TRAINING_RUN))
+    made = result_of(inputs["model"], EvaluateResult).sets
 
-    return sum_with_bm25(recipe, inputs, out, _TRAINING, training_run, above_last, tag="hybrid-peer")
+    def find(folder: str, asked: RetrievalSet) -> tuple[Run, ProbedWeight | None]:
+        return above_last(read_trec(inputs["model"] / folder / BALANCING_RUN)), made[folder].probed
+
+    return sum_with_bm25(recipe, inputs, out, _TRAINING, find, above_last, tag="hybrid-peer")
+
+
+def _find_spans(recipe: View, embedder: Any, probe: Probe) -> tuple[np.ndarray, np.ndarray]:
+    from vtkit.search.dense import nearest_documents
+
+    queries = _encoded(recipe, embedder, probe.queries, "query", "encoding spans")
+    documents = _encoded(recipe, embedder, probe.documents, "document", "encoding documents of spans")
+    ids, scores = nearest_documents(
+        queries, documents, len(documents), lambda some, all_: embedder.similarity(some, all_).cpu().numpy()
+    )
+    return ids, scores - scores[:, -1:]  # as above_last has it
 
 
 def _run(recipe: View, embedder: Any, collection: RetrievalSet, documents: Any, description: str) -> Run:
@@ -123,18 +143,18 @@ def _encoded(recipe: View, embedder: Any, texts: list[str], side: Any, descripti
         raise DataError(f"{SETTING} = {recipe.evaluate.peers[0]}: {error}") from error
 
 
-_READS = (*MEASURED, SETTING, "index.precision")
+_READS = (*MEASURED, *BM25, SETTING, "index.precision")
 
 EVALUATE_PEER = Stage(
     "evaluate:peer",
-    version=2,
+    version=3,
     reads=_READS,
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_peer,
 )
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
-    version=3,
+    version=4,
     reads=(*MEASURED, *BM25),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,

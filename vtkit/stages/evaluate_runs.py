@@ -15,7 +15,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
 from vtkit.search.agreement import Agreement
-from vtkit.search.hybrid import ProbedWeight
+from vtkit.search.hybrid import Balance, ProbedWeight
 from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.encode_queries import (
     BALANCING,
@@ -23,10 +23,11 @@ from vtkit.stages.encode_queries import (
     SETS,
     TRAINING,
     TUNED,
+    Balancing,
     EncodeQueriesResult,
+    balancing_queries,
     encoded_queries,
     judged_sets,
-    training_queries_of,
 )
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import training_queries, tuned_collections
@@ -65,17 +66,11 @@ class EvaluatedSet(Result):
 
     k1: float | None = None
     b: float | None = None
-    weight: float | None = None
-    """Of the encoder in its sum with BM25."""
+    balance: Balance | None = None
+    """Of a sum with BM25."""
 
-    weight_queries: int | None = None
-    """Training queries that the weight was chosen on; None where there are none."""
-
-    weight_probe: ProbedWeight | None = None
-    """What it goes by then; None where it is the fixed one."""
-
-    weight_curve: tuple[tuple[float, float], ...] = ()
-    """Weight -> first measure on those queries."""
+    probed: ProbedWeight | None = None
+    """Of peers: what spans of the documents say of the weight in such a sum."""
 
     agreement: Agreement | None = None
     """With exact search, of engines that are not exact."""
@@ -147,23 +142,20 @@ def _evaluate_bm25(recipe: View, out: Path, analysis: Analysis, tag: str) -> Eva
 def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
     """The weighted sum of the scores of ``inputs["model"]`` and ``inputs["bm25"]`` (both evaluate outputs).
 
-    The weight is chosen on training queries, ``inputs["queries"]``, searched over ``inputs["index"]``, where there are
-    any that the recipe does not train on; else by probe pairs (:mod:`vtkit.checks.probed_weight`).
+    Weight and deviations are measured on ``inputs["queries"]``, training queries or spans, over ``inputs["index"]``.
     """
+    from vtkit.search.engine import POSTINGS, open_index
+    from vtkit.search.stored_vectors import read_vectors
 
-    def probed(folder: str) -> ProbedWeight | None:
-        return result_of(inputs["queries"], EncodeQueriesResult).sets[folder].probed
+    made = result_of(inputs["queries"], EncodeQueriesResult).sets
 
-    def training_run(folder: str, training: RetrievalSet) -> Run:
-        from vtkit.search.engine import POSTINGS, open_index
-        from vtkit.search.stored_vectors import read_vectors
-
+    def find(folder: str, asked: RetrievalSet) -> tuple[Run, ProbedWeight | None]:
         assert recipe.evaluate is not None
         index = open_index(IndexSection(), inputs["index"] / folder / POSTINGS)
         queries = read_vectors(inputs["queries"] / folder / BALANCING)
-        return to_sets_run(training, *index.search(queries, recipe.evaluate.depth))
+        return to_sets_run(asked, *index.search(queries, recipe.evaluate.depth)), made[folder].probed
 
-    return sum_with_bm25(recipe, inputs, out, TRAINING, training_run, probed=probed)
+    return sum_with_bm25(recipe, inputs, out, TRAINING, find)
 
 
 def sum_with_bm25(
@@ -171,56 +163,49 @@ def sum_with_bm25(
     inputs: Mapping[str, Path],
     out: Path,
     training_corpora: str,
-    training_run: Callable[[str, RetrievalSet], Run],
+    find: Callable[[str, RetrievalSet], tuple[Run, ProbedWeight | None]],
     prepared: Callable[[Run], Run] = lambda run: run,
     tag: str = "hybrid",
-    probed: Callable[[str], ProbedWeight | None] = lambda folder: None,
 ) -> EvaluateResult:
     """The weighted sum of two evaluate outputs, ``inputs["model"]`` and ``inputs["bm25"]``.
 
     Args:
         training_corpora: under which the record names the collections whose training queries choose the weight.
-        training_run: set folder and training queries -> what the model finds for these.
+        find: set folder and the queries that balance -> what the model finds for these, and what spans say of its
+            weight.
         prepared: what is done to the model's run before it is summed.
-        probed: set folder -> what the weight goes by where there are no training queries; None: ENCODER_WEIGHT.
     """
     from vtkit.data.trec import read_trec
-    from vtkit.search.hybrid import best_weight, unjudged_weight, weighted_sum
+    from vtkit.search.hybrid import weighted_sum
 
     assert recipe.evaluate is not None
-    seed = recipe.recipe.seed
+    depth, seed = recipe.evaluate.depth, recipe.recipe.seed
     sets: dict[str, EvaluatedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         folder, collection = str(corpus.folder), opened(corpus)
-        curve: tuple[tuple[float, float], ...] = ()
-        others = training_queries_of(recipe, corpus, collection, training_corpora)
-        probe = probed(folder) if others is None else None
-        weight = unjudged_weight(probe)
-        if others is not None:
-            curve = _weight_curve(recipe, training_run(folder, others), others)
-            weight = best_weight(curve)
+        balancing = balancing_queries(recipe, corpus, collection, training_corpora)
+        found, probed = find(folder, balancing.asked)
+        bm25_found, _ = _search_bm25(recipe, balancing.asked, recipe.index.bm25_analyser)
+        balance = balance_of(recipe, balancing, found, bm25_found, probed)
         model, bm25 = (read_trec(inputs[role] / folder / "run.trec") for role in ("model", "bm25"))
-        run = weighted_sum(prepared(model), bm25, recipe.evaluate.depth, weight)
+        run = weighted_sum(prepared(model), bm25, depth, balance.weight, balance.deviations)
         judged = collection.sample(recipe.evaluate.max_queries, seed)
-        sets[folder] = replace(
-            judge(recipe, judged, run, out / folder, tag=tag),
-            weight=weight,
-            weight_queries=None if others is None else len(others.queries),
-            weight_probe=probe,
-            weight_curve=curve,
-        )
+        sets[folder] = replace(judge(recipe, judged, run, out / folder, tag=tag), balance=balance)
     return EvaluateResult(sets)
 
 
-def _weight_curve(recipe: View, model: Run, training: RetrievalSet) -> tuple[tuple[float, float], ...]:
-    """Weight of the encoder -> first measure of the sum on the queries of ``training``."""
+def balance_of(recipe: View, balancing: Balancing, encoder: Run, bm25: Run, probed: ProbedWeight | None) -> Balance:
+    """What brings two rankings together, by what both find for the queries of ``balancing``."""
     from vtkit.measures.effectiveness import evaluate
-    from vtkit.search.hybrid import weight_curve
+    from vtkit.search.hybrid import balance
 
     assert recipe.evaluate is not None
-    first = recipe.evaluate.measures[0]
-    bm25, _ = _search_bm25(recipe, training, recipe.index.bm25_analyser)
-    return weight_curve(model, bm25, recipe.evaluate.depth, lambda run: evaluate(run, training.qrels, [first])[first])
+    first, qrels = recipe.evaluate.measures[0], balancing.asked.qrels
+
+    def judged(run: Run) -> float:
+        return evaluate(run, qrels, [first])[first]
+
+    return balance(encoder, bm25, recipe.evaluate.depth, probed, judged if balancing.judged else None)
 
 
 def _search_bm25(recipe: View, collection: RetrievalSet, analysis: Analysis) -> tuple[Run, Bm25]:
@@ -292,7 +277,7 @@ EVALUATE_BM25_WORDS = Stage(
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
-    version=8,
+    version=9,
     reads=(*MEASURED, *BM25),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=evaluate_hybrid,

@@ -83,8 +83,8 @@ def probed_transfer(
         seed: of the probe pairs.
         work: folder that the models are written to on their way.
     """
-    from vtkit.checks.probe import CHANCE, FEWEST_PAIRS, by_number, probe_of, reciprocal_ranks
-    from vtkit.measures.significance import paired_randomization
+    from vtkit.checks.probe import FEWEST_PAIRS, by_number, probe_of, reciprocal_ranks
+    from vtkit.measures.significance import CHANCE, paired_randomization
     from vtkit.recipe.transfer import AutoTransfer
     from vtkit.transfer.methods.auto import alternatives
     from vtkit.transfer.result import Probed

@@ -170,7 +170,7 @@ def _results(
     peers."""
     if recipe.evaluate is None:
         return ()
-    from vtkit.measures.significance import paired_randomization
+    from vtkit.measures.significance import holm, paired_randomization
 
     models = BM25 | {name: name for name in labels} | {"hybrid": f"{final} + BM25"}
     called = BM25 | labels | {"hybrid": f"{labels[final]} + BM25"}
@@ -191,13 +191,15 @@ def _results(
     for folder in next(iter(judged.values()), {}):
         on_set = {name: sets[folder] for name, sets in judged.items()}
         baseline = _strongest_bm25(on_set, first)
-        p_values = {
-            name: paired_randomization(
-                _per_query(inputs, name, folder, first), _per_query(inputs, baseline, folder, first)
-            )
-            for name in (final, "hybrid", *indexes, *sorted(peers))
-            if baseline is not None and name in on_set
-        }
+        p_values = holm(
+            {
+                name: paired_randomization(
+                    _per_query(inputs, name, folder, first), _per_query(inputs, baseline, folder, first)
+                )
+                for name in (final, "hybrid", *indexes, *sorted(peers))
+                if baseline is not None and name in on_set
+            }
+        )
         rows = tuple(
             Row(
                 model=models[name],
@@ -214,10 +216,7 @@ def _results(
                 analyser=found.analyser,
                 k1=found.k1,
                 b=found.b,
-                weight=found.weight,
-                weight_queries=found.weight_queries,
-                weight_probe=found.weight_probe,
-                weight_curve=found.weight_curve,
+                balance=found.balance,
                 agreement=found.agreement,
             )
             for name, found in on_set.items()
@@ -285,7 +284,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | 
 
 REPORT = Stage(
     "report",
-    version=8,
+    version=9,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
