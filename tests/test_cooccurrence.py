@@ -60,7 +60,7 @@ def test_korean_words_find_their_translations(shared: Path) -> None:
     target = load_tokenizer(str(shared / "vocab" / "kobigbird"))
     files = [shared / "data" / "parallel" / f"{name}.tsv.gz" for name in ("dict-wiktionary-en-ko", "news-en-ko")]
     pair = pair_of(source, target)
-    found = read_bitext(pair, pairs_in(files))
+    found = read_bitext(pair, pairs_in(files, source, target))
     mixture = cooccurrence_mixture(found, pair, 4.0)
     known = tokens(source)
     for word, translation in {"학교": "school", "대통령": "president", "물": "water", "경제": "economy"}.items():

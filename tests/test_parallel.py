@@ -188,7 +188,8 @@ def test_korean_words_find_their_translations(shared: Path) -> None:
         for name in ("dict-wiktionary-en-ko", "news-en-ko", "tatoeba-anki-en-ko")
     ]
     pair = pair_of(source, target)
-    mixture = translation_mixture(read_bitext(pair, pairs_in(files)), pair)
+    pairs = list(pairs_in(files, source, target))
+    mixture = translation_mixture(read_bitext(pair, pairs), pair)
     known = tokens(source)
     for word, translation in {
         "학교": "school",
@@ -203,6 +204,6 @@ def test_korean_words_find_their_translations(shared: Path) -> None:
     counts = mixture.counts()
     assert counts["parallel"] > 15_000
     assert counts["overlap"] == len(pair.overlap.overlap_ids)
-    again = translation_mixture(read_bitext(pair, pairs_in(files)), pair)
+    again = translation_mixture(read_bitext(pair, pairs), pair)
     assert again.weights.data.tobytes() == mixture.weights.data.tobytes()
     assert again.weights.indices.tobytes() == mixture.weights.indices.tobytes()

@@ -300,6 +300,7 @@ def transfer_encoder(
     from vtkit.checks.result import show_results, stop_at_failures
     from vtkit.checks.rows import Moved
     from vtkit.checks.vocabularies import Aligned, vocabulary_gates
+    from vtkit.recipe.data_check import check_data
     from vtkit.recipe.preflight import preflight
     from vtkit.recipe.transfer import METHODS
     from vtkit.stages.probed_transfer import transfer
@@ -338,6 +339,7 @@ def transfer_encoder(
         if not isinstance(thing, str | Path)
     }
     preflight(recipe, path=path, places=loaded.places, loaded=there)
+    check_data(recipe, path=path, places=loaded.places)
     section = recipe.transfer
     assert section is not None
     with TemporaryDirectory(prefix=".vtkit-transfer-", dir=work_folder) as work, torch.random.fork_rng():

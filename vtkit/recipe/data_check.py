@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from vtkit import console
 from vtkit.data import checking, collections, hub
 from vtkit.errors import DataError
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
 from vtkit.recipe.sections import ExpandedVocabulary, Recipe, TrainedVocabulary, local_path
 
-VERSION = 1
+VERSION = 2
 """To be raised when something new is looked for: what was found sound before is read again."""
 
 
@@ -32,6 +33,8 @@ class _Check:
 
     paths: tuple[str, ...]
     problems: Callable[[], Iterator[str]]
+    doubts: Callable[[], Iterator[str]] | None = None
+    """Asked where there are no problems: what the user should know, although a run can go on."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,10 @@ def check_data(
             continue
         read += 1
         found = list(check.problems())
-        if not found and key:
+        doubts = list(check.doubts()) if check.doubts is not None and not found else []
+        for doubt in doubts:
+            console.warn(f"{check.setting}: {doubt}")
+        if not found and not doubts and key:
             sound.add(key)
         place = (places or {}).get(check.setting, "")
         for problem in found:
@@ -129,7 +135,14 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
             case "corpus":
                 yield _Check(thing.setting, f"corpus {value}", paths, partial(checking.corpus_problems, value))
             case "pairs":
-                yield _Check(thing.setting, f"pairs {value}", paths, partial(checking.pairs_problems, value))
+                language = recipe.recipe.language if "language" in recipe.recipe.model_fields_set else None
+                yield _Check(
+                    thing.setting,
+                    f"pairs {language} {value}",
+                    paths,
+                    partial(checking.pairs_problems, value),
+                    partial(checking.pairs_doubts, value, language),
+                )
             case "vectors":
                 yield _Check(thing.setting, f"vectors {value}", paths, partial(checking.vectors_problems, value))
             case "rankings":

@@ -22,6 +22,7 @@ from vtkit.stages.untrained import starts_untrained
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedTokenizerFast
 
     from vtkit.training.adapt import Alignment
     from vtkit.training.mlm import Adaptation
@@ -155,7 +156,7 @@ def _train_vectors(
     if section.validation is not None:
         texts, held_out = _held_out(texts, wanted, seed)
         validation = Validation(probe_validation_set(held_out, wanted, seed, "adapt"), section.validation)
-    alignment = _alignment(recipe, inputs, texts) if "align" in objectives else None
+    alignment = _alignment(recipe, inputs, texts, encoder.tokenizer) if "align" in objectives else None
     teachers, queries, generator = list[Teacher](), list[str](), None
     if "distill" in objectives:
         if section.distill.generates:
@@ -181,15 +182,17 @@ def _train_vectors(
     return len(texts), 0 if alignment is None else len(alignment.pairs), curve, validated
 
 
-def _alignment(recipe: View, inputs: Mapping[str, Path], texts: Sequence[str]) -> Alignment:
+def _alignment(
+    recipe: View, inputs: Mapping[str, Path], texts: Sequence[str], target: PreTrainedTokenizerFast
+) -> Alignment:
     """The source encoder and the sentence pairs; where there are no files, each text twice."""
-    from vtkit.data.parallel import read_pairs
     from vtkit.stages.source import source_encoder
     from vtkit.training.adapt import Alignment
     from vtkit.training.crops import SHORTEST_TEXT
+    from vtkit.transfer.methods.bitext import pairs_in
 
     source = source_encoder(recipe, inputs)
-    found = list(dict.fromkeys(pair for file in _pair_files(recipe) for pair in read_pairs(file)))
+    found = list(dict.fromkeys(pairs_in(_pair_files(recipe), source.tokenizer, target)))
     sentences = [pair for pair in found if len(pair[0].split()) >= SHORTEST_TEXT]
     pairs = sentences if len(sentences) > 1 else found  # entries of dictionaries share no words with one another
     return Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)])
@@ -202,7 +205,7 @@ def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:
 
 ADAPT = Stage(
     "adapt",
-    version=8,
+    version=9,
     reads=("adapt",),
     corpora={"adapt.corpus": adaptation_corpus, "adapt.distill.query_corpus": _given_queries},
     function=adapt_encoder,

@@ -121,7 +121,7 @@ def _trained_on(recipe: Recipe) -> tuple[Corpus, ...]:
 
 TRANSFER = Stage(
     "transfer",
-    version=10,
+    version=11,
     reads=("source", "transfer", "casing.output", "casing.fold"),
     corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on},
     function=transfer_embeddings,

@@ -145,7 +145,7 @@ def _mixture(
             from vtkit.transfer.methods.bitext import pairs_in, read_bitext
             from vtkit.transfer.methods.parallel import translation_mixture
 
-            bitext = read_bitext(pair, pairs_in(settings.files))
+            bitext = read_bitext(pair, pairs_in(settings.files, pair.source.tokenizer, pair.target.tokenizer))
             if settings.estimator == "cooccurrence":
                 from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
 

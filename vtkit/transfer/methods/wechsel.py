@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.linalg import orthogonal_procrustes
 
 from vtkit import console
-from vtkit.data.parallel import read_pairs
 from vtkit.data.vectors import open_vectors
 from vtkit.errors import DataError
+from vtkit.transfer.methods.bitext import pairs_in
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.word_space import neighbour_mixture, word_space
 from vtkit.vocabulary.pair import VocabularyPair
@@ -54,7 +54,7 @@ def wechsel_mixture(
             f"{source_vectors} has vectors of {source_width} numbers and {vectors} of {width}: WECHSEL turns one space "
             "into the other and needs the same width in both. Train or fetch vectors of one width."
         )
-    pairs = _spellings(entry for path in dictionary for entry in read_pairs(path))
+    pairs = _spellings(pairs_in(dictionary, pair.source.tokenizer, pair.target.tokenizer))
     known = word_space(pair.source, source_vectors, "zipf", {word for word, _ in pairs})
     wanted = word_space(pair.target, vectors, "zipf", {word for _, word in pairs})
     pairs = [(first, second) for first, second in pairs if first in known.words and second in wanted.words]
