@@ -29,7 +29,7 @@ from vtkit.runs.search import open_searcher
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import Bm25, bm25_impacts, hashed_term
 from vtkit.search.engine import search_exactly
-from vtkit.search.hybrid import CAUTIOUS_WEIGHT, Balance, best_weight, deviation, weighted_sum
+from vtkit.search.hybrid import Balance, best_weight, deviation, weighted_sum
 from vtkit.search.index_record import IndexRecord
 from vtkit.search.lexical import TERMS, LexicalPart, term_analyser
 from vtkit.search.searcher import Searcher
@@ -240,7 +240,8 @@ def test_a_source_that_was_trained_on_the_training_queries_does_not_take_over_th
         assert best_weight(balance.curve) > 0.5
         assert dict(balance.curve)[1.0] == pytest.approx(1, abs=0.01)
         assert balance.contradicted
-        assert balance.weight == CAUTIOUS_WEIGHT
+        assert balance.probed is not None
+        assert balance.weight == balance.probed.weight < 0.5
         assert balance.words in (folder / "report.md").read_text("utf-8").replace("\\", "")
     assert "warning:   learned: lexical part" in (folder / "run.log").read_text("utf-8")
     assert (report.results[0].rows[-1].measures["nDCG@10"] or 0) > 0.9

@@ -27,7 +27,7 @@ from vtkit.measures.effectiveness import evaluate
 from vtkit.recipe.load import load_recipe
 from vtkit.runs.plan import Plan
 from vtkit.search.bm25 import Bm25
-from vtkit.search.hybrid import CAUTIOUS_WEIGHT, ENCODER_WEIGHT, WEIGHTS, best_weight, weighted_sum
+from vtkit.search.hybrid import WEIGHTS, best_weight, weighted_sum
 from vtkit.stages.evaluate_runs import EVALUATE_HYBRID
 
 DATA = Path(__file__).resolve().parents[1] / "recipes" / "quickstart_data"
@@ -182,7 +182,7 @@ def test_a_run_leaves_model_index_runs_and_report(finished: Path) -> None:
     last = result["rows"][-1]  # the recipe fine-tunes on the training queries, so that they do not choose
     balance = last["balance"]
     assert not balance["judged"]
-    assert balance["weight"] == balance["probed"]["weight"] in (ENCODER_WEIGHT, CAUTIOUS_WEIGHT)
+    assert balance["weight"] == balance["probed"]["weight"] == 0.05  # four steps of training
     assert balance["probed"]["pairs"] > 50
     assert result["share_cut"] > 0.5  # paragraphs, cut at 32 tokens
     assert f"{result['share_cut']:.0%} of the documents of elements-ko are cut at 32 tokens" in (

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from vtkit.data.trec import Run, read_trec, to_run, write_trec
 from vtkit.errors import DataError
 from vtkit.search.hybrid import (
-    CAUTIOUS_WEIGHT,
     ENCODER_WEIGHT,
     WEIGHTS,
     ProbedWeight,
@@ -147,8 +146,8 @@ def test_the_weight_is_the_one_that_is_best_on_the_queries_given() -> None:
 
 
 def spans_say(values: Callable[[float], float], p: float) -> ProbedWeight:
-    """A probe in which BM25 reaches 0.5 and the sum with each weight what ``values`` says."""
-    return ProbedWeight(CAUTIOUS_WEIGHT, 0.5, tuple((weight, values(weight), p) for weight in WEIGHTS), 500)
+    """A probe in which the sum with each weight reaches what ``values`` says, and which chooses 0.05."""
+    return ProbedWeight(0.05, tuple((weight, values(weight), p) for weight in WEIGHTS), 500)
 
 
 def test_a_weight_that_spans_contradict_is_not_taken() -> None:
@@ -162,7 +161,7 @@ def test_a_weight_that_spans_contradict_is_not_taken() -> None:
     alone = balance(encoder, bm25, 10, None, first_is_good)
     assert (alone.weight, alone.contradicted, alone.words) == (0.6, False, "chosen on other judged queries")
     lost = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 - 0.3 * weight, p=0.001), first_is_good)
-    assert (lost.weight, lost.contradicted, lost.curve) == (CAUTIOUS_WEIGHT, True, alone.curve)
+    assert (lost.weight, lost.contradicted, lost.curve) == (0.05, True, alone.curve)
     assert lost.words == (
         "the other judged queries would choose 0.6, but 500 spans find the document they were cut out of with a mean "
         "reciprocal rank of 0.320 by the sum with 0.6, 0.500 by BM25, p = 0.001, so the smaller weight is taken: the "

@@ -8,22 +8,34 @@ import numpy as np
 
 from vtkit.checks.probe import FEWEST_PAIRS, Probe, by_number
 from vtkit.data.trec import Run, to_run
-from vtkit.measures.significance import CHANCE, paired_randomization
+from vtkit.measures.significance import paired_randomization
 from vtkit.recipe.analysers import Analysis
 from vtkit.search.bm25 import Bm25
-from vtkit.search.hybrid import CAUTIOUS_WEIGHT, ENCODER_WEIGHT, WEIGHTS, ProbedWeight, deviation, weighted_sum
+from vtkit.search.hybrid import WEIGHTS, ProbedWeight, deviation, weighted_sum
 
 PAIRS = 500
-"""Probe pairs at most: with 300 a gain of .01 was not told from chance (docs/log.md)."""
+"""Probe pairs at most: with 300 a difference of .01 was not told from chance (docs/log.md)."""
+
+RATIOS = (0.5, 0.9)
+"""Mean reciprocal rank of spans by the encoder over that by BM25: up to the first the encoder weighs the smaller of
+these, which hardly changes BM25's ranking, from the second on the larger, and between them in proportion ..."""
+
+RATIO_WEIGHTS = (0.05, 0.5)
+"""... chosen on half of the collections and shown on the others (docs/log.md)."""
 
 
 def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis) -> ProbedWeight | None:
-    """ENCODER_WEIGHT where the sum with it finds the documents of spans better than BM25 alone (p < .05), else
-    CAUTIOUS_WEIGHT; None where there are too few pairs to tell.
+    """The weight by how well the encoder finds the documents of spans, in comparison with BM25 (:data:`RATIOS`).
+
+    The weight at which the sum finds *spans* best is no guide, since spans repeat the words of their documents and so
+    favour BM25. How far an encoder lies behind BM25 on them tells one that helps from one that does not.
 
     Args:
         encoder: what it finds for the queries of ``probe`` among its documents, all called by their numbers.
         language, analysis: of BM25.
+
+    Returns:
+        None where there are too few pairs to tell.
     """
     count = len(probe.queries)
     if count < FEWEST_PAIRS:
@@ -36,9 +48,8 @@ def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis)
     for weight in WEIGHTS:
         both = own_reciprocal_ranks(weighted_sum(encoder, bm25, count, weight, deviations), names)
         curve.append((weight, float(both.mean()), paired_randomization(by_number(both), by_number(alone))))
-    found = float(alone.mean())
-    better = any(weight == ENCODER_WEIGHT and value > found and p < CHANCE for weight, value, p in curve)
-    return ProbedWeight(ENCODER_WEIGHT if better else CAUTIOUS_WEIGHT, found, tuple(curve), count)
+    ratio = curve[-1][1] / max(curve[0][1], 1e-9)
+    return ProbedWeight(round(float(np.interp(ratio, RATIOS, RATIO_WEIGHTS)), 2), tuple(curve), count)
 
 
 def own_reciprocal_ranks(run: Run, names: Sequence[str]) -> np.ndarray:

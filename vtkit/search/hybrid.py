@@ -11,11 +11,7 @@ from vtkit.measures.significance import CHANCE
 from vtkit.results import Result
 
 ENCODER_WEIGHT = 0.2
-"""Share of the encoder in the sum where no training queries choose it: the constant that is best over those of six
-collections (docs/log.md, 2026-11-22) ..."""
-
-CAUTIOUS_WEIGHT = 0.05
-"""... and where spans of the documents do not show that it helps (:mod:`vtkit.checks.probed_weight`)."""
+"""Share of the encoder in the sum where neither training queries nor spans of documents say anything."""
 
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 """What is tried where there are training queries: from BM25 alone to the encoder alone."""
@@ -23,28 +19,39 @@ WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 
 @dataclass(frozen=True)
 class ProbedWeight(Result):
-    """A weight of the encoder, and what it goes by."""
+    """What spans of documents say of the weight of an encoder (:mod:`vtkit.checks.probed_weight`)."""
 
     weight: float
-    bm25: float
-    """Mean reciprocal rank of a span's own document by BM25 ..."""
-
     curve: tuple[tuple[float, float, float], ...]
-    """Each of :data:`WEIGHTS` with that of the sum, and p of its difference from BM25."""
+    """Each of :data:`WEIGHTS` with the mean reciprocal rank of a span's own document by the sum, and p of the
+    difference from BM25 alone."""
 
     pairs: int
 
     @property
+    def bm25(self) -> float:
+        """Mean reciprocal rank by BM25 alone."""
+        return self.curve[0][1]
+
+    @property
+    def encoder(self) -> float:
+        """Mean reciprocal rank by the encoder alone."""
+        return self.curve[-1][1]
+
+    @property
     def words(self) -> str:
         """What it goes by, for a report."""
-        return self.at(ENCODER_WEIGHT)
-
-    def at(self, weight: float) -> str:
-        """What the spans say of one of :data:`WEIGHTS`."""
-        (both, p), *_ = [(value, p) for other, value, p in self.curve if other == weight]
         return (
-            f"{self.pairs} spans find the document they were cut out of with a mean reciprocal rank of {both:.3f} "
-            f"by the sum with {weight:g}, {self.bm25:.3f} by BM25, p = {p:.3f}"
+            f"{self.pairs} spans find the document they were cut out of with a mean reciprocal rank of "
+            f"{self.encoder:.3f} by the encoder, {self.bm25:.3f} by BM25"
+        )
+
+    def contradiction(self, weight: float) -> str:
+        """That the sum with ``weight``, one of :data:`WEIGHTS`, finds less than BM25 alone, in words."""
+        found, p = next((found, p) for other, found, p in self.curve if other == weight)
+        return (
+            f"{self.pairs} spans find the document they were cut out of with a mean reciprocal rank of {found:.3f} by "
+            f"the sum with {weight:g}, {self.bm25:.3f} by BM25, p = {p:.3f}"
         )
 
     def contradicts(self, weight: float) -> bool:
@@ -96,8 +103,8 @@ class Balance(Result):
         assert self.probed is not None
         best = best_weight(self.curve)
         return (
-            f"the other judged queries would choose {best:g}, but {self.probed.at(best)}, so the smaller weight is "
-            "taken: the encoder was perhaps trained on these queries"
+            f"the other judged queries would choose {best:g}, but {self.probed.contradiction(best)}, so the smaller "
+            "weight is taken: the encoder was perhaps trained on these queries"
         )
 
 

@@ -217,7 +217,7 @@ def _spans(collection: RetrievalSet, seed: int) -> list[str]:
 
 ENCODE_QUERIES = Stage(
     "encode:queries",
-    version=4,
+    version=5,
     reads=(
         "index.query_length",
         "index.query_top_dimensions",

@@ -127,14 +127,14 @@ def _agreement(
 
 EVALUATE_DEPLOYED = Stage(
     f"evaluate:{DEPLOYED}",
-    version=4,
+    version=5,
     reads=(*MEASURED, *SEARCHED_BY),
     corpora=SETS,
     function=evaluate_deployed,
 )
 EVALUATE_VARIANT = Stage(
     "evaluate:variant",
-    version=6,
+    version=7,
     reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
     corpora=DEPLOY.corpora,
     function=evaluate_variant,

@@ -147,14 +147,14 @@ _READS = (*MEASURED, *BM25, SETTING, "index.precision")
 
 EVALUATE_PEER = Stage(
     "evaluate:peer",
-    version=3,
+    version=4,
     reads=_READS,
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_peer,
 )
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
-    version=4,
+    version=5,
     reads=(*MEASURED, *BM25),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,

@@ -277,7 +277,7 @@ EVALUATE_BM25_WORDS = Stage(
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
-    version=9,
+    version=10,
     reads=(*MEASURED, *BM25),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=evaluate_hybrid,

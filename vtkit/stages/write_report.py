@@ -284,7 +284,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | 
 
 REPORT = Stage(
     "report",
-    version=9,
+    version=10,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
