@@ -12,9 +12,9 @@ from sentence_transformers import SparseEncoder
 from tiny import TOKENS, shuffled, texts, tokenizer
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
-from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, max_input_length, save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.encoder.families import mlm_head, position_offset, with_plain_head
+from vtkit.encoder.families import max_input_length, mlm_head, position_offset, with_plain_head
 from vtkit.errors import DataError
 from vtkit.transfer.surgery.graft import graft
 

@@ -265,7 +265,7 @@ def test_the_run_file_gives_the_reported_measures(finished: Path) -> None:
 
 
 def test_a_second_run_does_nothing(finished: Path) -> None:
-    again = vtkit(finished, "run", "korean.toml")
+    again = vtkit(finished, "run", "korean.toml", "--verbose")
     plan = [line for line in again.stderr.splitlines() if ": done" in line]
     assert len(plan) == 36  # with the stages of the source recipe, and six checks
     assert " run: " not in again.stderr
@@ -276,7 +276,7 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
 
 
 def test_a_changed_setting_runs_only_what_depends_on_it_and_says_why(finished: Path) -> None:
-    plan = vtkit(finished, "run", "korean.toml", "--set", "finetune.learning_rate=2e-3", "--dry-run").stderr
+    plan = vtkit(finished, "run", "korean.toml", "--set", "finetune.learning_rate=2e-3", "--dry-run", "-v").stderr
     reasons = dict(line.split(maxsplit=1) for line in plan.splitlines() if ": " in line)
     assert reasons["finetune"] == "run: finetune.learning_rate 0.001 -> 0.002"
     assert reasons["calibrate"] == "skip: done"
@@ -284,6 +284,20 @@ def test_a_changed_setting_runs_only_what_depends_on_it_and_says_why(finished: P
     assert reasons["encode:finetune"] == "run: finetune changed"
     assert reasons["index:finetune"] == "run: encode:finetune changed; finetune changed"
     assert reasons["evaluate:bm25"] == "skip: done"
+
+
+def test_a_plan_is_five_lines_that_name_each_reason(finished: Path) -> None:
+    settings = ("--set", "finetune.learning_rate=2e-3", "--set", "gates.ties=off")
+    short = vtkit(finished, "run", "korean.toml", *settings, "--dry-run").stderr.splitlines()
+    full = vtkit(finished, "run", "korean.toml", *settings, "--dry-run", "--verbose").stderr.splitlines()
+    running = [line.split()[0] for line in full if " run: " in line]
+    plan = [line for line in short if line.startswith(("plan: ", "  "))]
+    assert len(plan) <= 5
+    assert plan[0].startswith(f"plan: {len(running)} of 36 steps to run")
+    assert "  finetune: finetune.learning_rate 0.001 -> 0.002" in plan
+    named = {stage for line in plan[1:] for stage in line.strip().partition(": ")[0].split(", ")}
+    assert named == {step.partition(":")[0] for step in running}
+    assert not [line for line in short if "skip: " in line]
 
 
 def test_a_changed_gate_runs_its_checks_only_and_the_report_quotes_the_new_one(finished: Path, tmp_path: Path) -> None:
@@ -364,7 +378,11 @@ def test_search_and_explain_agree_on_the_score_and_its_tokens(finished: Path) ->
     assert not {token for token, *_ in why["tokens"]} & {"[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"}
     assert why["tokens"][0][0] == best["tokens"][0][0]
     words = vtkit(finished, "search", "runs/korean", "금의 녹는점", "-k", "2", "--model", "transfer").stdout
+    assert "query tokens:" not in words
+    assert len(words.splitlines()) == 4  # rank, score, id and title, and below them the beginning of the text
+    words = vtkit(finished, "search", "runs/korean", "금의 녹는점", "-k", "2", "--model", "transfer", "--why").stdout
     assert "query tokens:" in words
+    assert len(words.splitlines()) == 8
     missing = vtkit(finished, "explain", "runs/korean", "금", "nothing-like-it", check=1)
     assert "no document 'nothing-like-it'" in missing.stderr
     assert "no index of 'best'" in vtkit(finished, "search", "runs/korean", "금", "--model", "best", check=1).stderr
@@ -397,7 +415,7 @@ def test_many_queries_are_searched_as_each_alone(finished: Path) -> None:
 
 def test_without_a_query_one_is_read_after_the_other(finished: Path) -> None:
     typed = "금의 녹는점\n\n:top 1\n철\n:explain 1\n:explain 7\n:top x\n"
-    done = vtkit(finished, "search", "runs/korean", "--top", "2", typed=typed)
+    done = vtkit(finished, "search", "runs/korean", "--top", "2", "--why", typed=typed)
     assert done.stdout.count("query tokens:") == 3
     assert sum(line.startswith(("  1  ", "  2  ")) for line in done.stdout.splitlines()) == 3
     assert "rank 1" in done.stdout
@@ -454,7 +472,7 @@ def test_a_run_killed_five_times_ends_in_the_same_numbers(finished: Path, tmp_pa
     write_recipes(tmp_path)
     vtkit(tmp_path, "run", "korean.toml", "--until", "vocabulary")
     killed_at(tmp_path, "korean.toml", MOMENTS)
-    plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run").stderr
+    plan = vtkit(tmp_path, "run", "korean.toml", "--dry-run", "-v").stderr
     assert "skip: done" in plan
     vtkit(tmp_path, "run", "korean.toml")
     assert numbers(tmp_path) == numbers(finished)

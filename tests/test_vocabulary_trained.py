@@ -384,7 +384,7 @@ def test_recipes_that_name_one_specification_share_what_it_builds(tmp_path: Path
     said = {}
     for name, more in (("first", ""), ("second", ""), ("third", "size = 320")):
         (tmp_path / f"{name}.toml").write_text(RECIPE.format(name=name, more=more), encoding="utf-8")
-        done = vtkit("run", tmp_path / f"{name}.toml", "--runs", tmp_path / "runs", "--until", "vocabulary")
+        done = vtkit("run", tmp_path / f"{name}.toml", "--runs", tmp_path / "runs", "--until", "vocabulary", "-v")
         assert done.exit_code == 0, done.output
         said[name] = done.output
     assert re.search(r"vocabulary +run: not made yet", said["first"])

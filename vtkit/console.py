@@ -37,6 +37,7 @@ T = TypeVar("T")
 _terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _log_file: TextIO | None = None
 _bars: Progress | None = None
+_details = False
 
 QUIET_SECONDS_BETWEEN_LINES = 30.0
 """Off a terminal a long loop says where it is this often, so that a log file shows life without filling up."""
@@ -70,10 +71,23 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         write(line)
 
 
-def say(message: str) -> None:
-    """One line for the user."""
-    _terminal.print(escape(clean(message)))
+def say(message: str, *, short: str | None = None) -> None:
+    """One line for the user.
+
+    Args:
+        short: shown on the terminal in its place, unless :func:`show_details` asked for all; nothing where it is empty.
+            The log file has the whole message.
+    """
+    shown = message if short is None or _details else short
+    if shown:
+        _terminal.print(escape(clean(shown)))
     note(message)
+
+
+def show_details(details: bool) -> None:
+    """Whether :func:`say` shows messages in full that have a short form."""
+    global _details
+    _details = details
 
 
 def warn(message: str) -> None:

@@ -67,7 +67,7 @@ def show_results(results: Sequence[CheckResult]) -> None:
     for result in results:
         place, seen = f"gate {result.gate} after {result.stage}", console.one_line(result.seen, 400)
         if result.finding == "pass":
-            console.say(f"{place}: pass; {seen}")
+            console.say(f"{place}: pass; {seen}", short=f"{place}: pass")
         elif not result.stops:
             console.warn(f"{place}: {result.finding}; {seen}. {result.advice}")
 

@@ -40,6 +40,9 @@ def run(
             "--threads", min=1, help="Processor threads. Default: OMP_NUM_THREADS, else all cores.", show_default=False
         ),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show every step of the plan, the figures of every gate, and times.")
+    ] = False,
     download: DownloadOption = False,
 ) -> None:
     """Run a recipe: vocabulary, transfer, adapt, calibrate, finetune, index, evaluate, report.
@@ -53,6 +56,7 @@ def run(
     from vtkit.runs.run import run as run_recipe
 
     allow_downloads(download)
+    console.show_details(verbose)
     try:
         folder = run_recipe(
             recipe,

@@ -49,9 +49,10 @@ def search(
     ] = None,
     model: ModelOption = None,
     collection: CollectionOption = None,
+    why: Annotated[bool, typer.Option("--why", help="Show the tokens that made each score.")] = False,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Search the index of a run or of a folder, and show the tokens that made each score.
+    """Search the index of a run or of a folder.
 
     Loading takes seconds, and a search milliseconds. Without a query it prompts for queries (off a terminal:
     read from standard input, one a line).
@@ -70,9 +71,9 @@ def search(
         found = searcher.search([each.text for each in queries], top)
         _print_batch(((each.id, one) for each, one in zip(queries, found, strict=True)), run.absolute().name, as_json)
     elif query is not None:
-        _print_found(next(searcher.search([query], top)), as_json)
+        _print_found(next(searcher.search([query], top)), why, as_json)
     else:
-        _prompt(searcher, top, as_json)
+        _prompt(searcher, top, why, as_json)
 
 
 def explain(
@@ -96,7 +97,7 @@ def shown_tokens(pairs: Weighted) -> str:
     return "  ".join(f"{console.one_line(str(token), 40)} {weight:.2f}" for token, weight in pairs)
 
 
-def _prompt(searcher: Searcher, top: int, as_json: bool) -> None:
+def _prompt(searcher: Searcher, top: int, why: bool, as_json: bool) -> None:
     found: Found | None = None
     for line in _asked(len(searcher.documents)):
         command, _, argument = line.partition(" ")
@@ -109,7 +110,7 @@ def _prompt(searcher: Searcher, top: int, as_json: bool) -> None:
             console.say(f"{command} is followed by a number{', of a result above' if command == ':explain' else ''}.")
         else:
             found = next(searcher.search([line], top))
-            _print_found(found, as_json)
+            _print_found(found, why, as_json)
 
 
 def _asked(documents: int) -> Iterator[str]:
@@ -133,16 +134,18 @@ def _asked(documents: int) -> Iterator[str]:
     console.write()
 
 
-def _print_found(found: Found, as_json: bool) -> None:
+def _print_found(found: Found, why: bool, as_json: bool) -> None:
     if as_json:
         console.write_json(asdict(found))
         return
-    console.write(f"query tokens: {_with_special(found)}")
+    if why:
+        console.write(f"query tokens: {_with_special(found)}\n")
     for result in found.results:
         identity, title = console.one_line(result.id), console.one_line(result.title, 60)
-        console.write(f"\n{result.rank:>3}  {result.score:.3f}  {identity}  {title}".rstrip())
+        console.write(f"{result.rank:>3}  {result.score:.3f}  {identity}  {title}".rstrip())
         console.write(f"     {console.one_line(result.text, 160)}")
-        console.write(f"     {_with_special(result)}")
+        if why:
+            console.write(f"     {_with_special(result)}")
     if not found.results:
         console.write("nothing found: no document shares a term with the query")
 

@@ -13,7 +13,7 @@ from sentence_transformers.sparse_encoder.modules import Router, SpladePooling
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from vtkit.encoder.asymmetric import WholeEncoder, both_sides, query_table, settings_of
-from vtkit.encoder.families import position_offset, settle_head, with_plain_head
+from vtkit.encoder.families import max_input_length, settle_head, with_plain_head
 from vtkit.encoder.kinds import as_unicoil
 from vtkit.encoder.layout import rearrange
 from vtkit.encoder.model_folder import (
@@ -171,13 +171,6 @@ def save_encoder(encoder: SparseEncoder, folder: Path) -> None:
     if table is not None:
         # in ASCII: not everything that reads this file says in which encoding
         (folder / "idf.json").write_text(json.dumps(weights_by_token(table)), encoding="ascii")
-
-
-def max_input_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Longest input in tokens that the model has positions for (and the tokenizer admits)."""
-    positions = getattr(model.config, "max_position_embeddings", 512) - position_offset(model)
-    stated = tokenizer.model_max_length
-    return int(min(positions, stated)) if stated and stated < 10**6 else int(positions)
 
 
 def _has_modules(folder: Path) -> bool:

@@ -20,7 +20,9 @@ from torch import Tensor, nn
 from vtkit.errors import DataError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from vtkit.vocabulary.tokenizer_file import TokenizerFile
 
 FIXED_PADDING = {"mpnet": 1}
 """Model types that count positions from a padding id written in their code, whatever their configuration says."""
@@ -108,6 +110,13 @@ def settle_head(model: PreTrainedModel) -> None:
         if beside is not None and any(part is head.decoder for part in module.children()):
             with torch.no_grad():
                 beside.copy_(head.decoder.bias)
+
+
+def max_input_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | TokenizerFile) -> int:
+    """Longest input in tokens that the model has positions for (and the tokenizer admits)."""
+    positions = getattr(model.config, "max_position_embeddings", 512) - position_offset(model)
+    stated = tokenizer.model_max_length
+    return int(min(positions, stated)) if stated and stated < 10**6 else int(positions)
 
 
 def takes_autocast(model: Any) -> bool:

@@ -96,7 +96,7 @@ class StaticQueries:
         weights = _table(sides[0], name)
         if weights is None:
             return None
-        cutting, naming = (_tokenizer(side, name, tokenizer) for side in sides)
+        cutting, naming = (query_tokenizer(side, name, tokenizer) for side in sides)
         if cutting is None or naming is None:
             return None
         prompts = settings.get("prompts") or {}
@@ -163,7 +163,13 @@ def _table(folder: Path, name: str) -> NDArray[np.float32] | None:
     return weights if weights.ndim == 1 else None
 
 
-def _tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | None:
+def query_tokenizer(folder: Path, name: str, wanted: str) -> QueryTokenizer | None:
+    """The tokenizer of the model called ``name`` in ``folder``, without transformers if the file makes its tokens; None
+    for a kind that needs the model's configuration.
+
+    Args:
+        wanted: :func:`~vtkit.vocabulary.tokenizer_file.tokenizer_digest` of the tokens that are known to be its own.
+    """
     settings = read_json(folder / SETTINGS, name) or {}
     kind = settings.get("tokenizer_class")
     if kind not in _TOKENIZERS or "auto_map" in settings or not (folder / FILE).is_file():

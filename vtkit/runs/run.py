@@ -30,6 +30,9 @@ from vtkit.stages.texts import used_where_left_open
 
 LOG = "run.log"
 
+PLAN_LINES = 5
+"""Of a plan that is not shown in full."""
+
 
 def run(
     recipe_path: Path,
@@ -120,7 +123,7 @@ def run(
                 _seed(step.dependencies.seed)
                 make = partial(step.stage.function, step.view, inputs)
                 store.build(step.dependencies, step.stage.result, make, afresh=decision.again)
-                console.say(f"  done in {time.monotonic() - started:.1f} s")
+                console.say(f"  done in {time.monotonic() - started:.1f} s", short="")
             steps[step.name] = store.folder(step.dependencies).name
             record(folder, recipe, plan, steps)
         publish_results(folder, store, plan, steps)
@@ -170,9 +173,26 @@ def _seed(seed: int) -> None:
 
 
 def _show(decisions: list[Decision]) -> None:
+    """The plan: why steps run, steps of one reason on one line. In full, a line for each step."""
     width = max(len(decision.step.name) for decision in decisions)
-    for decision in decisions:
-        console.say(f"{decision.step.name:<{width}}  {'run' if decision.runs else 'skip'}: {decision.reason}")
+    full = [f"{each.step.name:<{width}}  {'run' if each.runs else 'skip'}: {each.reason}" for each in decisions]
+    console.say("\n".join(full), short="\n".join(_summary(decisions)))
+
+
+def _summary(decisions: list[Decision]) -> list[str]:
+    """The plan in :data:`PLAN_LINES` lines at most."""
+    steps = {decision.step.name for decision in decisions}
+    stages: dict[str, dict[str, None]] = {}  # by reason, in their order
+    running = [decision for decision in decisions if decision.runs]
+    for decision in running:
+        follows = all(change.partition(" ")[0] in steps for change in decision.reason.split("; "))
+        reason = "steps before changed" if follows else decision.reason
+        stages.setdefault(reason, {})[decision.step.name.partition(":")[0]] = None
+    lines = [f"  {', '.join(names)}: {reason}" for reason, names in stages.items()]
+    if len(lines) >= PLAN_LINES:
+        others = dict.fromkeys(name for names in list(stages.values())[PLAN_LINES - 2 :] for name in names)
+        lines[PLAN_LINES - 2 :] = [f"  {', '.join(others)}: for other reasons"]
+    return [f"plan: {len(running)} of {len(decisions)} steps to run (--verbose lists all)", *lines]
 
 
 def _show_disk(decisions: list[Decision], runs: Path) -> tuple[Estimate, int]:

@@ -22,6 +22,7 @@ from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.queries import is_blank
 from vtkit.encoder.mass_pruning import pruned
 from vtkit.encoder.static_queries import StaticQueries
+from vtkit.encoder.transformer_queries import TransformerQueries
 from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.sections import IndexSection
@@ -114,7 +115,7 @@ class Searcher:
     every score, but tell nothing of why a document was found, so they are listed apart.
     """
 
-    encoder: StaticQueries | EncoderQueries
+    encoder: StaticQueries | TransformerQueries | EncoderQueries
     index: Index
     documents: Documents
     names: list[str]
@@ -265,11 +266,11 @@ class Searcher:
         return tuple(named[False][:TOKENS_SHOWN]), tuple(named[True][:TOKENS_SHOWN])
 
 
-def _query_encoder(model: str, tokenizer: str) -> StaticQueries | EncoderQueries:
+def _query_encoder(model: str, tokenizer: str) -> StaticQueries | TransformerQueries | EncoderQueries:
     """What encodes the queries of ``model``; importing what encodes documents too takes longer than a search."""
-    static = StaticQueries.load(model, tokenizer)
-    if static is not None:
-        return static
+    light = StaticQueries.load(model, tokenizer) or TransformerQueries.load(model, tokenizer)
+    if light is not None:
+        return light
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.sides import EncoderQueries
 
