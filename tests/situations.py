@@ -113,7 +113,7 @@ def run_situation(
         "encoder": round(_effectiveness(encoder), 4),
         "index": round(_effectiveness(index), 4),
         "p": index["p_value_vs_bm25"],
-        "weight": index["weight"],
+        "weight": (index["balance"] or {}).get("weight"),
         "seconds": round(time.monotonic() - begun),
     }
 

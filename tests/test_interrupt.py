@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tiny import tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 HANGING = 300.0
@@ -100,9 +101,10 @@ def test_inspect_vocab_speaks_soon_and_leaves_soon(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["tokenizer", "fragmentation", "gap"])
 def test_commands_that_read_a_corpus_leave_soon(tmp_path: Path, kind: str) -> None:
+    tokenizer().save_pretrained(str(tmp_path / "words"))
     commands = {
         "tokenizer": ["tokenizer", "train", "-", "--out", "made", "--size", "3000"],
-        "fragmentation": ["fragmentation", "-"],
+        "fragmentation": ["fragmentation", "-", "-t", "words"],
         "gap": ["gap", "-", str(ROOT / "README.md")],
     }
     read, write = os.pipe()

@@ -228,7 +228,7 @@ def test_a_method_is_its_file_its_settings_one_entry_and_one_case(tmp_path: Path
         ],
         "transfer/dispatch.py": [
             ("    MeanTransfer,\n", "    MeanTransfer,\n    SingleTransfer,\n"),
-            ("        case MeanTransfer():\n", CASE + "        case MeanTransfer():\n"),
+            ("        case RandomAllTransfer():\n", CASE + "        case RandomAllTransfer():\n"),
         ],
     }
     for name, replaced in edits.items():

@@ -90,7 +90,7 @@ def test_a_bad_recipe_is_one_message_and_exit_code_2(vtkit: Run, recipe: Path) -
     assert result.stderr.splitlines() == [
         "error: small.toml cannot be run:",
         '  --set 1  transfer.method: must be "auto", "parallel", "sembridge", "semantic", "subtoken", "focus", "ofa", '
-        '"wechsel", "mean", "random", "random_all", "univariate" or "multivariate", not "meen". '
+        '"wechsel", "mean", "overlap_mean", "random", "random_all", "univariate" or "multivariate", not "meen". '
         "Did you mean 'mean'?",
         "  --set 2  adapt.steps: must be at least 1, not 0.",
     ]

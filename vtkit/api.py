@@ -339,7 +339,7 @@ def transfer_encoder(
         if not isinstance(thing, str | Path)
     }
     preflight(recipe, path=path, places=loaded.places, loaded=there)
-    check_data(recipe, path=path, places=loaded.places)
+    check_data(recipe, path=path)
     section = recipe.transfer
     assert section is not None
     with TemporaryDirectory(prefix=".vtkit-transfer-", dir=work_folder) as work, torch.random.fork_rng():
