@@ -70,6 +70,8 @@ def _start_server() -> None:
 
 def _run(folder: Path, arguments: list[str], environment: dict[str, str], outputs: Path, stdin: Path) -> None:
     assert "preloaded" in sys.modules
+    from numba.core.config import reload_config
+
     for number, path in enumerate((stdin, outputs / "stdout", outputs / "stderr")):
         stream = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(stream, number)
@@ -79,6 +81,7 @@ def _run(folder: Path, arguments: list[str], environment: dict[str, str], output
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv = ["vtkit", *arguments]
+    reload_config()  # numba's threads are as many as the environment says now, not as it said when numba was imported
     from vtkit.__main__ import main
 
     main()
