@@ -445,3 +445,55 @@ def test_the_command_refuses_what_cannot_be_done(arguments: list[str], message: 
         app, ["calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "texts.txt"), *arguments]
     )
     assert message in str(result.exception)
+
+
+def lowest_needed(model: SparseEncoder, probe: list[str], max_length: int) -> dict[int, float]:
+    """How much each token held has to rise, one text after the other, by the definition."""
+    special = set(model.tokenizer.all_special_ids)
+    own: dict[int, list[float]] = {}
+    for text, found in zip(probe, logits(model, probe), strict=True):
+        for token in set(model.tokenizer(text, truncation=True, max_length=max_length)["input_ids"]) - special:
+            own.setdefault(token, []).append(found[:, token].max().item())
+    return {token: max(0.0, 0.3 - sorted(found)[len(found) * 2 // 100]) for token, found in own.items()}
+
+
+def test_held_tokens_rise_just_until_all_but_two_percent_of_their_texts_have_them_active(tmp_path: Path) -> None:
+    ours = encoder(tmp_path)
+    mask_dimensions(ours[0].auto_model, [30, 31])
+    before = bias(ours).detach().clone()
+    probe = [*texts(300, seed=5), ""]
+    wanted = {token: up for token, up in lowest_needed(ours, probe, 48).items() if token not in (30, 31)}
+    found = calibrate(ours, TEXTS, 0.05, "pooled", 48, held_in=probe)
+    risen = bias(ours).detach() - (before - found.shift)
+    target = encoder(tmp_path / "target")
+    mask_dimensions(target[0].auto_model, [30, 31])
+    calibrate(target, TEXTS, 0.05, "pooled", 48)  # the target comes first
+    wanted = {token: up for token, up in lowest_needed(target, probe, 48).items() if token not in (30, 31)}
+    assert any(wanted.values())
+    expected = torch.zeros(len(before))
+    for token, up in wanted.items():
+        expected[token] = up
+    free = [token for token in range(len(before)) if token not in (30, 31)]
+    torch.testing.assert_close(risen[free], expected[free], atol=1e-4, rtol=0)
+    assert max(value for token, value in lowest_needed(ours, probe, 48).items() if token in wanted) < 1e-4
+    assert found.tokens is not None
+    assert found.tokens.tokens == len(wanted)
+    assert Calibration.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_a_word_of_a_text_finds_it_after_tokens_are_raised_and_not_before(tmp_path: Path) -> None:
+    save_encoder(encoder(tmp_path), tmp_path / "model")
+    corpus = texts(40, seed=2)
+    (tmp_path / "texts.txt").write_text("\n".join(corpus), encoding="utf-8")
+    common = ["calibrate", str(tmp_path / "model"), "--corpus", str(tmp_path / "texts.txt"), "--definition", "pooled"]
+    active = []
+    for extra in ([], ["--tokens", "held"]):
+        out = tmp_path / f"out{len(extra)}"
+        done = CliRunner().invoke(app, [*common, "--target", "0.05", *extra, "--out", str(out)])
+        assert done.exit_code == 0, done.output
+        ours = load_encoder(str(out))
+        vectors, special = encode(ours, corpus, 128), set(ours.tokenizer.all_special_ids)
+        own = [set(ids) - special for ids in ours.tokenizer(corpus)["input_ids"]]
+        active.append(np.mean([vectors[n, token] > 0 for n, held in enumerate(own) for token in held]))
+    assert active[0] < 0.5
+    assert active[1] > 0.98

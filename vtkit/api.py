@@ -378,7 +378,7 @@ def calibrate_encoder(
     definition: Literal["token", "pooled"] = "token",
     shift: float | None = None,
     head_scale: float | None = None,
-    tokens: Literal["document-frequency"] | None = None,
+    tokens: Literal["document-frequency", "held"] | None = None,
     token_strength: float = 0.5,
     token_bound: float = 1.0,
     fold: Literal["max", "sum"] | None = None,
@@ -395,7 +395,7 @@ def calibrate_encoder(
         definition: what counts: (position, token) logits, or dimensions after max-pooling.
         shift: lower the decoder bias by this much.
         head_scale: divide all logits by this, first of all.
-        tokens: shift each token's bias by its document frequency in ``corpus``.
+        tokens: shift each token's bias by its document frequency in ``corpus``, or raise it where texts hold it.
         token_strength: how far each token goes, up to 1.
         token_bound: largest shift of a token.
         fold: let case variants share one dimension.

@@ -45,9 +45,10 @@ def calibrate(
         typer.Option("--head-scale", metavar="K", help="Divide all logits by this, first.", show_default=False),
     ] = None,
     tokens: Annotated[
-        Literal["document-frequency"] | None,
+        Literal["document-frequency", "held"] | None,
         typer.Option(
-            "--tokens", help="Shift each token's bias by its document frequency in the corpus.", show_default=False
+            "--tokens", help="Shift each token's bias by its document frequency in the corpus, or raise it until the "
+            "token is active in almost all texts that hold it.", show_default=False
         ),
     ] = None,
     token_strength: Annotated[

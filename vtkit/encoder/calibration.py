@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -45,6 +46,15 @@ FREQUENCY_POWER = 0.5
 tokens in texts that do not hold them, and rare tokens relatively more often."""
 
 HIGHEST_RATE = 0.999
+
+HELD_MARGIN = 0.3
+"""The logit that a token has at the least in the texts that hold it, after :func:`raise_held_tokens`."""
+
+HELD_SHARE = 0.02
+"""Share of the texts that hold a token in which its logit may stay lower."""
+
+HELD_BATCH = 256
+"""Texts whose hidden states are kept at a time."""
 
 SAME_SCORE = 1e-6
 """Relative difference up to which two scores count as one."""
@@ -88,6 +98,7 @@ def calibrate(
     head_scale: float | None = None,
     shift: float = 0.0,
     tokens: TokenTargets | None = None,
+    held_in: Sequence[str] | None = None,
     fold: Fold | None = None,
 ) -> Calibration:
     """Rescale, shift and fold ``encoder``'s logits in place, in this order, and measure before and after.
@@ -98,7 +109,9 @@ def calibrate(
     4. ``target``: a further shift after which that share of the activations is positive. Every logit moves by the same
        amount, so the share above zero after b <- b - c is the share above c before: c is the (1 - target) quantile of
        the logits (of the pooled logits for ``definition="pooled"``). It makes up for step 2 wholly.
-    5. ``fold``: the vectors that vtkit makes are folded (:mod:`vtkit.encoder.folding`). The share asked for in step 4
+    5. ``held_in``: tokens raised where these texts hold them (:func:`raise_held_tokens`). Last, because a target's
+       shift would undo it; so the texts are active in more dimensions than the target asks for.
+    6. ``fold``: the vectors that vtkit makes are folded (:mod:`vtkit.encoder.folding`). The share asked for in step 4
        is that of the unfolded logits.
 
     Masked dimensions stay masked; they count among the activations, as ones that are not positive.
@@ -110,6 +123,7 @@ def calibrate(
         target: wanted share, between 0 and 1.
         definition: "token" or "pooled".
         max_length: tokens a text is cut at.
+        held_in: texts whose own tokens are made active.
 
     Raises:
         CollapseError: the logits are not finite, or held-out texts miss the target by more than half of it. Without a
@@ -125,6 +139,7 @@ def calibrate(
         solving, checking = (_Logits(encoder, half, max_length) for half in halves)
     _lower_bias(encoder, shift)
     moved = None
+    by: Literal["document-frequency", "held"] = "document-frequency" if held_in is None else "held"
     if tokens is not None:
         moved = _shift_tokens(
             encoder, solving, tokens, target if target is not None and definition == "pooled" else None
@@ -138,10 +153,61 @@ def calibrate(
         _refuse_missed(held_out, target, definition)
     elif tokens is not None:
         _refuse_missed(held_out, after.pooled, "pooled")
+    if held_in is not None:
+        moved = raise_held_tokens(encoder, held_in, max_length)
+        solving, checking = (_Logits(encoder, half, max_length) for half in halves)
+        after, held_out = solving.rates(), checking.rates()
     if fold is not None:
         set_folding(encoder, fold)
     figures["after"] = probe_figures(encoder, halves[1], max_length, held_out.token)
-    return Calibration(shift, target, definition, before, after, held_out, head_scale, fold, figures, moved)
+    return Calibration(shift, target, definition, before, after, held_out, head_scale, fold, figures, moved, by)
+
+
+def raise_held_tokens(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> TokenShifts:
+    """Raise each token's bias in place until the token is active in (almost) all texts that hold it.
+
+        b_j <- b_j + max(0, HELD_MARGIN - x_j)
+
+    where n_j of the texts hold token j within their first ``max_length`` tokens, and x_j is the (k + 1)-th lowest of
+    j's pooled logits in them, k = floor(HELD_SHARE · n_j). So at most k of the n_j texts have a lower pooled logit
+    than the margin afterwards, and no bias is higher than that needs. Special tokens, tokens that no text holds and
+    masked dimensions are left alone.
+
+    Raises:
+        CollapseError: the logits are not finite.
+        DataError: the tokenizer has tokens that the encoder has no dimension for.
+    """
+    decoder = mlm_head(encoder[0].auto_model).decoder
+    weight, bias = decoder.weight.detach(), decoder.bias.detach()
+    if len(encoder.tokenizer) > len(bias):
+        raise DataError(
+            f"the tokenizer has {len(encoder.tokenizer)} tokens and the encoder {len(bias)} dimensions: tokens cannot "
+            'be raised where texts hold them. Leave calibrate.tokens = "held" out.'
+        )
+    special = torch.tensor(encoder.tokenizer.all_special_ids, device=bias.device)
+    tokens, logits = [], []
+    for start in range(0, len(texts), HELD_BATCH):
+        batch = texts[start : start + HELD_BATCH]
+        hidden, lengths = _hidden_states(encoder, batch, max_length)
+        limit = min(max_length, encoder.max_seq_length or max_length)
+        ids = first_tokens(encoder.tokenizer, batch, limit)["input_ids"]
+        for states, own in zip(torch.split(hidden, lengths), ids, strict=True):
+            held = torch.tensor(sorted(set(own)), device=bias.device)
+            held = held[~torch.isin(held, special) & (bias[held] > MASKED_BIAS / 2)]
+            tokens.append(held)
+            logits.append((states @ weight[held].t()).amax(dim=0) + bias[held])
+    found, values = torch.cat(tokens), torch.cat(logits)
+    if not bool(values.isfinite().all()):
+        raise CollapseError("calibration: the model's logits are not finite (NaN or infinite weights).")
+    order = values.argsort(stable=True)
+    order = order[found[order].argsort(stable=True)]  # by token, within a token by logit
+    held, counts = torch.unique(found, return_counts=True)
+    lowest = values[order][counts.cumsum(0) - counts + (counts.double() * HELD_SHARE).floor().long()]
+    raised = (HELD_MARGIN - lowest).clamp(min=0)
+    with torch.no_grad():
+        decoder.bias[held] += raised
+    usable = int((bias > MASKED_BIAS / 2).sum())
+    return TokenShifts(len(held), usable - len(held), float(raised.mean()) if len(held) else 0.0, 0)
 
 
 def rescale_head(encoder: SparseEncoder, divisor: float) -> None:

@@ -618,15 +618,17 @@ class CalibrateSection(Section):
     shift: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
     """Lower the decoder bias by this much, the paper's c. With a ``target_activation`` it has no effect."""
 
-    tokens: Literal["document-frequency"] | None = None
+    tokens: Literal["document-frequency", "held"] | None = None
     """``document-frequency``: shift each token's bias so that the token is active in texts about as often as the
-    square root of its document frequency in ``corpus`` says; before ``target_activation``."""
+    square root of its document frequency in ``corpus`` says; before ``target_activation``.
+    ``held``: raise each token's bias until the token is active in almost all texts of ``corpus`` that hold it; after
+    ``target_activation``. For queries by a static table (``query_encoder``)."""
 
     token_strength: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """``tokens``: how far each token goes; 1 is all the way."""
+    """``document-frequency``: how far each token goes; 1 is all the way."""
 
     token_bound: PositiveFloat = 1.0
-    """``tokens``: largest shift of a token, in logits."""
+    """``document-frequency``: largest shift of a token, in logits."""
 
     fold: Literal["max", "sum"] | None = None
     """Let tokens equal up to case and word-start mark share one dimension, in vectors made with vtkit."""

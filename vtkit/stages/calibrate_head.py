@@ -3,7 +3,7 @@ static table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +13,15 @@ from vtkit.encoder.calibration_result import Calibration
 from vtkit.errors import DataError
 from vtkit.recipe.sections import CalibrateSection
 from vtkit.stages.stage import Stage, View
-from vtkit.stages.texts import calibration_corpus, draw, read_texts
+from vtkit.stages.texts import calibration_corpus, draw, drawn, read_texts
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
 FEWEST = 8
+
+HELD_TEXTS = 20_000
+"""Texts drawn at most to see where tokens are held: more than probe texts, since most words stand in few texts."""
 
 
 def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calibration:
@@ -58,7 +61,11 @@ def calibrate_encoder(
     refuse_query_side(encoder, "calibrate", static_too=False)
     refuse_unicoil(encoder, "[calibrate]")
     counter = None
-    if section.tokens is not None:
+    held_in: Sequence[str] | None = None
+    if section.tokens == "held":
+        held_in = drawn(corpus, HELD_TEXTS, seed)
+        corpus = held_in
+    elif section.tokens is not None:
         size = mlm_head(encoder[0].auto_model).decoder.out_features
         counter = DocumentCounter(output_tokenizer(encoder), size)
         corpus = counter.counting(corpus)
@@ -83,13 +90,14 @@ def calibrate_encoder(
         tokens=None
         if counter is None
         else TokenTargets(counter.frequencies, counter.documents, section.token_strength, section.token_bound),
+        held_in=held_in,
         fold=section.fold,
     )
 
 
 CALIBRATE = Stage(
     "calibrate",
-    version=6,
+    version=7,
     reads=("calibrate",),
     corpora={"calibrate.corpus": calibration_corpus},
     function=calibrate_head,
