@@ -83,8 +83,9 @@ def calibrate(
 ) -> None:  # fmt: skip
     """Calibrate a sparse encoder: set the share of positive activations, and show what it changes.
 
-    The options are applied in this order: --head-scale, --shift, --tokens, --target, --fold,
-    --query-encoder. Half of the probe texts solve for the shifts, the other half fill the table.
+    The options are applied in this order: --head-scale, --shift, --tokens (held: after
+    --target), --target, --fold, --query-encoder. Half of the probe texts solve for the
+    shifts, the other half fill the table.
     """
     if target is not None and not 0 < target < 1:
         raise RecipeError(f"--target is a share between 0 and 1, not {target:g}.")
@@ -98,6 +99,7 @@ def calibrate(
 
     from vtkit.api import calibrate_encoder, load_encoder, save_encoder, with_static_queries
     from vtkit.data.corpora import read_corpora
+    from vtkit.stages.calibrate_head import HELD_WANTS_TABLE
 
     with new_folder(out) if out is not None else nullcontext() as work:
         encoder = load_encoder(located(model))
@@ -120,6 +122,8 @@ def calibrate(
         )
         if query_encoder is not None:
             encoder = with_static_queries(encoder, query_encoder, read_corpora(corpus))
+        elif tokens == "held":
+            console.warn(HELD_WANTS_TABLE)
         if work is not None:
             save_encoder(encoder, work)
     if as_json:

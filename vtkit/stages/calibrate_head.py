@@ -23,6 +23,11 @@ FEWEST = 8
 HELD_TEXTS = 20_000
 """Texts drawn at most to see where tokens are held: more than probe texts, since most words stand in few texts."""
 
+HELD_WANTS_TABLE = (
+    "queries that the encoder itself expands become worse when tokens are raised where texts hold them. Give queries a "
+    'static table: calibrate.query_encoder = "idf", or --query-encoder idf'
+)
+
 
 def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calibration:
     """Fill ``out/model`` with the encoder of ``inputs["model"]``, calibrated."""
@@ -40,6 +45,8 @@ def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calib
         encoder = with_static_queries(encoder, section.query_encoder, read_texts(recipe.corpora("calibrate.corpus")))
         found = replace(found, query_encoder=section.query_encoder)
         console.say(f"queries are encoded by {query_encoder_of(encoder)}")
+    elif section.tokens == "held":
+        console.warn(f"calibration: {HELD_WANTS_TABLE}")
     save_encoder(encoder, out / "model")
     return found
 
@@ -63,8 +70,7 @@ def calibrate_encoder(
     counter = None
     held_in: Sequence[str] | None = None
     if section.tokens == "held":
-        held_in = drawn(corpus, HELD_TEXTS, seed)
-        corpus = held_in
+        corpus = held_in = drawn(corpus, HELD_TEXTS, seed)
     elif section.tokens is not None:
         size = mlm_head(encoder[0].auto_model).decoder.out_features
         counter = DocumentCounter(output_tokenizer(encoder), size)
