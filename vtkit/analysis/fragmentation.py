@@ -120,7 +120,7 @@ class _Corpus:
         if not beginning:
             raise DataError("There is no text in the corpus.")
         self.is_odd = odd_texts([meter.backend for meter in self.meters if meter.by_chunks])
-        self._verify(beginning)
+        self._verify([text[:VERIFIED_CHARACTERS] for text in beginning])
         first = group_of(beginning[0])
         others: dict[str, _Spool] = {}
 

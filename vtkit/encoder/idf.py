@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vtkit.data.text import batches
+from vtkit.data.word_counts import pieces
 from vtkit.encoder.truncation import whole_encodings
 from vtkit.recipe.sections import DocumentWeighting
 
@@ -36,8 +37,17 @@ class DocumentCounter:
         """``texts``, counted as they pass."""
         for batch in batches(texts):
             self.documents += len(batch)
-            for encoding in whole_encodings(self._tokenizer, batch):
-                held = np.array(list(set(encoding.ids)), dtype=np.int64)
+            owners = [number for number, text in enumerate(batch) for _ in pieces(text)]
+            tokens: list[set[int]] = [set() for _ in batch]
+            encodings = (  # a text of many megabytes would take gigabytes as a whole
+                encoding
+                for some in batches(piece for text in batch for piece in pieces(text))
+                for encoding in whole_encodings(self._tokenizer, some)
+            )
+            for owner, encoding in zip(owners, encodings, strict=True):
+                tokens[owner].update(encoding.ids)
+            for ids in tokens:
+                held = np.array(list(ids), dtype=np.int64)
                 self.frequencies[held if self._folded_to is None else np.unique(self._folded_to[held])] += 1
             yield from batch
 
@@ -50,7 +60,8 @@ def document_frequencies(
 ) -> tuple[NDArray[np.int64], int]:
     """In how many of ``texts`` each token occurs, (size,), and how many texts there are.
 
-    Whole texts count, however long; special tokens do not. Where vectors are folded, a dimension stands for all its
+    Whole texts count, however long (above :data:`vtkit.data.word_counts.LONGEST_PIECE` characters in pieces cut in
+    front of white space); special tokens do not. Where vectors are folded, a dimension stands for all its
     case variants, so a text counts for it once if it holds any of them.
 
     Args:
