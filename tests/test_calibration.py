@@ -462,7 +462,6 @@ def test_held_tokens_rise_just_until_all_but_two_percent_of_their_texts_have_the
     mask_dimensions(ours[0].auto_model, [30, 31])
     before = bias(ours).detach().clone()
     probe = [*texts(300, seed=5), ""]
-    wanted = {token: up for token, up in lowest_needed(ours, probe, 48).items() if token not in (30, 31)}
     found = calibrate(ours, TEXTS, 0.05, "pooled", 48, held_in=probe)
     risen = bias(ours).detach() - (before - found.shift)
     target = encoder(tmp_path / "target")
@@ -481,7 +480,7 @@ def test_held_tokens_rise_just_until_all_but_two_percent_of_their_texts_have_the
     assert Calibration.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
-def test_a_word_of_a_text_finds_it_after_tokens_are_raised_and_not_before(tmp_path: Path) -> None:
+def test_texts_activate_their_own_tokens_after_these_are_raised_and_not_before(tmp_path: Path) -> None:
     save_encoder(encoder(tmp_path), tmp_path / "model")
     corpus = texts(40, seed=2)
     (tmp_path / "texts.txt").write_text("\n".join(corpus), encoding="utf-8")

@@ -177,20 +177,23 @@ def raise_held_tokens(encoder: SparseEncoder, texts: Sequence[str], max_length: 
         CollapseError: the logits are not finite.
         DataError: the tokenizer has tokens that the encoder has no dimension for.
     """
+    from vtkit.encoder.asymmetric import output_tokenizer
+
     decoder = mlm_head(encoder[0].auto_model).decoder
     weight, bias = decoder.weight.detach(), decoder.bias.detach()
-    if len(encoder.tokenizer) > len(bias):
+    tokenizer = output_tokenizer(encoder)  # another than the input's after a transfer of the head alone
+    if len(tokenizer) > len(bias):
         raise DataError(
-            f"the tokenizer has {len(encoder.tokenizer)} tokens and the encoder {len(bias)} dimensions: tokens cannot "
+            f"the tokenizer has {len(tokenizer)} tokens and the encoder {len(bias)} dimensions: tokens cannot "
             'be raised where texts hold them. Leave calibrate.tokens = "held" out.'
         )
-    special = torch.tensor(encoder.tokenizer.all_special_ids, device=bias.device)
+    special = torch.tensor(tokenizer.all_special_ids, device=bias.device)
     tokens, logits = [], []
     for start in range(0, len(texts), HELD_BATCH):
         batch = texts[start : start + HELD_BATCH]
         hidden, lengths = _hidden_states(encoder, batch, max_length)
         limit = min(max_length, encoder.max_seq_length or max_length)
-        ids = first_tokens(encoder.tokenizer, batch, limit)["input_ids"]
+        ids = first_tokens(tokenizer, batch, limit)["input_ids"]
         for states, own in zip(torch.split(hidden, lengths), ids, strict=True):
             held = torch.tensor(sorted(set(own)), device=bias.device)
             held = held[~torch.isin(held, special) & (bias[held] > MASKED_BIAS / 2)]
