@@ -188,11 +188,11 @@ def raise_held_tokens(encoder: SparseEncoder, texts: Sequence[str], max_length: 
             'be raised where texts hold them. Leave calibrate.tokens = "held" out.'
         )
     special = torch.tensor(tokenizer.all_special_ids, device=bias.device)
+    limit = min(max_length, encoder.max_seq_length or max_length)
     tokens, logits = [], []
     for start in range(0, len(texts), HELD_BATCH):
         batch = texts[start : start + HELD_BATCH]
         hidden, lengths = _hidden_states(encoder, batch, max_length)
-        limit = min(max_length, encoder.max_seq_length or max_length)
         ids = first_tokens(tokenizer, batch, limit)["input_ids"]
         for states, own in zip(torch.split(hidden, lengths), ids, strict=True):
             held = torch.tensor(sorted(set(own)), device=bias.device)

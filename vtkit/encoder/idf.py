@@ -8,6 +8,7 @@ is weighting the queries, as long as nothing is pruned or quantised.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,16 +38,12 @@ class DocumentCounter:
         """``texts``, counted as they pass."""
         for batch in batches(texts):
             self.documents += len(batch)
-            owners = [number for number, text in enumerate(batch) for _ in pieces(text)]
-            tokens: list[set[int]] = [set() for _ in batch]
-            encodings = (  # a text of many megabytes would take gigabytes as a whole
-                encoding
-                for some in batches(piece for text in batch for piece in pieces(text))
-                for encoding in whole_encodings(self._tokenizer, some)
+            parts = [list(pieces(text)) for text in batch]  # 60 megabytes as one text would take gigabytes
+            encodings = chain.from_iterable(
+                whole_encodings(self._tokenizer, some) for some in batches(chain.from_iterable(parts))
             )
-            for owner, encoding in zip(owners, encodings, strict=True):
-                tokens[owner].update(encoding.ids)
-            for ids in tokens:
+            for own in parts:
+                ids = set(chain.from_iterable(encoding.ids for encoding in islice(encodings, len(own))))
                 held = np.array(list(ids), dtype=np.int64)
                 self.frequencies[held if self._folded_to is None else np.unique(self._folded_to[held])] += 1
             yield from batch
