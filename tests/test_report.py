@@ -538,6 +538,10 @@ def test_the_calibration_says_what_was_counted_and_where_the_bias_went() -> None
     assert "was raised by 2.314, so that 35 % of the (position, token) logits are above zero." in markdown_page(report)
     report["calibration"].update(shift=1.5, definition="pooled")
     assert "was lowered by 1.500, so that 35 % of the dimensions after max-pooling are" in markdown_page(report)
+    report["calibration"]["tokens"] = {"tokens": 900, "unseen": 100, "mean": 0.25, "bounded": 0}
+    assert "of 900 tokens was moved by 0.250 on average, towards activation rates" in markdown_page(report)
+    report["calibration"]["by"] = "held"
+    assert "of 900 tokens was moved by 0.250 on average, up, so that texts activate the" in markdown_page(report)
 
 
 def test_parts_of_the_loss_are_told_apart() -> None:

@@ -594,6 +594,12 @@ COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-
 FOLDED = {"max": "with the largest of their weights", "sum": "with the sum of their weights"}
 """What folding makes of the weights of case variants."""
 
+TOWARDS = {
+    "document-frequency": "towards activation rates that follow their document frequencies",
+    "held": "up, so that texts activate the tokens that they hold",
+}
+"""What single tokens were moved for."""
+
 
 def _calibration(report: ReportData) -> Section | None:
     done = report.calibration
@@ -604,7 +610,7 @@ def _calibration(report: ReportData) -> Section | None:
     if done.tokens is not None:
         said.append(
             f"The decoder bias of {whole(done.tokens.tokens)} tokens was moved by {score(done.tokens.mean)} on "
-            "average, towards activation rates that follow their document frequencies."
+            f"average, {TOWARDS[done.by]}."
         )
     if done.target is not None or done.shift or not is_number(done.shift):
         shift = done.shift
