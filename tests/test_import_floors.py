@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = [
-    {"errors", "console", "interrupt", "runtime", "launch", "processes"},
+    {"errors", "console", "interrupt", "runtime"},
     {"recipe", "artifacts", "outputs", "results", "data"},
     {"vocabulary", "search", "measures", "encoder"},
     {"transfer", "training", "analysis", "checks"},
@@ -33,7 +33,6 @@ LIGHT = (
     "console",
     "interrupt",
     "runtime",
-    "launch",
     "recipe",
     "artifacts",
     "outputs",

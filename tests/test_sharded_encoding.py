@@ -15,7 +15,7 @@ from tiny import encoder as tiny_encoder
 
 from vtkit.encoder.mass_pruning import Removed, pruned
 from vtkit.encoder.sides import encode_side
-from vtkit.search import sharded_encoding, shared_encoding
+from vtkit.search import sharded_encoding
 from vtkit.search.sharded_encoding import Encoded, encode_to_disk
 from vtkit.search.stored_vectors import join_vectors, read_vectors, write_vectors
 
@@ -67,7 +67,7 @@ def killed(encoder: SparseEncoder, folder: Path, monkeypatch: pytest.MonkeyPatch
         return encode_side(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shared_encoding, "encode_side", until)
+        patch.setattr(sharded_encoding, "encode_side", until)
         with pytest.raises(KeyboardInterrupt):
             to_disk(encoder, folder)
     assert not (folder / "vectors").exists()

@@ -22,7 +22,6 @@ import typer
 from vtkit import __version__, console
 from vtkit.errors import RecipeError, VtkitError, machine_failure
 from vtkit.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
-from vtkit.launch import launched
 
 DEFECT = 70
 """Exit code after an error that vtkit does not know (EX_SOFTWARE): never that of an error a user can act on."""
@@ -90,30 +89,13 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code; of several processes launched together, the first does."""
+    """Run the command line and leave with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter gets its number
     if hasattr(sys.stdin, "reconfigure"):
         sys.stdin.reconfigure(errors="surrogateescape")  # prompts look at what was typed with console.is_utf8
-    here = launched()
-    if here.rank:
-        from vtkit.processes import work
-        from vtkit.search.shared_encoding import ENCODE, serve_encoding
-        from vtkit.training.workers import TRAIN, serve_training
-
-        work({TRAIN: serve_training, ENCODE: serve_encoding})
     leave_promptly()
-    try:
-        _run()
-    finally:
-        if here.size > 1:
-            from vtkit.processes import dismiss
-
-            dismiss()
-
-
-def _run() -> None:
     try:
         _refuse_undecodable()
         app(prog_name="vtkit")

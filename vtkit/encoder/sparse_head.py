@@ -293,8 +293,8 @@ def streaming(encoder: SparseEncoder, *, half: bool = False) -> Iterator[SparseE
 
 @contextmanager
 def _steps_seen() -> Iterator[None]:
-    """While the block runs, every step of an optimiser counts in its parameters' versions, by which the screen goes,
-    and whoever sends weights to other processes; fused optimisers change parameters without it."""
+    """While the block runs, every step of an optimiser counts in its parameters' versions, by which the screen goes;
+    fused optimisers change parameters without it."""
 
     def count(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         increment_version([parameter for group in optimizer.param_groups for parameter in group["params"]])

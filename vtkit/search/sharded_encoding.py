@@ -11,9 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,7 @@ from vtkit.data.text import batches
 from vtkit.encoder.mass_pruning import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
 from vtkit.errors import DataError
-from vtkit.launch import launched
 from vtkit.runtime import Precision
-from vtkit.search.shared_encoding import encoders
 from vtkit.search.stored_vectors import join_vectors, read_vectors, write_vectors
 
 TEXTS_A_SHARD = 2048
@@ -85,33 +82,26 @@ def encode_to_disk(
     done: list[Path] = []
     count = taken_over = 0
     removed = Removed()
-    with encoders(encoder, side, max_length, precision) as encode:
-        for together in _grouped(batches(texts, TEXTS_A_SHARD), launched().size):
-            digests = [_digest(settings, batch) for batch in together]
-            places = [shards / f"{number:06d}" for number in range(len(done), len(done) + len(together))]
-            records = [_whole(*of) for of in zip(places, digests, strict=True)]
-            missing = [number for number, record in enumerate(records) if record is None]
-            of = f", {count:,} of {total:,}" if total is not None and total > TEXTS_A_SHARD else ""
-            found = encode([together[number] for number in missing], f"{description}{of}") if missing else []
-            for number, vectors in zip(missing, found, strict=True):
-                records[number] = _write(*pruned(vectors, top_dimensions, keep), places[number], digests[number])
-            taken_over += len(together) - len(missing)
-            removed = sum((Removed(**record["removed"]) for record in records if record is not None), removed)
-            count += sum(map(len, together))
-            done += places
+    for batch in batches(texts, TEXTS_A_SHARD):
+        digest, shard = _digest(settings, batch), shards / f"{len(done):06d}"
+        record = _whole(shard, digest)
+        if record is None:
+            progress = description
+            if total is not None and total > TEXTS_A_SHARD:
+                progress += f", {count:,} of {total:,}"
+            vectors = encode_side(encoder, batch, side, max_length, description=progress, precision=precision)
+            record = _write(*pruned(vectors, top_dimensions, keep), shard, digest)
+        else:
+            taken_over += 1
+        removed += Removed(**record["removed"])
+        count += len(batch)
+        done.append(shard)
     if not done:
         write_vectors(encode_side(encoder, [], side, max_length), folder)
     else:
         join_vectors(done, folder)
     shutil.rmtree(shards, ignore_errors=True)
     return Encoded(count, removed.weights - removed.weights_removed, removed, taken_over)
-
-
-def _grouped(items: Iterable[list[str]], size: int) -> Iterator[list[list[str]]]:
-    """Lists of at most ``size`` items."""
-    rest = iter(items)
-    while group := list(islice(rest, size)):
-        yield group
 
 
 def _write(vectors: sp.csr_matrix, removed: Removed, shard: Path, digest: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """How the texts of a batch become term weights: in groups of similar length, each with a dropout of its own seed.
 
-The seed makes a group's vectors the same whenever and wherever they are computed: a second time in the backward pass
-(gradient caching), or in another process (:mod:`vtkit.training.workers`).
+The seed makes a group's vectors the same whenever they are computed, also a second time in the backward pass.
 
 Gradient caching (Gao et al. 2021, arXiv:2101.06983): the vectors of all groups are computed without what their backward
 pass needs, the loss of the whole batch gives the gradient by the vectors, and each group is computed once more just
@@ -11,7 +10,7 @@ whole batch. torch's checkpointing, a checkpoint for each group, is this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,22 +35,9 @@ class Group:
     seed: int
     """Of the dropout."""
 
-    @property
-    def texts(self) -> int:
-        return len(self.features["input_ids"])
-
-    @property
-    def tokens(self) -> int:
-        """Padding counts: it is computed too."""
-        return self.features["input_ids"].numel()
-
-
-Encode = Callable[[SparseEncoder, Sequence[Group], bool], list[Tensor]]
-"""The term weights of each group, (texts, vocabulary); the flag: whether they are computed again for the gradient."""
-
 
 def encode_groups(model: SparseEncoder, groups: Sequence[Group], again: bool) -> list[Tensor]:
-    """The term weights of each group, (texts, vocabulary) float32, here and one after the other.
+    """The term weights of each group, (texts, vocabulary) float32.
 
     Args:
         model: the encoder; its forward gives term weights.
@@ -67,7 +53,6 @@ def term_weights_of(
     model: SparseEncoder,
     columns: Sequence[dict[str, Tensor]],
     texts_at_once: int | None = None,
-    encode: Encode = encode_groups,
 ) -> list[Tensor]:
     """The term weights of each column of a batch, (texts, vocabulary).
 
@@ -75,10 +60,10 @@ def term_weights_of(
         model: the encoder.
         columns: tokenized texts.
         texts_at_once: texts whose activations are held at a time; None: all of them.
-        encode: does the work.
     """
     grouped = [list(_groups(column, texts_at_once or TEXTS_A_GROUP)) for column in columns]
-    vectors = iter(encode(model, [group for groups in grouped for _, group in groups], texts_at_once is not None))
+    every = [group for groups in grouped for _, group in groups]
+    vectors = iter(encode_groups(model, every, again=texts_at_once is not None))
     found = []
     for groups in grouped:
         order = torch.cat([rows for rows, _ in groups])

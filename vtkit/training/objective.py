@@ -14,7 +14,7 @@ import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
-from vtkit.training.batch_encoding import Encode, encode_groups, term_weights_of
+from vtkit.training.batch_encoding import term_weights_of
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.query_table import QueryTable
 from vtkit.training.target import READ_EVERY, ActiveTarget
@@ -83,9 +83,6 @@ class Objective(nn.Module):
     texts_at_once: int | None = None
     """Texts of a batch whose activations are held at a time; None: all of them."""
 
-    encode: Encode
-    """What computes the vectors: this process, or several."""
-
     def __init__(
         self,
         model: SparseEncoder,
@@ -100,7 +97,7 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.terms, self.table = model, tuple(terms), table
         self.step, self.gate, self.explosion = step, gate, explosion
-        self.sentences, self.encode = sentences, encode_groups
+        self.sentences = sentences
         self.targets = {term.name: term.weight for term in terms if isinstance(term.weight, ActiveTarget)}
         self.state = nn.ModuleDict(
             {term.name: term.state for term in terms if term.state is not None}
@@ -154,7 +151,7 @@ class Objective(nn.Module):
         self.model.train(training)
 
     def _encoded(self, columns: Sequence[dict[str, Tensor]]) -> list[Tensor]:
-        return term_weights_of(self.model, columns, self.texts_at_once, self.encode)
+        return term_weights_of(self.model, columns, self.texts_at_once)
 
     def _batch(self, columns: list[Tensor], step: int) -> Batch:
         sentences = columns.pop(0) if self.sentences else None

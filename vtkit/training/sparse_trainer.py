@@ -13,7 +13,7 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import SequentialSampler
 
 from vtkit import console
@@ -22,14 +22,11 @@ from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.sparse_head import streaming
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut, shortened
 from vtkit.recipe.finetune import Reporter
-from vtkit.runtime import without_notices
 from vtkit.training import reporting
-from vtkit.training.batch_encoding import encode_groups
 from vtkit.training.objective import Objective
 from vtkit.training.query_table import TableSteps
 from vtkit.training.resuming import KeptState, Progress, Speed, curve, train, trainer_settings
 from vtkit.training.validation import EarlyStopping, Validation
-from vtkit.training.workers import Workers, workers
 
 TABLE = r"^table\."
 """Names of the parameters of a query table, in an objective."""
@@ -90,7 +87,6 @@ def train_vectors(
 
     Raises:
         CollapseError: a collapse gate stopped the run.
-        VtkitError: another process of the launch has ended.
     """
     arguments = SparseEncoderTrainingArguments(
         **trainer_settings(
@@ -110,10 +106,9 @@ def train_vectors(
     )
     _say_what_is_cut(encoder, columns, lengths)
     torch.manual_seed(schedule.seed)
-    with workers(encoder) as others, console.progress(description, total=schedule.steps) as bar, streaming(encoder):
+    with console.progress(description, total=schedule.steps) as bar, streaming(encoder):
         loss = objective(lambda: trainer.state.global_step)
         loss.texts_at_once = schedule.texts_at_once
-        loss.encode = encode_groups if others is None else others.encode
         table_steps = [] if loss.table is None or not loss.table.trained else [TableSteps(loss.table)]
         stopping = None
         if validation is not None:
@@ -121,22 +116,20 @@ def train_vectors(
             stopping = EarlyStopping(validation, encoder, _learned(loss), cut, ramp_ends, schedule.steps, folder, bar)
             loss.state["validation"] = stopping.state
         rows = len(next(iter(columns.values())))
-        with without_notices():  # that there are connections between processes, which are not the trainer's business
-            trainer = _Trainer(
-                model=encoder,
-                args=arguments,
-                train_dataset=Dataset.from_dict({"row": np.arange(rows, dtype=np.int32)}),
-                loss=loss,
-                # in this order: the last marks a checkpoint complete
-                callbacks=[
-                    *table_steps,
-                    *reporting.callbacks(schedule.report_to, folder),
-                    *([] if stopping is None else [stopping]),
-                    KeptState(loss.state),
-                    Progress(bar, [term.name for term in loss.terms]),
-                ],
-            )
-        trainer.others = others
+        trainer = _Trainer(
+            model=encoder,
+            args=arguments,
+            train_dataset=Dataset.from_dict({"row": np.arange(rows, dtype=np.int32)}),
+            loss=loss,
+            # in this order: the last marks a checkpoint complete
+            callbacks=[
+                *table_steps,
+                *reporting.callbacks(schedule.report_to, folder),
+                *([] if stopping is None else [stopping]),
+                KeptState(loss.state),
+                Progress(bar, [term.name for term in loss.terms]),
+            ],
+        )
         trainer.data_collator = Collator(encoder, columns, lengths, trainer.speed)
         history = train(trainer, folder)
         if stopping is not None:
@@ -174,22 +167,13 @@ def _in_sequence(dataset: Dataset, **settings: Any) -> DefaultBatchSampler:
 
 
 class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
-    """The library's trainer; its log carries the active dimensions beside the loss, no model card is drafted, and
-    other processes add their gradients."""
-
-    others: Workers | None = None
+    """The library's trainer; its log carries the active dimensions beside the loss, and no model card is drafted."""
 
     speed: Speed
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         self.speed = Speed()
         super().__init__(*arguments, **settings)
-
-    def training_step(self, *arguments: Any, **settings: Any) -> Tensor:
-        loss: Tensor = super().training_step(*arguments, **settings)
-        if self.others is not None:
-            self.others.sum_gradients()
-        return loss
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """None: the library's model card shows examples of the training texts, and vtkit writes a card of its own."""
