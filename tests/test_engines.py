@@ -32,7 +32,7 @@ from vtkit.runs.folder import open_run
 from vtkit.runs.run import run
 from vtkit.runs.search import open_searcher
 from vtkit.search.agreement import agreement
-from vtkit.search.engine import EngineIndex, Index, build_index, open_index, reach_engine
+from vtkit.search.engine import EngineIndex, Index, build_index, open_index, reach_engine, search_exactly
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import digest_of
 from vtkit.search.lucene import quantised
@@ -449,6 +449,34 @@ def test_a_server_that_is_away_stops_a_run_before_anything_is_made(finished: Pat
     with pytest.raises(DataError, match="does not answer"):
         run(finished / "tiny.toml", settings_, runs=finished / "runs", threads=1)
     assert sorted(path.name for path in (finished / "runs" / "artifacts").iterdir()) == before
+
+
+def test_seismic_chooses_what_finds_enough_when_it_is_built_and_says_what_it_misses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents = sp.random(3000, 400, density=0.15, random_state=1, dtype=np.float32).tocsr()
+    queries = sp.random(50, 400, density=0.04, random_state=2, dtype=np.float32).tocsr()
+    exact = set_of_results(search_exactly(documents, queries, 10)[0])
+    overlaps, said = [], []
+    for name, seismic in {
+        "chosen": SeismicSettings(n_postings=450),
+        "told": SeismicSettings(n_postings=450, heap_factor=1.0, query_cut=4),
+    }.items():
+        section = IndexSection(engine="seismic", seismic=seismic)
+        build_index(section, documents, tmp_path / name)
+        said.append(capsys.readouterr().err)
+        found = set_of_results(open_index(section, tmp_path / name).search(queries, 10)[0])
+        overlaps.append(len(exact & found) / len(exact))
+    assert overlaps[0] > 0.97
+    assert overlaps[1] < overlaps[0] - 0.05
+    assert "of the exact first 10" in said[0]
+    assert "query_cut" not in said[0]
+    assert "query_cut" in said[1]
+
+
+def set_of_results(ids: np.ndarray) -> set[tuple[int, int]]:
+    """(query, document) of all results."""
+    return {(query, int(document)) for query, row in enumerate(ids) for document in row if document >= 0}
 
 
 @pytest.mark.parametrize("engine", ["exact", "seismic"])

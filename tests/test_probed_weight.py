@@ -59,6 +59,17 @@ def test_an_encoder_as_good_as_bm25_has_more_than_the_weight_at_which_spans_are_
     assert found.weight == RATIO_WEIGHTS[1] > 0.2
 
 
+def test_an_encoder_that_adds_nothing_to_bm25_at_any_weight_hardly_changes_its_ranking() -> None:
+    """BM25 finds every span's document, the encoder most of them: r is .8, and the sum has only something to lose."""
+    names = [f"name{number}" for number in range(PAIRS)]
+    pairs = Probe(names, [f"{name} stone" for name in names])
+    found = probed_weight(pairs, found_by(PAIRS, 1.0, 1.2), language="en", analysis="words")
+    assert found is not None
+    assert found.bm25 == 1.0
+    assert found.encoder / found.bm25 > 0.7
+    assert found.weight == RATIO_WEIGHTS[0]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_an_encoder_that_knows_nothing_hardly_changes_bm25s_ranking(seed: int) -> None:
     found = probed_weight(probe(), found_by(PAIRS, 0.0, 1.0, seed), language="en", analysis="words")

@@ -28,7 +28,8 @@ def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis)
     """The weight by how well the encoder finds the documents of spans, in comparison with BM25 (:data:`RATIOS`).
 
     The weight at which the sum finds *spans* best is no guide, since spans repeat the words of their documents and so
-    favour BM25. How far an encoder lies behind BM25 on them tells one that helps from one that does not.
+    favour BM25. How far an encoder lies behind BM25 on them tells one that helps from one that does not. An encoder
+    that adds nothing to BM25 on spans at any weight has the smallest of :data:`RATIO_WEIGHTS`.
 
     Args:
         encoder: what it finds for the queries of ``probe`` among its documents, all called by their numbers.
@@ -48,7 +49,8 @@ def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis)
     for weight in WEIGHTS:
         both = own_reciprocal_ranks(weighted_sum(encoder, bm25, count, weight, deviations), names)
         curve.append((weight, float(both.mean()), paired_randomization(by_number(both), by_number(alone))))
-    ratio = curve[-1][1] / max(curve[0][1], 1e-9)
+    helps = any(found > curve[0][1] for _, found, _ in curve[1:])
+    ratio = curve[-1][1] / max(curve[0][1], 1e-9) if helps else 0.0
     return ProbedWeight(round(float(np.interp(ratio, RATIOS, RATIO_WEIGHTS)), 2), tuple(curve), count)
 
 

@@ -75,9 +75,10 @@ class SeismicSettings(Section):
     query_cut: PositiveInt = 20
     """Largest weights of a query whose lists are looked into; all of them count in the score."""
 
-    heap_factor: Annotated[float, Field(ge=0, le=1)] = 0.8
+    heap_factor: Annotated[float, Field(ge=0, le=1)] | None = None
     """Blocks are passed over whose summary stays below the worst result divided by this; a smaller one is slower and
-    finds more, 0 looks into every block."""
+    finds more, 0 looks into every block. Default: the fastest of 0.9, 0.8, 0.6, 0.4, 0.2 and 0 that finds 98 % of the
+    exact first ten of 200 queries made of documents, when the index is built."""
 
 
 class MilvusSettings(Section):
@@ -137,10 +138,12 @@ BUILT_FROM = (
     "index.seismic.centroid_fraction",
     "index.seismic.summary_energy",
     "index.seismic.doc_cut",
+    "index.seismic.query_cut",
+    "index.seismic.heap_factor",
     "index.milvus",
     "index.opensearch",
 )
-"""Settings that an index is built from, ..."""
+"""Settings that an index is built from, those among them by which the built one is tried, ..."""
 
 SEARCHED_BY = (
     "index.engine",
