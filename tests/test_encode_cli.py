@@ -17,6 +17,7 @@ from vtkit.cli import app
 from vtkit.data.document_files import read_document_file, read_queries_as_documents
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError, RecipeError, VtkitError
+from vtkit.search import sharded_encoding
 from vtkit.search.stored_vectors import read_vectors
 
 
@@ -72,6 +73,59 @@ def test_queries_are_encoded_as_queries(model: Path, beir: Path, tmp_path: Path)
     refused = vtkit_says("index", tmp_path / "queries", "--out", tmp_path / "index")
     assert isinstance(refused.exception, DataError)
     assert not (tmp_path / "index").exists()
+
+
+def test_parts_joined_are_the_undivided_vectors_to_the_bit(
+    model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 6)  # 7 shards
+    options: list[str | Path] = ["--keep", "0.8"]
+    whole, joined, shards = tmp_path / "whole", tmp_path / "joined", tmp_path / ".joined.parts"
+    assert vtkit_says("encode", model, beir, "--out", whole, *options).exit_code == 0
+    encode = ["encode", model, beir, "--out", joined, *options]
+    texts = [json.loads(vtkit_says(*encode, "--json", "--part", f"{part}/3").stdout)["texts"] for part in (3, 1)]
+    assert texts == [12, 16]  # shards 2 and 5; 0, 3 and 6, which has 4
+    assert not joined.exists()
+    refused = vtkit_says(*encode, "--join", "3").exception
+    assert isinstance(refused, DataError)
+    assert "of 3 parts, these are missing, not whole, or of other texts or settings: 2. " in str(refused)
+    (shards / "000003" / "data.npy").write_bytes(b"")
+    damaged = vtkit_says(*encode, "--join", "3").exception
+    assert "settings: 1, 2. Encode each (--part 1/3)" in str(damaged)
+    records = {place: (shards / place / "shard.json").stat().st_mtime_ns for place in ("000000", "000003", "000006")}
+    assert "part 1/3 is there" in vtkit_says(*encode, "--part", "1/3").output
+    again = {place: (shards / place / "shard.json").stat().st_mtime_ns for place in records}
+    assert [place for place in records if again[place] != records[place]] == ["000003"]
+    assert vtkit_says(*encode, "--part", "2/3").exit_code == 0
+    assert vtkit_says(*encode, "--join", "3").exit_code == 0
+    names = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+    assert names == sorted(path.relative_to(joined) for path in joined.rglob("*") if path.is_file())
+    assert all((whole / name).read_bytes() == (joined / name).read_bytes() for name in names)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["joined", "whole"]
+
+
+def test_parts_of_other_settings_are_not_joined(
+    model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharded_encoding, "TEXTS_A_SHARD", 20)
+    for part in ("1/2", "2/2"):
+        vtkit.encode_texts(model, beir, tmp_path / "vectors", part=part, keep=0.5)
+    with pytest.raises(DataError, match="settings: 1, 2"):
+        vtkit.encode_texts(model, beir, tmp_path / "vectors", join=2)
+
+
+def test_a_part_without_texts_is_no_error(model: Path, beir: Path, tmp_path: Path) -> None:
+    assert vtkit.encode_texts(model, beir, tmp_path / "vectors", part="2/2").texts == 0
+    assert vtkit.encode_texts(model, beir, tmp_path / "vectors", part="1/2").texts == 40
+    assert vtkit.encode_texts(model, beir, tmp_path / "vectors", join=2).texts == 40
+
+
+@pytest.mark.parametrize("part", ["0/4", "5/4", "3", "a/b", "-1/2", "1/0"])
+def test_a_part_that_cannot_be_is_refused(model: Path, beir: Path, tmp_path: Path, part: str) -> None:
+    refused = vtkit_says("encode", model, beir, "--out", tmp_path / "vectors", f"--part={part}").exception
+    assert isinstance(refused, RecipeError)
+    assert "names no part" in str(refused)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_pruning_says_what_it_removed(model: Path, beir: Path, tmp_path: Path) -> None:

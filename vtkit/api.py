@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from vtkit.data.hub import located
-from vtkit.errors import RecipeError, WrongSettings
+from vtkit.errors import RecipeError, WrongSettings, machine_errors
 from vtkit.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -158,6 +158,8 @@ def encode_texts(
     top_dimensions: int | None = None,
     keep: float | None = None,
     precision: Precision = "float32",
+    part: str | None = None,
+    join: int | None = None,
 ) -> Encoding:
     """Encode the texts of a file or folder into vectors on disk, in parts that outlive a kill.
 
@@ -171,28 +173,47 @@ def encode_texts(
         top_dimensions: keep only so many of the largest weights of each text.
         keep: keep only the largest weights that hold this share of a vector's sum.
         precision: of the encoder's matrix products, ``float32`` or ``bf16``.
+        part: ``"3/16"`` encodes one part of sixteen, of several processes that share the place of ``folder``, which
+            is not made yet.
+        join: encode nothing, and make ``folder`` of so many parts; the vectors are those of one call without parts.
 
     Returns:
-        How much there is, and what pruning removed.
+        How much there is, and what pruning removed; with ``part``, of the part.
 
     Raises:
-        DataError: the texts cannot be read.
-        RecipeError: the folder is there already, or there is no such side.
+        DataError: the texts cannot be read, or parts to be joined are missing.
+        RecipeError: the folder is there already, or there is no such side or part.
     """
+    from vtkit.artifacts import held
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
-    from vtkit.outputs import new_folder
+    from vtkit.outputs import new_folder, refuse_existing
     from vtkit.recipe.sections import IndexSection
     from vtkit.search.folders import encode_folder
+    from vtkit.search.sharded_encoding import Part
 
+    if part is not None and join is not None:
+        raise RecipeError("part and join are steps of their own: first each part, then join.")
+    own = None if part is None else Part.parse(part)
     out, lengths, side = Path(folder), IndexSection(), _side(side)
     length = max_length or (lengths.document_length if side == "document" else lengths.query_length)
     documents = (read_document_file if side == "document" else read_queries_as_documents)(str(texts))
-    with new_folder(out) as work:
+    shards = out.absolute().with_name(f".{out.name}.parts")
+
+    def encode(work: Path) -> Encoding:
         return encode_folder(
-            load_encoder(encoder), str(encoder), documents, work, out.absolute().with_name(f".{out.name}.parts"),
+            load_encoder(encoder), str(encoder), documents, work, shards,
             side=side, max_length=length, top_dimensions=top_dimensions, keep=keep,
-            precision=precision,
+            precision=precision, part=own, join=join,
         )  # fmt: skip
+
+    if own is None:
+        with new_folder(out) as work:
+            return encode(work)
+    refuse_existing(out)
+    with machine_errors(out.absolute()):
+        shards.mkdir(parents=True, exist_ok=True)
+        with held(shards / f"part-{own.number}-of-{own.of}.lock", f"part {own} of {out}"):
+            return encode(out)
 
 
 def expand_documents(

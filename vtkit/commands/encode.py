@@ -49,13 +49,27 @@ def encode(
     precision: Annotated[
         Literal["float32", "bf16"], typer.Option("--precision", help="Of the encoder's matrix products.")
     ] = "float32",
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--part", metavar="N/OF", help="Encode only this part, e.g. 3/16; --join 16 makes the folder.",
+            show_default=False,
+        ),
+    ] = None,
+    join: Annotated[
+        int | None,
+        typer.Option(
+            "--join", metavar="PARTS", min=1, help="Encode nothing: make the folder of the parts that --part encoded.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:  # fmt: skip
     """Encode documents or queries into vectors on disk.
 
     Parts that are done outlive a kill: the same command goes on from there. `vtkit index` makes an index of the
-    vectors.
+    vectors. With --part, processes on several machines that share the folder of --out encode one collection.
     """
     if keep is not None and not 0 < keep <= 1:
         raise RecipeError(f"--keep is a share above 0 and up to 1, not {keep:g}.")
@@ -72,6 +86,8 @@ def encode(
         top_dimensions=top_dimensions,
         keep=keep,
         precision=precision,
+        part=part,
+        join=join,
     )
     if as_json:
         console.write_json(asdict(found))
@@ -82,7 +98,7 @@ def encode(
         console.write(
             f"{found.postings_removed:.1%} of the weights were removed, with {found.mass_removed:.1%} of their sum"
         )
-    console.say(f"wrote {out}")
+    console.say(f"wrote {out}" if part is None else f"part {part} is there; --join makes {out} when all are")
 
 
 def index(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from vtkit.encoder.sides import Side
     from vtkit.search.searcher import Searcher
+    from vtkit.search.sharded_encoding import Part
 
 ENCODING, SEARCH = "encoding.json", "search.json"
 
@@ -93,20 +94,21 @@ def encode_folder(
     top_dimensions: int | None = None,
     keep: float | None = None,
     precision: Precision = "float32",
+    part: Part | None = None,
+    join: int | None = None,
 ) -> Encoding:
-    """Fill the folder ``out`` with the vectors of ``documents``.
+    """Fill the folder ``out`` with the vectors of ``documents``; with ``part``, only encode its shards.
 
     Args:
         encoder: loaded from ``model``.
         model: its name, which a search needs again.
         shards: where parts are kept until all are there; what an earlier try left in it is used.
-        side, max_length, top_dimensions, keep, precision: as of
+        side, max_length, top_dimensions, keep, precision, part, join: as of
             :func:`vtkit.search.sharded_encoding.encode_to_disk`.
     """
-    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.encoder.asymmetric import dimension_names, output_tokenizer
     from vtkit.search.sharded_encoding import encode_to_disk
 
-    write_documents(documents, out / DOCUMENTS)
     model = str(Path(model).absolute()) if os.path.isdir(model) else model
     encoded = encode_to_disk(
         encoder,
@@ -120,19 +122,23 @@ def encode_folder(
         keep=keep,
         precision=precision,
         total=len(documents),
+        part=part,
+        join=join,
     )
-    if not encoded.postings:
+    if not encoded.postings and (part is None or encoded.texts):
         raise CollapseError(
             f"{model} gives no weight to any token of the {encoded.texts:,} texts: every vector is empty, and nothing "
             "could be found by them. It collapsed in training, or its head is another model's. Name another encoder."
         )
-    removed, width = encoded.removed, read_vectors(out / VECTORS).shape[1]
-    found = Encoding(
+    removed, width = encoded.removed, len(dimension_names(encoder))
+    encoding = Encoding(
         model, tokenizer_digest(output_tokenizer(encoder)), side, max_length, precision, encoded.texts, width,
         encoded.postings, removed.share_of_weights, removed.share_of_mass,
     )  # fmt: skip
-    _write(out / ENCODING, found)
-    return found
+    if part is None:
+        write_documents(documents, out / DOCUMENTS)
+        _write(out / ENCODING, encoding)
+    return encoding
 
 
 def index_folder(vectors: Path, out: Path, index: IndexSection) -> IndexFolder:

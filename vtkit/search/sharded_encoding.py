@@ -3,6 +3,9 @@ on with the shard that it was at.
 
 A shard is a folder of vectors with a record beside them: what they were made from, and a checksum of each file. One
 that is not whole, or was made from something else, is encoded again. At the end the shards become one.
+
+Each shard is encoded by itself, so that several processes, on as many machines, may each encode a part of them: part 3
+of 16 has the shards 2, 18, 34 and so on, counted from 0. The vectors are those of one process.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -22,7 +26,7 @@ from sentence_transformers import SparseEncoder
 from vtkit.data.text import batches
 from vtkit.encoder.mass_pruning import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
-from vtkit.errors import DataError
+from vtkit.errors import DataError, RecipeError
 from vtkit.runtime import Precision
 from vtkit.search.stored_vectors import join_vectors, read_vectors, write_vectors
 
@@ -30,6 +34,33 @@ TEXTS_A_SHARD = 2048
 """A minute or two of work on two cores."""
 
 RECORD = "shard.json"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of the shards of a collection."""
+
+    number: int
+    """From 1."""
+
+    of: int
+
+    @staticmethod
+    def parse(text: str) -> Part:
+        """``3/16`` as a person writes it.
+
+        Raises:
+            RecipeError: there is no such part.
+        """
+        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            raise RecipeError(
+                f"{text!r} names no part. Parts count from 1: of sixteen, 1/16 is the first, 16/16 the last."
+            )
+        return Part(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
 
 
 @dataclass(frozen=True)
@@ -61,8 +92,12 @@ def encode_to_disk(
     precision: Precision = "float32",
     description: str = "encoding",
     total: int | None = None,
+    part: Part | None = None,
+    join: int | None = None,
 ) -> Encoded:
     """Write the vectors of ``texts`` into ``folder``, as :func:`~vtkit.search.stored_vectors.write_vectors` does.
+
+    With ``part``, only its shards are encoded, and stay in ``shards``; with ``join``, nothing is encoded.
 
     Args:
         encoder, side, max_length, precision: as of :func:`vtkit.encoder.sides.encode_side`.
@@ -74,17 +109,31 @@ def encode_to_disk(
         top_dimensions, keep: as of :func:`vtkit.encoder.mass_pruning.pruned`.
         description: words for the progress display.
         total: how many texts there are, if that is known.
+        part: encode its shards, and leave ``folder`` to a later call.
+        join: the number of parts that other calls encoded.
+
+    Returns:
+        What was written; with ``part``, of its own shards.
+
+    Raises:
+        DataError: parts are missing where they are to be joined.
     """
     settings = {
         **made_from, "side": side, "max_length": max_length, "top_dimensions": top_dimensions, "keep": keep,
         "precision": precision,
     }  # fmt: skip
     done: list[Path] = []
+    missing: set[int] = set()
     count = taken_over = 0
     removed = Removed()
-    for batch in batches(texts, TEXTS_A_SHARD):
-        digest, shard = _digest(settings, batch), shards / f"{len(done):06d}"
+    for number, batch in enumerate(batches(texts, TEXTS_A_SHARD)):
+        if part is not None and number % part.of != part.number - 1:
+            continue
+        digest, shard = _digest(settings, batch), shards / f"{number:06d}"
         record = _whole(shard, digest)
+        if record is None and join is not None:
+            missing.add(number % join + 1)
+            continue
         if record is None:
             progress = description
             if total is not None and total > TEXTS_A_SHARD:
@@ -96,12 +145,20 @@ def encode_to_disk(
         removed += Removed(**record["removed"])
         count += len(batch)
         done.append(shard)
+    encoded = Encoded(count, removed.weights - removed.weights_removed, removed, taken_over)
+    if part is not None:
+        return encoded
+    if missing:
+        raise DataError(
+            f"{shards}: of {join} parts, these are missing, not whole, or of other texts or settings: "
+            f"{', '.join(map(str, sorted(missing)))}. Encode each (--part {min(missing)}/{join}), then join again."
+        )
     if not done:
         write_vectors(encode_side(encoder, [], side, max_length), folder)
     else:
         join_vectors(done, folder)
     shutil.rmtree(shards, ignore_errors=True)
-    return Encoded(count, removed.weights - removed.weights_removed, removed, taken_over)
+    return encoded
 
 
 def _write(vectors: sp.csr_matrix, removed: Removed, shard: Path, digest: str) -> dict[str, Any]:
