@@ -54,9 +54,7 @@ class Part:
         """
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise RecipeError(
-                f"{text!r} names no part. Parts count from 1: 1/16, 2/16 and so on up to 16/16."
-            )
+            raise RecipeError(f"{text!r} names no part. Parts count from 1: 1/16, 2/16 and so on up to 16/16.")
         return Part(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
