@@ -166,7 +166,7 @@ def deploying(recipe: Recipe) -> Stage[DeployResult]:
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=8,
+    version=9,
     reads=(
         *BUILT_FROM,
         "index.document_weighting",

@@ -217,7 +217,7 @@ def _spans(collection: RetrievalSet, seed: int) -> list[str]:
 
 ENCODE_QUERIES = Stage(
     "encode:queries",
-    version=5,
+    version=6,
     reads=(
         "index.query_length",
         "index.query_top_dimensions",

@@ -154,7 +154,7 @@ EVALUATE_PEER = Stage(
 )
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
-    version=5,
+    version=6,
     reads=(*MEASURED, *BM25),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,
