@@ -654,6 +654,15 @@ class CalibrateSection(Section):
             return {**values, "target_activation": 0.35}
         return values
 
+    @model_validator(mode="after")
+    def _held_tokens_have_no_strength(self) -> CalibrateSection:
+        if self.tokens == "held" and (self.token_strength, self.token_bound) != (0.5, 1.0):
+            raise ValueError(
+                'token_strength and token_bound have no effect on tokens = "held". Remove them, or set tokens to '
+                '"document-frequency"'
+            )
+        return self
+
 
 class GatesSection(Section):
     """[gates]: figures checked after transfer, adaptation and calibration (docs/gates.md). Where a gate fails, ``fail``
