@@ -198,6 +198,10 @@ def test_a_command_line_works_as_it_stands(line: str, folder: Path, monkeypatch:
     aside = folder / "aside"
     if out is not None and out.exists():
         out.rename(aside)
+    if "--join" in arguments:  # the few texts of the stand-in are all in the first part
+        number = arguments.index("--join")
+        part = ["--part", f"1/{arguments[number + 1]}"]
+        assert CliRunner().invoke(app, arguments[:number] + part).exit_code == 0
     result = CliRunner().invoke(app, arguments, input="apple\n")
     if out is not None and aside.exists():  # the stand-in is smaller than what was made
         shutil.rmtree(out, ignore_errors=True)

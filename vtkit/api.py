@@ -189,7 +189,7 @@ def encode_texts(
     from vtkit.outputs import new_folder, refuse_existing
     from vtkit.recipe.sections import IndexSection
     from vtkit.search.folders import encode_folder
-    from vtkit.search.sharded_encoding import Part
+    from vtkit.search.stored_vectors import Part
 
     if part is not None and join is not None:
         raise RecipeError("part and join are steps of their own: first each part, then join.")

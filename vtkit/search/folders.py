@@ -27,7 +27,7 @@ from vtkit.results import Result
 from vtkit.runtime import Precision
 from vtkit.search.engine import POSTINGS, Asking, build_index
 from vtkit.search.index_record import IndexRecord
-from vtkit.search.stored_vectors import VECTORS, read_vectors
+from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from vtkit.encoder.sides import Side
     from vtkit.search.searcher import Searcher
-    from vtkit.search.sharded_encoding import Part
 
 ENCODING, SEARCH = "encoding.json", "search.json"
 

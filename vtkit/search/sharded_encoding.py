@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -26,39 +25,14 @@ from sentence_transformers import SparseEncoder
 from vtkit.data.text import batches
 from vtkit.encoder.mass_pruning import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
-from vtkit.errors import DataError, RecipeError
+from vtkit.errors import DataError
 from vtkit.runtime import Precision
-from vtkit.search.stored_vectors import join_vectors, read_vectors, write_vectors
+from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, write_vectors
 
 TEXTS_A_SHARD = 2048
 """A minute or two of work on two cores."""
 
 RECORD = "shard.json"
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some of the shards of a collection."""
-
-    number: int
-    """From 1."""
-
-    of: int
-
-    @staticmethod
-    def parse(text: str) -> Part:
-        """``3/16`` as a person writes it.
-
-        Raises:
-            RecipeError: there is no such part.
-        """
-        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise RecipeError(f"{text!r} names no part. Parts count from 1: 1/16, 2/16 and so on up to 16/16.")
-        return Part(int(match[1]), int(match[2]))
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
 
 
 @dataclass(frozen=True)

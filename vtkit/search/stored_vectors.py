@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.errors import DataError
+from vtkit.errors import DataError, RecipeError
 
 VECTORS = "vectors"
 """Folder of the vectors, beside the documents."""
@@ -18,6 +20,31 @@ _WIDTH = "width.npy"
 _REBUILD = (
     "Encode again: vtkit run RECIPE (a run finds damage by its checksums), or vtkit encode where they are in no run."
 )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of the shards of a collection."""
+
+    number: int
+    """From 1."""
+
+    of: int
+
+    @staticmethod
+    def parse(text: str) -> Part:
+        """``3/16`` as a person writes it.
+
+        Raises:
+            RecipeError: there is no such part.
+        """
+        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            raise RecipeError(f"{text!r} names no part. Parts count from 1: 1/16, 2/16 and so on up to 16/16.")
+        return Part(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
 
 
 def write_vectors(vectors: sp.csr_matrix, folder: Path) -> None:
