@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tiny import collection, encoder, write_collection
 from typer.testing import CliRunner, Result
@@ -62,6 +64,19 @@ def test_a_collection_is_encoded_indexed_and_searched(model: Path, beir: Path, t
     assert [result["score"] for result in found["results"]] == pytest.approx(scores[best].tolist(), rel=1e-4)
     assert vtkit_says("explain", tmp_path / "index", documents[3].text, documents[3].id).exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "vectors"]
+
+
+def test_problems_of_several_files_are_told_by_the_row_or_line_of_their_own_file(model: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "hub" / "corpus"
+    corpus.mkdir(parents=True)
+    (corpus / "corpus-0.jsonl").write_text('{"_id": "a", "text": "x"}\n{"_id": "b", "text" "y"}\n')
+    pq.write_table(pa.table({"_id": ["c", "a"], "text": ["x", "y"]}), corpus / "corpus-1.parquet")
+    refused = vtkit_says("encode", model, tmp_path / "hub", "--out", tmp_path / "vectors").exception
+    assert isinstance(refused, DataError)
+    assert str(refused).splitlines() == [
+        f"{corpus / 'corpus-0.jsonl'}: line 2: is not JSON (Expecting ':' delimiter at character 21).",
+        f"{corpus / 'corpus-1.parquet'}: row 2: id 'a' occurs twice (first on line 1 of corpus-0.jsonl).",
+    ]
 
 
 def test_queries_are_encoded_as_queries(model: Path, beir: Path, tmp_path: Path) -> None:

@@ -122,6 +122,14 @@ def test_what_is_wrong_is_said_as_of_small_collections(
         loaded(tmp_path, "unknown")
 
 
+def test_a_contradiction_between_files_of_judgements_is_told_of_the_second_file(tmp_path: Path, large: Path) -> None:
+    folder = write_collection(tmp_path / "shards", collection(3))
+    (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "test-0.tsv")
+    (folder / "qrels" / "test-1.tsv").write_text("q1\td2\t0\nq1\td1\t9\n")
+    with pytest.raises(DataError, match=r"qrels/test-1\.tsv: line 2: 'q1' and 'd1' were judged 1 before"):
+        loaded(tmp_path, "shards")
+
+
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(-1, 3))))
 def test_gathered_values_are_those_of_dictionaries(rows: list[tuple[int, int, int]]) -> None:

@@ -105,13 +105,13 @@ def test_margins_to_several_documents_agree_with_each_other(tmp_path: Path) -> N
     assert by_text(load_training_file(put(tmp_path / "y.jsonl", [together]))) == wanted
 
 
-def archive(path: Path, run: str, documents: str = "") -> Path:
+def archive(path: Path, run: str, documents: str = "", qrels: str = "q1 0 a 1\nq2 0 b 1\n") -> Path:
     """As WebFAQ has them for ir_datasets."""
     files = {
         "documents.jsonl": documents
         or "".join(json.dumps({"doc_id": name, "text": f"text {name}"}) + "\n" for name in ("a", "b", "c")),
         "training/queries.jsonl": '{"query_id": "q1", "text": "one?"}\n{"query_id": "q2", "text": "two?"}\n',
-        "training/qrels": "q1 0 a 1\nq2 0 b 1\n",
+        "training/qrels": qrels,
         "training/BGE-M3.res": run,
         "test/qrels": "q9 0 a 1\n",
     }
@@ -141,12 +141,33 @@ def test_a_damaged_archive_or_parquet_is_said_to_be_damaged(tmp_path: Path) -> N
     (tmp_path / "cut.tar.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"cut\.tar\.gz: the archive is damaged .* Fetch it again"):
         load_training_file(tmp_path / "cut.tar.gz")
-    with pytest.raises(DataError, match=r"line 1: is not query, Q0, document, rank, score and tag"):
+    with pytest.raises(DataError, match=r"BGE-M3\.res: line 1: is not query, Q0, document, rank, score and tag"):
         load_training_file(archive(tmp_path / "bad.tar.gz", "q1 Q0 a 1 0.9\n"))
     pq.write_table(pa.table({"query": ["q"] * 5, "positive": ["p"] * 5}), tmp_path / "x.parquet")
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-20])
     with pytest.raises(DataError, match=r"cut\.parquet: cannot be read as parquet past row 0"):
         load_training_file(tmp_path / "cut.parquet")
+
+
+def test_problems_of_an_archive_are_told_once_with_the_file_in_it_and_its_line(tmp_path: Path) -> None:
+    path = archive(
+        tmp_path / "kor.tar.gz", RUN, '{"doc_id": "a", "text": "x"}\n{"doc_id": "b"}\n', "q1 0 a 1\nq1 0 a 2\n"
+    )
+    with pytest.raises(DataError) as refused:
+        load_training_file(path)
+    assert str(refused.value).splitlines() == [
+        f"{path}/webfaq/kor/documents.jsonl: line 2: doc_id or text is missing.",
+        f"{path}/webfaq/kor/training/qrels: line 2: 'q1' and 'a' were judged 1 before.",
+    ]
+
+
+def test_a_column_that_holds_no_text_is_told_under_the_name_that_was_given(tmp_path: Path) -> None:
+    (tmp_path / "pairs").mkdir()
+    pq.write_table(pa.table({"query": [1], "positive": ["p"]}), tmp_path / "pairs" / "train.parquet")
+    spec = f"datasets:{tmp_path / 'pairs'}:::query:positive"
+    with pytest.raises(DataError) as refused:
+        load_retrieval(spec, "train")
+    assert str(refused.value) == f"{spec}: row 1 has no text in the column 'query' but int."
 
 
 TEXT = st.text("abc", min_size=1, max_size=2)
@@ -184,7 +205,7 @@ def test_empty_sides_and_negatives_that_are_relevant_are_counted(
     data = load_training_file(put(tmp_path / "x.tsv", ["q\td\td", " \td\te", "q\t \te", "q\td\te"]))
     assert by_text(data) == {"q": {"d": (1, None), "e": (0, None)}}
     said = capsys.readouterr().err
-    assert "2 lines of x.tsv have no query or no relevant document, and are left out" in said
+    assert "2 rows of x.tsv have no query or no relevant document, and are left out" in said
     assert "1 documents of x.tsv are named as relevant to a query and as not relevant to it" in said
 
 
@@ -212,7 +233,7 @@ WHOLE: dict[str, Any] = {"query": "q", "positive": "p", "negative": "n"}
             r"line 1: a score is miss",
         ),
         ("x.jsonl", [{**WHOLE, "scores": [1, None]}], r"line 1: a score is missing"),
-        ("x.jsonl", [{**WHOLE, "scores": [1, 2]}, WHOLE], r"1 of its lines have scores and 1 have none"),
+        ("x.jsonl", [{**WHOLE, "scores": [1, 2]}, WHOLE], r"1 of its rows have scores and 1 have none"),
     ],
 )
 def test_damage_is_told_with_its_line(tmp_path: Path, name: str, lines: list[object], complaint: str) -> None:

@@ -223,7 +223,7 @@ def _held(rows: Iterable[Place], problems: Problems) -> list[Document]:
     for path, line, document in rows:
         before = places.setdefault(document.id, (path, line))
         if before != (path, line):
-            _complain(problems, document.id, before, (path, line))
+            problems.add_repeated(path, line, document.id, before)
         else:
             documents.append(document)
     return documents
@@ -292,12 +292,7 @@ def _find_repeated(
         if first.setdefault(name, number) != number:
             repeated.append((number, name, first[name]))
     for number, name, before in repeated:
-        _complain(problems, name, place(before), place(number))
-
-
-def _complain(problems: Problems, name: str, before: tuple[Path, int], here: tuple[Path, int]) -> None:
-    where = f"line {before[1]}" if before[0] == here[0] else f"line {before[1]} of {before[0].name}"
-    problems.add(here[0], f"line {here[1]}: id {name!r} occurs twice (first on {where})")
+        problems.add_repeated(*place(number), name, place(before))
 
 
 def _key(files: Iterable[Path], form: str) -> str:

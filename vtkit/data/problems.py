@@ -26,13 +26,19 @@ class Problems:
     counts: Counter[Path] = field(default_factory=Counter)
 
     def add(self, path: Path, complaint: str) -> None:
-        """Remember that ``complaint`` holds of ``path``; what it calls a line is a row where files have none."""
+        """Remember that ``complaint`` holds of ``path``; the line it begins with is a row where files have no lines."""
         if path.suffix == ".parquet":
-            complaint = re.sub(r"\bline (\d+)\b", r"row \1", complaint)
+            complaint = re.sub(r"^line (\d+)\b", r"row \1", complaint)
         self.counts[path] += 1
         listed = self.found.setdefault(path, [])
         if len(listed) < SHOWN:
             listed.append(complaint)
+
+    def add_repeated(self, path: Path, line: int, name: str, before: tuple[Path, int]) -> None:
+        """Remember that an id stood in another place already."""
+        first = f"{'row' if before[0].suffix == '.parquet' else 'line'} {before[1]}"
+        where = first if before[0] == path else f"{first} of {before[0].name}"
+        self.add(path, f"line {line}: id {name!r} occurs twice (first on {where})")
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[None]:

@@ -172,10 +172,10 @@ def _lists(path: Path, problems: Problems) -> Iterator[ScoredList]:
     elif _JSONL.search(path.name):
         rows = _json_lines(path)
     elif _RUN.search(path.name):
-        yield from _run(texts.read_lines(path), path, problems)
+        yield from _run(((path, number, line) for number, line in enumerate(texts.read_lines(path), 1)), problems)
         return
     elif path.name.lower().endswith((".tar.gz", ".tgz")):
-        yield from _run(archive_lines(path, _RUN), path, problems)
+        yield from _run(archive_lines(path, ".trec", ".run", ".res"), problems)
         return
     else:
         raise DataError(f"{path}: has an unknown form. Rankings and scores are {FORMS}.")
@@ -189,19 +189,20 @@ def _lists(path: Path, problems: Problems) -> Iterator[ScoredList]:
             problems.add(path, f"line {number}: {complaint}")
 
 
-def archive_lines(path: Path, member: re.Pattern[str]) -> Iterator[str]:
-    """The lines of the one file of a .tar.gz whose name has ``member`` in it.
+def archive_lines(path: Path, *endings: str) -> Iterator[tuple[Path, int, str]]:
+    """The lines of the first file of a .tar.gz whose path (``/NAME/FILE``) has one of ``endings``, and their places.
 
     Raises:
         DataError: there is none, or the archive is damaged.
     """
     try:
         with tarfile.open(path, "r:gz") as archive:
-            inside = next((each for each in archive if each.isfile() and member.search(each.name)), None)
+            inside = next((each for each in archive if each.isfile() and f"/{each.name}".endswith(endings)), None)
             file = archive.extractfile(inside) if inside is not None else None
-            if file is None:
-                raise DataError(f"{path}: holds no file called {member.pattern}")
-            yield from (line.rstrip("\r\n") for line in TextIOWrapper(file, encoding="utf-8"))
+            if inside is None or file is None:
+                raise DataError(f"{path}: holds no file called {' or '.join(endings)}")
+            for number, line in enumerate(TextIOWrapper(file, encoding="utf-8"), 1):
+                yield path / inside.name, number, line.rstrip("\r\n")
     except (tarfile.TarError, EOFError, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: the archive is damaged ({error}). Fetch it again.") from error
 
@@ -259,9 +260,9 @@ def margins(scores: Sequence[float], relevant: int, others: int) -> list[float]:
     return list(scores)
 
 
-def _run(lines: Iterable[str], path: Path, problems: Problems) -> Iterator[ScoredList]:
-    """The lines of a TREC run: query, Q0, document, rank, score, tag."""
-    for number, line in enumerate(lines, 1):
+def _run(lines: Iterable[tuple[Path, int, str]], problems: Problems) -> Iterator[ScoredList]:
+    """The lines of a TREC run: query, Q0, document, rank, score, tag; each with its file and number."""
+    for path, number, line in lines:
         columns = line.split()
         if len(columns) == _RUN_COLUMNS:
             try:

@@ -41,6 +41,9 @@ V = TypeVar("V", int, float)
 _SOUND_ID = re.compile(r"[!-~]+")
 """Most ids; the others are looked at character by character."""
 
+_LINES = 2**40
+"""More than a file has, so that one number holds a file's place in a list and a line."""
+
 LARGE_FILE = 2**24
 """Bytes of files of judgements from which on they are held in arrays instead of dictionaries."""
 
@@ -138,10 +141,9 @@ def read_queries(paths: Iterable[Path], problems: Problems) -> list[Query]:
     queries: list[Query] = []
     places: dict[str, tuple[Path, int]] = {}
     for path, number, (identity, text, _) in _texts(paths, QUERY_IDS, QUERY_TEXTS, problems):
-        before, line = places.setdefault(identity, (path, number))
-        if (before, line) != (path, number):
-            where = f"line {line}" if before == path else f"line {line} of {before.name}"
-            problems.add(path, f"line {number}: id {identity!r} occurs twice (first on {where})")
+        before = places.setdefault(identity, (path, number))
+        if before != (path, number):
+            problems.add_repeated(path, number, identity, before)
         elif not text.strip():
             problems.add(path, f"line {number}: query {identity!r} has no text")
         else:
@@ -156,7 +158,7 @@ def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, M
     qrels: dict[str, dict[str, int]] = {}
     large = sum(path.stat().st_size for path in paths if path.is_file()) >= LARGE_FILE
     gathering = Gathering(int) if large else None
-    for path in paths:
+    for place, path in enumerate(paths):
         with problems.reading(path):
             for number, judgement in _judgement_columns(path) if ".tsv" in path.name else _judgement_rows(path):
                 if isinstance(judgement, str):
@@ -166,12 +168,13 @@ def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, M
                 elif (whole := _whole(judgement[2])) is None:
                     problems.add(path, f"line {number}: the grade {judgement[2]!r} is not a whole number")
                 else:
-                    gathering.add(*judgement[:2], whole, number)
+                    gathering.add(*judgement[:2], whole, place * _LINES + number)
     if gathering is None:
         return qrels
     found, contradictions = gathering.finish()
-    for number, query, document, before in contradictions:
-        problems.add(paths[0], f"line {number}: {query!r} and {document!r} were judged {before} before")
+    for line, query, document, before in contradictions:
+        place, number = divmod(line, _LINES)
+        problems.add(paths[place], f"line {number}: {query!r} and {document!r} were judged {before} before")
     return found
 
 

@@ -94,7 +94,9 @@ def read_jsonl(path: str | Path, invalid: Invalid = "strict") -> Iterator[tuple[
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError) as error:
-            yield number, f"is not JSON ({error})"
+            # the library's own words would call the line itself line 1
+            said = f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+            yield number, f"is not JSON ({said})"
             continue
         if not isinstance(entry, dict):
             yield number, f"is not a JSON object but {_json_kind(entry)}"

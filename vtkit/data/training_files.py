@@ -119,12 +119,9 @@ def load_training_file(path: str | Path) -> RetrievalSet:
         DataError: the name says nothing of the form; lines are damaged or scores missing or no numbers, all at once;
             some lines have scores and others none; nothing is left.
     """
-    path = Path(path)
-    problems = Problems()
+    path, problems = Path(path), Problems()
     if path.name.lower().endswith((".tar.gz", ".tgz")):
-        with problems.reading(path):
-            return _archive(path, problems)
-        problems.stop_if_any()
+        return _archive(path, problems)
     return _collected(path, _rows(path, problems), problems)
 
 
@@ -139,10 +136,11 @@ def load_column_pairs(spec: str) -> RetrievalSet:
         DataError: the dataset cannot be read, or has no such columns or no pair.
     """
     rows = (_Row(query.strip(), [document.strip()], [], []) for query, document in read_column_pairs(spec))
-    return _collected(Path(spec.split(":")[1]), rows, Problems())
+    return _collected(Path(spec), rows, Problems(), Path(spec.split(":")[1]).name)
 
 
-def _collected(path: Path, rows: Iterable[_Row], problems: Problems) -> RetrievalSet:
+def _collected(path: Path, rows: Iterable[_Row], problems: Problems, name: str = "") -> RetrievalSet:
+    name = name or path.name
     gathered = _Gathered()
     scored = without = 0
     with problems.reading(path):
@@ -151,20 +149,20 @@ def _collected(path: Path, rows: Iterable[_Row], problems: Problems) -> Retrieva
             scored += bool(row.scores)
             without += not row.scores
     if scored and without:
-        problems.add(path, f"{scored} of its lines have scores and {without} have none: give scores to all or none")
+        problems.add(path, f"{scored} of its rows have scores and {without} have none: give scores to all or none")
     problems.stop_if_any()
     if gathered.empty:
-        console.say(f"  {gathered.empty} lines of {path.name} have no query or no relevant document, and are left out")
+        console.say(f"  {gathered.empty} rows of {name} have no query or no relevant document, and are left out")
     if gathered.contradicting:
         console.say(
-            f"  {gathered.contradicting} documents of {path.name} are named as relevant to a query and as not relevant "
+            f"  {gathered.contradicting} documents of {name} are named as relevant to a query and as not relevant "
             "to it, and count as relevant"
         )
     if not gathered.queries:
         problems.add(path, "holds no query with a relevant document")
     problems.stop_if_any()
     return RetrievalSet(
-        path.name,
+        name,
         [Document(identity, "", text) for text, identity in gathered.documents.items()],
         [Query(identity, text) for text, identity in gathered.queries.items()],
         gathered.qrels,
@@ -301,35 +299,35 @@ def _archive(path: Path, problems: Problems) -> RetrievalSet:
     documents: list[Document] = []
     queries: list[Query] = []
     qrels: dict[str, dict[str, int]] = {}
-    for number, entry in _archive_objects(path, re.compile(r"(^|/)documents\.jsonl$"), problems):
+    for file, number, entry in _archive_objects(path, "/documents.jsonl", problems):
         if isinstance(entry.get("doc_id"), str) and isinstance(entry.get("text"), str):
             documents.append(Document(entry["doc_id"], "", entry["text"]))
         else:
-            problems.add(path, f"documents.jsonl, line {number}: doc_id or text is missing")
-    for number, entry in _archive_objects(path, re.compile(r"(^|/)training/queries\.jsonl$"), problems):
+            problems.add(file, f"line {number}: doc_id or text is missing")
+    for file, number, entry in _archive_objects(path, "/training/queries.jsonl", problems):
         if isinstance(entry.get("query_id"), str) and isinstance(entry.get("text"), str):
             queries.append(Query(entry["query_id"], entry["text"]))
         else:
-            problems.add(path, f"training/queries.jsonl, line {number}: query_id or text is missing")
-    for number, line in enumerate(archive_lines(path, re.compile(r"(^|/)training/qrels$")), 1):
+            problems.add(file, f"line {number}: query_id or text is missing")
+    for file, number, line in archive_lines(path, "/training/qrels"):
         columns = line.split()
         if len(columns) == _QRELS_COLUMNS:
-            add_judgement(qrels, path, number, columns[0], columns[2], columns[3], problems)
+            add_judgement(qrels, file, number, columns[0], columns[2], columns[3], problems)
         elif columns:
-            problems.add(path, f"training/qrels, line {number}: is not query, 0, document and grade")
+            problems.add(file, f"line {number}: is not query, 0, document and grade")
     problems.stop_if_any()
     name = path.name.partition(".")[0]
     data = RetrievalSet(name, documents, [query for query in queries if query.id in qrels], qrels)
     return with_scores(data, [path])
 
 
-def _archive_objects(path: Path, member: re.Pattern[str], problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(archive_lines(path, member), 1):
+def _archive_objects(path: Path, member: str, problems: Problems) -> Iterator[tuple[Path, int, dict[str, Any]]]:
+    for file, number, line in archive_lines(path, member):
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
             entry = None
         if isinstance(entry, dict):
-            yield number, entry
+            yield file, number, entry
         else:
-            problems.add(path, f"{member.pattern}, line {number}: is not a JSON object")
+            problems.add(file, f"line {number}: is not a JSON object")

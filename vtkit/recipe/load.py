@@ -99,7 +99,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, text: str | None =
     Args:
         path: the recipe's file.
         overrides: settings from the command line, the last one of a setting wins.
-        text: what the file holds, where it is not written yet.
+        text: what the file would hold, where it is not written: problems are then told without lines.
 
     Raises:
         RecipeError: everything that is wrong with the recipe, with file, line and setting.
@@ -107,7 +107,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, text: str | None =
     reader = _Reader(str(path))
     tree = reader.read(Path(path), text)
     incomplete = bool(reader.problems)
-    overlay = reader.overlay(overrides)
+    overlay = reader.overlay(overrides, labelled=text is None)
     problems = reader.problems
     if incomplete:  # checking what could be read would only mislead
         raise refusal(reader.shown, problems)
@@ -239,7 +239,7 @@ class _Reader:
 
         Args:
             path: the file.
-            text: what it holds, where that is not to be read.
+            text: what it would hold, where it is not written and has no lines to name.
             shown: its name in messages; empty for the recipe itself, whose name heads the message.
             chain: the files that led here, the recipe itself first.
         """
@@ -248,9 +248,10 @@ class _Reader:
         if rank == len(self.files):
             self.files.append(path)
         prefix = f"{plain(shown)} " if shown else ""
+        written = text is None
 
         def place(line: int) -> Place:
-            return Place(f"{prefix}line {line}", path.parent, (rank, line))
+            return Place(f"{prefix}line {line}" if written else "", path.parent, (rank, line))
 
         try:
             text = _text_of(path) if text is None else text
@@ -289,11 +290,11 @@ class _Reader:
                 merged = _merged(merged, layer, [Recipe])
         return _merged(merged, own, [Recipe])
 
-    def overlay(self, overrides: Sequence[str]) -> _Table:
-        """All overrides as one tree, laid over each other in their order."""
+    def overlay(self, overrides: Sequence[str], *, labelled: bool = True) -> _Table:
+        """All overrides as one tree, laid over each other in their order; ``labelled`` if a user wrote all of them."""
         merged = _Table({})
         for number, override in enumerate(overrides, 1):
-            place = Place(f"--set {number}", Path.cwd(), (_OVERRIDES, number))
+            place = Place(f"--set {number}" if labelled else "", Path.cwd(), (_OVERRIDES, number))
             layer = self._override(override, place)
             if isinstance(layer, Problem):
                 self.problems.append(layer)
@@ -532,7 +533,7 @@ def _checked(
 
 
 def _places(tree: _Table) -> dict[str, str]:
-    return {".".join(key): node.place.label for key, node in _nodes(tree) if node.place}
+    return {".".join(key): node.place.label for key, node in _nodes(tree) if node.place and node.place.label}
 
 
 def _value_of(node: _Node | None) -> Any:

@@ -28,7 +28,7 @@ class Place:
     """Where a setting was written."""
 
     label: str
-    """``line 14``, ``base.toml line 3`` or ``--set 2``."""
+    """``line 14``, ``base.toml line 3`` or ``--set 2``; empty for a setting that no user wrote in a file or option."""
 
     folder: Path
     """Folder that its relative paths start from."""
