@@ -873,7 +873,7 @@ def _on_cpu(source: Name | SparseEncoder, work: Path) -> SparseEncoder:
 
 def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, work: Path) -> PreTrainedTokenizerFast:
     """The vocabulary that is moved to, with its input casing, as a model's folder gives it back."""
-    from vtkit.recipe.sections import ExistingVocabulary, SourceVocabulary
+    from vtkit.recipe.sections import ExistingVocabulary, SourceVocabulary, TrimmedVocabulary
     from vtkit.stages.transfer_embeddings import saved_target
     from vtkit.vocabulary.existing import load_tokenizer as load
     from vtkit.vocabulary.existing import with_casing
@@ -882,7 +882,7 @@ def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, wor
     if isinstance(recipe.vocabulary, ExistingVocabulary):
         tokenizer = with_casing(given or load(str(recipe.vocabulary.tokenizer)), recipe.casing.input)
     else:
-        assert not isinstance(recipe.vocabulary, SourceVocabulary)  # the command names a target
+        assert not isinstance(recipe.vocabulary, SourceVocabulary | TrimmedVocabulary)  # the command names a target
         tokenizer = build(recipe.vocabulary, recipe.casing).tokenizer
     save_tokenizer(tokenizer, work / "tokenizer")
     return saved_target(work / "tokenizer", recipe.casing.output)

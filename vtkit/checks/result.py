@@ -17,7 +17,9 @@ from vtkit.errors import CollapseError
 from vtkit.recipe.sections import GatesSection
 from vtkit.results import Result
 
-Gate = Literal["overlap", "identity", "neighbours", "activation", "dimensions", "ties", "unicode", "retrieval"]
+Gate = Literal[
+    "overlap", "identity", "neighbours", "activation", "dimensions", "ties", "trimmed", "unicode", "retrieval"
+]
 Finding = Literal["pass", "warn", "fail"]
 Stage = Literal["transfer", "adapt", "calibrate"]
 Seen = tuple[Finding, str, str, dict[str, Any]]

@@ -18,6 +18,7 @@ from vtkit.recipe.sections import GatesSection
 from vtkit.vocabulary.existing import roles_by_id
 from vtkit.vocabulary.forms import canonical_forms, surface_and_start, tokens
 from vtkit.vocabulary.overlap import Overlap
+from vtkit.vocabulary.statistics import TrimStats
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -37,6 +38,9 @@ LEAST_OVERLAP = 0.001
 
 UNKNOWN = (0.02, 0.20)
 """[UNK] share of the tokens of target texts: a warning above the first, a failure above the second."""
+
+LOST = 0.02
+"""Share of the tokens of held-out texts that a trimmed vocabulary does not have, above which it is worth a warning."""
 
 BYTE_PIECES = 0.5
 """Share of tokens that are no whole character, above which a text is read byte by byte."""
@@ -58,17 +62,21 @@ def vocabulary_gates(
     target: PreTrainedTokenizerFast,
     texts: Sequence[str],
     aligned: Aligned | None,
+    trimmed: TrimStats | None = None,
 ) -> list[CheckResult]:
-    """The gates overlap and unicode, as far as they are not off: what can be said before the transfer.
+    """The gates overlap, trimmed and unicode, as far as they are not off: what can be said before the transfer.
 
     Args:
         section: settings.
         texts: probe texts of the target corpus; without any, the gate unicode is passed over.
         aligned: None where the target is the source's own vocabulary; the gate overlap is passed over then.
+        trimmed: what trimming found; None where nothing was.
     """
     found: list[tuple[Gate, Seen]] = []
     if aligned is not None and section.overlap != "off":
         found.append(("overlap", overlap_gate(target, aligned)))
+    if trimmed is not None and section.trimmed != "off":
+        found.append(("trimmed", trimmed_gate(trimmed, len(target))))
     probes = [text for text in texts if text.strip()]
     if probes and section.unicode != "off":
         found.append(("unicode", unicode_gate(target, probes, section.max_length)))
@@ -114,6 +122,19 @@ def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
     if not lowest <= overlap.share <= highest:
         return "warn", seen, _OVERLAP_ADVICE, figures
     return "pass", seen, "", figures
+
+
+def trimmed_gate(trimmed: TrimStats, size: int) -> Seen:
+    """How many tokens of texts that were not counted are gone: the texts and queries of tomorrow."""
+    figures = {"kept": size, "of": trimmed.base_size, "changed": trimmed.changed, "lost": trimmed.lost}
+    seen = (
+        f"{size:,} of {trimmed.base_size:,} tokens stay; of {trimmed.held_out:,} texts that were not counted "
+        f"{trimmed.changed:.1%} are cut differently, {trimmed.lost:.2%} of their tokens being gone"
+    )
+    if trimmed.lost <= LOST:
+        return "pass", seen, "", figures
+    advice = "Name more text of the language in vocabulary.corpus, raise vocabulary.size or lower min_frequency."
+    return "warn", seen, advice, figures
 
 
 _OVERLAP_ADVICE = (

@@ -98,7 +98,7 @@ def of_recipe(path: Path) -> list[Candidate]:
         RecipeError: it cannot be read.
     """
     from vtkit.recipe.load import load_recipe
-    from vtkit.recipe.sections import SourceVocabulary, TrainedVocabulary
+    from vtkit.recipe.sections import ExistingVocabulary, ExpandedVocabulary
 
     recipe = load_recipe(path, []).recipe
     finished = Path("runs") / recipe.recipe.name
@@ -110,9 +110,7 @@ def of_recipe(path: Path) -> list[Candidate]:
     elif recipe.source.recipe is not None:
         found += of_recipe(Path(recipe.source.recipe))[-1:]
     vocabulary = recipe.vocabulary
-    if not isinstance(vocabulary, TrainedVocabulary | SourceVocabulary) and not str(vocabulary.tokenizer).endswith(
-        ".toml"
-    ):
+    if isinstance(vocabulary, ExistingVocabulary | ExpandedVocabulary) and not vocabulary.tokenizer.endswith(".toml"):
         found.append(Candidate(str(vocabulary.tokenizer), f"vocabulary of {path}"))
     return found
 

@@ -144,6 +144,26 @@ class SourceVocabulary(Section):
     kind: Literal["source"]
 
 
+class TrimmedVocabulary(Section):
+    """[vocabulary] kind = "trimmed": the source's own vocabulary without the tokens that texts of the language do not
+    need. Their rows leave the model, and what it computes of texts whose tokens are kept stays the same
+    (docs/trimming.md)."""
+
+    kind: Literal["trimmed"]
+
+    corpus: tuple[CorpusName, ...] = ()
+    """Texts whose tokens are kept: text and jsonl files (plain, .gz or .zst), collections, datasets. Name all the text
+    of the language that there is. Default: ``adapt.corpus``, else the fine-tuning documents, else the evaluation
+    documents."""
+
+    size: Annotated[int, Field(ge=100, le=1_000_000)] | None = None
+    """Most tokens, special tokens, bytes and single characters included: the most frequent ones. Default: all that
+    occur ``min_frequency`` times."""
+
+    min_frequency: Occurrences = 1
+    """A token must occur at least this often in the corpus."""
+
+
 class ExistingVocabulary(Section):
     """[vocabulary] kind = "existing": the vocabulary of an existing tokenizer."""
 
@@ -312,7 +332,8 @@ class ExpandedVocabulary(Section):
 
 
 VocabularySection = Annotated[
-    SourceVocabulary | ExistingVocabulary | TrainedVocabulary | ExpandedVocabulary, Field(discriminator="kind")
+    SourceVocabulary | TrimmedVocabulary | ExistingVocabulary | TrainedVocabulary | ExpandedVocabulary,
+    Field(discriminator="kind"),
 ]
 
 
@@ -686,6 +707,9 @@ class GatesSection(Section):
     ties: GateLevel = "fail"
     """Share of probe queries' best scores that another text has too."""
 
+    trimmed: GateLevel = "warn"
+    """Share of the tokens of held-out texts that trimming took away."""
+
     unicode: GateLevel = "fail"
     """[UNK] share of the target corpus, the scripts behind it, and what the normalizer loses."""
 
@@ -906,7 +930,7 @@ class Recipe(Section):
     def _faults(self) -> Iterator[str]:
         if self.source.scratch is not None and self.transfer is not None:
             yield "a scratch source has no embeddings to transfer: remove [transfer] or name a model"
-        own = isinstance(self.vocabulary, SourceVocabulary)
+        own = isinstance(self.vocabulary, SourceVocabulary | TrimmedVocabulary)
         if own and self.source.scratch is not None:
             yield 'a scratch source has no vocabulary of its own: set vocabulary.kind to "existing" or "trained"'
         elif own and self.transfer is not None:
@@ -922,6 +946,10 @@ class Recipe(Section):
         adapts_on_text = self.adapt is not None and bool(self.adapt.corpus)
         if self.adapt is not None and not adapts_on_text and not has_documents:
             yield "adapt.corpus is missing, and no [finetune] or [evaluate] has documents to use"
+        if isinstance(self.vocabulary, TrimmedVocabulary) and not (
+            self.vocabulary.corpus or adapts_on_text or has_documents
+        ):
+            yield "vocabulary.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use"
         if self.calibrate is not None and not (self.calibrate.corpus or adapts_on_text or has_documents):
             yield "calibrate.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use"
         if self.expands:

@@ -21,7 +21,15 @@ from vtkit.data.documents import LARGE
 from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.analysers import DOCUMENTS_A_PART
 from vtkit.recipe.load import load_recipe, required_things
-from vtkit.recipe.sections import ExistingVocabulary, Recipe, SourceVocabulary, TrainedVocabulary, is_local, local_path
+from vtkit.recipe.sections import (
+    ExistingVocabulary,
+    Recipe,
+    SourceVocabulary,
+    TrainedVocabulary,
+    TrimmedVocabulary,
+    is_local,
+    local_path,
+)
 from vtkit.runs.plan import Step
 from vtkit.stages.encode_queries import ENCODE_QUERIES, WEIGHT_QUERIES
 
@@ -223,6 +231,8 @@ def _vocabulary(recipe: Recipe, source: Encoder | None) -> int | None:
     section = recipe.vocabulary
     if isinstance(section, SourceVocabulary):
         return None if source is None else source.vocabulary or None
+    if isinstance(section, TrimmedVocabulary):
+        return section.size or (None if source is None else source.vocabulary or None)
     if isinstance(section, TrainedVocabulary):
         return section.size
     if not isinstance(section, ExistingVocabulary) and section.size is not None:

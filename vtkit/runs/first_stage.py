@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from vtkit.recipe.load import required_things
-from vtkit.recipe.sections import Recipe, SourceVocabulary, is_local
-from vtkit.stages.build_vocabulary import VOCABULARY, build_vocabulary
+from vtkit.recipe.sections import Recipe, is_local
+from vtkit.stages.build_vocabulary import build_vocabulary, vocabulary_stage
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY, check_vocabulary
 
 
@@ -23,7 +23,6 @@ def check_first_stage(recipe: Recipe) -> None:
     corpora = [thing for thing in required_things(recipe) if thing.what in ("corpus", "retrieval")]
     if recipe.source.model is None or not all(is_local(thing.value) for thing in corpora):
         return
-    reading = ("source.model",) if isinstance(recipe.vocabulary, SourceVocabulary) else ()
     with TemporaryDirectory(prefix="vtkit-check-") as folder:
-        build_vocabulary(VOCABULARY.reading(*reading).view(recipe), {}, Path(folder))
+        build_vocabulary(vocabulary_stage(recipe).view(recipe), {}, Path(folder))
         check_vocabulary(CHECK_VOCABULARY.view(recipe), {"vocabulary": Path(folder)}, Path(folder))

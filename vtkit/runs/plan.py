@@ -9,10 +9,10 @@ from typing import Any
 
 from vtkit.artifacts import Dependencies, Store, read_manifest
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import Recipe, SourceVocabulary
+from vtkit.recipe.sections import Recipe
 from vtkit.stages.adapt_encoder import ADAPT
 from vtkit.stages.analyse_vocabularies import ANALYSE
-from vtkit.stages.build_vocabulary import VOCABULARY
+from vtkit.stages.build_vocabulary import VOCABULARY, vocabulary_stage
 from vtkit.stages.calibrate_head import CALIBRATE
 from vtkit.stages.check_adaptation import CHECK_ADAPTATION
 from vtkit.stages.check_calibration import CHECK_CALIBRATION
@@ -112,10 +112,8 @@ class Plan:
         if recipe.source.recipe is not None:
             other = load_recipe(Path(recipe.source.recipe)).recipe
             source = {"source": self._add_models(other, prefix=f"{prefix}{other.recipe.name}/")}
-        if isinstance(recipe.vocabulary, SourceVocabulary):
-            vocabulary = self._add(VOCABULARY.reading("source.model"), recipe, source, prefix=prefix)
-        else:
-            vocabulary = self._add(VOCABULARY, recipe, {}, prefix=prefix)
+        first = vocabulary_stage(recipe)
+        vocabulary = self._add(first, recipe, {} if first is VOCABULARY else source, prefix=prefix)
         inputs = {"vocabulary": vocabulary} | source
         if recipe.source.scratch is None:
             self._add(CHECK_VOCABULARY, recipe, inputs, prefix=prefix)

@@ -1,19 +1,27 @@
-"""Stage ``vocabulary``: the source's own tokenizer, or an existing, trained or expanded one with the casing policy in
-it."""
+"""Stage ``vocabulary``: the source's own tokenizer, whole or trimmed, or an existing, trained or expanded one with the
+casing policy in it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
 from vtkit import console
-from vtkit.recipe.sections import ExistingVocabulary, ExpandedVocabulary, SourceVocabulary, TrainedVocabulary
+from vtkit.recipe.sections import (
+    ExistingVocabulary,
+    ExpandedVocabulary,
+    Recipe,
+    SourceVocabulary,
+    TrainedVocabulary,
+    TrimmedVocabulary,
+)
 from vtkit.results import Result
 from vtkit.stages.source import source_tokenizer
 from vtkit.stages.stage import Stage, View
-from vtkit.vocabulary.statistics import CorpusCounts, ExpansionStats
+from vtkit.stages.texts import read_texts, trimming_corpus
+from vtkit.vocabulary.statistics import CorpusCounts, ExpansionStats, TrimStats
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,7 @@ class VocabularyResult(Result):
 
     corpus: CorpusCounts | None = None
     expansion: ExpansionStats | None = None
+    trimmed: TrimStats | None = None
 
 
 def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> VocabularyResult:
@@ -35,10 +44,19 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
     from vtkit.vocabulary.saved import save_tokenizer
     from vtkit.vocabulary.specification import build
 
-    corpus = expansion = None
+    corpus = expansion = trimmed = None
     match recipe.vocabulary:
         case SourceVocabulary():
             tokenizer = source_tokenizer(recipe, inputs)
+        case TrimmedVocabulary(size=size, min_frequency=least):
+            from vtkit.vocabulary.trimmed import trim_vocabulary
+
+            texts = read_texts(recipe.corpora("vocabulary.corpus"))
+            tokenizer, trimmed = trim_vocabulary(source_tokenizer(recipe, inputs), texts, size, least)
+            console.say(
+                f"  {len(tokenizer):,} of {trimmed.base_size:,} tokens stay; of texts that were not counted, "
+                f"{trimmed.changed:.1%} have others, and {trimmed.lost:.2%} of the tokens are gone"
+            )
         case ExistingVocabulary(tokenizer=name):
             tokenizer = with_casing(load_tokenizer(name), recipe.casing.input)
         case TrainedVocabulary() | ExpandedVocabulary() as section:
@@ -48,8 +66,24 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
         case _:
             assert_never(recipe.vocabulary)
     save_tokenizer(tokenizer, out / "tokenizer")
-    return VocabularyResult(len(tokenizer), str(token_family(tokenizer)), corpus, expansion)
+    return VocabularyResult(len(tokenizer), str(token_family(tokenizer)), corpus, expansion, trimmed)
 
 
 VOCABULARY = Stage("vocabulary", version=3, reads=("vocabulary", "casing.input"), function=build_vocabulary)
-"""Where the vocabulary is the source's own, the plan adds the source."""
+
+VOCABULARY_OF_SOURCE = VOCABULARY.reading("source.model")
+"""Where the vocabulary is the source's own."""
+
+TRIMMED_VOCABULARY = replace(VOCABULARY_OF_SOURCE, corpora={"vocabulary.corpus": trimming_corpus})
+"""Where it is trimmed to texts, whatever sections those come from."""
+
+
+def vocabulary_stage(recipe: Recipe) -> Stage[VocabularyResult]:
+    """The stage as the vocabulary of ``recipe`` needs it."""
+    match recipe.vocabulary:
+        case SourceVocabulary():
+            return VOCABULARY_OF_SOURCE
+        case TrimmedVocabulary():
+            return TRIMMED_VOCABULARY
+        case _:
+            return VOCABULARY

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from vtkit.artifacts import result_of
 from vtkit.checks.result import Checked, show_results, stop_at_failures
+from vtkit.stages.build_vocabulary import VocabularyResult
 from vtkit.stages.source import source_tokenizer
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import bias_corpus, probe_texts
@@ -13,7 +15,8 @@ from vtkit.stages.transfer_embeddings import target_tokenizer
 
 
 def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
-    """The gates overlap and unicode, before any bridge is built; on the source's own vocabulary unicode alone.
+    """The gates overlap and unicode, before any bridge is built; on the source's own vocabulary unicode alone, and
+    trimmed where that was trimmed.
 
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
@@ -27,7 +30,8 @@ def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
     if section is not None:
         source = source_tokenizer(recipe, inputs)
         aligned = Aligned(source, pair_of(source, target, section.overlap).overlap, section.bridged)
-    found = vocabulary_gates(recipe.gates, target, texts, aligned)
+    trimmed = result_of(inputs["vocabulary"], VocabularyResult).trimmed
+    found = vocabulary_gates(recipe.gates, target, texts, aligned, trimmed)
     show_results(found)
     stop_at_failures(found)
     return Checked(tuple(found))
@@ -35,11 +39,11 @@ def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
 
 CHECK_VOCABULARY = Stage(
     "check:vocabulary",
-    version=3,
+    version=4,
     reads=(
         *("source.model", "casing.output", "transfer.overlap"),
         *("transfer.method", "transfer.parallel.files", "transfer.sembridge.embedder"),  # whether there is a bridge
-        *("gates.overlap", "gates.unicode", "gates.texts", "gates.max_length"),
+        *("gates.overlap", "gates.trimmed", "gates.unicode", "gates.texts", "gates.max_length"),
     ),
     corpora={"transfer.bias.corpus": bias_corpus},
     function=check_vocabulary,

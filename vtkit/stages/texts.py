@@ -15,7 +15,7 @@ from vtkit.data.corpora import read_corpora
 from vtkit.data.sequences import Lazy, SpooledTexts
 from vtkit.data.training_files import is_training_data
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import Recipe, is_local
+from vtkit.recipe.sections import Recipe, TrimmedVocabulary, is_local
 from vtkit.recipe.transfer import FocusTransfer
 from vtkit.stages.stage import Corpus
 
@@ -30,6 +30,13 @@ def adaptation_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     if recipe.finetune is not None:
         return opened(recipe, (recipe.finetune.data,))
     return opened(recipe, recipe.evaluate.sets if recipe.evaluate is not None else ())
+
+
+def trimming_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
+    """Texts whose tokens a trimmed vocabulary keeps: vocabulary.corpus, else what adaptation reads."""
+    if isinstance(recipe.vocabulary, TrimmedVocabulary) and recipe.vocabulary.corpus:
+        return opened(recipe, recipe.vocabulary.corpus)
+    return adaptation_corpus(recipe)
 
 
 def calibration_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
@@ -68,6 +75,8 @@ def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
             texts("transfer.focus.corpus", transfer.settings_of(FocusTransfer).corpus, focus_corpus(recipe))
         if transfer.fallback == "auto" and transfer.reassigns:
             used["transfer.fallback"] = "reassigned"
+    if isinstance(recipe.vocabulary, TrimmedVocabulary):
+        texts("vocabulary.corpus", recipe.vocabulary.corpus, trimming_corpus(recipe))
     if recipe.adapt is not None:
         texts("adapt.corpus", recipe.adapt.corpus, adaptation_corpus(recipe))
     if recipe.calibrate is not None:

@@ -1,5 +1,5 @@
-"""Stage ``transfer``: the source encoder with the rows and the bias of the new vocabulary, or as it is on its own; or a
-new encoder."""
+"""Stage ``transfer``: the source encoder with the rows and the bias of the new vocabulary, or as it is on its own,
+whole or trimmed; or a new encoder."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vtkit import console
 from vtkit.recipe.sections import Recipe
 from vtkit.recipe.transfer import FocusTransfer
 from vtkit.stages.probed_transfer import transfer
@@ -40,7 +41,7 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     if recipe.source.scratch is not None:
         return _scratch(recipe, target, out)
     if section is None:
-        return _unmoved(recipe, inputs, len(target), out)
+        return _unmoved(recipe, inputs, target, out)
 
     moved = transfer(
         source_encoder(recipe, inputs),
@@ -76,17 +77,27 @@ def saved_target(folder: Path, output: str) -> PreTrainedTokenizerFast:
     return map_cased(target).tokenizer if output == "map" else target
 
 
-def _unmoved(recipe: View, inputs: Mapping[str, Path], size: int, out: Path) -> TransferResult:
-    """The source as it is, on its own vocabulary of ``size`` tokens, in ``out/model``."""
+def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokenizerFast, out: Path) -> TransferResult:
+    """The source as it is, on its own vocabulary or on what ``target`` keeps of it, in ``out/model``."""
     from vtkit.encoder.checkpoint import save_encoder
     from vtkit.encoder.folding import apply_output_casing
     from vtkit.encoder.kinds import kind_of, of_kind
+    from vtkit.transfer.surgery.trim import trim_encoder
 
     encoder = source_encoder(recipe, inputs)
+    before = parameters = sum(weight.numel() for weight in encoder.parameters())
+    if len(target) < len(encoder.tokenizer):
+        encoder = trim_encoder(encoder, target, out / "work")
+        shutil.rmtree(out / "work")
+        parameters = sum(weight.numel() for weight in encoder.parameters())
+        console.say(
+            f"  {parameters / 1e6:.1f} of {before / 1e6:.1f} million parameters stay, {4e-6 * parameters:,.0f} of "
+            f"{4e-6 * before:,.0f} MB"
+        )
     masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
     encoder = of_kind(encoder, recipe.source.kind)
     save_encoder(encoder, out / "model")
-    return TransferResult(size, masked, kind=kind_of(encoder))
+    return TransferResult(len(target), masked, parameters=parameters, source_parameters=before, kind=kind_of(encoder))
 
 
 def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> TransferResult:
@@ -121,7 +132,7 @@ def _trained_on(recipe: Recipe) -> tuple[Corpus, ...]:
 
 TRANSFER = Stage(
     "transfer",
-    version=11,
+    version=12,
     reads=("source", "transfer", "casing.output", "casing.fold"),
     corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on},
     function=transfer_embeddings,

@@ -60,10 +60,13 @@ class TransferResult(Result):
     """Dimensions that ``casing.output`` masks."""
 
     moved: MovedRows | None = None
-    """None where the encoder was made from nothing."""
+    """None where the encoder was made from nothing, or stayed on its own vocabulary."""
 
     parameters: int | None = None
-    """Of an encoder made from nothing."""
+    """Of an encoder made from nothing, or on its own vocabulary."""
+
+    source_parameters: int | None = None
+    """Of the source, before its vocabulary was trimmed."""
 
     kind: str = "splade"
     """What the encoder is: ``splade`` or ``unicoil``. No later stage changes it."""

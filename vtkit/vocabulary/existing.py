@@ -143,7 +143,12 @@ def with_casing(tokenizer: PreTrainedTokenizerFast, casing: Literal["keep", "low
     if backend.normalizer is not None:
         steps.append(backend.normalizer)
     backend.normalizer = normalizers.Sequence(steps)
-    return _wrapped(backend, {name: str(token) for name, token in _named_tokens(tokenizer).items()})
+    return wrapped_like(backend, tokenizer)
+
+
+def wrapped_like(backend: Tokenizer, tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """A fast tokenizer around ``backend`` whose special tokens have the roles that they have in ``tokenizer``."""
+    return _wrapped(backend, _named_tokens(tokenizer))
 
 
 def wrap(backend: Tokenizer, roles: Mapping[Role, str], where: str, *, require_roles: bool = True) -> Any:

@@ -78,3 +78,23 @@ class ExpansionStats(Result):
 
     curve: tuple[Increment, ...]
     """The base, then every increment tried; the last is the result."""
+
+
+@dataclass(frozen=True)
+class TrimStats(Result):
+    """What trimming left of a vocabulary, and what that does to texts that were not counted."""
+
+    base_size: int
+    """Tokens of the vocabulary before."""
+
+    texts: int
+    """Texts whose tokens were counted."""
+
+    held_out: int
+    """Texts that a vocabulary trimmed in the same way without them was tried on."""
+
+    changed: float
+    """Share of those that it cuts into other tokens."""
+
+    lost: float
+    """Share of their tokens that it does not have."""

@@ -1,0 +1,209 @@
+"""Trimming: texts whose tokens are kept are cut, and encoded, as before."""
+
+from __future__ import annotations
+
+import os
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from vtkit.data.corpora import read_corpora
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.query_tables import with_static_queries
+from vtkit.errors import DataError, RecipeError
+from vtkit.recipe.load import load_recipe
+from vtkit.runs.run import run
+from vtkit.transfer.surgery.trim import trim_encoder
+from vtkit.vocabulary.existing import load_tokenizer
+from vtkit.vocabulary.trimmed import kept_ids, trim_vocabulary
+
+SHARED = Path(os.environ.get("VTKIT_DATA", "../shared"))
+
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+WORDS = [*"river stone apple walnut the of and riverbank stones apples naïve café 水 石".split(), "aa", "aaaa"]  # noqa: SIM905
+    *[
+        "river",
+        "stone",
+        "apple",
+        "walnut",
+        "the",
+        "of",
+        "and",
+        "riverbank",
+        "stones",
+        "apples",
+        "naïve",
+        "café",
+        "水",
+        "石",
+    ],
+    "aa",
+    "aaaa",
+    "abab",
+]
+
+
+def _trained(kind: str) -> PreTrainedTokenizerFast:
+    """A small tokenizer of a kind, its special tokens not all at the beginning."""
+    texts = [" ".join(WORDS[place % 7 :: step]) for place in range(40) for step in (1, 2, 3)]
+    if kind == "wordpiece":
+        backend = Tokenizer(models.WordPiece(unk_token="<unk>"))
+        backend.pre_tokenizer = pre_tokenizers.Whitespace()
+        trainer = trainers.WordPieceTrainer(vocab_size=140, special_tokens=SPECIAL, show_progress=False)
+    elif kind == "unigram":
+        backend = Tokenizer(models.Unigram())
+        backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=90, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False)
+    else:
+        in_bytes = kind == "bytes"
+        backend = Tokenizer(models.BPE(unk_token=None if in_bytes else "<unk>"))
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel() if in_bytes else pre_tokenizers.Metaspace()
+        alphabet = pre_tokenizers.ByteLevel.alphabet() if in_bytes else []
+        trainer = trainers.BpeTrainer(
+            vocab_size=360 if in_bytes else 120,
+            special_tokens=SPECIAL,
+            initial_alphabet=alphabet,
+            show_progress=False,
+        )
+    backend.train_from_iterator(texts, trainer)
+    backend.add_special_tokens(["<extra>"])
+    first, last = (backend.token_to_id(token) for token in ("<s>", "</s>"))
+    backend.post_processor = processors.RobertaProcessing(("</s>", last), ("<s>", first), trim_offsets=False)
+    roles = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), SPECIAL, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
+
+
+KINDS = ("wordpiece", "unigram", "bytes", "characters")
+TOKENIZERS = {kind: _trained(kind) for kind in KINDS}
+texts_of_words = st.lists(st.lists(st.sampled_from([*WORDS, "zebra", "北"]), max_size=8).map(" ".join), min_size=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40, deadline=None)
+@given(counted=texts_of_words, other=texts_of_words, size=st.one_of(st.none(), st.integers(280, 330)))
+def test_a_text_whose_tokens_are_kept_is_cut_as_before(
+    kind: str, counted: list[str], other: list[str], size: int | None
+) -> None:
+    tokenizer = TOKENIZERS[kind]
+    trimmed = trim_vocabulary(tokenizer, counted, size).tokenizer
+    kept = kept_ids(tokenizer, trimmed)
+    assert sorted(trimmed.get_vocab().values()) == list(range(len(trimmed)))
+    assert set(trimmed.all_special_tokens) == set(tokenizer.all_special_tokens)
+    for text in [*counted, *other]:
+        before, after = tokenizer(text)["input_ids"], trimmed(text)["input_ids"]
+        if set(before) <= set(kept.tolist()):
+            assert kept[after].tolist() == before
+        else:
+            assert size is not None or text in other
+    assert size is None or len(trimmed) <= size
+
+
+def test_by_eye() -> None:
+    tokenizer = TOKENIZERS["wordpiece"]
+    trimmed, stats = trim_vocabulary(tokenizer, ["apples stones", "apples"] * 10)
+    kept = [token for token in trimmed.get_vocab() if len(token) > 3 and not token.startswith("##")]
+    assert sorted(set(kept) - set(SPECIAL) - {"<extra>"}) == ["apples", "stones"]
+    assert (stats.base_size, stats.texts, stats.held_out, stats.changed) == (len(tokenizer), 20, 2, 0.0)
+    rarer = trim_vocabulary(tokenizer, ["apples stones", "apples"] * 10, min_frequency=15).tokenizer
+    assert "apples" in rarer.get_vocab()
+    assert "stones" not in rarer.get_vocab()
+
+
+def test_held_out_texts_say_what_is_lost() -> None:
+    texts = ["apple"] * 9 + ["walnut"] + ["apple"] * 9 + ["apple walnut"]
+    assert trim_vocabulary(TOKENIZERS["wordpiece"], texts).stats.changed == 1.0  # both of them alone have walnut
+    texts[0] = "walnut"
+    assert trim_vocabulary(TOKENIZERS["wordpiece"], texts).stats.changed == 0.0
+
+
+def test_what_cannot_be_trimmed_is_refused_in_words() -> None:
+    words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "<unk>": 1}, "<unk>")))
+    with pytest.raises(DataError, match="WordLevel cannot be trimmed"):
+        trim_vocabulary(words, ["a"])
+    with pytest.raises(DataError, match="has no text"):
+        trim_vocabulary(TOKENIZERS["bytes"], [])
+    with pytest.raises(DataError, match="no room for what must stay"):
+        trim_vocabulary(TOKENIZERS["bytes"], ["apple"], size=100)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert", "distilbert"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_encoder_computes_what_it_computed(tmp_path: Path, architecture: str, tied: bool) -> None:
+    source = tiny.encoder(tmp_path / "source", architecture, tied=tied)
+    source = with_static_queries(source, "idf", tiny.texts(30))
+    texts = tiny.texts(12, seed=3)
+    tokenizer = trim_vocabulary(source.tokenizer, texts).tokenizer
+    trimmed = trim_encoder(source, tokenizer, tmp_path / "work")
+    save_encoder(trimmed, tmp_path / "model")
+    trimmed = load_encoder(str(tmp_path / "model"))
+    kept = torch.from_numpy(kept_ids(source.tokenizer, tokenizer))
+    assert len(kept) < len(source.tokenizer)
+    for encode in ("encode_document", "encode_query"):
+        before, after = (getattr(encoder, encode)(texts).to_dense() for encoder in (source, trimmed))
+        assert torch.equal(before[:, kept], after)
+
+
+RECIPE = """\
+[recipe]
+name = "trimmed"
+[source]
+model = "./model"
+[vocabulary]
+kind = "trimmed"
+[index]
+lexical = "bm25"
+[evaluate]
+sets = ["./collection"]
+measures = ["nDCG@10"]
+"""
+
+
+def test_its_recipe_runs_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "trimmed.toml").write_text(RECIPE)
+    save_encoder(tiny.encoder(tmp_path / "work", tied=True), tmp_path / "model")
+    tiny.write_collection(tmp_path / "collection", tiny.collection(12))
+    made = run(tmp_path / "trimmed.toml", runs=tmp_path / "runs")
+    shown = capsys.readouterr().err
+    assert "million parameters stay" in shown
+    assert "gate trimmed after transfer" in shown
+    assert "tokens stay" in (made / "report.md").read_text("utf-8")
+
+
+def test_a_recipe_without_texts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "trimmed.toml").write_text(RECIPE[: RECIPE.index("[evaluate]")])
+    with pytest.raises(RecipeError, match=r"vocabulary\.corpus is missing"):
+        load_recipe(tmp_path / "trimmed.toml")
+
+
+@pytest.mark.skipif(not (SHARED / "vocab").is_dir(), reason="VTKIT_DATA has no tokenizers")
+@pytest.mark.parametrize(
+    ("name", "corpus"),
+    [
+        ("bert-base-uncased", "scifact-en"),
+        ("ModernBERT-base", "scifact-en"),
+        ("unilm3-cased-spm", "med-en"),
+        ("focus-ar-xlmr-unigram-30k", "arcdr-ar"),
+        ("bert-base-chinese", "xquad-zh"),
+    ],
+)
+@pytest.mark.parametrize("size", [None, 6_500])
+def test_published_tokenizers_cut_real_texts_as_before(name: str, corpus: str, size: int | None) -> None:
+    tokenizer = load_tokenizer(str(SHARED / "vocab" / name), require_roles=False)
+    texts = [text[:60] for text in islice(read_corpora([str(SHARED / "data" / corpus)]), 400)]
+    trimmed = trim_vocabulary(tokenizer, texts, size).tokenizer
+    kept = kept_ids(tokenizer, trimmed)
+    same = 0
+    for text in texts:
+        before = tokenizer.backend_tokenizer.encode(text).ids
+        after = trimmed.backend_tokenizer.encode(text).ids
+        if set(before) <= set(kept.tolist()):
+            same += 1
+            assert kept[after].tolist() == before
+    assert same > 0
