@@ -28,26 +28,6 @@ SHARED = Path(os.environ.get("VTKIT_DATA", "../shared"))
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 WORDS = [*"river stone apple walnut the of and riverbank stones apples naïve café 水 石".split(), "aa", "aaaa"]  # noqa: SIM905
-    *[
-        "river",
-        "stone",
-        "apple",
-        "walnut",
-        "the",
-        "of",
-        "and",
-        "riverbank",
-        "stones",
-        "apples",
-        "naïve",
-        "café",
-        "水",
-        "石",
-    ],
-    "aa",
-    "aaaa",
-    "abab",
-]
 
 
 def _trained(kind: str) -> PreTrainedTokenizerFast:
