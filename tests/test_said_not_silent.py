@@ -4,6 +4,7 @@ or cannot be read, models that weigh nothing, files beside each other."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,12 @@ import tiny
 BAD = b"r\xff"
 
 
-def vtkit(*arguments: str | bytes, folder: Path, typed: bytes = b"", **environment: str) -> tuple[int, str]:
+def vtkit(
+    *arguments: str | bytes, folder: Path, typed: bytes = b"", started_by: tuple[str, ...] = (), **environment: str
+) -> tuple[int, str]:
     """Exit code and messages of a command in a process of its own, as a shell starts it."""
     result = subprocess.run(
-        [sys.executable.encode(), b"-m", b"vtkit", *map(os.fsencode, arguments)],
+        [*started_by, sys.executable, "-m", "vtkit", *map(os.fsencode, arguments)],
         cwd=folder, input=typed, capture_output=True, env={**os.environ, **environment}, check=False,
     )  # fmt: skip
     return result.returncode, result.stderr.decode()
@@ -73,6 +76,33 @@ def test_a_line_of_standard_input_that_is_not_utf_8_is_named(index: Path) -> Non
         assert code == 1
         assert "standard input: line 2 is not UTF-8: byte 0xff at position 1" in said
     assert vtkit("search", "index", folder=index, typed="\ufeffriver\r\n".encode())[0] == 0
+
+
+def test_an_index_without_permission_to_read_or_write_is_not_taken_for_a_damaged_one(index: Path) -> None:
+    as_user: tuple[str, ...] = ()
+    if os.geteuid() == 0:
+        if not shutil.which("setpriv"):
+            pytest.skip("root may read everything, and setpriv is not there to take that away")
+        as_user = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
+    assert vtkit("index", "vectors", "--out", "kept", "--set", "engine=milvus", folder=index)[0] == 0
+    kept = index / "kept"
+    for path in (kept, *kept.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        assert vtkit("search", "kept", "river", folder=index, started_by=as_user) == (0, "")
+        for name in ("search.json", "index.json", "postings/checksums.json", "postings/milvus/collection.json"):
+            (kept / name).chmod(0)
+            code, said = vtkit("search", "kept", "river", folder=index, started_by=as_user)
+            (kept / name).chmod(0o444)
+            refused = f"error: kept/{name}: permission denied. Change its permissions, or name another place.\n"
+            assert (code, said) == (1, refused)
+        (index / "run").mkdir()
+        (index / "run" / "run.json").touch(0)
+        said = vtkit("search", "run", "river", folder=index, started_by=as_user)[1]
+        assert said.startswith("error: run/run.json: permission denied.")
+    finally:
+        for path in (kept, *kept.rglob("*")):
+            path.chmod(0o755)
 
 
 def test_a_query_that_is_cut_or_cannot_be_read_is_named(index: Path) -> None:

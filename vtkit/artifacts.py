@@ -192,6 +192,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of an output folder, or None where it is missing or is not what vtkit wrote."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    except PermissionError:  # whoever may not read an output must not make it again
+        raise
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(manifest, dict) or manifest.get(CHECKSUM) != _checksum(manifest):

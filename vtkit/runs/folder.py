@@ -48,7 +48,7 @@ def open_run(folder: Path) -> RunFolder:
     path = folder / RUN_RECORD
     try:
         recorded = json.loads(path.read_text("utf-8"))
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise VtkitError(
             f"{folder} is no run of vtkit ({RUN_RECORD} is missing). Name the folder that vtkit run printed, such as "
             "runs/NAME."

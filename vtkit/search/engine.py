@@ -278,7 +278,7 @@ def _refuse_damage(folder: Path, engine: Engine) -> None:
         checksums: dict[str, int] = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise DataError(f"{folder / CHECKSUMS} is damaged ({error}). {REBUILD}") from error
     for name, checksum in checksums.items():
         path = folder / name

@@ -103,7 +103,7 @@ class ExactIndex:
         try:
             counts = json.loads((folder / _COUNTS).read_text(encoding="utf-8"))
             count = int(counts["documents"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise _damaged(folder / _COUNTS, error) from error
         starts, documents, weights = (_mapped(folder / f"{name}.npy") for name in _ARRAYS)
         sound = (
@@ -216,7 +216,7 @@ def _mapped(path: Path) -> npt.NDArray[Any]:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except FileNotFoundError as error:
         raise _damaged(path, error) from error
-    except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
+    except (ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
         raise DataError(f"{path} is damaged or cut short: it is no array as numpy writes them. {REBUILD}") from error
 
 

@@ -218,5 +218,5 @@ def _read(path: Path, kind: type[R], command: str) -> R:
         return kind.from_json(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         raise DataError(f"{path.parent} is no folder that {command} made: it has no {path.name}.") from error
-    except (OSError, ValueError, TypeError, RecursionError, ValidationError) as error:
+    except (ValueError, TypeError, RecursionError, ValidationError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}). Make it again with {command}.") from error

@@ -66,7 +66,7 @@ class IndexRecord(Result):
         """
         try:
             return cls.from_json(json.loads((folder / RECORD).read_text("utf-8")))
-        except (OSError, ValueError, TypeError, RecursionError, ValidationError) as error:
+        except (FileNotFoundError, ValueError, TypeError, RecursionError, ValidationError) as error:
             why = "missing" if isinstance(error, FileNotFoundError) else "damaged"
             raise DataError(
                 f"{folder / RECORD}, the record of the index's engine and vocabulary, is {why}. {REBUILD}"

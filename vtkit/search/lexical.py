@@ -135,7 +135,7 @@ class LexicalPart:
             try:
                 listed = json.loads((folder / TERMS).read_text("utf-8"))
                 numbers = {term: number for number, term in enumerate(listed)}
-            except (OSError, ValueError, TypeError, RecursionError) as error:
+            except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
                 raise _damaged(folder / TERMS) from error
             if len(numbers) != record.terms or not all(isinstance(term, str) for term in numbers):
                 raise _damaged(folder / TERMS)

@@ -121,7 +121,7 @@ class LuceneRanker:
             recorded = json.loads((folder / "quantisation.json").read_text(encoding="utf-8"))
             loss = Quantisation(**recorded)
             sound = isinstance(loss.step, float) and loss.step > 0
-        except (OSError, ValueError, TypeError, RecursionError) as error:
+        except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
             raise DataError(f"{folder}/quantisation.json is missing or damaged ({error}). {REBUILD}") from error
         if not sound:
             raise DataError(f"{folder}/quantisation.json is damaged: its step is {loss.step!r}. {REBUILD}")

@@ -99,7 +99,7 @@ class MilvusRanker:
         try:
             recorded = json.loads((folder / _COLLECTION).read_text(encoding="utf-8"))
             name, uri = str(recorded["collection"]), recorded["uri"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{folder / _COLLECTION} is missing or damaged ({error}). {REBUILD}") from error
         if uri != settings.uri:
             raise DataError(

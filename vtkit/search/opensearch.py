@@ -125,7 +125,7 @@ class OpenSearchRanker:
             name, url, documents = str(recorded["index"]), recorded["url"], int(recorded["documents"])
             if recorded.get("tokens"):
                 features = [name and str(name) for name in json.loads((folder / _FEATURES).read_text("utf-8"))]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{folder / _RECORD} is missing or damaged ({error}). {REBUILD}") from error
         if url != settings.url:
             raise DataError(f"{folder} was sent to {url}, not to {settings.url}. {REBUILD}")

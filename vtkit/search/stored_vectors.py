@@ -64,7 +64,7 @@ def read_vectors(folder: Path) -> sp.csr_matrix:
     try:
         width = int(np.load(folder / _WIDTH, allow_pickle=False))
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS}
-    except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
+    except (FileNotFoundError, ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
         raise DataError(f"{folder}: the vectors are missing or damaged ({type(error).__name__}). {_REBUILD}") from error
     indptr, indices, data = arrays.values()
     sound = (
