@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from vtkit.recipe.load import required_things
 from vtkit.recipe.sections import Recipe, is_local
 from vtkit.stages.build_vocabulary import build_vocabulary, vocabulary_stage
-from vtkit.stages.check_vocabulary import CHECK_VOCABULARY, check_vocabulary
+from vtkit.stages.check_vocabulary import CHECK_VOCABULARY, look_at_vocabulary
 
 
 def check_first_stage(recipe: Recipe) -> None:
@@ -24,5 +24,5 @@ def check_first_stage(recipe: Recipe) -> None:
     if recipe.source.model is None or not all(is_local(thing.value) for thing in corpora):
         return
     with TemporaryDirectory(prefix="vtkit-check-") as folder:
-        build_vocabulary(vocabulary_stage(recipe).view(recipe), {}, Path(folder))
-        check_vocabulary(CHECK_VOCABULARY.view(recipe), {"vocabulary": Path(folder)}, Path(folder))
+        made = build_vocabulary(vocabulary_stage(recipe).view(recipe), {}, Path(folder))
+        look_at_vocabulary(CHECK_VOCABULARY.view(recipe), {"vocabulary": Path(folder)}, made)

@@ -15,6 +15,11 @@ from vtkit.stages.transfer_embeddings import target_tokenizer
 
 
 def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
+    """:func:`look_at_vocabulary` on the output of the vocabulary stage."""
+    return look_at_vocabulary(recipe, inputs, result_of(inputs["vocabulary"], VocabularyResult))
+
+
+def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: VocabularyResult) -> Checked:
     """The gates overlap and unicode, before any bridge is built; on the source's own vocabulary unicode alone, and
     trimmed where that was trimmed.
 
@@ -30,8 +35,7 @@ def check_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
     if section is not None:
         source = source_tokenizer(recipe, inputs)
         aligned = Aligned(source, pair_of(source, target, section.overlap).overlap, section.bridged)
-    trimmed = result_of(inputs["vocabulary"], VocabularyResult).trimmed
-    found = vocabulary_gates(recipe.gates, target, texts, aligned, trimmed)
+    found = vocabulary_gates(recipe.gates, target, texts, aligned, made.trimmed)
     show_results(found)
     stop_at_failures(found)
     return Checked(tuple(found))
