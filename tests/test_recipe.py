@@ -496,7 +496,8 @@ def test_sections_that_are_missing_are_named(tmp_path: Path) -> None:
     assert refused(write(tmp_path, "empty.toml", "")).splitlines()[1:] == [
         "  recipe: the section is missing: what this recipe is called.",
         "  source: the section is missing: the encoder to start from. Give exactly one of model, recipe and scratch.",
-        '  vocabulary: the section is missing. It starts with kind = "source", "existing", "trained" or "expanded".',
+        '  vocabulary: the section is missing. It starts with kind = "source", "trimmed", "existing", "trained" or '
+        '"expanded".',
     ]
 
 
@@ -574,9 +575,13 @@ def test_extends_must_name_files(tmp_path: Path, value: str) -> None:
         ("recipe=3", "recipe: must be a table of settings, not 3."),
         (
             "vocabulary.kind=trainde",
-            'must be "source", "existing", "trained" or "expanded", not "trainde". Did you mean \'trained\'?',
+            'must be "source", "trimmed", "existing", "trained" or "expanded", not "trainde". Did you mean '
+            "'trained'?",
         ),
-        ("vocabulary.kind=none", 'vocabulary.kind: is missing: "source", "existing", "trained" or "expanded".'),
+        (
+            "vocabulary.kind=none",
+            'vocabulary.kind: is missing: "source", "trimmed", "existing", "trained" or "expanded".',
+        ),
         ("a b=1", "must be section.key=value"),
     ],
 )
@@ -793,6 +798,7 @@ def test_a_hub_that_cannot_be_reached_is_named(
         ),
         ('adapt.corpus=["empty"]', "empty: the corpus is missing. A collection's folder has"),
         ('adapt.corpus=["small.toml"]', "small.toml has an unknown form."),
+        ('adapt.corpus=["pairs.tsv"]', "pairs.tsv has columns, and a corpus has one text a line. Write the column in"),
         ("finetune.data=./file.txt", "has an unknown form. Training data are a .tsv of query, relevant document"),
         ("finetune.data=./empty", "empty: the corpus is missing; the queries are missing."),
         ("finetune.data=./unjudged", 'has no judgements "train", nor any others.'),
@@ -806,6 +812,7 @@ def test_things_of_the_wrong_kind_are_named(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     write(tmp_path, "file.txt", "x")
+    write(tmp_path, "pairs.tsv", "dog\t개\n")
     collection(tmp_path / "unjudged")
     lines = refused_before_the_run(write(tmp_path, "small.toml", SMALLEST), override)
     assert any(line.startswith("--set 1 ") and said in line for line in lines)

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -170,8 +171,17 @@ def test_every_form_of_corpus_gives_its_texts(tmp_path: Path) -> None:
         path = write(tmp_path / name, lines)
         assert list(read_corpus(path.parent if "/" in name else path)) == wanted
     assert list(read_corpus(str(write(tmp_path / "c.txt", "one\n\n  two \n")))) == ["one", "two"]
-    assert list(read_corpus(write(tmp_path / "c.tsv.gz", "dog\t개\ncat\t고양이\n"))) == ["개", "고양이"]
-    assert list(read_corpora([tmp_path / "c.txt", tmp_path / "c.tsv.gz"])) == ["one", "two", "개", "고양이"]
+    assert list(read_corpora([tmp_path / "c.txt", tmp_path / "c.jsonl.gz"])) == ["one", "two", *wanted]
+
+
+@pytest.mark.parametrize("name", ["en ko.tsv", "en ko.tsv.gz"])
+def test_parallel_text_named_as_a_corpus_is_refused_with_a_command_that_makes_one(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, "dog\t개\ncat\t고양이\n")
+    with pytest.raises(DataError, match="has columns, and a corpus has one text a line") as refused:
+        list(read_corpus(path))
+    (command,) = re.findall(r"\(the second: (.*)\)", str(refused.value))
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    assert list(read_corpus(tmp_path / "en ko.txt")) == ["개", "고양이"]
 
 
 def test_the_parts_of_a_sharded_corpus_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -222,7 +232,8 @@ def test_pairs_have_two_columns_and_nothing_else(tmp_path: Path) -> None:
 
 def test_all_bad_lines_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     def said(name: str, content: bytes) -> list[str]:
-        texts = read_corpus(write(tmp_path / name, content))
+        path = write(tmp_path / name, content)
+        texts = (target for _, target in read_pairs(path)) if name == "p.tsv" else read_corpus(path)
         assert next(texts) == "first"
         with pytest.raises(DataError) as error:
             next(texts)  # nothing more is given

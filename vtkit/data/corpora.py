@@ -3,11 +3,11 @@ columns of datasets, read as streams."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vtkit.data.collections import files_of, is_collection
-from vtkit.data.parallel import read_pairs
 from vtkit.data.problems import Problems
 from vtkit.data.rows import read_rows, text_and_title
 from vtkit.data.streaming import read_column
@@ -15,9 +15,9 @@ from vtkit.data.text import Invalid, contents, read_pieces
 from vtkit.errors import DataError
 
 CORPUS_FORMS = (
-    "a text file with a document a line (.txt), a .jsonl or .parquet file with title and text, a .tsv file of parallel "
-    "text (its second column), each plain, .gz or .zst, a collection (a folder with corpus.jsonl, or a public one such "
-    "as miracl:ko), or datasets:NAME:CONFIG:SPLIT:COLUMN"
+    "a text file with a document a line (.txt), a .jsonl or .parquet file with title and text, each plain, .gz or "
+    ".zst, a collection (a folder with corpus.jsonl, or a public one such as miracl:ko), or "
+    "datasets:NAME:CONFIG:SPLIT:COLUMN"
 )
 
 
@@ -25,8 +25,8 @@ def read_corpus(spec: str | Path, invalid: Invalid = "strict") -> Iterator[str]:
     """The texts of one corpus, in the order of the file.
 
     ``.txt`` a document a line (blank lines skipped; one of more than :data:`vtkit.data.text.LONGEST_TEXT` bytes is cut
-    into several texts, at white space); ``.jsonl`` and ``.parquet`` the title and the text of each row joined; ``.tsv``
-    the second of two columns (the target texts of parallel text); each also with ``.gz`` or ``.zst`` behind.
+    into several texts, at white space); ``.jsonl`` and ``.parquet`` the title and the text of each row joined; each
+    also with ``.gz`` or ``.zst`` behind.
     A collection (:mod:`vtkit.data.collections`): its documents.
     ``datasets:NAME:CONFIG:SPLIT:COLUMN``: a column of a dataset (see :func:`vtkit.data.streaming.read_column`).
 
@@ -63,17 +63,31 @@ def read_corpora(specs: Iterable[str | Path], invalid: Invalid = "strict") -> It
         yield from read_corpus(spec, invalid)
 
 
-def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
+def form_fault(path: Path) -> str | None:
+    """Why a file cannot be a corpus, as far as its name shows; None if it can.
+
+    A .tsv cannot: in one of its columns are texts of another language, or ids, and nothing says in which.
+    """
     match _form(path):
-        case ".txt":
-            yield from read_pieces(path, invalid)
-        case ".jsonl" | ".parquet":
-            yield from _row_texts([path], invalid)
+        case ".txt" | ".jsonl" | ".parquet":
+            return None
         case ".tsv":
-            for _, target in read_pairs(path):
-                yield target
+            unpack = {".gz": "gzip -dc {} | cut -f2", ".zst": "zstd -dc {} | cut -f2"}.get(
+                path.suffix.lower(), "cut -f2 {}"
+            )
+            command = f"{unpack.format(shlex.quote(str(path)))} > {shlex.quote(path.name.partition('.')[0])}.txt"
+            return (
+                f"{path} has columns, and a corpus has one text a line. Write the column in the language of the corpus "
+                f"to a file of its own (the second: {command}) and name that file."
+            )
         case _:
-            raise DataError(f"{path}: unknown form of corpus. A corpus is {CORPUS_FORMS}.")
+            return f"{path} has an unknown form. A corpus is {CORPUS_FORMS}."
+
+
+def _texts(path: Path, invalid: Invalid) -> Iterator[str]:
+    if fault := form_fault(path):
+        raise DataError(fault)
+    yield from read_pieces(path, invalid) if _form(path) == ".txt" else _row_texts([path], invalid)
 
 
 def _row_texts(paths: Iterable[Path], invalid: Invalid) -> Iterator[str]:

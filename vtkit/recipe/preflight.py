@@ -8,7 +8,6 @@ checked where they are read.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from vtkit.data import collections, hub, irds
-from vtkit.data.corpora import CORPUS_FORMS
+from vtkit.data.corpora import form_fault
 from vtkit.data.training_files import FORMS, is_training_data, is_training_file
 from vtkit.errors import DataError, RecipeError
 from vtkit.recipe.analysers import EXTRAS, missing_packages, refused
@@ -29,9 +28,6 @@ from vtkit.recipe.write import toml_value
 
 _MODEL_FILES = ("config.json", "modules.json")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "*.model", "vocab.json", "tokenizer_config.json")
-
-
-_CORPUS_FILE = re.compile(r"\.(parquet|(txt|jsonl|tsv)(\.gz|\.zst)?)$", re.IGNORECASE)
 
 _HubReason = Callable[[], str | None]
 
@@ -297,8 +293,8 @@ def _local_fault(thing: Named, path: Path) -> str | None:
             return f"{path} is a folder, not a file of word vectors."
         case "corpus" if path.is_dir():
             return collections.folder_fault(thing.value, "corpus")
-        case "corpus" if path.is_file() and not _CORPUS_FILE.search(path.name):
-            return f"{path} has an unknown form. A corpus is {CORPUS_FORMS}."
+        case "corpus" if path.is_file() and (fault := form_fault(path)):
+            return fault
         case "recipe" if path.is_dir():
             return f"{path} is a folder, not a recipe."
         case "model" if not path.is_dir():
