@@ -10,7 +10,12 @@ from vtkit.checks.result import CheckResult, Gate, Seen, Stage, results
 from vtkit.checks.rows import Moved, head_only, identity_gate, neighbours_gate
 from vtkit.checks.vectors import vector_gates
 from vtkit.checks.vocabularies import unicode_gate
+from vtkit.encoder.head_result import HeadFit
 from vtkit.recipe.sections import GatesSection
+
+READ_BACK = (0.15, 0.4)
+"""Share of tokens that a head reads back: a failure below the first, a warning below the second. Embedders that hold
+their tokens have .6 to .9."""
 
 
 def encoder_gates(
@@ -19,6 +24,7 @@ def encoder_gates(
     encoder: SparseEncoder,
     texts: Sequence[str],
     moved: Moved | None = None,
+    fitted: HeadFit | None = None,
     *,
     more_follows: bool = False,
 ) -> list[CheckResult]:
@@ -31,10 +37,13 @@ def encoder_gates(
         texts: probe texts of the target corpus; without any, the gates of the vectors are passed over, and unicode,
             which looks at the input vocabulary of an encoder that has another one for its output.
         moved: what the transfer worked with; without it, identity and neighbours are passed over.
+        fitted: how its head was fitted; without it, read_back is passed over.
         more_follows: whether a later stage (adaptation, calibration) can still repair dead or dense vectors: they are
             worth a warning then, and no failure.
     """
     found: list[tuple[Gate, Seen]] = []
+    if fitted is not None and section.read_back != "off":
+        found.append(("read_back", read_back_gate(fitted)))
     if moved is not None and section.identity != "off":
         found.append(("identity", identity_gate(moved, encoder)))
     if moved is not None and section.neighbours != "off":
@@ -45,3 +54,18 @@ def encoder_gates(
     if probes:
         found += vector_gates(section, encoder, list(dict.fromkeys(probes))[: section.texts], more_follows)
     return results(section, stage, found)
+
+
+def read_back_gate(fitted: HeadFit) -> Seen:
+    """How many tokens of held-out texts the fitted head finds at their own states: without them, no weight of a vector
+    stands for what its dimension is called."""
+    figures = {"read_back": fitted.read_back, "by_ridge": fitted.by_ridge, "tokens": fitted.tokens}
+    seen = f"the head reads {fitted.read_back:.1%} of the tokens of held-out texts back"
+    fails, warns = READ_BACK
+    if fitted.read_back >= warns:
+        return "pass", seen, "", figures
+    advice = (
+        "Its states hardly hold the tokens of these texts: check that the embedder knows their language, give the head "
+        "more text (source.head.corpus, texts, steps), read a lower layer (source.head.layers), or name another source."
+    )
+    return "fail" if fitted.read_back < fails else "warn", seen, advice, figures

@@ -18,7 +18,16 @@ from vtkit.recipe.sections import GatesSection
 from vtkit.results import Result
 
 Gate = Literal[
-    "overlap", "identity", "neighbours", "activation", "dimensions", "ties", "trimmed", "unicode", "retrieval"
+    "overlap",
+    "identity",
+    "neighbours",
+    "activation",
+    "dimensions",
+    "ties",
+    "read_back",
+    "trimmed",
+    "unicode",
+    "retrieval",
 ]
 Finding = Literal["pass", "warn", "fail"]
 Stage = Literal["transfer", "adapt", "calibrate"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SpladePooling
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from vtkit.encoder.asymmetric import WholeEncoder, both_sides, query_table, settings_of
+from vtkit.encoder.dense import refuse_other_kinds
 from vtkit.encoder.families import max_input_length, settle_head, with_plain_head
 from vtkit.encoder.kinds import as_unicoil
 from vtkit.encoder.layout import rearrange
@@ -27,6 +29,7 @@ from vtkit.encoder.model_folder import (
     model_folder,
     read_json,
     tensor_shapes,
+    transformer_folder,
 )
 from vtkit.encoder.query_tables import weights_by_token
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
@@ -80,6 +83,54 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
     return encoder.eval()
 
 
+def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
+    """A dense embedder, or any plain encoder, as a sparse encoder whose head is still to be fitted
+    (:mod:`vtkit.encoder.fitted_head`): its transformer, and a masked-language-model head of its family with random
+    weights, the decoder tied to the input embeddings. Pooling, prompts and what comes after the transformer are left
+    out: the head reads the states of a text as it stands.
+
+    Args:
+        layers: read the states of this layer, 1 for the first; those above it are left out. The last by default.
+
+    Raises:
+        DataError: nothing is there, it is damaged or would run code, it is no embedder, or its family has no head.
+    """
+    label = f"source model {name}"
+    folder = model_folder(name)
+    refuse_other_kinds(name, folder, "source.model")
+    folder = transformer_folder(folder)
+    config = AutoConfig.from_pretrained(str(folder), **SAFELY)
+    if layers is not None and layers > config.num_hidden_layers:
+        raise DataError(f"{label} has {config.num_hidden_layers} layers: source.head.layers {layers} is too many")
+    settings = {} if layers is None else {"num_hidden_layers": layers}
+    _check_vocabulary_size(label, folder)
+    with quiet_libraries():
+        with library_errors(f"{label} cannot be loaded with a masked-language-model head"):
+            model, info = AutoModelForMaskedLM.from_pretrained(
+                str(folder),
+                output_loading_info=True,
+                dtype=torch.float32,
+                tie_word_embeddings=True,
+                **SAFELY_WEIGHTS,
+                **settings,
+            )
+            tokenizer = AutoTokenizer.from_pretrained(str(folder), **SAFELY)
+        body = [key for key in info["missing_keys"] if key.startswith(f"{model.base_model_prefix}.")]
+        if body:
+            raise DataError(
+                f"{label}: its weights lack {len(body)} of the tensors of a {type(model).__name__} with this "
+                f"config.json: {_listed(sorted(body))}. They are incomplete, or another model's. Fetch the model again."
+            )
+        if not tokenizer.is_fast:
+            raise DataError(f"{label} has no fast tokenizer: save it with a tokenizer.json")
+        model = with_plain_head(model.eval())
+        _refuse_not_finite(label, model)
+        with TemporaryDirectory() as work:
+            encoder = as_sparse_encoder(model, tokenizer, Path(work))
+    _check_tokenizer(name, encoder)
+    return encoder
+
+
 def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     """The tokenizer of :func:`load_encoder`'s encoder, without the weights; those of a router are loaded all the same.
 
@@ -91,6 +142,7 @@ def load_source_tokenizer(name: str) -> PreTrainedTokenizerFast:
     modules = _transformer_folders(folder) if _has_modules(folder) else [""]
     if modules != [""]:
         return load_encoder(name).tokenizer
+    folder = transformer_folder(folder)
     with quiet_libraries(), library_errors(f"the tokenizer of the source model {name} cannot be loaded"):
         tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), **SAFELY)
     check_readable(tokenizer.backend_tokenizer, f"of {name}")
@@ -256,7 +308,8 @@ def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[s
     if missing:
         raise DataError(
             f"{name} has no trained masked-language-model head: its weights lack {shown}. "
-            "A dense embedder has none; name a sparse encoder or a masked language model."
+            "A dense embedder has none: fit one with [source.head], or name a sparse encoder or a masked language "
+            "model."
         )
 
 

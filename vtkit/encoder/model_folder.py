@@ -182,6 +182,11 @@ def _settings(path: Path, label: str) -> dict[str, Any]:
     return content or {}
 
 
+def transformer_folder(folder: Path) -> Path:
+    """Where in a model's folder its first module lies: the folder itself but for some of sentence-transformers."""
+    return next((path for path, _ in _modules(folder, str(folder))), folder)
+
+
 def check_complete(model: Any, folder: Path, label: str, *, unused: str = "") -> None:
     """Refuse a transformers model some of whose weights were not in ``folder``: the library makes these up at random.
 

@@ -112,17 +112,50 @@ class Scratch(Section):
         return self
 
 
+class Head(Section):
+    """[source.head]: ``source.model`` is a dense embedder or another encoder without a trained masked-language-model
+    head, and this head is fitted: it reads each token's own name back from the state that the encoder has of it
+    (docs/from_embedder.md). No judgement, no translation and no training of the transformer."""
+
+    corpus: tuple[CorpusName, ...] = ()
+    """Texts whose states it is fitted on, as many different ones of the language as there are. Default: what a
+    trimmed vocabulary is counted on, else ``adapt.corpus``, the fine-tuning or the evaluation documents."""
+
+    texts: Annotated[int, Field(ge=100)] = 6000
+    """Texts drawn from the corpus. Their states are kept on disk while the head is fitted: about 80 kB a text."""
+
+    max_length: PositiveInt = 128
+    """Tokens that these texts are cut at."""
+
+    layers: PositiveInt | None = None
+    """Read the states of this layer; those above it leave the model. Default: the last."""
+
+    steps: Steps = 400
+    """Steps after the start in closed form (ridge regression)."""
+
+    positions: Annotated[int, Field(ge=16, le=1_000_000)] = 512
+    """Tokens a step."""
+
+    learning_rate: LearningRate = 1e-3
+
+    activation: Annotated[float, Field(gt=0, lt=1)] = 0.0015
+    """Share of the weights of a token that are positive in the end, over the vocabulary."""
+
+
 class SourceSection(Section):
     """[source]: the encoder to start from. Give exactly one of model, recipe and scratch."""
 
     model: ModelName | None = None
-    """Hub id or folder of a SparseEncoder or of any masked-language model."""
+    """Hub id or folder of a SparseEncoder or of any masked-language model; with ``head``, of a dense embedder."""
 
     recipe: RecipeName | None = None
     """Another recipe, whose final model is the source; it is run first if it is not done yet."""
 
     scratch: Scratch | None = None
     """Architecture of a new, untrained encoder."""
+
+    head: Head | None = None
+    """Fit a head to ``model``, a dense embedder."""
 
     kind: Literal["splade", "unicoil"] | None = None
     """What the encoder becomes. ``splade``: a text's weights are the largest logits of its tokens, for all tokens of
@@ -134,6 +167,8 @@ class SourceSection(Section):
         given = [name for name in ("model", "recipe", "scratch") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"give exactly one of model, recipe and scratch, not {' and '.join(given) or 'none'}")
+        if self.head is not None and self.model is None:
+            raise ValueError("head is fitted to a model: name it with source.model")
         return self
 
 
@@ -707,6 +742,9 @@ class GatesSection(Section):
     ties: GateLevel = "fail"
     """Share of probe queries' best scores that another text has too."""
 
+    read_back: GateLevel = "fail"
+    """How many tokens a fitted head reads back, of texts that it was not fitted on."""
+
     trimmed: GateLevel = "warn"
     """Share of the tokens of held-out texts that trimming took away."""
 
@@ -931,6 +969,9 @@ class Recipe(Section):
         if self.source.scratch is not None and self.transfer is not None:
             yield "a scratch source has no embeddings to transfer: remove [transfer] or name a model"
         own = isinstance(self.vocabulary, SourceVocabulary | TrimmedVocabulary)
+        has_documents = self.finetune is not None or self.evaluate is not None
+        adapts_on_text = self.adapt is not None and bool(self.adapt.corpus)
+        trimmed_on = isinstance(self.vocabulary, TrimmedVocabulary) and bool(self.vocabulary.corpus)
         if own and self.source.scratch is not None:
             yield 'a scratch source has no vocabulary of its own: set vocabulary.kind to "existing" or "trained"'
         elif own and self.transfer is not None:
@@ -940,15 +981,27 @@ class Recipe(Section):
                 "the source's own vocabulary stays as it is: remove [casing], or name the source's tokenizer with "
                 'vocabulary.kind "existing"'
             )
+        if self.source.head is not None:
+            if not own:
+                yield (
+                    'a fitted head writes the source\'s own tokens: set vocabulary.kind to "trimmed" or "source". For '
+                    "another vocabulary, name that recipe with source.recipe in a second one that has [transfer]"
+                )
+            if not (self.source.head.corpus or trimmed_on or adapts_on_text or has_documents):
+                yield "source.head.corpus is missing, and no other section has texts to use"
+            if self.source.kind == "unicoil":
+                yield 'source.head fits weights for the whole vocabulary: remove source.kind "unicoil"'
+            learned = set(self.adapt.objectives) & {"mlm", "sap", "align"} if self.adapt is not None else set()
+            if learned:
+                yield (
+                    f"adapt.objective {' and '.join(sorted(learned))} learns from a sparse source, and the source is "
+                    'dense: set it to "distill" or "crop"'
+                )
         if self.source.scratch is None and self.transfer is None and not own:
             yield "[transfer] is missing: say where the embeddings of new tokens come from"
-        has_documents = self.finetune is not None or self.evaluate is not None
-        adapts_on_text = self.adapt is not None and bool(self.adapt.corpus)
         if self.adapt is not None and not adapts_on_text and not has_documents:
             yield "adapt.corpus is missing, and no [finetune] or [evaluate] has documents to use"
-        if isinstance(self.vocabulary, TrimmedVocabulary) and not (
-            self.vocabulary.corpus or adapts_on_text or has_documents
-        ):
+        if isinstance(self.vocabulary, TrimmedVocabulary) and not (trimmed_on or adapts_on_text or has_documents):
             yield "vocabulary.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use"
         if self.calibrate is not None and not (self.calibrate.corpus or adapts_on_text or has_documents):
             yield "calibrate.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use"

@@ -13,7 +13,7 @@ from vtkit.runtime import fastest_device
 from vtkit.stages.probe import retrieval_probe
 from vtkit.stages.source import source_encoder
 from vtkit.stages.stage import Stage, View
-from vtkit.stages.texts import bias_corpus, probe_texts
+from vtkit.stages.texts import bias_corpus, head_corpus, probe_texts
 from vtkit.stages.transfer_embeddings import target_tokenizer
 from vtkit.transfer.result import TransferResult
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
     """The gates identity, neighbours, activation, dimensions, ties and retrieval, and unicode after a head-only
-    transfer.
+    transfer; read_back, activation, dimensions and ties of a dense source with a fitted head.
 
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
@@ -36,8 +36,9 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
     from vtkit.vocabulary.pair import pair_of
 
     section = recipe.transfer
-    assert section is not None
     transfer = result_of(inputs["transfer"], TransferResult)
+    if section is None:
+        return _check_head(recipe, inputs, transfer)
     assert transfer.moved is not None
     source, moved = source_encoder(recipe, inputs), load_encoder(str(inputs["transfer"] / "model"))
     rows = mlm_head(source[0].auto_model).decoder.out_features
@@ -52,6 +53,24 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
         more_follows=recipe.adapt is not None or recipe.calibrate is not None,
     )
     found += _against_source(recipe, source, moved)
+    show_results(found)
+    stop_at_failures(found)
+    return Checked(tuple(found))
+
+
+def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResult) -> Checked:
+    """The gates read_back, activation, dimensions and ties of a dense source with a fitted head."""
+    from vtkit.checks.encoder import encoder_gates
+    from vtkit.encoder.checkpoint import load_encoder
+
+    found = encoder_gates(
+        recipe.gates,
+        "transfer",
+        load_encoder(str(inputs["transfer"] / "model")),
+        probe_texts(recipe.corpora("source.head.corpus"), recipe.gates.texts, recipe.recipe.seed),
+        fitted=transfer.head,
+        more_follows=True,
+    )
     show_results(found)
     stop_at_failures(found)
     return Checked(tuple(found))
@@ -72,7 +91,7 @@ def _against_source(recipe: View, source: SparseEncoder, moved: SparseEncoder) -
 
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=4,
+    version=5,
     reads=(
         "source",
         "casing.output",
@@ -81,11 +100,12 @@ CHECK_TRANSFER = Stage(
         "adapt?",
         "calibrate?",
         *(f"gates.{name}" for name in ("identity", "neighbours", "unicode", "activation", "dimensions", "ties")),
+        "gates.read_back",
         "gates.texts",
         "gates.retrieval",
         "gates.pairs",
         "gates.max_length",
     ),
-    corpora={"transfer.bias.corpus": bias_corpus},
+    corpora={"transfer.bias.corpus": bias_corpus, "source.head.corpus": head_corpus},
     function=check_transfer,
 )

@@ -46,9 +46,12 @@ _TRAINING = "training queries of evaluate.sets, peers"
 
 
 def peers_of(recipe: Recipe) -> dict[str, str]:
-    """What each peer is called in steps and files -> its folder or hub id: the last part, plain, and no two alike."""
+    """What each peer is called in steps and files -> its folder or hub id: the last part, plain, and no two alike.
+    A dense source is a peer of what is made of it."""
     found: dict[str, str] = {}
-    for model in recipe.evaluate.peers if recipe.evaluate is not None else ():
+    given = recipe.evaluate.peers if recipe.evaluate is not None else ()
+    dense = [str(recipe.source.model)] if recipe.evaluate is not None and recipe.source.head is not None else []
+    for model in dict.fromkeys([*dense, *given]):
         plain = name = (
             re.sub(r"[^\w.-]+", "-", Path(model).name, flags=re.ASCII)[:LONGEST_NAME].strip("-.") or "embedder"
         )

@@ -15,7 +15,7 @@ from vtkit.recipe.transfer import FocusTransfer
 from vtkit.stages.probed_transfer import transfer
 from vtkit.stages.source import source_encoder
 from vtkit.stages.stage import Corpus, Stage, View
-from vtkit.stages.texts import bias_corpus, focus_corpus, read_texts
+from vtkit.stages.texts import bias_corpus, drawn, focus_corpus, head_corpus, read_texts
 from vtkit.stages.untrained import starts_untrained
 from vtkit.transfer.result import TransferResult
 
@@ -79,12 +79,17 @@ def saved_target(folder: Path, output: str) -> PreTrainedTokenizerFast:
 
 def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokenizerFast, out: Path) -> TransferResult:
     """The source as it is, on its own vocabulary or on what ``target`` keeps of it, in ``out/model``."""
-    from vtkit.encoder.checkpoint import save_encoder
+    from vtkit.encoder.checkpoint import load_with_new_head, save_encoder
+    from vtkit.encoder.fitted_head import fit_head
     from vtkit.encoder.folding import apply_output_casing
     from vtkit.encoder.kinds import kind_of, of_kind
     from vtkit.transfer.surgery.trim import trim_encoder
 
-    encoder = source_encoder(recipe, inputs)
+    head = recipe.source.head
+    if head is None:
+        encoder = source_encoder(recipe, inputs)
+    else:
+        encoder = load_with_new_head(str(recipe.source.model), head.layers)
     before = parameters = sum(weight.numel() for weight in encoder.parameters())
     if len(target) < len(encoder.tokenizer):
         encoder = trim_encoder(encoder, target, out / "work")
@@ -94,10 +99,18 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
             f"  {parameters / 1e6:.1f} of {before / 1e6:.1f} million parameters stay, {4e-6 * parameters:,.0f} of "
             f"{4e-6 * before:,.0f} MB"
         )
+    fit = None
+    if head is not None:
+        texts = drawn(read_texts(recipe.corpora("source.head.corpus")), head.texts, recipe.recipe.seed)
+        fit = fit_head(encoder, texts, head, recipe.recipe.seed, out / "states")
+        shutil.rmtree(out / "states")
+        console.say(f"  the head reads {fit.read_back:.1%} of held-out tokens back ({fit.by_ridge:.1%} in closed form)")
     masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
     encoder = of_kind(encoder, recipe.source.kind)
     save_encoder(encoder, out / "model")
-    return TransferResult(len(target), masked, parameters=parameters, source_parameters=before, kind=kind_of(encoder))
+    return TransferResult(
+        len(target), masked, parameters=parameters, source_parameters=before, head=fit, kind=kind_of(encoder)
+    )
 
 
 def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> TransferResult:
@@ -134,7 +147,7 @@ TRANSFER = Stage(
     "transfer",
     version=12,
     reads=("source", "transfer", "casing.output", "casing.fold"),
-    corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on},
+    corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on, "source.head.corpus": head_corpus},
     function=transfer_embeddings,
     label="after transfer",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vtkit.encoder.head_result import HeadFit
 from vtkit.results import Result
 from vtkit.transfer.neighbours import Neighbour
 
@@ -67,6 +68,9 @@ class TransferResult(Result):
 
     source_parameters: int | None = None
     """Of the source, before its vocabulary was trimmed."""
+
+    head: HeadFit | None = None
+    """How a head was fitted to a dense source."""
 
     kind: str = "splade"
     """What the encoder is: ``splade`` or ``unicoil``. No later stage changes it."""

@@ -1,0 +1,303 @@
+"""A sparse head for a dense embedder, fitted to read each token's own name back from its state.
+
+The states of contrastive encoders still hold their tokens, and similar tokens have similar embeddings; so a head that
+finds the token itself finds, with smaller weights, tokens like it: an expansion that nobody trained (cf. "What are you
+token about?", arXiv:2212.10380, which reads dense vectors through a language model's head). The transformer stays as it
+is. With h the state of a token x and e_x its input embedding, which the decoder is tied to:
+
+1. *Ridge regression* from h - mean(h) to e_x - mean(e) gives the head's linear map W in closed form,
+   W = Y'X (X'X + λI)⁻¹. Its output is scaled down and moved to where the head's activation is nearly linear; the layer
+   norm behind it takes both away again.
+2. *Softmax.* W, the layer norm and the decoder's bias b minimise -log softmax(z + log p)_x over tokens drawn from all
+   states, z = E LN(act(W h)) + b and p the tokens' frequencies (logit adjustment, arXiv:2007.07314). With the prior
+   beside them the logits z say what a state tells of a token, whatever its frequency.
+3. *Threshold and scale.* b is shifted until a given share of the logits is positive, and all logits are scaled until a
+   token's own is :data:`OWN_LOGIT` in the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from vtkit import console
+from vtkit.encoder.families import mlm_head
+from vtkit.encoder.head_result import HeadFit
+from vtkit.encoder.masked import is_masked, mask_dimensions
+from vtkit.encoder.sparse_head import without_decoder
+from vtkit.encoder.truncation import first_tokens
+from vtkit.errors import DataError
+from vtkit.recipe.sections import Head
+from vtkit.runtime import fastest_device
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedModel
+
+FEWEST = 100
+"""Texts below which nothing is fitted."""
+
+HELD_OUT_EVERY = 10
+"""Of the texts every tenth is held out, to see how many of its tokens are read back."""
+
+RIDGE = 1e-3
+"""λ, in units of the mean variance of a state's dimensions times the number of states."""
+
+LINEAR = (2.0, 0.3)
+"""Mean and deviation of what goes into the head's activation: GELU is nearly linear there."""
+
+OWN_LOGIT = 3.0
+"""Mean logit of a token's own dimension in the end."""
+
+LOOKED_AT = 2048
+"""Held-out tokens whose logits decide threshold and scale."""
+
+TEXTS_A_BATCH = 32
+ROWS_AT_ONCE = 8192
+
+
+class States(NamedTuple):
+    """States of tokens, on disk."""
+
+    states: NDArray[np.float16]
+    """(tokens, width)."""
+
+    ids: NDArray[np.int64]
+    """The tokens, (tokens,)."""
+
+    held_out: NDArray[np.bool_]
+    """Whether a token's text is held out, (tokens,)."""
+
+    def some(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """States and tokens of some rows, on the fastest device."""
+        device = fastest_device()
+        return torch.from_numpy(self.states[rows]).to(device).float(), torch.from_numpy(self.ids[rows]).to(device)
+
+
+def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: Head, seed: int, folder: Path) -> HeadFit:
+    """Fit the head of ``encoder`` in place.
+
+    Special tokens are masked: they name nothing.
+
+    Args:
+        encoder: of :func:`vtkit.encoder.checkpoint.load_with_new_head`, its vocabulary trimmed or whole.
+        folder: where states are kept meanwhile.
+
+    Raises:
+        DataError: too few texts, states that are not finite, or a head that is no linear map with an activation and a
+            layer norm behind it.
+    """
+    if len(texts) < FEWEST:
+        raise DataError(
+            f"a head is fitted on {FEWEST} texts at least, and there are {len(texts)}: name more text of the language "
+            "in source.head.corpus"
+        )
+    encoder.to(fastest_device())
+    model: PreTrainedModel = encoder[0].auto_model
+    head = _Head(model)
+    states = token_states(encoder, texts, section.max_length, folder)
+    counts = np.bincount(states.ids[~states.held_out], minlength=head.decoder.out_features)
+    prior = torch.from_numpy(np.log((counts + 1) / (counts + 1).sum())).float().to(head.decoder.weight.device)
+    rng = np.random.default_rng(seed)
+    fitted_on = np.flatnonzero(~states.held_out)
+    held_out = np.flatnonzero(states.held_out)
+    held_out = np.sort(rng.permutation(held_out)[:LOOKED_AT])
+    if not len(held_out):
+        raise DataError(
+            "the texts hold hardly any tokens that the source knows, so there are no states to fit a head on: name text of "
+            "a language that it was trained on in source.head.corpus"
+        )
+
+    _ridge(head, states, fitted_on)
+    by_ridge = _read_back(head, states, held_out, prior)
+    parameters = [*head.parameters(), head.decoder.bias]
+    optimiser = torch.optim.AdamW(parameters, lr=section.learning_rate, weight_decay=0.0)
+    steps = section.steps or 0
+    rates = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 0.5 * (1 + math.cos(math.pi * step / steps)))
+    with console.progress("fitting the head", total=steps) as bar, torch.enable_grad():
+        for _ in range(steps):
+            rows = np.sort(rng.choice(fitted_on, min(section.positions, len(fitted_on)), replace=False))
+            found, own = states.some(rows)
+            loss = nn.functional.cross_entropy(head.logits(found) + prior, own)
+            for parameter in parameters:
+                parameter.grad = None
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            rates.step()
+            bar.advance(1)
+    read_back = _read_back(head, states, held_out, prior)
+    mask_dimensions(model, encoder.tokenizer.all_special_ids)
+    positive = _settle(head, states, held_out, section.activation)
+    encoder.cpu()
+    return HeadFit(len(texts), len(states.ids), by_ridge, read_back, positive)
+
+
+def token_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int, folder: Path) -> States:
+    """The last states of all tokens of ``texts`` but special ones, in half precision in a file of ``folder``.
+
+    Raises:
+        DataError: they are not finite.
+    """
+    tokenizer, model = encoder.tokenizer, encoder[0].auto_model
+    length = min(max_length, encoder.max_seq_length or max_length)
+    rows = [np.asarray(ids, dtype=np.int64) for ids in first_tokens(tokenizer, list(texts), length)["input_ids"]]
+    special = np.array(tokenizer.all_special_ids)
+    wanted = [~np.isin(ids, special) for ids in rows]
+    total, width = sum(int(each.sum()) for each in wanted), model.config.hidden_size
+    folder.mkdir(parents=True, exist_ok=True)
+    states = np.lib.format.open_memmap(folder / "states.npy", "w+", np.float16, (total, width))
+    ids, held_out = np.empty(total, dtype=np.int64), np.empty(total, dtype=bool)
+    order, place = sorted(range(len(rows)), key=lambda number: len(rows[number])), 0
+    with console.progress("states of tokens", total=len(rows)) as bar, torch.inference_mode():
+        for begin in range(0, len(order), TEXTS_A_BATCH):
+            some = order[begin : begin + TEXTS_A_BATCH]
+            batch = np.full((len(some), max(len(rows[number]) for number in some)), tokenizer.pad_token_id)
+            mask = np.zeros(batch.shape, dtype=np.int64)
+            for row, number in enumerate(some):
+                batch[row, : len(rows[number])], mask[row, : len(rows[number])] = rows[number], 1
+            inputs = {"input_ids": torch.from_numpy(batch), "attention_mask": torch.from_numpy(mask)}
+            inputs = {name: values.to(model.device) for name, values in inputs.items()}
+            found = model.base_model(**inputs).last_hidden_state.float().cpu().numpy()
+            for row, number in enumerate(some):
+                keep = np.flatnonzero(wanted[number])
+                own = slice(place, place + len(keep))
+                states[own], ids[own] = found[row, keep], rows[number][keep]
+                held_out[own] = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
+                place = own.stop
+            if not np.isfinite(states[place - 1 : place]).all():
+                raise DataError("the source's states are not finite numbers: its weights are damaged, fetch it again")
+            bar.advance(len(some))
+    return States(states, ids, held_out)
+
+
+class _Head(nn.Module):
+    """A masked-language-model head taken apart: linear map, activation, layer norm, decoder.
+
+    Raises:
+        DataError: the head is made of other parts, or computes something else with these.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        decoder = mlm_head(model).decoder
+        inside = {id(module) for module in model.base_model.modules()}
+        parts = [module for module in model.modules() if id(module) not in inside and module is not decoder]
+        maps = [module for module in parts if isinstance(module, nn.Linear)]
+        norms = [module for module in parts if isinstance(module, nn.LayerNorm)]
+        if len(maps) != 1 or len(norms) != 1 or maps[0].out_features != decoder.in_features:
+            raise DataError(
+                f"{type(model).__name__} has a head of {len(maps)} linear maps and {len(norms)} layer norms; vtkit "
+                "fits heads of one linear map, an activation and a layer norm, as BERT and its kin have"
+            )
+        self.map, self.norm = maps[0], norms[0]
+        if self.map.bias is None and hasattr(model.config, "classifier_bias"):
+            model.config.classifier_bias = True  # ModernBERT's name for the bias of this map
+            self.map.bias = nn.Parameter(self.map.weight.new_zeros(self.map.out_features))
+        for parameter in self.parameters():
+            parameter.requires_grad_(True)
+        object.__setattr__(self, "decoder", decoder)  # not a part: its weight is the input embeddings, which stay
+        decoder.bias.requires_grad_(True)
+        activations = [module for module in parts if "Activation" in type(module).__name__]
+        self.activation = activations[0] if activations else nn.GELU()  # RoBERTa's kin call the function
+        ids = torch.arange(8, device=decoder.weight.device)[None]
+        with torch.no_grad(), without_decoder(decoder):
+            wanted, found = model(input_ids=ids).logits, self.output(model.base_model(input_ids=ids).last_hidden_state)
+        if not torch.allclose(wanted, found, atol=1e-4):
+            raise DataError(f"{type(model).__name__} has a head that does not compute LN(activation(W h)): not fitted")
+
+    decoder: nn.Linear
+
+    def output(self, states: Tensor) -> Tensor:
+        """What goes into the decoder, (tokens, width)."""
+        found: Tensor = self.norm(self.activation(self.map(states)))
+        return found
+
+    def logits(self, states: Tensor) -> Tensor:
+        """(tokens, vocabulary); the decoder's weight has no gradient."""
+        return nn.functional.linear(self.output(states), self.decoder.weight.detach(), self.decoder.bias)
+
+
+def _ridge(head: _Head, states: States, rows: NDArray[np.int64]) -> None:
+    """The linear map in closed form from the states ``rows``, and a layer norm and a bias that change nothing."""
+    embeddings = head.decoder.weight.detach().double().cpu()
+    centre = embeddings.mean(0)
+    width = states.states.shape[1]
+    gram, cross = torch.zeros(width, width).double(), torch.zeros(width, embeddings.shape[1]).double()
+    sums = torch.zeros(width).double()
+    for begin in range(0, len(rows), ROWS_AT_ONCE):
+        found, own = (each.cpu() for each in states.some(rows[begin : begin + ROWS_AT_ONCE]))
+        found = found.double()
+        gram += found.T @ found
+        cross += found.T @ (embeddings[own] - centre)
+        sums += found.sum(0)
+    # of centred states: X'X - n m m', X'Y - m sum(Y); the second part has no effect but for the mean of Y
+    mean = sums / len(rows)
+    gram -= len(rows) * torch.outer(mean, mean)
+    cross -= torch.outer(mean, _sum_of(embeddings - centre, states.ids[rows]))
+    gram += RIDGE * gram.diagonal().mean() * torch.eye(width).double()
+    weight = torch.linalg.solve(gram, cross).T
+    # variance of what it gives, over dimensions: trace(W S W') / width, S the covariance of the states
+    spread = float(torch.einsum("ij,jk,ik->", weight, gram / len(rows), weight) / len(weight)) ** 0.5
+    middle, deviation = LINEAR
+    with torch.no_grad():
+        weight = weight * (deviation / max(spread, 1e-12))
+        offset = -weight @ mean
+        head.map.weight.copy_(weight)
+        if head.map.bias is not None:
+            head.map.bias.copy_(offset + middle)
+        head.norm.weight.fill_(1.0)
+        if head.norm.bias is not None:
+            head.norm.bias.zero_()
+        ordinary = ~_masked(head.decoder)
+        head.decoder.bias[ordinary] = 0.0
+        # a softmax that is neither flat nor sure of itself to begin with
+        found, own = states.some(rows[:: max(1, len(rows) // 512)])
+        logits = head.logits(found)
+        logits = logits - logits.mean(1, keepdim=True)
+        head.norm.weight.mul_(10.0 / max(float(logits.gather(1, own[:, None]).mean()), 1.0))
+
+
+def _sum_of(rows: Tensor, ids: NDArray[np.int64]) -> Tensor:
+    """Sum of the rows ``ids``, each as often as it occurs."""
+    return torch.from_numpy(np.bincount(ids, minlength=len(rows))).double() @ rows
+
+
+def _read_back(head: _Head, states: States, rows: NDArray[np.int64], prior: Tensor) -> float:
+    """Share of the tokens ``rows`` that are the likeliest at their own state."""
+    right = 0
+    with torch.no_grad():
+        for begin in range(0, len(rows), 512):
+            found, own = states.some(rows[begin : begin + 512])
+            right += int(((head.logits(found) + prior).argmax(1) == own).sum())
+    return right / max(len(rows), 1)
+
+
+def _settle(head: _Head, states: States, rows: NDArray[np.int64], activation: float) -> float:
+    """Shift all biases until the share ``activation`` of the logits is positive, and scale logits until a token's own
+    is :data:`OWN_LOGIT` in the mean; the share that is."""
+    ordinary = ~_masked(head.decoder)
+    with torch.no_grad():
+        found, own = states.some(rows)
+        logits = head.logits(found)
+        kept = logits[:, ordinary]
+        most = max(1, round(activation * kept.numel()))
+        threshold = float(kept.flatten().topk(most).values[-1])
+        own_logit = float((logits.gather(1, own[:, None]) - threshold).clamp(min=0).mean())
+        scale = OWN_LOGIT / max(own_logit, 1e-6)
+        head.decoder.bias[ordinary] = scale * (head.decoder.bias[ordinary] - threshold)
+        head.norm.weight.mul_(scale)
+        if head.norm.bias is not None:
+            head.norm.bias.mul_(scale)
+        return float((head.logits(found)[:, ordinary] > 0).float().mean())
+
+
+def _masked(decoder: nn.Linear) -> Tensor:
+    """Which of its dimensions are masked, (vocabulary,)."""
+    return torch.as_tensor(is_masked(decoder.bias.detach().cpu().numpy()), device=decoder.bias.device)

@@ -1,0 +1,28 @@
+"""How a head was fitted to a dense embedder, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vtkit.results import Result
+
+
+@dataclass(frozen=True)
+class HeadFit(Result):
+    """How a head was fitted."""
+
+    texts: int
+    """Texts that it was fitted on."""
+
+    tokens: int
+    """Their tokens."""
+
+    by_ridge: float
+    """Share of held-out tokens that are read back after the closed form: the token is the likeliest, its frequency in
+    mind."""
+
+    read_back: float
+    """The same in the end."""
+
+    positive: float
+    """Share of a held-out token's logits that are positive."""
