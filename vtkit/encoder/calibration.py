@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import Fold, set_folding
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.sparse_head import without_decoder
-from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.truncation import first_tokens, whole_encodings
 from vtkit.errors import CollapseError, DataError
 
 BINS = 8192
@@ -168,10 +168,10 @@ def raise_held_tokens(encoder: SparseEncoder, texts: Sequence[str], max_length: 
 
         b_j <- b_j + max(0, HELD_MARGIN - x_j)
 
-    where n_j of the texts hold token j within their first ``max_length`` tokens, and x_j is the (k + 1)-th lowest of
-    j's pooled logits in them, k = floor(HELD_SHARE · n_j). So at most k of the n_j texts have a lower pooled logit
-    than the margin afterwards, and no bias is higher than that needs. Special tokens, tokens that no text holds and
-    masked dimensions are left alone.
+    where n_j of the texts hold token j of the output vocabulary in the part that the encoder reads, and x_j is the
+    (k + 1)-th lowest of j's pooled logits in them, k = floor(HELD_SHARE · n_j). So at most k of the n_j texts have a
+    lower pooled logit than the margin afterwards, and no bias is higher than that needs. Special tokens, tokens that
+    no text holds and masked dimensions are left alone.
 
     Raises:
         CollapseError: the logits are not finite.
@@ -188,12 +188,16 @@ def raise_held_tokens(encoder: SparseEncoder, texts: Sequence[str], max_length: 
             'be raised where texts hold them. Leave calibrate.tokens = "held" out.'
         )
     special = torch.tensor(tokenizer.all_special_ids, device=bias.device)
-    limit = min(max_length, encoder.max_seq_length or max_length)
     tokens, logits = [], []
     for start in range(0, len(texts), HELD_BATCH):
         batch = texts[start : start + HELD_BATCH]
-        hidden, lengths = _hidden_states(encoder, batch, max_length)
-        ids = first_tokens(tokenizer, batch, limit)["input_ids"]
+        read = _read_tokens(encoder, batch, max_length, return_offsets_mapping=True)
+        hidden, lengths = _hidden_states(encoder, read["input_ids"])
+        ids = read["input_ids"]
+        if tokenizer is not encoder.tokenizer:
+            ends = [max(end for _, end in offsets) for offsets in read["offset_mapping"]]
+            parts = [text[:end] for text, end in zip(batch, ends, strict=True)]
+            ids = [encoding.ids for encoding in whole_encodings(tokenizer, parts)]
         for states, own in zip(torch.split(hidden, lengths), ids, strict=True):
             held = torch.tensor(sorted(set(own)), device=bias.device)
             held = held[~torch.isin(held, special) & (bias[held] > MASKED_BIAS / 2)]
@@ -377,7 +381,7 @@ class _Logits:
     """The logits of some texts under the decoder as it is now, never all of them at once."""
 
     def __init__(self, encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> None:
-        self._hidden, self._lengths = _hidden_states(encoder, texts, max_length)
+        self._hidden, self._lengths = _hidden_states(encoder, _read_tokens(encoder, texts, max_length)["input_ids"])
         self._decoder = mlm_head(encoder[0].auto_model).decoder
 
     def rates(self) -> ActivationRates:
@@ -443,12 +447,15 @@ class _Logits:
         return torch.stack([part.amax(dim=0) for part in torch.split(logits, self._lengths)])
 
 
-def _hidden_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> tuple[Tensor, list[int]]:
-    """What the decoder projects at every token of ``texts``: (tokens, width), and the tokens of each text."""
+def _read_tokens(encoder: SparseEncoder, texts: Sequence[str], max_length: int, **options: Any) -> dict[str, list[Any]]:
+    """The tokens that ``encoder`` reads of each of ``texts`` (:func:`first_tokens`)."""
+    return first_tokens(encoder.tokenizer, texts, min(max_length, encoder.max_seq_length or max_length), **options)
+
+
+def _hidden_states(encoder: SparseEncoder, token_ids: Sequence[list[int]]) -> tuple[Tensor, list[int]]:
+    """What the decoder projects at every token of some texts: (tokens, width), and how many tokens each text has."""
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
-    limit = min(max_length, encoder.max_seq_length or max_length)
-    token_ids = first_tokens(tokenizer, texts, limit)["input_ids"]
-    order = sorted(range(len(texts)), key=lambda i: len(token_ids[i]))
+    order = sorted(range(len(token_ids)), key=lambda i: len(token_ids[i]))
     pieces: dict[int, Tensor] = {}
     encoder.eval()
     with without_decoder(mlm_head(model).decoder), torch.no_grad():
@@ -458,5 +465,4 @@ def _hidden_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int
             hidden = model(**padded).logits
             for row, text in enumerate(batch):
                 pieces[text] = hidden[row, padded["attention_mask"][row].bool()]
-    lengths = [len(pieces[i]) for i in range(len(texts))]
-    return torch.cat([pieces[i] for i in range(len(texts))]), lengths
+    return torch.cat([pieces[i] for i in range(len(token_ids))]), list(map(len, token_ids))

@@ -103,7 +103,7 @@ def calibrate_encoder(
 
 CALIBRATE = Stage(
     "calibrate",
-    version=7,
+    version=8,
     reads=("calibrate",),
     corpora={"calibrate.corpus": calibration_corpus},
     function=calibrate_head,
