@@ -13,8 +13,10 @@ import torch
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel
+from typer.testing import CliRunner
 
 from vtkit.checks.encoder import read_back_gate
+from vtkit.cli import app
 from vtkit.encoder import fitted_head
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
 from vtkit.encoder.families import mlm_head
@@ -22,6 +24,7 @@ from vtkit.encoder.fitted_head import _Head, _ridge, fit_head, token_states
 from vtkit.encoder.head_result import HeadFit
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.errors import DataError, RecipeError
+from vtkit.recipe.load import load_recipe
 from vtkit.recipe.sections import Head
 from vtkit.runs.run import run
 
@@ -102,7 +105,7 @@ def test_states_are_those_of_the_embedder(embedder: Callable[..., Path], tmp_pat
     shortest = min(range(100), key=lambda number: len(tokenizer(texts[number])["input_ids"]))
     with torch.no_grad():
         wanted = model(**tokenizer(texts[shortest], return_tensors="pt")).last_hidden_state[0, 1:-1].numpy()
-    np.testing.assert_allclose(states.states[: len(wanted)], wanted, atol=2e-3)
+    np.testing.assert_allclose(states.states[: len(wanted)], wanted, atol=2e-2)  # in bf16
     assert 0.05 < states.held_out.mean() < 0.15
 
 
@@ -209,3 +212,17 @@ def test_what_does_not_go_together_is_said(recipe: Path, change: tuple[str, str]
     recipe.write_text(recipe.read_text().replace(*change))
     with pytest.raises((RecipeError, DataError), match=said):
         run(recipe, runs=recipe.parent / "runs", until="transfer")
+
+
+def test_recipe_new_writes_one_that_runs(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(recipe.parent)
+    embedder = next(recipe.parent.glob("embedder-*/embedder")).relative_to(recipe.parent)
+    new = ["recipe", "new", "--name", "mine", "--language", "en", "--embedder", f"./{embedder}"]
+    missing = CliRunner().invoke(app, new)
+    assert missing.exit_code != 0
+    asked = CliRunner().invoke(app, [*new, "--corpus", "text.txt", "--evaluate", "./collection"])
+    assert asked.exit_code == 0, asked.output
+    loaded = load_recipe(Path("mine.toml")).recipe
+    assert loaded.source.head is not None
+    assert loaded.vocabulary.kind == "trimmed"
+    assert (run(Path("mine.toml"), runs=Path("runs"), until="transfer") / "run.json").is_file()

@@ -170,7 +170,7 @@ def test_new_names_the_flags_that_are_missing_off_a_terminal(vtkit: Run, tmp_pat
     result = vtkit("recipe", "new", "--language", "ko")
     assert result.returncode == 2
     assert result.stderr == (
-        "error: recipe new needs also: --name, --source, --tokenizer (or --corpus, to train one)\n"
+        "error: recipe new needs also: --name, --source (or --embedder), --tokenizer (or --corpus, to train one)\n"
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -100,7 +100,9 @@ def show_schema() -> None:
 def write_new_recipe(
     name: Annotated[str | None, _answer("Name of the run: letters, digits, dots, hyphens.", "NAME")] = None,
     language: Annotated[str | None, _answer("ISO 639 code of the language searched in, e.g. ko.", "CODE")] = None,
-    source: Annotated[str | None, _answer("Encoder to start from: hub id or folder.", "MODEL")] = None,
+    source: Annotated[
+        str | None, _answer("Sparse encoder to start from: hub id or folder. Default: --embedder.", "MODEL")
+    ] = None,
     source_language: Annotated[
         str, typer.Option(help="ISO 639 code of the encoder's language.", metavar="CODE")
     ] = "en",
@@ -119,7 +121,12 @@ def write_new_recipe(
         list[str] | None, _answer("Parallel text: two tab-separated columns, source first. Repeatable.", "FILE")
     ] = None,
     embedder: Annotated[
-        str | None, _answer("Instead of parallel text: an embedder that knows both languages.", "MODEL")
+        str | None,
+        _answer(
+            "Dense embedder that knows the language, to start from; with --source: instead of parallel text, one that "
+            "knows both languages.",
+            "MODEL",
+        ),
     ] = None,
     train: Annotated[str | None, _answer("Collection with judged queries to fine-tune on.", "COLLECTION")] = None,
     evaluate: Annotated[list[str] | None, _answer("Collection to judge the run on. Repeatable.", "COLLECTION")] = None,
@@ -138,22 +145,28 @@ def write_new_recipe(
     if sys.stdin.isatty():
         name = name or _ask("Name of the run")
         language = language or _ask("Language searched in (ISO 639 code, such as ko)")
-        source = source or _ask("Encoder to start from (hub id or folder)")
+        if not embedder:
+            source = source or _ask("Sparse encoder to start from (hub id or folder; Enter: a dense embedder)", True)
+        if not source:
+            embedder = embedder or _ask("Dense embedder to start from (hub id or folder)")
         default = "the source's own" if language == source_language else "train one on a corpus"
-        tokenizer = tokenizer or _ask(f"Tokenizer whose vocabulary to use (Enter: {default})", optional=True)
-        trains = not tokenizer and language != source_language
+        if source:
+            tokenizer = tokenizer or _ask(f"Tokenizer whose vocabulary to use (Enter: {default})", optional=True)
+        trains = bool(source) and not tokenizer and language != source_language
         corpus = corpus or _ask_list("Corpora for training" + ("" if trains else " (Enter: none)"), not trains)
-        if language != source_language:
+        if source and language != source_language:
             parallel = parallel or _ask_list("Parallel text, tab-separated (Enter: none)", optional=True)
-        if language != source_language and not parallel:
+        if source and language != source_language and not parallel:
             embedder = embedder or _ask("Embedder that knows both languages (Enter: none)", optional=True)
         train = train or _ask("Collection to fine-tune on (Enter: none)", optional=True)
         evaluate = evaluate or _ask_list("Collections to judge the run on (Enter: none)", optional=True)
-    enough = bool(tokenizer or corpus or language == source_language)
-    if not name or not language or not source or not enough:
-        given = [("--name", name), ("--language", language), ("--source", source)]
+    enough = bool(tokenizer or corpus or (language == source_language if source else evaluate or train))
+    if not name or not language or not (source or embedder) or not enough:
+        given = [("--name", name), ("--language", language), ("--source (or --embedder)", source or embedder)]
         missing = [flag for flag, value in given if not value]
-        missing += [] if enough else ["--tokenizer (or --corpus, to train one)"]
+        missing += (
+            [] if enough else ["--corpus" if embedder and not source else "--tokenizer (or --corpus, to train one)"]
+        )
         raise RecipeError(f"recipe new needs also: {', '.join(missing)}")
     out = out or Path(f"{name}.toml")
     refuse_existing(out)
@@ -164,9 +177,9 @@ def write_new_recipe(
     text = new_recipe(
         name=name,
         language=language,
-        source=written(source, "model"),
+        source=written(source, "model") if source else None,
         source_language=source_language,
-        lowercase=_reads_lower_case(source),
+        lowercase=source is not None and _reads_lower_case(source),
         tokenizer=written(tokenizer, "tokenizer") if tokenizer else None,
         corpus=[written(entry, "corpus") for entry in corpus or ()],
         parallel=[written(entry, "pairs") for entry in parallel or ()],
@@ -185,7 +198,7 @@ def write_new_recipe(
     except OSError as error:
         raise VtkitError(f"{out} cannot be written: {error.strerror}") from error
     console.say(f"Wrote {out}. Next: vtkit recipe check {out} --data")
-    if language != source_language and not parallel and not embedder:
+    if source and language != source_language and not parallel and not embedder:
         console.warn(
             f"there is no bridge from {source_language} to {language}: the new tokens begin without a meaning, and the "
             "encoder knows no more of the texts than adaptation can teach it. Give sentence pairs or a dictionary "

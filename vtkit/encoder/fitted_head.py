@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,14 +29,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vtkit import console
-from vtkit.encoder.families import mlm_head
+from vtkit.encoder.families import mlm_head, takes_autocast
 from vtkit.encoder.head_result import HeadFit
 from vtkit.encoder.masked import is_masked, mask_dimensions
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
 from vtkit.recipe.sections import Head
-from vtkit.runtime import fastest_device
+from vtkit.runtime import bf16_is_fast, fastest_device
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -111,8 +112,8 @@ def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: Head, seed: 
     held_out = np.sort(rng.permutation(held_out)[:LOOKED_AT])
     if not len(held_out):
         raise DataError(
-            "the texts hold hardly any tokens that the source knows, so there are no states to fit a head on: name text of "
-            "a language that it was trained on in source.head.corpus"
+            "the texts hold hardly any tokens that the source knows, so there are no states to fit a head on: name "
+            "text of a language that it was trained on in source.head.corpus"
         )
 
     _ridge(head, states, fitted_on)
@@ -154,6 +155,8 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int, 
     folder.mkdir(parents=True, exist_ok=True)
     states = np.lib.format.open_memmap(folder / "states.npy", "w+", np.float16, (total, width))
     ids, held_out = np.empty(total, dtype=np.int64), np.empty(total, dtype=bool)
+    in_bf16 = bf16_is_fast() and takes_autocast(model)
+    half = torch.autocast(model.device.type, dtype=torch.bfloat16) if in_bf16 else nullcontext()
     order, place = sorted(range(len(rows)), key=lambda number: len(rows[number])), 0
     with console.progress("states of tokens", total=len(rows)) as bar, torch.inference_mode():
         for begin in range(0, len(order), TEXTS_A_BATCH):
@@ -164,7 +167,8 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int, 
                 batch[row, : len(rows[number])], mask[row, : len(rows[number])] = rows[number], 1
             inputs = {"input_ids": torch.from_numpy(batch), "attention_mask": torch.from_numpy(mask)}
             inputs = {name: values.to(model.device) for name, values in inputs.items()}
-            found = model.base_model(**inputs).last_hidden_state.float().cpu().numpy()
+            with half:
+                found = model.base_model(**inputs).last_hidden_state.float().cpu().numpy()
             for row, number in enumerate(some):
                 keep = np.flatnonzero(wanted[number])
                 own = slice(place, place + len(keep))

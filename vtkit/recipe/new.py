@@ -18,7 +18,7 @@ def new_recipe(
     *,
     name: str,
     language: str,
-    source: str,
+    source: str | None = None,
     source_language: str = "en",
     lowercase: bool = True,
     tokenizer: str | None = None,
@@ -36,20 +36,23 @@ def new_recipe(
     Args:
         name: of the run's folder.
         language: ISO 639 code of the language searched in.
-        source: hub id or folder of the encoder to start from.
+        source: hub id or folder of the encoder to start from. None starts from ``embedder``: a head is fitted to it.
         source_language: ISO 639 code of its language.
         lowercase: whether the source reads lower case only, so that a new vocabulary does too.
         tokenizer: whose vocabulary to move onto; None keeps the source's, or trains one on ``corpus``.
         corpus: text of the language or domain, for training vocabulary and encoder. Without it the encoder is adapted
             to the documents of ``train`` or ``evaluate``, if at all.
         parallel: files of two tab-separated columns, source language first, for the bridge between vocabularies.
-        embedder: a sentence-transformers model that knows both languages, as another bridge, and as a teacher.
+        embedder: a sentence-transformers model that knows the language, to start from; beside a source one that knows
+            both languages, as another bridge, and as a teacher.
         train: collection with judged queries for fine-tuning; None leaves that out.
         evaluate: collections to judge the run on.
 
     Raises:
-        RecipeError: another language, and neither a tokenizer nor a corpus.
+        RecipeError: another language, and neither a tokenizer nor a corpus; or nothing to start from.
     """
+    if source is None:
+        return _from_embedder(name, language, embedder, corpus, train, evaluate)
     own = tokenizer is None and language == source_language
     if not own and tokenizer is None and not corpus:
         raise RecipeError(
@@ -96,26 +99,66 @@ target_activation = 0.01
 definition = "pooled\"""")
     )
     parts.append(_finetune(own, train, embedder))
-    parts.append("""\
+    return "\n\n".join([*parts, _INDEX, _evaluate(evaluate)]) + "\n"
+
+
+_INDEX = """\
 [index]
 # One index that ranks by the encoder and BM25 together.
 lexical = "bm25"
-document_length = 384""")
-    parts.append(
-        f"""\
+document_length = 384"""
+
+
+def _evaluate(evaluate: Sequence[str]) -> str:
+    if evaluate:
+        return f"""\
 [evaluate]
 sets = {_list(evaluate)}
 split = {toml_value(_split(evaluate))}
 measures = ["nDCG@10", "R@100", "RR@10"]"""
-        if evaluate
-        else _commented("""\
+    return _commented("""\
 [evaluate]
 # Without it there is no index, and the report has no numbers: name a BEIR folder or a public collection such as
 # "miracl:ko".
 sets = ["collection"]
 split = "test\"""")
-    )
-    return "\n\n".join(parts) + "\n"
+
+
+def _from_embedder(
+    name: str, language: str, embedder: str | None, corpus: Sequence[str], train: str | None, evaluate: Sequence[str]
+) -> str:
+    """A recipe that starts from a dense embedder."""
+    if embedder is None:
+        raise RecipeError("A new recipe needs something to start from: a sparse encoder (source) or a dense embedder.")
+    texts = [*corpus, *([] if corpus else dict.fromkeys(each for each in (train, *evaluate) if each))]
+    if not texts:
+        raise RecipeError("A new recipe that starts from an embedder needs text of the language (corpus, evaluate).")
+    parts = [_head(name, [embedder, train, *corpus, *evaluate], "source.head.texts=20000")]
+    parts.append(f"""\
+[recipe]
+name = {toml_value(name)}
+language = {toml_value(language)}
+# seed = 42""")
+    parts.append(f"""\
+[source]
+# A dense embedder of this language: its transformer stays as it is, and a sparse head is fitted to it.
+model = {toml_value(embedder)}
+[source.head]
+# steps = 400
+# texts = 6000  # more, where there is more text""")
+    parts.append(f"""\
+[vocabulary]
+# The embedder's own tokens without those that these texts do not need. All text of the language that there is helps.
+kind = "trimmed"
+corpus = {_list(texts)}""")
+    parts.append("""\
+[calibrate]
+# Tokens are active about as often as documents hold them, and queries are looked up in a table of inverse document
+# frequencies, so that no model runs for a query.
+tokens = "document-frequency"
+query_encoder = "idf\"""")
+    parts.append(_finetune(False, train, embedder))
+    return "\n\n".join([*parts, _INDEX, _evaluate(evaluate)]) + "\n"
 
 
 def as_written_in(folder: Path, name: str, what: str) -> str:
@@ -133,13 +176,13 @@ def as_written_in(folder: Path, name: str, what: str) -> str:
     return relative if relative == ".." or relative.startswith("../") else f"./{relative}"
 
 
-def _head(name: str, needs: Sequence[str | None]) -> str:
+def _head(name: str, needs: Sequence[str | None], change: str = "adapt.steps=4000") -> str:
     lines = [f"# {plain(name)}", "#", "# Needs:"]
     lines += [f"#   {plain(need)}" for need in dict.fromkeys(need for need in needs if need)]
     lines += [
         "# Check it:            vtkit recipe check THIS_FILE",
         "# Run it:              vtkit run THIS_FILE",
-        "# Change a setting:    vtkit run THIS_FILE --set adapt.steps=4000",
+        f"# Change a setting:    vtkit run THIS_FILE --set {change}",
         "# See every setting:   vtkit recipe show THIS_FILE",
     ]
     return "\n".join(lines)

@@ -122,9 +122,9 @@ class Head(Section):
     trimmed vocabulary is counted on, else ``adapt.corpus``, the fine-tuning or the evaluation documents."""
 
     texts: Annotated[int, Field(ge=100)] = 6000
-    """Texts drawn from the corpus. Their states are kept on disk while the head is fitted: about 80 kB a text."""
+    """Texts drawn from the corpus. Their states are kept on disk while the head is fitted: about 50 kB a text."""
 
-    max_length: PositiveInt = 128
+    max_length: PositiveInt = 64
     """Tokens that these texts are cut at."""
 
     layers: PositiveInt | None = None
