@@ -137,6 +137,7 @@ class Head(Section):
     """Tokens a step."""
 
     learning_rate: LearningRate = 1e-3
+    """Of AdamW; it falls to 0 along a cosine."""
 
     activation: Annotated[float, Field(gt=0, lt=1)] = 0.0015
     """Share of the weights of a token that are positive in the end, over the vocabulary."""
