@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +26,11 @@ from vtkit.runs.plan import Plan
 from vtkit.runs.run import run
 from vtkit.runs.search import open_searcher
 from vtkit.search.analysers import analyser
-from vtkit.search.bm25 import Bm25, bm25_impacts, hashed_term
+from vtkit.search.bm25 import Bm25, bm25_impacts
 from vtkit.search.engine import search_exactly
 from vtkit.search.hybrid import Balance, best_weight, deviation, weighted_sum
 from vtkit.search.index_record import IndexRecord
-from vtkit.search.lexical import TERMS, LexicalPart, term_analyser
+from vtkit.search.lexical import TERMS, LexicalPart
 from vtkit.search.searcher import Searcher
 from vtkit.stages.evaluate_deployed import variants_of
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
@@ -41,11 +40,9 @@ TEXTS = ["river stone river", "oak reef", "stone oak oak maple", "", "reef river
 QUERIES = ["river oak", "maple", "nothing known", "stone stone reef"]
 
 
-def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix, hashed: int | None = None) -> tuple[
-    LexicalPart, sp.csr_matrix
-]:  # fmt: skip
-    impacts, terms = bm25_impacts(texts, CUT, hashed=hashed)
-    part = LexicalPart.balanced("bm25", "en", "words", terms, vectors, impacts, balance)
+def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix) -> tuple[LexicalPart, sp.csr_matrix]:
+    impacts, terms = bm25_impacts(texts, CUT)
+    part = LexicalPart.balanced("en", "words", terms, vectors, impacts, balance)
     return part, part.documents(vectors, impacts)
 
 
@@ -91,33 +88,13 @@ def test_both_parts_of_a_document_reach_the_same_largest_weight() -> None:
     assert documents[:, :9].max() == pytest.approx(documents[:, 9:].max()) == pytest.approx(3)
 
 
-def test_a_hashed_term_has_the_same_dimension_everywhere() -> None:
-    assert hashed_term("river", 1000) == zlib.crc32(b"river") % 1000 == 3
-    impacts, terms = bm25_impacts(TEXTS, CUT, hashed=100_000)
-    plain, _ = bm25_impacts(TEXTS, CUT)
-    assert impacts.shape == (len(TEXTS), 100_000)
-    assert np.array_equal(np.sort(impacts.data), np.sort(plain.data))  # no two share a dimension
-    assert len(terms) == 100_000
-    assert terms.of("never seen") == hashed_term("never seen", 100_000)
-
-
-def test_terms_that_share_a_dimension_are_one_term() -> None:
-    impacts, terms = bm25_impacts(["river oak", "stone", ""], CUT, hashed=1)
-    same, _ = bm25_impacts(["river river", "river", ""], CUT)
-    assert np.array_equal(impacts.toarray(), same.toarray())
-    assert terms.share_sharing == 1
-    assert bm25_impacts(TEXTS, CUT, hashed=100_000)[1].share_sharing == bm25_impacts(TEXTS, CUT)[1].share_sharing == 0
-
-
 def test_a_part_comes_back_as_it_was(tmp_path: Path) -> None:
     vectors = sp.csr_matrix(np.eye(len(TEXTS), 9, dtype=np.float32))
     asked = sp.csr_matrix((len(QUERIES), 9), dtype=np.float32)
-    for hashed in (None, 5000):
-        part, _ = part_of(Balance(0.3, 2.0, 1.5, 7, judged=False), TEXTS, vectors, hashed)
-        again = LexicalPart.load(tmp_path, part.save(tmp_path), 9, tiny.tokenizer())
-        assert (again.queries(asked, QUERIES) != part.queries(asked, QUERIES)).nnz == 0
-        assert again.names() == part.names()
-    assert part.names()[17] == "bm25:#17"
+    part, _ = part_of(Balance(0.3, 2.0, 1.5, 7, judged=False), TEXTS, vectors)
+    again = LexicalPart.load(tmp_path, part.save(tmp_path), 9)
+    assert (again.queries(asked, QUERIES) != part.queries(asked, QUERIES)).nnz == 0
+    assert again.names() == part.names() == [f"bm25:{term}" for term in ("river", "stone", "oak", "reef", "maple")]
 
 
 @pytest.mark.parametrize("text", ["[", '["river"]', "[1, 2, 3, 4, 5]", '{"river": 1}', '["oak", "oak", "a", "b", "c"]'])
@@ -128,20 +105,7 @@ def test_damaged_terms_are_named_with_what_to_do(tmp_path: Path, text: str) -> N
     assert record.terms == 5  # river, stone, oak, reef, maple
     (tmp_path / TERMS).write_text(text)
     with pytest.raises(DataError, match=r"terms\.json: the terms of the index are missing or damaged.*vtkit run"):
-        LexicalPart.load(tmp_path, record, 9, tiny.tokenizer())
-
-
-def test_tokens_as_terms_are_those_of_the_models_tokenizer() -> None:
-    cut = term_analyser("tokens", "en", "full", tiny.tokenizer())
-    assert cut("river rivers") == ["river", "river", "##s"]
-    assert cut.description == "tokens of the model's vocabulary"
-
-
-def test_tokens_as_terms_are_those_of_the_whole_text() -> None:
-    tokenizer = tiny.tokenizer()
-    cut = term_analyser("tokens", "en", "full", tokenizer)
-    tokenizer(["river"], truncation=True, max_length=2)  # the tokenizer keeps this length
-    assert len(cut("river " * 9)) == 9
+        LexicalPart.load(tmp_path, record, 9)
 
 
 def test_the_digest_of_a_tokenizer_is_of_what_it_makes_of_text() -> None:
@@ -165,7 +129,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     changes = (
         "index.lexical=bm25",
         "evaluate.weightings=['none', 'geng']",
-        "evaluate.lexical=['none', 'bm25', 'tokens']",
+        "evaluate.lexical=['none', 'bm25']",
     )
     return run(folder / "tiny.toml", changes, runs=folder / "runs", threads=1)
 
@@ -187,9 +151,7 @@ def test_every_other_way_has_a_row_and_nothing_is_encoded_again(finished: Path) 
     assert report is not None
     (results,) = report.results
     rows = {row.model: row for row in results.rows if row.index}
-    assert list(rows) == [
-        "deployed", "variant:none", "variant:none+tokens", "variant:geng", "variant:geng+bm25", "variant:geng+tokens",
-    ]  # fmt: skip
+    assert list(rows) == ["deployed", "variant:none", "variant:geng", "variant:geng+bm25"]
     alone = next(row for row in results.rows if row.model == "transfer")
     assert rows["variant:none"].measures == alone.measures
     assert all(row.p_value_vs_bm25 is not None for row in rows.values())
@@ -277,13 +239,9 @@ def test_a_changed_lexical_part_changes_no_model_and_no_vectors(finished: Path) 
         plan = Plan(load_recipe(recipe, changes).recipe, store)
         return {name: step.dependencies.key for name, step in plan.steps.items()}
 
-    before = keys("index.lexical=bm25")
-    for change in ("index.lexical_dimensions=5000", "index.lexical=tokens"):
-        after = keys("index.lexical=bm25", change)
-        assert [name for name in after if before[name] != after[name]] == [
-            "index:deployed", "evaluate:deployed", "report",
-        ]  # fmt: skip
-    assert not {"index:deployed", "evaluate:deployed"} & keys().keys()
+    before, after = keys(), keys("index.lexical=bm25")
+    assert after.keys() - before.keys() == {"index:deployed", "evaluate:deployed"}
+    assert [name for name in before if before[name] != after[name]] == ["report"]
 
 
 def test_variants_are_every_weighting_with_every_lexical_part_but_the_recipes_own(finished: Path) -> None:
@@ -294,5 +252,5 @@ def test_variants_are_every_weighting_with_every_lexical_part_but_the_recipes_ow
 
     assert variants() == []
     assert variants("evaluate.weightings=['none', 'geng']") == ["geng"]
-    assert variants("evaluate.lexical=['tokens']", "index.document_weighting=geng") == ["geng+tokens"]
+    assert variants("evaluate.lexical=['bm25']", "index.document_weighting=geng") == ["geng+bm25"]
     assert variants("evaluate.weightings=['cai-code']", "index.lexical=bm25") == ["cai-code+bm25"]

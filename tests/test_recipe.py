@@ -475,7 +475,7 @@ learning_rate = inf
         '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
         "--set 4 index.nothing: unknown setting. There are engine, quantisation_bits, query_encoder, "
         "query_length, document_length, top_dimensions, query_top_dimensions, keep, document_weighting, bm25_analyser, "
-        "lexical, lexical_dimensions, precision, seismic, milvus, opensearch.",
+        "lexical, precision, seismic, milvus, opensearch.",
     ]
 
 

@@ -51,10 +51,7 @@ GateLevel = Literal["fail", "warn", "off"]
 DocumentWeighting = Literal["none", "cai-paper", "cai-code", "geng"]
 """What the dimensions of documents are multiplied by (``vtkit/encoder/idf.py``)."""
 
-LexicalKind = Literal["bm25", "tokens"]
-"""What the terms of an index's lexical part are."""
-
-Lexical = Literal["none", "bm25", "tokens"]
+Lexical = Literal["none", "bm25"]
 
 
 class RecipeSection(Section):
@@ -813,13 +810,9 @@ class IndexSection(Section):
     adaptation find their negatives with ``full``."""
 
     lexical: Lexical = "none"
-    """Index BM25's impacts beside the final model's weights, as further dimensions of the same vectors, so that the sum
-    with BM25 is one index and one query. ``bm25``: of the terms of BM25's analyser. ``tokens``: of the tokens of the
-    model's own vocabulary. The weight of both is chosen on training queries, or fixed (docs/evaluation.md)."""
-
-    lexical_dimensions: Annotated[int, Field(ge=1_000, le=2**30)] | None = None
-    """Hash the terms of the lexical part into so many dimensions; terms that share one count as the same term. Default:
-    every term has its own."""
+    """``bm25``: index BM25's impacts beside the final model's weights, as further dimensions of the same vectors, so
+    that the sum with BM25 is one index and one query. Training queries, or else the documents, decide how much each of
+    the two weighs (docs/evaluation.md)."""
 
     precision: Literal["float32", "bf16"] = "float32"
     """Of the encoder's matrix products, for documents and judged queries. ``bf16`` is several times faster on GPUs

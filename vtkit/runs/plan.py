@@ -194,8 +194,8 @@ class Plan:
 
     def _add_deployed(self, recipe: Recipe) -> None:
         """The index to be used, where it is another than the one that models are judged on, and its variants."""
-        queries = {"queries": ENCODE_QUERIES.name, "model": self.final_model}
-        inputs = {"vectors": self.encoded[self.final_model]} | queries
+        queries = {"queries": ENCODE_QUERIES.name}
+        inputs = {"vectors": self.encoded[self.final_model], "model": self.final_model} | queries
         if differs(recipe):
             deployed = self._add(deploying(recipe), recipe, inputs)
             self._add(EVALUATE_DEPLOYED, recipe, {"index": deployed} | queries)

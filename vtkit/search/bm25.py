@@ -6,7 +6,6 @@ search itself is that of :mod:`vtkit.search.exact`. What a term is, :mod:`vtkit.
 
 from __future__ import annotations
 
-import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,41 +26,20 @@ from vtkit.search.index_info import Ids, Scores
 
 @dataclass(frozen=True)
 class TermDimensions:
-    """Which dimension each of BM25's terms has: those of a collection as they were met, or all terms by a hash."""
+    """Which dimension each of a collection's terms has, in the order in which they were met."""
 
     analyser: Analyser
     numbers: dict[str, int]
-    """Term of the collection -> its dimension; empty where terms are hashed and the index was loaded."""
-
-    hashed: int | None = None
-    """How many dimensions terms are hashed into; then terms that share one count as the same term."""
+    """Term of the collection -> its dimension."""
 
     def __len__(self) -> int:
-        return len(self.numbers) if self.hashed is None else self.hashed
-
-    def of(self, term: str) -> int | None:
-        """The dimension of ``term``; None for a term that the collection does not have."""
-        return self.numbers.get(term) if self.hashed is None else hashed_term(term, self.hashed)
-
-    def enter(self, term: str) -> int:
-        """The dimension of ``term``, which gets one if it has none."""
-        number = self.numbers.get(term)
-        if number is None:
-            number = len(self.numbers) if self.hashed is None else hashed_term(term, self.hashed)
-            self.numbers[term] = number
-        return number
-
-    @property
-    def share_sharing(self) -> float:
-        """Share of the collection's terms that have a dimension together with another; 0 where terms are not hashed."""
-        alone = sum(count == 1 for count in Counter(self.numbers.values()).values())
-        return 1 - alone / max(len(self.numbers), 1)
+        return len(self.numbers)
 
     def counts(self, texts: Sequence[str]) -> sp.csr_matrix:
         """How often each term stands in each of ``texts``, queries as a rule, (texts, dimensions)."""
         starts, columns, counts = array("q", [0]), array("i"), array("f")
         for text in texts:
-            numbers = (self.of(term) for term in self.analyser(text))
+            numbers = (self.numbers.get(term) for term in self.analyser(text))
             counted = Counter(number for number in numbers if number is not None)
             columns.extend(counted)
             counts.extend(counted.values())
@@ -69,13 +47,8 @@ class TermDimensions:
         return _matrix(starts, columns, counts, len(self))
 
 
-def hashed_term(term: str, dimensions: int) -> int:
-    """One of ``dimensions`` numbers, the same for the same term everywhere: CRC-32 of its UTF-8, modulo."""
-    return zlib.crc32(term.encode("utf-8", "surrogatepass")) % dimensions
-
-
 def bm25_impacts(
-    texts: Iterable[str], cut: Analyser, k1: float = K1, b: float | None = None, hashed: int | None = None
+    texts: Iterable[str], cut: Analyser, k1: float = K1, b: float | None = None
 ) -> tuple[sp.csr_matrix, TermDimensions]:
     """BM25's impact of each term on each of ``texts``, (texts, dimensions) float32, and which dimension is whose.
 
@@ -83,9 +56,8 @@ def bm25_impacts(
         cut: cuts a text into terms.
         k1, b: how soon repetitions stop to count, and how much long documents are held back; ``b`` defaults to
             what goes with the analyser.
-        hashed: number of dimensions that terms are hashed into. Default: every term has its own.
     """
-    terms = TermDimensions(cut, {}, hashed)
+    terms = TermDimensions(cut, {})
     counts = _term_counts(texts, terms)
     counts.data = Collected.of([counts], len(terms)).impacts(counts, k1, cut.b if b is None else b)
     return counts, terms
@@ -125,7 +97,7 @@ class Bm25:
                 are the same.
         """
         cut = analyser(language, analysis)
-        terms = TermDimensions(cut, {}, None)
+        terms = TermDimensions(cut, {})
         b = cut.b if b is None else b
         counts = [_term_counts(texts, terms)] if folder is None else _counted_parts(iter(texts), terms, folder)
         whole = Collected.of(counts, len(terms))
@@ -243,7 +215,7 @@ def _terms_of(runs: Sequence[str], terms: TermDimensions) -> sp.csr_matrix:
     """How often each term stands in each run, (runs, dimensions); every run is cut once. New terms enter ``terms``."""
     starts, columns = array("q", [0]), array("i")
     for run in runs:
-        columns.extend(terms.enter(term) for term in terms.analyser.terms(run))
+        columns.extend(terms.numbers.setdefault(term, len(terms)) for term in terms.analyser.terms(run))
         starts.append(len(columns))
     return _matrix(starts, columns, array("f", [1.0]) * len(columns), len(terms))
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from vtkit.errors import DataError
 from vtkit.recipe.analysers import Analysis
 from vtkit.recipe.engines import Engine
-from vtkit.recipe.sections import DocumentWeighting, LexicalKind
+from vtkit.recipe.sections import DocumentWeighting
 from vtkit.results import Result
 from vtkit.search.index_info import REBUILD
 
@@ -27,10 +27,8 @@ IDF = "idf.npy"
 class LexicalRecord(Result):
     """A lexical part in the record of its index."""
 
-    kind: LexicalKind
     language: str
     analysis: Analysis
-    hashed: int | None
     terms: int
     """Dimensions of the part."""
 

@@ -18,19 +18,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.encoder.truncation import whole_encodings
 from vtkit.errors import DataError
 from vtkit.recipe.analysers import Analysis
-from vtkit.recipe.sections import LexicalKind
-from vtkit.search.analysers import B_PLAIN, Analyser, analyser
+from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import TermDimensions
 from vtkit.search.hybrid import Balance
 from vtkit.search.index_record import LexicalRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from transformers import PreTrainedTokenizerFast
 
 TERMS = "terms.json"
 """File of the terms, in the order of their dimensions."""
@@ -40,7 +36,6 @@ TERMS = "terms.json"
 class LexicalPart:
     """The dimensions of BM25's terms behind the encoder's, and what a query weighs both with."""
 
-    kind: LexicalKind
     language: str
     analysis: Analysis
     terms: TermDimensions
@@ -58,7 +53,6 @@ class LexicalPart:
     @classmethod
     def balanced(
         cls,
-        kind: LexicalKind,
         language: str,
         analysis: Analysis,
         terms: TermDimensions,
@@ -76,7 +70,7 @@ class LexicalPart:
         scale = largest[0] / largest[1]
         ratio = balance.encoder_deviation / balance.bm25_deviation
         encoder, term = (1.0, (1 - balance.weight) / balance.weight * ratio) if balance.weight else (0.0, 1.0)
-        return cls(kind, language, analysis, terms, vectors.shape[1], scale, encoder, term / scale)
+        return cls(language, analysis, terms, vectors.shape[1], scale, encoder, term / scale)
 
     @property
     def width(self) -> int:
@@ -95,20 +89,15 @@ class LexicalPart:
         return joined
 
     def names(self) -> list[str]:
-        """What the dimensions of the terms are called; by number where terms are hashed."""
-        if self.terms.hashed is not None:
-            return [f"bm25:#{number}" for number in range(self.terms.hashed)]
+        """What the dimensions of the terms are called."""
         return [f"bm25:{term}" for term in self.terms.numbers]
 
     def save(self, folder: Path) -> LexicalRecord:
         """Write the terms into ``folder``; returns what the record of the index says of this part."""
-        if self.terms.hashed is None:
-            (folder / TERMS).write_text(json.dumps(list(self.terms.numbers), ensure_ascii=False), encoding="utf-8")
+        (folder / TERMS).write_text(json.dumps(list(self.terms.numbers), ensure_ascii=False), encoding="utf-8")
         return LexicalRecord(
-            self.kind,
             self.language,
             self.analysis,
-            self.terms.hashed,
             len(self.terms),
             self.document_scale,
             self.encoder_factor,
@@ -116,52 +105,33 @@ class LexicalPart:
         )
 
     @classmethod
-    def load(
-        cls, folder: Path, record: LexicalRecord, vocabulary: int, tokenizer: PreTrainedTokenizerFast
-    ) -> LexicalPart:
+    def load(cls, folder: Path, record: LexicalRecord, vocabulary: int) -> LexicalPart:
         """The part of an index.
 
         Args:
             folder: of the index, with ``terms.json``.
             record: what :meth:`save` returned.
             vocabulary: dimensions of the encoder.
-            tokenizer: of the encoder's output; cuts texts where terms are tokens.
 
         Raises:
             DataError: its terms are missing or damaged.
         """
-        numbers: dict[str, int] = {}
-        if record.hashed is None:
-            try:
-                listed = json.loads((folder / TERMS).read_text("utf-8"))
-                numbers = {term: number for number, term in enumerate(listed)}
-            except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
-                raise _damaged(folder / TERMS) from error
-            if len(numbers) != record.terms or not all(isinstance(term, str) for term in numbers):
-                raise _damaged(folder / TERMS)
-        cut = term_analyser(record.kind, record.language, record.analysis, tokenizer)
+        try:
+            listed = json.loads((folder / TERMS).read_text("utf-8"))
+            numbers = {term: number for number, term in enumerate(listed)}
+        except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
+            raise _damaged(folder / TERMS) from error
+        if len(numbers) != record.terms or not all(isinstance(term, str) for term in numbers):
+            raise _damaged(folder / TERMS)
         return cls(
-            record.kind,
             record.language,
             record.analysis,
-            TermDimensions(cut, numbers, record.hashed),
+            TermDimensions(analyser(record.language, record.analysis), numbers),
             vocabulary,
             record.document_scale,
             record.encoder_factor,
             record.term_factor,
         )
-
-
-def term_analyser(kind: LexicalKind, language: str, analysis: Analysis, tokenizer: PreTrainedTokenizerFast) -> Analyser:
-    """What cuts texts into the terms of a lexical part: BM25's analyser of the language, or a model's tokenizer."""
-    if kind == "bm25":
-        return analyser(language, analysis)
-
-    def tokens(text: str) -> list[str]:
-        (found,) = whole_encodings(tokenizer, [text], offsets=True)
-        return list(found.tokens)
-
-    return Analyser(tokens, lambda token: [token], "tokens of the model's vocabulary", B_PLAIN)
 
 
 def _damaged(path: Path) -> DataError:

@@ -157,7 +157,7 @@ class Searcher:
             )
         names, lexical = legible(tokenizer), None
         if record.lexical is not None:
-            lexical = LexicalPart.load(index, record.lexical, record.vocabulary, tokenizer)
+            lexical = LexicalPart.load(index, record.lexical, record.vocabulary)
             names = [*names, *[""] * (record.vocabulary - len(names)), *lexical.names()]
         special = frozenset(special_ids(tokenizer))
         limits = settings.query_length, settings.query_top_dimensions

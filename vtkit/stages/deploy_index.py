@@ -44,9 +44,6 @@ class DeployedSet(Result):
     terms: int
     """Dimensions of the lexical part."""
 
-    share_sharing: float
-    """Share of its terms that have a dimension together with another, where terms are hashed."""
-
     balance: Balance | None = None
 
 
@@ -101,10 +98,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
         record.save(folder)
         theirs = int((made.documents.indices >= made.vocabulary).sum())
         terms = made.documents.shape[1] - made.vocabulary
-        sharing = 0.0 if made.lexical is None else made.lexical.terms.share_sharing
-        sets[str(corpus.folder)] = DeployedSet(
-            made.documents.shape[0], made.documents.nnz, theirs, terms, sharing, made.balance
-        )
+        sets[str(corpus.folder)] = DeployedSet(made.documents.shape[0], made.documents.nnz, theirs, terms, made.balance)
         if made.lexical is not None and made.balance is not None:
             say = console.warn if made.balance.contradicted else console.say
             say(f"  {corpus.folder}: {_described(sets[str(corpus.folder)], made.balance)}")
@@ -123,21 +117,19 @@ def assembled(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     vectors = weighted_vectors(recipe, inputs, corpus, encoder, out)
-    kind = recipe.index.lexical
     assert recipe.evaluate is not None
-    if kind == "none":
+    if recipe.index.lexical == "none":
         return Assembled(vectors, vectors.shape[1])
-    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.search.analysers import analyser
     from vtkit.search.bm25 import bm25_impacts
     from vtkit.search.engine import search_exactly
-    from vtkit.search.lexical import LexicalPart, term_analyser
+    from vtkit.search.lexical import LexicalPart
     from vtkit.search.stored_vectors import read_vectors
 
     collection = opened(corpus)
     language, analysis = recipe.recipe.language, recipe.index.bm25_analyser
-    cut = term_analyser(kind, language, analysis, output_tokenizer(encoder))
     contents = (document.contents for document in collection.documents)
-    impacts, terms = bm25_impacts(contents, cut, hashed=recipe.index.lexical_dimensions)
+    impacts, terms = bm25_impacts(contents, analyser(language, analysis))
     asked = balancing_queries(recipe, corpus, collection)
     queries = read_vectors(inputs["queries"] / str(corpus.folder) / BALANCING)
     probed = result_of(inputs["queries"], EncodeQueriesResult).sets[str(corpus.folder)].probed
@@ -146,15 +138,14 @@ def assembled(
         for part in ((vectors, queries), (impacts, terms.counts(asked.texts)))
     )
     balance = balance_of(recipe, asked, encoder_run, bm25_run, probed)
-    part = LexicalPart.balanced(kind, language, analysis, terms, vectors, impacts, balance)
+    part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, balance)
     return Assembled(part.documents(vectors, impacts), vectors.shape[1], part, balance)
 
 
 def _described(made: DeployedSet, balance: Balance) -> str:
     on = "other judged queries" if balance.judged else "spans of documents"
-    sharing = f" ({made.share_sharing:.1%} of the terms share one)" if made.share_sharing else ""
     return (
-        f"lexical part of {made.terms:,} dimensions{sharing}, {made.lexical_postings / max(made.documents, 1):.0f} a "
+        f"lexical part of {made.terms:,} dimensions, {made.lexical_postings / max(made.documents, 1):.0f} a "
         f"document; scores compared on {balance.queries:,} {on}; the encoder weighs {balance.weight:g}: {balance.words}"
     )
 
@@ -166,12 +157,11 @@ def deploying(recipe: Recipe) -> Stage[DeployResult]:
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=9,
+    version=10,
     reads=(
         *BUILT_FROM,
         "index.document_weighting",
         "index.lexical",
-        "index.lexical_dimensions",
         *BM25,
         "evaluate.depth",
         "evaluate.measures",

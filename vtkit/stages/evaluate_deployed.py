@@ -52,15 +52,12 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
     Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``.
     """
     from vtkit.artifacts import result_of
-    from vtkit.encoder.asymmetric import output_tokenizer
-    from vtkit.encoder.checkpoint import load_encoder
     from vtkit.search.engine import POSTINGS, open_index
     from vtkit.search.index_record import IndexRecord
     from vtkit.search.lexical import LexicalPart
     from vtkit.search.stored_vectors import read_vectors
 
     assert recipe.evaluate is not None
-    encoder = load_encoder(model_name(recipe, inputs), "cpu")
     made = result_of(inputs["index"], DeployResult)
     sets: dict[str, EvaluatedSet] = {}
     for folder, collection in judged_sets(recipe).items():
@@ -69,8 +66,7 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
         texts = [query.text for query in collection.queries]
         queries = read_vectors(inputs["queries"] / folder / JUDGED)
         if record.lexical is not None:
-            tokenizer = output_tokenizer(encoder)
-            part = LexicalPart.load(inputs["index"] / folder, record.lexical, record.vocabulary, tokenizer)
+            part = LexicalPart.load(inputs["index"] / folder, record.lexical, record.vocabulary)
             queries = part.queries(queries, texts)
         ids, scores = index.search(queries, recipe.evaluate.depth)
         run = to_sets_run(collection, ids, scores)
@@ -127,7 +123,7 @@ def _agreement(
 
 EVALUATE_DEPLOYED = Stage(
     f"evaluate:{DEPLOYED}",
-    version=5,
+    version=6,
     reads=(*MEASURED, *SEARCHED_BY),
     corpora=SETS,
     function=evaluate_deployed,

@@ -228,7 +228,7 @@ def _results(
     return tuple(results)
 
 
-LEXICAL = {"none": "", "bm25": "with BM25 in one index", "tokens": "with BM25 of its tokens in one index"}
+LEXICAL = {"none": "", "bm25": "with BM25 in one index"}
 """``index.lexical`` -> words."""
 
 
