@@ -49,9 +49,6 @@ def test_a_small_pair_by_hand() -> None:
     assert report["classes"]["exact"]["examples"] == [["the", "Ġthe"], ["##ing", "ing"]]
     assert report["classes"]["symbol"]["examples"] == [["7", "7"]]
     assert report["classes"]["new"]["examples"] == [["school", None], ["paris", None], ["[unused1]", None]]
-    # Strings: school is wrong (one starts a word, the other does not), 7 right, and the rest is missed.
-    assert report["raw"]["wrong_examples"] == [["school", None]]
-    assert (report["raw"]["count"], report["raw"]["agreed"], report["raw"]["missed"]) == (2, 1, 7)
     fuzzy = overlap_report(source, target, "fuzzy", examples=10)
     assert fuzzy["classes"]["fuzzy"]["examples"] == [["school", "school"], ["paris", "ĠParis"]]
 
@@ -64,11 +61,9 @@ def test_a_small_pair_by_hand() -> None:
 def test_counts_add_up_in_every_mode(words: list[str], others: list[str], mode: Any) -> None:
     source, target = byte_level(*others), wordpiece(*words)
     report = overlap_report(source, target, mode, examples=3)
-    classes, raw = report["classes"], report["raw"]
+    classes = report["classes"]
     assert sum(facts["count"] for facts in classes.values()) == report["target_size"] == len(words) + 5
     assert report["overlap"] == report["target_size"] - classes["new"]["count"] == report["modes"][mode]["count"]
-    assert raw["agreed"] + raw["wrong"] == raw["count"] == report["modes"]["raw"]["count"]
-    assert raw["agreed"] + raw["missed"] <= report["overlap"]
     assert all(len(facts["examples"]) == min(3, facts["count"]) for facts in classes.values())
     assert len(list(pair_rows(source, target, mode))) == report["overlap"]
 
@@ -83,8 +78,6 @@ def test_the_published_shares_come_out(shared: Path) -> None:
         report = overlap_report(load(name), target, examples=0)
         counts[name] = report["overlap"]
         assert report["target_size"] == 30522
-        if name == "ModernBERT-base":
-            assert report["raw"]["count"] == 4848  # 15.88 %, the mistake to avoid
     assert counts == {"ModernBERT-base": 17216, "gpt2": 18185, "bert-base-cased-unilm": 18501}
     shares = {name: 100 * count / 30522 for name, count in counts.items()}
     assert shares["ModernBERT-base"] == pytest.approx(56.40, abs=0.01)
@@ -109,13 +102,12 @@ def test_the_published_share_of_bert_base_cased_counts_fillers(shared: Path) -> 
     assert canonical("[unused1]", "wordpiece") != canonical("[unused1]", "byte-level")
 
 
-def test_the_command_says_how_much_is_known_and_what_strings_would_have_said(folders: list[str]) -> None:
+def test_the_command_says_how_much_is_known(folders: list[str]) -> None:
     result = call("overlap", *folders)
     assert result.exit_code == 0, result.output
     assert "source (11 tokens) knows 8 of the 13 tokens of target: 61.54 %" in result.output
     assert re.search(r"^exact +2 +15\.38 %$", result.output, re.MULTILINE)
     assert "exact: the ← Ġthe, ##ing ← ing" in result.output
-    assert "Equal strings would have said 2 (15.38 %): 1 of them the same pairs, 1 wrong" in result.output
     assert call("overlap", *folders).output == result.output
 
 

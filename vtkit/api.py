@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from vtkit.encoder.casing import CasingChange
     from vtkit.recipe.load import LoadedRecipe
     from vtkit.recipe.sections import Recipe
+    from vtkit.recipe.transfer import OverlapMode
     from vtkit.report.data import ReportData
     from vtkit.runtime import Precision
     from vtkit.search.folders import Encoding, IndexFolder
     from vtkit.search.results import SearchResult
     from vtkit.transfer.encoder import Transfer
     from vtkit.vocabulary.expanded import Expansion
-    from vtkit.vocabulary.overlap import OverlapMode
     from vtkit.vocabulary.pair import VocabularyPair
     from vtkit.vocabulary.specification import Built
 

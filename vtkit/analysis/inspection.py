@@ -18,10 +18,11 @@ import numpy as np
 from vtkit.analysis.composition import Composition, Han, compose
 from vtkit.analysis.reachability import duplicates, unreachable
 from vtkit.data.text import batches
+from vtkit.recipe.transfer import OverlapMode
 from vtkit.vocabulary.casing import lowered
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary, legible, tokens
-from vtkit.vocabulary.overlap import OverlapMode, find_overlap
+from vtkit.vocabulary.overlap import find_overlap
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

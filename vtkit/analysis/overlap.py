@@ -1,4 +1,4 @@
-"""The overlap of two vocabularies in detail: how many tokens of each class, which, and what plain strings would say.
+"""The overlap of two vocabularies in detail: how many tokens of each class, and which.
 
 The rule itself is :func:`vtkit.vocabulary.overlap.find_overlap` (docs/overlap.md); here it is counted and shown.
 """
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from vtkit.vocabulary.existing import roles_by_id
-from vtkit.vocabulary.forms import FILLER, Vocabulary
-from vtkit.vocabulary.overlap import KINDS, Overlap, OverlapMode, find_overlap
+from vtkit.recipe.transfer import OverlapMode
+from vtkit.vocabulary.forms import Vocabulary
+from vtkit.vocabulary.overlap import KINDS, Overlap, find_overlap
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -39,18 +39,13 @@ def overlap_report(
 
     Returns:
         Plain data: ``mode``, ``source_size``, ``target_size``, ``overlap``, ``share`` (of the target), ``classes``
-        (kind -> ``count``, ``share``, ``examples`` as [target token, source token or nothing]), ``modes`` (mode ->
-        ``count``, ``share``) and ``raw``: what equal strings would have said against ``mode``:
-
-        - ``agreed``: target tokens that both give the same source token;
-        - ``wrong``: tokens equal as strings to a source token that is another one or none by the rule, of which
-          ``fillers`` and ``special`` are equal by accident of spelling;
-        - ``missed``: tokens that the rule finds and equal strings do not.
+        (kind -> ``count``, ``share``, ``examples`` as [target token, source token or nothing]) and ``modes`` (mode ->
+        ``count``, ``share``).
     """
     first, second = Vocabulary(source), Vocabulary(target)
-    known, wanted, spelled = first.legible, second.legible, second.tokens
+    known, wanted = first.legible, second.legible
     found = {name: find_overlap(first, second, name) for name in MODES}
-    chosen, raw = found[mode], found["raw"]
+    chosen = found[mode]
     classes = {}
     for code, kind in enumerate(KINDS):
         members = np.flatnonzero(chosen.kinds == code).tolist()
@@ -59,10 +54,6 @@ def overlap_report(
             "share": len(members) / chosen.target_size,
             "examples": _examples(members, chosen, known, wanted, examples),
         }
-    same = raw.target_to_source == chosen.target_to_source
-    wrong = np.flatnonzero((raw.target_to_source >= 0) & ~same).tolist()
-    missed = np.flatnonzero((raw.target_to_source < 0) & (chosen.target_to_source >= 0)).tolist()
-    roles = roles_by_id(target)
     return {
         "mode": mode,
         "source_size": chosen.source_size,
@@ -70,17 +61,6 @@ def overlap_report(
         "overlap": len(chosen.overlap_ids),
         "share": chosen.share,
         "classes": classes,
-        "raw": {
-            "count": len(raw.overlap_ids),
-            "share": raw.share,
-            "agreed": int((same & (raw.target_to_source >= 0)).sum()),
-            "wrong": len(wrong),
-            "wrong_fillers": sum(FILLER.fullmatch(spelled[number]) is not None for number in wrong),
-            "wrong_special": sum(number in roles for number in wrong),
-            "wrong_examples": _examples(wrong, chosen, known, wanted, examples),
-            "missed": len(missed),
-            "missed_examples": _examples(missed, chosen, known, wanted, examples),
-        },
         "modes": {name: {"count": len(overlap.overlap_ids), "share": overlap.share} for name, overlap in found.items()},
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,15 +11,7 @@ from vtkit import console
 from vtkit.commands.candidates import load, short_names
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.outputs import refuse_folder, write_text
-
-
-class Mode(StrEnum):
-    """How tokens are compared."""
-
-    exact_symbols = "exact+symbols"
-    exact = "exact"
-    fuzzy = "fuzzy"
-    raw = "raw"
+from vtkit.recipe.transfer import OverlapMode
 
 
 def overlap(
@@ -28,7 +19,7 @@ def overlap(
         str, typer.Argument(metavar="SOURCE", help="Model or tokenizer to move from: folder, file or hub id.")
     ],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Model or tokenizer whose vocabulary to move to.")],
-    mode: Annotated[Mode, typer.Option(help="Which tokens count as known (docs/overlap.md).")] = Mode.exact_symbols,
+    mode: Annotated[OverlapMode, typer.Option(help="Which tokens count as known (docs/overlap.md).")] = "exact+symbols",
     examples: Annotated[int, typer.Option(min=0, help="Tokens shown of each class.")] = 8,
     list_file: Annotated[
         Path | None,
@@ -41,16 +32,16 @@ def overlap(
 ) -> None:
     """Show which tokens of TARGET's vocabulary are also in SOURCE's.
 
-    By class, with examples, beside the other modes, and against the plain comparison of strings.
+    By class, with examples, and beside the other modes.
     """
     from vtkit.analysis.overlap import HEADER, overlap_report, pair_rows
 
     allow_downloads(download)
     refuse_folder(list_file)
     known, wanted = load(source), load(target)
-    report = {"source": source, "target": target, **overlap_report(known, wanted, mode.value, examples)}
+    report = {"source": source, "target": target, **overlap_report(known, wanted, mode, examples)}
     if list_file is not None:
-        rows = ["\t".join(row) for row in (HEADER, *pair_rows(known, wanted, mode.value))]
+        rows = ["\t".join(row) for row in (HEADER, *pair_rows(known, wanted, mode))]
         write_text(list_file, "\n".join(rows) + "\n")
     if as_json:
         console.write_json(report)
@@ -79,16 +70,6 @@ def _print_report(report: dict[str, Any], names: list[str]) -> None:
         ["mode", "tokens", "share"],
         [[name, f"{stats['count']:,}", f"{100 * stats['share']:.2f} %"] for name, stats in report["modes"].items()],
     )
-    raw = report["raw"]
-    console.write(
-        f"\nEqual strings would have said {raw['count']:,} ({100 * raw['share']:.2f} %): {raw['agreed']:,} of them the "
-        f"same pairs, {raw['wrong']:,} wrong ({raw['wrong_fillers']:,} fillers, {raw['wrong_special']:,} special "
-        f"tokens), and {raw['missed']:,} missed."
-    )
-    if raw["wrong_examples"]:
-        console.write(f"wrong, with what the rule says: {_pairs(raw['wrong_examples'])}")
-    if raw["missed_examples"]:
-        console.write(f"missed: {_pairs(raw['missed_examples'])}")
 
 
 def _pairs(pairs: list[list[str | None]]) -> str:

@@ -26,6 +26,8 @@ from vtkit.recipe.types import (
 
 Alpha = Annotated[float, Field(ge=1, le=1000)]
 
+OverlapMode = Literal["exact+symbols", "exact", "fuzzy"]
+
 
 class MethodSettings(Section):
     """What all methods are asked. A method with settings has the table [transfer.NAME], all of them optional, so that
@@ -361,7 +363,7 @@ class TransferSection(_MethodTables):
         + " A list of methods: the first that has evidence for a token makes its row."
     )
 
-    overlap: Literal["exact+symbols", "exact", "fuzzy"] = "exact+symbols"
+    overlap: OverlapMode = "exact+symbols"
     """Which target tokens count as already known (docs/overlap.md)."""
 
     fallback: Literal["auto", "reassigned", "pieces", Fallback] = "auto"

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vtkit.recipe.transfer import OverlapMode
 from vtkit.vocabulary.existing import roles_by_id, special_roles
 from vtkit.vocabulary.forms import Canonical, Vocabulary
-
-OverlapMode = Literal["exact+symbols", "exact", "fuzzy", "raw"]
 
 KINDS = ("new", "exact", "symbol", "special", "fuzzy")
 """How a target token came to its source token; ``Overlap.kinds`` holds indices into this."""
@@ -81,21 +79,11 @@ def find_overlap(source: Vocabulary, target: Vocabulary, mode: OverlapMode = "ex
 
     Args:
         mode: ``exact+symbols`` applies rules 1 to 3, ``exact`` leaves out rule 2, ``fuzzy`` adds tokens equal
-            up to case and word-start mark, ``raw`` compares nothing but the strings (to show what the mistake
-            costs; fillers match there too).
+            up to case and word-start mark.
     """
     source_tokens, target_tokens = source.tokens, target.tokens
     found = np.full(len(target_tokens), -1, dtype=np.int32)
     kinds = np.zeros(len(target_tokens), dtype=np.int8)
-    if mode == "raw":
-        known: dict[str, int] = {}
-        for number, token in enumerate(source_tokens):
-            known.setdefault(token, number)
-        for number, token in enumerate(target_tokens):
-            if token and token in known:
-                found[number], kinds[number] = known[token], EXACT
-        return Overlap(mode, found, kinds, len(source_tokens))
-
     exact: dict[Canonical, int] = {}
     symbols: dict[str, int] = {}
     folded: dict[Canonical, int] = {}
