@@ -37,10 +37,15 @@ class Situation:
     parallel: tuple[str, ...] = ()
     judged: bool = False
     tokenizer: str | None = None
+    embedder: str | None = None
 
     def answers(self, shared: Path, collection: Path) -> list[str]:
         """The options of ``vtkit recipe new``."""
-        given = ["--language", self.language, "--source", str(shared / "models" / "minilm-splade-en")]
+        given = ["--language", self.language]
+        if self.embedder is None:
+            given += ["--source", str(shared / "models" / "minilm-splade-en")]
+        else:
+            given += ["--embedder", os.environ.get("VTKIT_EMBEDDER") or str(shared / "models" / self.embedder)]
         given += ["--corpus", str(collection), "--evaluate", str(collection)]
         for name in self.parallel:
             given += ["--parallel", str(shared / "data" / "parallel" / f"{name}.tsv.gz")]
@@ -58,6 +63,18 @@ SITUATIONS = {
     "tokenizer": Situation(
         "xquadr-zh", "zh", ("dict-wiktionary-en-zh", "tatoeba-en-zh", "en-zh.pud"), tokenizer="bert-base-chinese"
     ),
+}
+
+DENSE = "all-MiniLM-L6-v2"
+"""Reads English; VTKIT_EMBEDDER names another one, which the languages below need."""
+
+SITUATIONS["embedder"] = Situation("chemrxivquest-en", "en", embedder=DENSE)
+OF_LANGUAGES = {
+    f"embedder-{collection}": Situation(collection, language, embedder=DENSE)
+    for collection, language in (
+        *(("arcdr-ar", "ar"), ("xquadr-zh", "zh"), ("xquadr-hi", "hi"), ("jaquad-ja", "ja"), ("korquad-ko", "ko")),
+        *(("scifact-en", "en"), ("med-en", "en")),
+    )
 }
 
 
@@ -89,7 +106,7 @@ def run_situation(
     name: str, documents: int, folder: Path, settings: Sequence[str], shared: Path, vtkit: Command
 ) -> dict[str, Any]:
     """Write the recipe of a situation, check it, run it, and read what its report says."""
-    situation = SITUATIONS[name]
+    situation = (SITUATIONS | OF_LANGUAGES)[name]
     called = f"{name}-{documents}"
     collection = folder / "collections" / f"{situation.collection}-{documents}"
     if not collection.exists():
@@ -103,6 +120,7 @@ def run_situation(
     found = report["results"][0]
     index = next(row for row in found["rows"] if row["index"])
     encoder = [row for row in found["rows"] if not row["index"] and row["model"] in MODELS][-1]
+    dense = [row for row in found["rows"] if row["peer"]]
     bm25 = max((row for row in found["rows"] if row["model"].startswith("BM25")), key=_effectiveness)
     return {
         "situation": name,
@@ -114,6 +132,8 @@ def run_situation(
         "index": round(_effectiveness(index), 4),
         "p": index["p_value_vs_bm25"],
         "weight": (index["balance"] or {}).get("weight"),
+        "dense": [round(_effectiveness(row), 4) for row in dense],
+        "dimensions": encoder.get("document_dimensions"),
         "seconds": round(time.monotonic() - begun),
     }
 
@@ -142,7 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--documents", type=int, nargs="+", default=[100, 1200])
-    parser.add_argument("--only", nargs="+", default=list(SITUATIONS), choices=list(SITUATIONS))
+    parser.add_argument("--only", nargs="+", default=list(SITUATIONS), choices=[*SITUATIONS, *OF_LANGUAGES])
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)

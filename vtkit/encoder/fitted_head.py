@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedModel
 
-FEWEST = 100
+FEWEST = 20
 """Texts below which nothing is fitted."""
 
 HELD_OUT_EVERY = 10

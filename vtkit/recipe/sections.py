@@ -118,7 +118,7 @@ class Head(Section):
     """Texts whose states it is fitted on, as many different ones of the language as there are. Default: what a
     trimmed vocabulary is counted on, else ``adapt.corpus``, the fine-tuning or the evaluation documents."""
 
-    texts: Annotated[int, Field(ge=100)] = 6000
+    texts: Annotated[int, Field(ge=20)] = 6000
     """Texts drawn from the corpus. Their states are kept on disk while the head is fitted: about 50 kB a text."""
 
     max_length: PositiveInt = 64
