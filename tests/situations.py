@@ -38,6 +38,8 @@ class Situation:
     judged: bool = False
     tokenizer: str | None = None
     embedder: str | None = None
+    text: str | None = None
+    """Further text of the language."""
 
     def answers(self, shared: Path, collection: Path) -> list[str]:
         """The options of ``vtkit recipe new``."""
@@ -47,6 +49,7 @@ class Situation:
         else:
             given += ["--embedder", os.environ.get("VTKIT_EMBEDDER") or str(shared / "models" / self.embedder)]
         given += ["--corpus", str(collection), "--evaluate", str(collection)]
+        given += ["--corpus", str(shared / "data" / "text" / f"{self.text}.txt.gz")] if self.text else []
         for name in self.parallel:
             given += ["--parallel", str(shared / "data" / "parallel" / f"{name}.tsv.gz")]
         given += ["--train", str(collection)] if self.judged else []
@@ -70,10 +73,11 @@ DENSE = "all-MiniLM-L6-v2"
 
 SITUATIONS["embedder"] = Situation("chemrxivquest-en", "en", embedder=DENSE)
 OF_LANGUAGES = {
-    f"embedder-{collection}": Situation(collection, language, embedder=DENSE)
-    for collection, language in (
-        *(("arcdr-ar", "ar"), ("xquadr-zh", "zh"), ("xquadr-hi", "hi"), ("jaquad-ja", "ja"), ("korquad-ko", "ko")),
-        *(("scifact-en", "en"), ("med-en", "en")),
+    f"embedder-{collection}": Situation(collection, collection[-2:], embedder=DENSE, text=text)
+    for collection, text in (
+        *(("arcdr-ar", "miracl-queries-ar"), ("xquadr-zh", "miracl-queries-zh"), ("xquadr-hi", "miracl-queries-hi")),
+        *(("jaquad-ja", "jglue-sentences-ja"), ("korquad-ko", "klue-sentences-ko")),
+        *(("scifact-en", "biomed-abstracts-en"), ("med-en", "biomed-abstracts-en")),
     )
 }
 

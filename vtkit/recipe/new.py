@@ -158,7 +158,8 @@ corpus = {_list(texts)}""")
 tokens = "document-frequency"
 query_encoder = "idf\"""")
     parts.append(_finetune(False, train, embedder))
-    return "\n\n".join([*parts, _INDEX, _evaluate(evaluate)]) + "\n"
+    index = f"{_INDEX}\ntop_dimensions = 250  # a document's largest weights; the others are many and small"
+    return "\n\n".join([*parts, index, _evaluate(evaluate)]) + "\n"
 
 
 def as_written_in(folder: Path, name: str, what: str) -> str:
