@@ -64,16 +64,19 @@ def test_what_a_query_side_alone_cannot_do_is_left_to_the_whole_encoder(tmp_path
     assert TransformerQueries.load(str(tmp_path / "folded"), digest) is None
 
 
-def test_a_search_does_not_import_sentence_transformers(tmp_path: Path) -> None:
+def test_a_search_neither_imports_sentence_transformers_nor_looks_for_garbage_in_libraries(tmp_path: Path) -> None:
     save_encoder(tiny.encoder(tmp_path / "work"), tmp_path / "model")
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(tiny.texts(10)), encoding="utf-8")
     encode_texts(str(tmp_path / "model"), texts, tmp_path / "vectors")
     index_vectors(tmp_path / "vectors", tmp_path / "index")
     script = (
-        "import sys; from vtkit.cli import main; sys.argv = ['vtkit', 'search', 'index', 'one']\n"
+        "import gc, sys; from vtkit.cli import main; sys.argv = ['vtkit', 'search', 'index', 'one']\n"
+        "passes = []; gc.callbacks.append(lambda phase, found: passes.append(found['generation']))\n"
         "try: main()\nexcept SystemExit as ended: assert not ended.code\n"
-        "assert 'sentence_transformers' not in sys.modules"
+        "assert 'sentence_transformers' not in sys.modules\n"
+        "assert gc.isenabled() and len(gc.get_objects()) < gc.get_freeze_count()\n"
+        "assert 2 not in passes"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, check=False

@@ -6,6 +6,7 @@ Importing this module loads nothing heavy.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import sys
 import warnings
@@ -120,6 +121,21 @@ def reuse_memory() -> None:
     mallopt(M_MMAP_THRESHOLD, REUSED_BYTES)
     mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
     trim(ctypes.c_size_t(0))
+
+
+@contextmanager
+def kept_for_good() -> Iterator[None]:
+    """Let the garbage collector pass over all that the block imports and loads, now and later.
+
+    The libraries are a million objects, and none of them ever goes: looking through them time and again is a third of
+    what a search costs. Only for a process of vtkit's own, since the caller's objects are passed over too.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager

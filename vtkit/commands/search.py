@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,7 @@ from vtkit import console
 from vtkit.commands.options import JsonOption, SearchedArgument
 from vtkit.data.queries import QUERY_FORMS, is_blank, read_query_file, standard_input
 from vtkit.errors import RecipeError, VtkitError
+from vtkit.runtime import kept_for_good
 
 if TYPE_CHECKING:
     from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
@@ -64,9 +66,7 @@ def search(
     queries = read_query_file(batch) if batch is not None else []
     if batch is not None and not queries:
         raise VtkitError(f"{batch} has no query.")
-    from vtkit.runs.search import open_searcher
-
-    searcher = open_searcher(run, model=model, collection=collection)
+    searcher = _opened(run, model, collection)
     if batch is not None:
         found = searcher.search([each.text for each in queries], top)
         _print_batch(((each.id, one) for each, one in zip(queries, found, strict=True)), run.absolute().name, as_json)
@@ -87,9 +87,14 @@ def explain(
     """Show why a document scores what it does for a query: each shared token with both weights and their product."""
     if is_blank(query):
         raise RecipeError("The query is empty: there is nothing to search for.")
-    from vtkit.runs.search import open_searcher
+    _print_explanation(_opened(run, model, collection).explain(query, document_id), as_json)
 
-    _print_explanation(open_searcher(run, model=model, collection=collection).explain(query, document_id), as_json)
+
+def _opened(run: Path, model: str | None, collection: str | None) -> Searcher:
+    with kept_for_good():
+        from vtkit.runs.search import open_searcher
+
+        return open_searcher(run, model=model, collection=collection)
 
 
 def shown_tokens(pairs: Weighted) -> str:
