@@ -127,7 +127,7 @@ def reuse_memory() -> None:
 def kept_for_good() -> Iterator[None]:
     """Let the garbage collector pass over all that the block imports and loads, now and later.
 
-    The libraries are a million objects, and none of them ever goes: looking through them time and again is a third of
+    The libraries are 700,000 objects, and none of them ever goes: looking through them time and again is a third of
     what a search costs. Only for a process of vtkit's own, since the caller's objects are passed over too.
     """
     gc.disable()

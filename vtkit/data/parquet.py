@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ ROWS_AT_ONCE = 1000
 """Rows that are Python objects at the same time."""
 
 
-def read_parquet(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number (from 1) and values by column of each row.
+def read_parquet(path: Path, among: Container[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number (from 1) and values by column of each row; only of columns whose names are ``among`` these, if any.
 
     Raises:
         DataError: the file cannot be read to its end.
@@ -24,7 +24,8 @@ def read_parquet(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(ROWS_AT_ONCE):
+            columns = None if among is None else [name for name in file.schema_arrow.names if name in among]
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row

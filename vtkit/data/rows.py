@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.data import text as texts
+from vtkit.data.parquet import read_parquet
 from vtkit.errors import DataError
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv", ".tsv.gz", ".tsv.zst", ".parquet")
@@ -25,7 +26,6 @@ GRADES = ("score", "relevance", "label")
 TITLE = "title"
 
 _KNOWN = {*DOCUMENT_IDS, *QUERY_IDS, *TEXTS, *QUERY_TEXTS, *JUDGED_QUERIES, *JUDGED_DOCUMENTS, *GRADES, TITLE}
-_ROWS = 1000  # of a parquet file that are Python objects at the same time
 
 
 def ending_of(path: Path) -> str | None:
@@ -60,7 +60,7 @@ def read_rows(path: Path, invalid: texts.Invalid = "strict") -> Iterator[tuple[i
         case None:
             raise DataError(f"{path}: has an unknown form. Rows lie in {', '.join(ENDINGS)} files.")
         case ".parquet":
-            yield from _parquet_rows(path)
+            yield from read_parquet(path, _KNOWN)
         case ending if ending.startswith(".tsv"):
             yield from _tsv_rows(path, invalid)
         case _:
@@ -78,23 +78,3 @@ def _tsv_rows(path: Path, invalid: texts.Invalid) -> Iterator[tuple[int, dict[st
                 yield number, "has one column, not id, tab, text"
             else:
                 yield number, dict(zip(names or ("_id", "text"), map(str.strip, cells), strict=False))
-
-
-def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    import pyarrow
-    import pyarrow.parquet
-
-    number = 0
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            columns = [name for name in file.schema_arrow.names if name in _KNOWN]
-            for batch in file.iter_batches(_ROWS, columns=columns):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(
-            f"{path}: cannot be read as parquet past row {number} ({first_line}). The file is damaged or was not "
-            "copied to its end; fetch it again."
-        ) from error
