@@ -20,7 +20,8 @@ from vtkit.cli import app
 from vtkit.encoder import fitted_head
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.fitted_head import _Head, _ridge, fit_head, token_states
+from vtkit.encoder.fitted_head import Head as FittedHead
+from vtkit.encoder.fitted_head import _ridge, fit_head, token_states
 from vtkit.encoder.head_result import HeadFit
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.errors import DataError, RecipeError
@@ -78,7 +79,7 @@ def test_the_head_reads_tokens_back_and_plain_sentence_transformers_loads_it(
 def test_the_closed_form_is_the_ridge_regression(embedder: Callable[..., Path], tmp_path: Path) -> None:
     encoder = load_with_new_head(str(embedder()))
     states = token_states(encoder, TEXTS, 64, tmp_path / "states")
-    head = _Head(encoder[0].auto_model)
+    head = FittedHead(encoder[0].auto_model)
     rows = np.flatnonzero(~states.held_out)
     _ridge(head, states, rows)
     x = states.states[rows].astype(np.float64)

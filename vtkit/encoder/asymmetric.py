@@ -9,6 +9,7 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding, SpladePooling
 from sentence_transformers.sparse_encoder.modules.mlm_transformer import MLMTransformer
+from tokenizers import models
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, SAFELY, library_errors
@@ -67,6 +68,12 @@ def output_tokenizer(encoder: SparseEncoder) -> PreTrainedTokenizerFast:
     """The tokenizer that names the output dimensions of ``encoder``."""
     own = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
     return own or encoder.tokenizer
+
+
+def writes_units(encoder: SparseEncoder) -> bool:
+    """Whether the dimensions of ``encoder`` are latent units, which no text can be cut into."""
+    own = output_tokenizer(encoder)
+    return own is not encoder.tokenizer and isinstance(own.backend_tokenizer.model, models.WordLevel)
 
 
 def dimension_names(encoder: SparseEncoder) -> list[str]:

@@ -35,7 +35,7 @@ from vtkit.encoder.masked import is_masked, mask_dimensions
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
-from vtkit.recipe.sections import Head
+from vtkit.recipe.sections import Head as HeadSection
 from vtkit.runtime import bf16_is_fast, fastest_device
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class States(NamedTuple):
         return torch.from_numpy(self.states[rows]).to(device).float(), torch.from_numpy(self.ids[rows]).to(device)
 
 
-def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: Head, seed: int, folder: Path) -> HeadFit:
+def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: HeadSection, seed: int, folder: Path) -> HeadFit:
     """Fit the head of ``encoder`` in place.
 
     Special tokens are masked: they name nothing.
@@ -102,7 +102,7 @@ def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: Head, seed: 
         )
     encoder.to(fastest_device())
     model: PreTrainedModel = encoder[0].auto_model
-    head = _Head(model)
+    head = Head(model)
     states = token_states(encoder, texts, section.max_length, folder)
     counts = np.bincount(states.ids[~states.held_out], minlength=head.decoder.out_features)
     prior = torch.from_numpy(np.log((counts + 1) / (counts + 1).sum())).float().to(head.decoder.weight.device)
@@ -181,7 +181,7 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int, 
     return States(states, ids, held_out)
 
 
-class _Head(nn.Module):
+class Head(nn.Module):
     """A masked-language-model head taken apart: linear map, activation, layer norm, decoder.
 
     Raises:
@@ -223,12 +223,31 @@ class _Head(nn.Module):
         found: Tensor = self.norm(self.activation(self.map(states)))
         return found
 
+    def start_from(self, weight: Tensor, mean: Tensor, covariance: Tensor) -> None:
+        """Let the linear map be ``weight``, of the states' deviations from their ``mean``, so small and so moved that
+        the activation is nearly linear there; the layer norm takes both away again."""
+        spread = float(torch.einsum("ij,jk,ik->", weight, covariance, weight) / len(weight)) ** 0.5
+        middle, deviation = LINEAR
+        weight = weight * (deviation / max(spread, 1e-12))
+        with torch.no_grad():
+            self.map.weight.copy_(weight)
+            if self.map.bias is not None:
+                self.map.bias.copy_(middle - weight @ mean)
+            self.norm.weight.fill_(1.0)
+            if self.norm.bias is not None:
+                self.norm.bias.zero_()
+
+    def pass_on(self, states: States, rows: NDArray[np.int64]) -> None:
+        """Hand states on as they are, centred by the mean of ``rows`` and of length √width."""
+        found = states.some(rows[:: max(1, len(rows) // ROWS_AT_ONCE)])[0].double().cpu()
+        self.start_from(torch.eye(found.shape[1]).double(), found.mean(0), found.T.cov())
+
     def logits(self, states: Tensor) -> Tensor:
         """(tokens, vocabulary); the decoder's weight has no gradient."""
         return nn.functional.linear(self.output(states), self.decoder.weight.detach(), self.decoder.bias)
 
 
-def _ridge(head: _Head, states: States, rows: NDArray[np.int64]) -> None:
+def _ridge(head: Head, states: States, rows: NDArray[np.int64]) -> None:
     """The linear map in closed form from the states ``rows``, and a layer norm and a bias that change nothing."""
     embeddings = head.decoder.weight.detach().double().cpu()
     centre = embeddings.mean(0)
@@ -247,18 +266,8 @@ def _ridge(head: _Head, states: States, rows: NDArray[np.int64]) -> None:
     cross -= torch.outer(mean, _sum_of(embeddings - centre, states.ids[rows]))
     gram += RIDGE * gram.diagonal().mean() * torch.eye(width).double()
     weight = torch.linalg.solve(gram, cross).T
-    # variance of what it gives, over dimensions: trace(W S W') / width, S the covariance of the states
-    spread = float(torch.einsum("ij,jk,ik->", weight, gram / len(rows), weight) / len(weight)) ** 0.5
-    middle, deviation = LINEAR
+    head.start_from(weight, mean, gram / len(rows))
     with torch.no_grad():
-        weight = weight * (deviation / max(spread, 1e-12))
-        offset = -weight @ mean
-        head.map.weight.copy_(weight)
-        if head.map.bias is not None:
-            head.map.bias.copy_(offset + middle)
-        head.norm.weight.fill_(1.0)
-        if head.norm.bias is not None:
-            head.norm.bias.zero_()
         ordinary = ~_masked(head.decoder)
         head.decoder.bias[ordinary] = 0.0
         # a softmax that is neither flat nor sure of itself to begin with
@@ -273,7 +282,7 @@ def _sum_of(rows: Tensor, ids: NDArray[np.int64]) -> Tensor:
     return torch.from_numpy(np.bincount(ids, minlength=len(rows))).double() @ rows
 
 
-def _read_back(head: _Head, states: States, rows: NDArray[np.int64], prior: Tensor) -> float:
+def _read_back(head: Head, states: States, rows: NDArray[np.int64], prior: Tensor) -> float:
     """Share of the tokens ``rows`` that are the likeliest at their own state."""
     right = 0
     with torch.no_grad():
@@ -283,7 +292,7 @@ def _read_back(head: _Head, states: States, rows: NDArray[np.int64], prior: Tens
     return right / max(len(rows), 1)
 
 
-def _settle(head: _Head, states: States, rows: NDArray[np.int64], activation: float) -> float:
+def _settle(head: Head, states: States, rows: NDArray[np.int64], activation: float) -> float:
     """Shift all biases until the share ``activation`` of the logits is positive, and scale logits until a token's own
     is :data:`OWN_LOGIT` in the mean; the share that is."""
     ordinary = ~_masked(head.decoder)

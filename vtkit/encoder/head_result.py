@@ -1,4 +1,4 @@
-"""How a head was fitted to a dense embedder, as plain values."""
+"""How a head or units were fitted to a dense embedder, as plain values."""
 
 from __future__ import annotations
 
@@ -26,3 +26,23 @@ class HeadFit(Result):
 
     positive: float
     """Share of a held-out token's logits that are positive."""
+
+
+@dataclass(frozen=True)
+class UnitsFit(Result):
+    """How latent units were learned."""
+
+    texts: int
+    """Texts that they were learned from."""
+
+    tokens: int
+    """Their tokens."""
+
+    unexplained: float
+    """Share of the variance of held-out states that the units leave over."""
+
+    dead: int
+    """Units that fire for no token; they are masked."""
+
+    revived: int
+    """Units that were given another direction while they were learned, because they fired for no token."""

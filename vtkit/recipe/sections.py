@@ -140,6 +140,39 @@ class Head(Section):
     """Share of the weights of a token that are positive in the end, over the vocabulary."""
 
 
+class Units(Section):
+    """[source.units]: ``source.model`` is a dense embedder, and its new dimensions are no words but latent units: a
+    sparse autoencoder learns to rebuild the states of tokens from few of so many (docs/from_embedder.md). What is read
+    is the embedder's own vocabulary, whole or trimmed."""
+
+    corpus: tuple[CorpusName, ...] = ()
+    """Texts whose states they are learned from; as of [source.head]."""
+
+    size: Annotated[int, Field(ge=16, le=1_000_000)] = 4096
+    """Units."""
+
+    active: Annotated[int, Field(ge=1, le=1000)] = 8
+    """Units that rebuild a token's state."""
+
+    texts: Annotated[int, Field(ge=20)] = 6000
+    """Texts drawn from the corpus. Their states are kept on disk meanwhile: about 50 kB a text."""
+
+    max_length: PositiveInt = 64
+    """Tokens that these texts are cut at."""
+
+    layers: PositiveInt | None = None
+    """Read the states of this layer; those above it leave the model. Default: the last."""
+
+    steps: PositiveInt = 700
+    """Optimiser steps."""
+
+    positions: Annotated[int, Field(ge=16, le=1_000_000)] = 1024
+    """Tokens a step."""
+
+    learning_rate: LearningRate = 1e-3
+    """Of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine."""
+
+
 class SourceSection(Section):
     """[source]: the encoder to start from. Give exactly one of model, recipe and scratch."""
 
@@ -155,18 +188,28 @@ class SourceSection(Section):
     head: Head | None = None
     """Fit a head to ``model``, a dense embedder."""
 
+    units: Units | None = None
+    """Learn latent units from the states of ``model``, a dense embedder."""
+
     kind: Literal["splade", "unicoil"] | None = None
     """What the encoder becomes. ``splade``: a text's weights are the largest logits of its tokens, for all tokens of
     the vocabulary. ``unicoil``: each token of a text has one weight, in its own dimension, and the head's logits have
     none (docs/training.md). Default: as ``model`` or ``recipe`` has it, and ``splade`` for a masked-language model."""
+
+    @property
+    def fitted(self) -> Head | Units | None:
+        """What is fitted to a dense ``model``."""
+        return self.head or self.units
 
     @model_validator(mode="after")
     def _exactly_one(self) -> SourceSection:
         given = [name for name in ("model", "recipe", "scratch") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"give exactly one of model, recipe and scratch, not {' and '.join(given) or 'none'}")
-        if self.head is not None and self.model is None:
-            raise ValueError("head is fitted to a model: name it with source.model")
+        if self.fitted is not None and self.model is None:
+            raise ValueError("[source.head] and [source.units] are fitted to a model: name it with source.model")
+        if self.head is not None and self.units is not None:
+            raise ValueError("give [source.head], whose dimensions are tokens, or [source.units], not both")
         return self
 
 
@@ -975,16 +1018,18 @@ class Recipe(Section):
                 "the source's own vocabulary stays as it is: remove [casing], or name the source's tokenizer with "
                 'vocabulary.kind "existing"'
             )
-        if self.source.head is not None:
+        if self.source.fitted is not None:
             if not own:
                 yield (
                     'a fitted head writes the source\'s own tokens: set vocabulary.kind to "trimmed" or "source". For '
                     "another vocabulary, name that recipe with source.recipe in a second one that has [transfer]"
                 )
-            if not (self.source.head.corpus or trimmed_on or adapts_on_text or has_documents):
-                yield "source.head.corpus is missing, and no other section has texts to use"
+            if not (self.source.fitted.corpus or trimmed_on or adapts_on_text or has_documents):
+                yield "[source.head] or [source.units] has no corpus, and no other section has texts to use"
             if self.source.kind == "unicoil":
-                yield 'source.head fits weights for the whole vocabulary: remove source.kind "unicoil"'
+                yield 'a fitted head has weights for the whole vocabulary: remove source.kind "unicoil"'
+            if self.source.units is not None:
+                yield from (f"latent units are no tokens: {fault}" for fault in self._not_for_units())
             learned = set(self.adapt.objectives) & {"mlm", "sap", "align"} if self.adapt is not None else set()
             if learned:
                 yield (
@@ -1024,6 +1069,17 @@ class Recipe(Section):
             yield f"a scratch source's queries go through the model: set finetune.query_encoder to {tables}"
         if self.casing.output == "fold":
             yield 'OpenSearch does not fold: set casing.output to "all", "mask" or "map"'
+
+    def _not_for_units(self) -> Iterator[str]:
+        """Settings that count output tokens in texts."""
+        if self.calibrate is not None and (self.calibrate.tokens or self.calibrate.query_encoder):
+            yield "remove calibrate.tokens and calibrate.query_encoder"
+        if self.index.query_encoder is not None:
+            yield "remove index.query_encoder"
+        if self.finetune is not None and self.finetune.query_encoder != "shared":
+            yield 'set finetune.query_encoder to "shared"'
+        if self.casing.output != "all":
+            yield 'set casing.output to "all"'
 
     def _not_for_unicoil(self) -> Iterator[str]:
         """Settings that say something of logits of the whole vocabulary."""

@@ -118,7 +118,7 @@ class Plan:
         if recipe.source.scratch is None:
             self._add(CHECK_VOCABULARY, recipe, inputs, prefix=prefix)
         last = moved = self._add(TRANSFER, recipe, inputs, prefix=prefix)
-        if recipe.transfer is not None or recipe.source.head is not None:
+        if recipe.transfer is not None or recipe.source.fitted is not None:
             self._add(CHECK_TRANSFER, recipe, {**inputs, "transfer": moved}, prefix=prefix)
         if recipe.adapt is not None:
             new_tokens = {"transfer": moved} if recipe.transfer is not None else {}
@@ -149,7 +149,7 @@ class Plan:
     def _add_evaluation(self, recipe: Recipe) -> None:
         if recipe.evaluate is not None:
             for model in recipe.evaluate.models:
-                if model == "source" and (recipe.source.scratch is not None or recipe.source.head is not None):
+                if model == "source" and (recipe.source.scratch is not None or recipe.source.fitted is not None):
                     continue
                 if model != "source" and model not in self.steps:
                     continue

@@ -50,7 +50,7 @@ def peers_of(recipe: Recipe) -> dict[str, str]:
     A dense source is a peer of what is made of it."""
     found: dict[str, str] = {}
     given = recipe.evaluate.peers if recipe.evaluate is not None else ()
-    dense = [str(recipe.source.model)] if recipe.evaluate is not None and recipe.source.head is not None else []
+    dense = [str(recipe.source.model)] if recipe.evaluate is not None and recipe.source.fitted is not None else []
     for model in dict.fromkeys([*dense, *given]):
         plain = name = (
             re.sub(r"[^\w.-]+", "-", Path(model).name, flags=re.ASCII)[:LONGEST_NAME].strip("-.") or "embedder"

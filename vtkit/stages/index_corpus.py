@@ -77,7 +77,7 @@ def weighted_vectors(
     """
     import numpy as np
 
-    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.encoder.asymmetric import output_tokenizer, writes_units
     from vtkit.encoder.folding import fold_map_of, folding
     from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
     from vtkit.search.index_record import IDF
@@ -87,8 +87,11 @@ def weighted_vectors(
     if recipe.index.document_weighting == "none":
         return vectors
     folded_to = None if folding(encoder) is None else fold_map_of(encoder)
-    texts = (document.contents for document in opened(corpus).documents)
-    frequencies, count = document_frequencies(output_tokenizer(encoder), texts, vectors.shape[1], folded_to)
+    if writes_units(encoder):
+        frequencies, count = np.bincount(vectors.indices, minlength=vectors.shape[1]), vectors.shape[0]
+    else:
+        texts = (document.contents for document in opened(corpus).documents)
+        frequencies, count = document_frequencies(output_tokenizer(encoder), texts, vectors.shape[1], folded_to)
     weights = idf_weights(frequencies, count, recipe.index.document_weighting)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)

@@ -40,10 +40,11 @@ def trimming_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
 
 
 def head_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
-    """Texts whose states a head is fitted on: source.head.corpus, else what the vocabulary is trimmed to."""
-    if recipe.source.head is not None and recipe.source.head.corpus:
-        return opened(recipe, recipe.source.head.corpus)
-    return trimming_corpus(recipe) if recipe.source.head is not None else ()
+    """Texts whose states a head or units are fitted on: its own, else what the vocabulary is trimmed to."""
+    fitted = recipe.source.fitted
+    if fitted is not None and fitted.corpus:
+        return opened(recipe, fitted.corpus)
+    return trimming_corpus(recipe) if fitted is not None else ()
 
 
 def calibration_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
@@ -82,8 +83,9 @@ def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
             texts("transfer.focus.corpus", transfer.settings_of(FocusTransfer).corpus, focus_corpus(recipe))
         if transfer.fallback == "auto" and transfer.reassigns:
             used["transfer.fallback"] = "reassigned"
-    if recipe.source.head is not None:
-        texts("source.head.corpus", recipe.source.head.corpus, head_corpus(recipe))
+    if (fitted := recipe.source.fitted) is not None:
+        name = "head" if recipe.source.head is not None else "units"
+        texts(f"source.{name}.corpus", fitted.corpus, head_corpus(recipe))
     if isinstance(recipe.vocabulary, TrimmedVocabulary):
         texts("vocabulary.corpus", recipe.vocabulary.corpus, trimming_corpus(recipe))
     if recipe.adapt is not None:

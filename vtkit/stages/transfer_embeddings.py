@@ -83,13 +83,14 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     from vtkit.encoder.fitted_head import fit_head
     from vtkit.encoder.folding import apply_output_casing
     from vtkit.encoder.kinds import kind_of, of_kind
+    from vtkit.transfer.latent_units import fit_units
     from vtkit.transfer.surgery.trim import trim_encoder
 
-    head = recipe.source.head
-    if head is None:
+    head, units, fitted = recipe.source.head, recipe.source.units, recipe.source.fitted
+    if fitted is None:
         encoder = source_encoder(recipe, inputs)
     else:
-        encoder = load_with_new_head(str(recipe.source.model), head.layers)
+        encoder = load_with_new_head(str(recipe.source.model), fitted.layers)
     before = parameters = sum(weight.numel() for weight in encoder.parameters())
     if len(target) < len(encoder.tokenizer):
         encoder = trim_encoder(encoder, target, out / "work")
@@ -99,17 +100,32 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
             f"  {parameters / 1e6:.1f} of {before / 1e6:.1f} million parameters stay, {4e-6 * parameters:,.0f} of "
             f"{4e-6 * before:,.0f} MB"
         )
-    fit = None
+    read = rebuilt = None
+    if fitted is not None:
+        texts = drawn(read_texts(recipe.corpora("source.head.corpus")), fitted.texts, recipe.recipe.seed)
     if head is not None:
-        texts = drawn(read_texts(recipe.corpora("source.head.corpus")), head.texts, recipe.recipe.seed)
-        fit = fit_head(encoder, texts, head, recipe.recipe.seed, out / "states")
-        shutil.rmtree(out / "states")
-        console.say(f"  the head reads {fit.read_back:.1%} of held-out tokens back ({fit.by_ridge:.1%} in closed form)")
+        read = fit_head(encoder, texts, head, recipe.recipe.seed, out / "states")
+        console.say(
+            f"  the head reads {read.read_back:.1%} of held-out tokens back ({read.by_ridge:.1%} in closed form)"
+        )
+    elif units is not None:
+        encoder, rebuilt = fit_units(encoder, texts, units, recipe.recipe.seed, out / "states")
+        console.say(
+            f"  {units.size:,} units rebuild {1 - rebuilt.unexplained:.1%} of the variance of held-out states; "
+            f"{rebuilt.revived:,} were revived, {rebuilt.dead:,} are dead"
+        )
+    shutil.rmtree(out / "states", ignore_errors=True)
     masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
     encoder = of_kind(encoder, recipe.source.kind)
     save_encoder(encoder, out / "model")
     return TransferResult(
-        len(target), masked, parameters=parameters, source_parameters=before, head=fit, kind=kind_of(encoder)
+        len(target),
+        masked,
+        parameters=parameters,
+        source_parameters=before,
+        head=read,
+        units=rebuilt,
+        kind=kind_of(encoder),
     )
 
 

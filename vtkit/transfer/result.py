@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vtkit.encoder.head_result import HeadFit
+from vtkit.encoder.head_result import HeadFit, UnitsFit
 from vtkit.results import Result
 from vtkit.transfer.neighbours import Neighbour
 
@@ -71,6 +71,9 @@ class TransferResult(Result):
 
     head: HeadFit | None = None
     """How a head was fitted to a dense source."""
+
+    units: UnitsFit | None = None
+    """How latent units were learned from a dense source."""
 
     kind: str = "splade"
     """What the encoder is: ``splade`` or ``unicoil``. No later stage changes it."""

@@ -1,0 +1,155 @@
+"""Latent units: a sparse autoencoder on token states, saved as a head that plain sentence-transformers reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from sentence_transformers import SparseEncoder
+
+from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, writes_units
+from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
+from vtkit.encoder.fitted_head import Head, token_states
+from vtkit.encoder.head_result import UnitsFit
+from vtkit.errors import DataError, RecipeError
+from vtkit.recipe.sections import Units
+from vtkit.runs.run import run
+from vtkit.transfer.latent_units import Autoencoder, fit_units
+
+TEXTS = tiny.texts(300, seed=1)
+SECTION = Units(size=64, active=4, steps=250, positions=256)
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of a transformer without a head."""
+    folder = tmp_path_factory.mktemp("embedder")
+    bare = tiny.encoder(folder / "work")
+    bare[0].auto_model.base_model.save_pretrained(folder / "model")
+    bare.tokenizer.save_pretrained(folder / "model")
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def learned(embedder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[WholeEncoder, UnitsFit]:
+    """An encoder that writes units."""
+    return fit_units(load_with_new_head(str(embedder)), TEXTS, SECTION, 0, tmp_path_factory.mktemp("states"))
+
+
+def test_the_autoencoder_keeps_the_k_largest_units() -> None:
+    sae = Autoencoder(torch.zeros(3), torch.eye(3).repeat(2, 1)[:4], 2)
+    found, places = sae(torch.tensor([[3.0, 2.0, -1.0]]))
+    kept = sae.units(torch.tensor([[3.0, 2.0, -1.0]]))
+    assert kept.tolist() == [[3.0, 2.0, 0.0, 3.0]]
+    assert sorted(places[0].tolist()) == [0, 3]
+    assert found.tolist() == [[6.0, 0.0, 0.0]]
+
+
+def test_few_units_rebuild_most_of_a_state(learned: tuple[WholeEncoder, UnitsFit]) -> None:
+    _, fit = learned
+    assert fit.unexplained < 0.35
+    assert fit.dead < 16
+    assert fit.tokens > 1000
+
+
+def test_a_unit_fires_as_often_as_it_is_among_the_k(
+    learned: tuple[WholeEncoder, UnitsFit], embedder: Path, tmp_path: Path
+) -> None:
+    encoder, _ = learned
+    states = token_states(load_with_new_head(str(embedder)), TEXTS, 64, tmp_path / "states")
+    head = Head(encoder[0].auto_model)
+    found, _ = states.some(np.flatnonzero(~states.held_out))
+    with torch.no_grad():
+        fires = (head.logits(found)[:, :64] > 0).float().sum(1)
+    assert float(fires.mean()) == pytest.approx(SECTION.active, rel=0.1)
+
+
+def test_plain_sentence_transformers_gives_the_same_vectors(
+    learned: tuple[WholeEncoder, UnitsFit], tmp_path: Path
+) -> None:
+    encoder, _ = learned
+    save_encoder(encoder, tmp_path / "model")
+    found = SparseEncoder(str(tmp_path / "model"), device="cpu").encode_document(TEXTS[:20])
+    again = load_encoder(str(tmp_path / "model"))
+    torch.testing.assert_close(found.to_dense(), again.encode_document(TEXTS[:20]).to_dense())
+    assert writes_units(again)
+    assert float((found.to_dense() > 0).sum(1).float().mean()) > SECTION.active
+    assert float(found.to_dense()[:, 64:].sum()) == 0.0
+
+
+def test_units_are_named_by_what_fires_them(learned: tuple[WholeEncoder, UnitsFit]) -> None:
+    encoder, _ = learned
+    names = dimension_names(encoder)
+    right = 0
+    for word in tiny.WORDS[:20]:
+        vector = encoder.encode_document([f"{word} {word}"]).to_dense()[0]
+        right += any(word in names[unit].split(":")[1].split() for unit in vector.topk(3).indices.tolist())
+    assert right >= 10
+    assert all(name.partition(":")[0] == str(number) for number, name in enumerate(names[:64]))
+
+
+def test_the_same_seed_gives_the_same_units(embedder: Path, tmp_path: Path) -> None:
+    section = Units(size=32, active=4, steps=20)
+    made = [
+        tiny.weights(fit_units(load_with_new_head(str(embedder)), TEXTS, section, seed, tmp_path / f"{number}")[0])
+        for number, seed in enumerate((3, 3, 4))
+    ]
+    assert tiny.same(made[0], made[1])
+    assert not tiny.same(made[0], made[2])
+
+
+def test_too_little_text_is_refused(embedder: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="1000 tokens at least"):
+        fit_units(load_with_new_head(str(embedder)), TEXTS[:20], SECTION, 0, tmp_path / "states")
+
+
+RECIPE = """\
+[recipe]
+name = "units"
+[source]
+model = "{model}"
+[source.units]
+corpus = ["text.txt"]
+size = 64
+active = 4
+steps = 100
+[vocabulary]
+kind = "trimmed"
+[index]
+lexical = "bm25"
+document_weighting = "cai-paper"
+[evaluate]
+sets = ["./collection"]
+measures = ["nDCG@10"]
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, embedder: Path) -> Path:
+    """A recipe, its text and its collection."""
+    (tmp_path / "units.toml").write_text(RECIPE.format(model=embedder))
+    (tmp_path / "text.txt").write_text("\n".join(tiny.texts(300)))
+    tiny.write_collection(tmp_path / "collection", tiny.collection(40))
+    return tmp_path / "units.toml"
+
+
+def test_its_recipe_runs_to_the_report(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = run(recipe, runs=recipe.parent / "runs")
+    assert "64 units rebuild" in capsys.readouterr().err
+    assert "after transfer" in (made / "report.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        ('[calibrate]\ntokens = "document-frequency"\n', "remove calibrate.tokens"),
+        ("[source.head]\n", "not both"),
+    ],
+)
+def test_what_does_not_go_with_units_is_refused(recipe: Path, added: str, said: str) -> None:
+    recipe.write_text(recipe.read_text() + added)
+    with pytest.raises(RecipeError, match=said):
+        run(recipe, runs=recipe.parent / "runs")

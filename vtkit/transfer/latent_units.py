@@ -1,0 +1,224 @@
+"""Latent units as a vocabulary: a sparse autoencoder on the token states of a dense embedder (Latent Terms,
+arXiv:2605.29384).
+
+With x the state of a token as the head hands it on (centred, of length √width), an overcomplete autoencoder learns to
+rebuild it from few units:
+
+    z = ReLU(E (x - c) + b),   x̂ = Dᵀ top_k(z) + c,   minimise |x - x̂|²
+
+No retrieval is trained: units come to stand for what recurs in the states of a language. Their use is distributed like
+that of words, so that they can be weighted and searched like words. What is saved is a masked-language-model head that
+plain sentence-transformers reads: its linear map is the identity, its decoder has the rows of E, and top_k becomes a
+threshold θ for each unit, above which it fires as often as it is among the k (JumpReLU without the jump):
+
+    logit_u = s (E_u (x - c) + b_u - θ_u)
+
+A text's vector is the maximum over its tokens, log(1 + ReLU(logit)), as of any SPLADE encoder. Units are named by the
+tokens that they fire for most.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, models
+from torch import Tensor, nn
+
+from vtkit import console
+from vtkit.encoder.asymmetric import WholeEncoder, settings_of
+from vtkit.encoder.checkpoint import as_sparse_encoder
+from vtkit.encoder.fitted_head import OWN_LOGIT, ROWS_AT_ONCE, Head, States, token_states
+from vtkit.encoder.head_result import UnitsFit
+from vtkit.encoder.masked import MASKED_BIAS
+from vtkit.errors import DataError
+from vtkit.recipe.sections import Units
+from vtkit.runtime import fastest_device
+from vtkit.transfer.surgery.head_only import graft_head
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedTokenizerFast
+
+FEWEST_TOKENS = 1000
+
+REVIVED_EVERY = 100
+"""Steps after which units that fired for no token since become states that are rebuilt badly."""
+
+REVIVED_UNTIL = 0.7
+"""Of all steps; the rest is left to settle."""
+
+LOOKED_AT = 16_384
+"""Tokens whose units decide thresholds and names."""
+
+UNITS_AT_ONCE = 512
+NAMED_BY = 3
+
+
+class Autoencoder(nn.Module):
+    """The k-sparse autoencoder, the encoder started from the decoder's rows.
+
+    Args:
+        centre: c to begin with, (width,).
+        rows: the decoder's rows to begin with, (units, width).
+        active: k.
+    """
+
+    def __init__(self, centre: Tensor, rows: Tensor, active: int) -> None:
+        super().__init__()
+        self.active = active
+        rows = nn.functional.normalize(rows, dim=1)
+        self.encoder, self.decoder = nn.Parameter(rows.clone()), nn.Parameter(rows.clone())
+        self.bias, self.centre = nn.Parameter(rows.new_zeros(len(rows))), nn.Parameter(centre.clone())
+
+    def units(self, states: Tensor) -> Tensor:
+        """Z before top_k, (tokens, units)."""
+        return nn.functional.linear(states - self.centre, self.encoder, self.bias).relu()
+
+    def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """x̂, (tokens, width), and which units fire, (tokens, k)."""
+        highest, places = self.units(states).topk(self.active, dim=1)
+        sparse = torch.zeros(len(states), len(self.bias), device=states.device).scatter(1, places, highest)
+        return sparse @ self.decoder + self.centre, places
+
+
+def fit_units(
+    encoder: SparseEncoder, texts: Sequence[str], section: Units, seed: int, folder: Path
+) -> tuple[WholeEncoder, UnitsFit]:
+    """An encoder that reads what ``encoder`` reads and writes latent units.
+
+    Args:
+        encoder: of :func:`vtkit.encoder.checkpoint.load_with_new_head`, its vocabulary trimmed or whole; its head is
+            replaced.
+        folder: where states and the model are kept meanwhile.
+
+    Raises:
+        DataError: too little text, or states that are not finite.
+    """
+    encoder.to(fastest_device())
+    states = token_states(encoder, texts, section.max_length, folder)
+    fitted_on, held_out = np.flatnonzero(~states.held_out), np.flatnonzero(states.held_out)
+    if len(fitted_on) < FEWEST_TOKENS:
+        raise DataError(
+            f"units are learned from {FEWEST_TOKENS} tokens at least, and the texts hold {len(fitted_on)}: name more "
+            "text of the language in source.units.corpus"
+        )
+    head = Head(encoder[0].auto_model)
+    head.pass_on(states, fitted_on)
+    learned, revived = _learned(head, states, fitted_on, section, seed)
+    error = _unexplained(head, learned, states, held_out if len(held_out) else fitted_on)
+    rng = np.random.default_rng(seed)
+    looked_at = np.sort(rng.permutation(fitted_on)[:LOOKED_AT])
+    with torch.no_grad():
+        rows, bias, fires, names = _as_decoder(head, learned, states, looked_at, encoder.tokenizer)
+    grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
+    made = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model")
+    whole = WholeEncoder(modules=list(made), device="cpu", **settings_of(encoder))
+    whole.output_tokenizer = _named(names)
+    return whole.eval(), UnitsFit(len(texts), len(states.ids), error, int((fires == 0).sum()), revived)
+
+
+def _learned(head: Head, states: States, rows: NDArray[np.int64], section: Units, seed: int) -> tuple[Autoencoder, int]:
+    """The autoencoder after training on the states ``rows``, and how many units were revived."""
+    rng = np.random.default_rng(seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        first = head.output(states.some(np.sort(rng.choice(rows, min(ROWS_AT_ONCE, len(rows)), replace=False)))[0])
+        centre = first.mean(0)
+        drawn = torch.randint(len(first), (section.size,), generator=generator)
+        noise = torch.randn(section.size, first.shape[1], generator=generator).to(first.device)
+        sae = Autoencoder(centre, first[drawn.to(first.device)] - centre + 0.5 * noise, section.active)
+    optimiser = torch.optim.AdamW(sae.parameters(), lr=section.learning_rate, weight_decay=0.0)
+    warm = max(1, section.steps // 20)
+
+    def rate(step: int) -> float:
+        return min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * step / section.steps)))
+
+    rates = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
+    fired = torch.zeros(section.size, dtype=torch.bool, device=centre.device)
+    revived = 0
+    with console.progress("learning units", total=section.steps) as bar, torch.enable_grad():
+        for step in range(section.steps):
+            picked = rng.choice(rows, min(section.positions, len(rows)), replace=False)
+            with torch.no_grad():
+                wanted = head.output(states.some(np.sort(picked))[0])
+            found, places = sae(wanted)
+            errors = (found - wanted).square().sum(1)
+            optimiser.zero_grad()
+            errors.mean().backward()
+            optimiser.step()
+            rates.step()
+            fired[places.flatten()] = True
+            if step % REVIVED_EVERY == REVIVED_EVERY - 1:
+                if step < REVIVED_UNTIL * section.steps:
+                    revived += _revive(sae, optimiser, ~fired, (wanted - found).detach(), errors.detach())
+                fired.zero_()
+            bar.advance(1)
+    return sae, revived
+
+
+def _revive(sae: Autoencoder, optimiser: torch.optim.Optimizer, dead: Tensor, missed: Tensor, errors: Tensor) -> int:
+    """Let ``dead`` units stand for what is ``missed`` most, (tokens, width); how many."""
+    places = dead.nonzero().flatten()[: len(missed)]
+    with torch.no_grad():
+        rows = nn.functional.normalize(missed[errors.argsort(descending=True)[: len(places)]], dim=1)
+        sae.encoder[places], sae.decoder[places] = rows, rows
+        sae.bias[places] = 0.0
+        for parameter in (sae.encoder, sae.decoder, sae.bias):
+            for moment in ("exp_avg", "exp_avg_sq"):
+                optimiser.state[parameter][moment][places] = 0.0
+    return len(places)
+
+
+def _unexplained(head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64]) -> float:
+    """|x - x̂|² over the variance of x."""
+    with torch.no_grad():
+        wanted = head.output(states.some(rows[:LOOKED_AT])[0])
+        missed = torch.cat([sae(some)[0] - some for some in torch.split(wanted, 1024)])
+        return float(missed.square().sum() / (wanted - wanted.mean(0)).square().sum())
+
+
+def _as_decoder(
+    head: Head, sae: Autoencoder, states: States, rows: NDArray[np.int64], tokenizer: PreTrainedTokenizerFast
+) -> tuple[Tensor, Tensor, NDArray[np.int64], list[str]]:
+    """Decoder rows and biases of the units, how often each fires for the tokens ``rows``, and their names."""
+    found, own = states.some(rows)
+    wanted = head.output(found)
+    fires = np.zeros(len(sae.bias), dtype=np.int64)
+    for some in torch.split(wanted, 1024):
+        fires += np.bincount(sae(some)[1].flatten().cpu().numpy(), minlength=len(fires))
+    threshold, total, positive = torch.zeros_like(sae.bias), 0.0, 0
+    names: list[str] = []
+    spelled = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    for begin in range(0, len(fires), UNITS_AT_ONCE):
+        part = slice(begin, begin + UNITS_AT_ONCE)
+        values = nn.functional.linear(wanted - sae.centre, sae.encoder[part], sae.bias[part]).relu().T
+        ordered = values.sort(dim=1, descending=True).values
+        last = torch.as_tensor(np.minimum(fires[part], len(rows) - 1), device=values.device)
+        threshold[part] = ordered.gather(1, last[:, None]).flatten()
+        above = (values - threshold[part, None]).relu()
+        total, positive = total + float(above.sum()), positive + int(above.count_nonzero())
+        for unit, row in enumerate(above):
+            by_token = torch.zeros(len(spelled), device=row.device).index_add_(0, own, row)
+            first = by_token.topk(NAMED_BY).indices.tolist()
+            shown = " ".join(spelled[token] for token in first if by_token[token] > 0)
+            names.append(f"{begin + unit}:{shown}" if shown else f"{begin + unit}")
+    scale = OWN_LOGIT / max(total / max(positive, 1), 1e-6)
+    weight = scale * sae.encoder
+    bias = scale * (sae.bias - threshold - sae.encoder @ sae.centre)
+    bias[torch.as_tensor(fires == 0, device=bias.device)] = MASKED_BIAS
+    return weight, bias, fires, names
+
+
+def _named(names: Sequence[str]) -> PreTrainedTokenizerFast:
+    """A tokenizer whose tokens are the units; it cuts no text."""
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.WordLevel({name: number for number, name in enumerate(names)}, unk_token=names[0]))
+    return PreTrainedTokenizerFast(tokenizer_object=backend)
