@@ -153,3 +153,13 @@ def test_what_does_not_go_with_units_is_refused(recipe: Path, added: str, said: 
     recipe.write_text(recipe.read_text() + added)
     with pytest.raises(RecipeError, match=said):
         run(recipe, runs=recipe.parent / "runs")
+
+
+@pytest.mark.parametrize("section", ["units", "head"])
+def test_adaptation_is_taught_by_the_embedder(recipe: Path, section: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = recipe.read_text() + "[adapt]\nsteps = 2\nbatch_size = 4\n"
+    if section == "head":
+        text = text.replace("[source.units]", "[source.head]").replace("size = 64\nactive = 4\n", "")
+    recipe.write_text(text)
+    run(recipe, runs=recipe.parent / "runs", until="adapt")
+    assert "objective distill: the source is a dense embedder" in capsys.readouterr().err

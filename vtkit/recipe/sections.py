@@ -497,7 +497,8 @@ class DistillSection(Section):
 
     teachers: tuple[ModelName, ...] = ()
     """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
-    mean counts, each score in standard deviations of that teacher's scores of the query."""
+    mean counts, each score in standard deviations of that teacher's scores of the query. Default: BM25 alone; with it
+    the embedder that a head or units were fitted to ([source.head], [source.units])."""
 
     bm25: bool | None = None
     """BM25 over the corpus is a teacher too. Default: unless a cross-encoder teaches."""

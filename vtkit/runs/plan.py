@@ -127,7 +127,7 @@ class Plan:
                 adapt = ADAPT.reading("source")
             elif not set(recipe.adapt.objectives) <= {"mlm", "sap"}:
                 adapt, given = ADAPT.reading("source", "transfer"), given | source
-            if "distill" in recipe.adapt.objectives:
+            if "distill" in recipe.adapt.objectives or recipe.source.fitted is not None:
                 adapt = adapt.reading("recipe.language")
             adapted = self._add(adapt, recipe, given, prefix=prefix)
             self._add(CHECK_ADAPTATION, recipe, {"model": last, "adapt": adapted} | source, prefix=prefix)

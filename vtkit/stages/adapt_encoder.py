@@ -84,6 +84,8 @@ def chosen_objectives(recipe: View) -> tuple[tuple[str, ...], str]:
     assert section is not None
     if section.objective != "auto":
         return section.objectives, ""
+    if recipe.source.fitted is not None:
+        return ("distill",), "the source is a dense embedder, which teaches together with BM25"
     if starts_untrained(recipe):
         return ("mlm",), "the source is a masked language model, which has not learned to retrieve yet"
     if _pair_files(recipe):
@@ -161,7 +163,8 @@ def _train_vectors(
     if "distill" in objectives:
         if section.distill.generates:
             generator = load_generator(section.distill.generator, section.max_length)
-        names, lengths = section.distill.teachers, (QUERY_LENGTH, section.max_length)
+        source = () if recipe.source.fitted is None else (str(recipe.source.model),)
+        names, lengths = section.distill.teachers or source, (QUERY_LENGTH, section.max_length)
         teachers = [load_teacher(name, lengths, "adapt.distill.teachers") for name in names]
         queries = draw(read_texts(recipe.corpora("adapt.distill.query_corpus")), most, seed)
     curve = adapt_vectors(
