@@ -8,7 +8,6 @@ import html
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.request import Request, urlopen
@@ -36,7 +35,6 @@ from vtkit.search.engine import EngineIndex, Index, build_index, open_index, rea
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import digest_of
 from vtkit.search.lucene import quantised
-from vtkit.search.milvus import MilvusRanker
 from vtkit.search.opensearch_client import PASSWORD, USER
 from vtkit.stages.evaluate_runs import EvaluateResult
 
@@ -264,17 +262,6 @@ def test_a_missing_package_is_named_with_its_extra(
     with pytest.raises(MissingExtra, match=rf"pip install 'vtkit\[{engine}\]'"):
         build_index(made_for(engine), vectors(3, 3, 1), tmp_path / "index")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_embedded_milvus_that_takes_too_long_is_said_to(tmp_path: Path) -> None:
-    settings = IndexSection(engine="milvus")
-    index = build_index(settings, vectors(40, 25, 1), tmp_path / "index")
-    assert isinstance(index, EngineIndex)
-    assert isinstance(index.ranker, MilvusRanker)
-    # gRPC rounds deadlines up to milliseconds, in which so small an index can answer: this one has passed already
-    hurried = EngineIndex(index.exact, replace(index.ranker, timeout=-1.0), "milvus")
-    with pytest.raises(DataError, match=r"did not answer in time\. Raise index\.milvus\.timeout"):
-        hurried.search(vectors(2, 25, 2), 10)
 
 
 def test_answers_that_cannot_be_are_not_passed_on(tmp_path: Path) -> None:

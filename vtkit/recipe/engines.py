@@ -89,7 +89,7 @@ class MilvusSettings(Section):
     Default: the embedded Milvus Lite, in files of the index."""
 
     timeout: Seconds = 60.0
-    """Seconds that an answer may take."""
+    """Seconds that an answer of a cluster may take."""
 
 
 class OpenSearchSettings(Section):

@@ -12,10 +12,9 @@ import logging
 import os
 import shutil
 import tempfile
-import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,12 +31,15 @@ TOKEN = "VTKIT_MILVUS_TOKEN"
 
 _COLLECTION, _DATABASE = "collection.json", "milvus.db"
 _POSTINGS_AT_ONCE = 200_000
-_QUERIES_AT_ONCE = 256
-_RESULTS_AT_ONCE = 100_000
+_QUERIES_AT_ONCE = 64
+_EMBEDDED_SECONDS = 24 * 3600.0
+"""The embedded Milvus scores every document in Python: no answer of it is late."""
 
 
 def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSettings) -> None:
     """Send ``documents`` to the cluster, or write them into ``folder``; ``collection.json`` names what they are there.
+
+    A cluster that holds the whole collection already is sent nothing.
 
     Args:
         documents: (documents, vocabulary), weights above zero, terms ascending. Those without weights are left out.
@@ -46,21 +48,32 @@ def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSetting
     Raises:
         DataError: the cluster cannot be reached, or refuses.
     """
+    import pymilvus
+
     name, sent = f"vtkit_{digest_of(documents)[:24]}", np.flatnonzero(np.diff(documents.indptr))
-    if settings.uri is None:
-        # the database keeps an open connection to its path, and this folder is going to be moved
-        with tempfile.TemporaryDirectory(prefix="vtkit-milvus-") as place:
-            database = Path(place) / _DATABASE
-            _fill(str(database), settings.timeout, name, documents, sent)
-            shutil.copytree(database, folder / _DATABASE)
-    else:
-        _fill(settings.uri, settings.timeout, name, documents, sent)
+    where = settings.uri or str(folder / _DATABASE)
+    with ExitStack() as opened, _answers(where):
+        client = connected(where, settings.timeout)
+        opened.callback(_close, client, where)
+        if _documents_of(client, name) != len(sent):
+            client.drop_collection(name)
+            schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+            schema.add_field("id", pymilvus.DataType.INT64, is_primary=True)
+            schema.add_field("vector", pymilvus.DataType.SPARSE_FLOAT_VECTOR)
+            kind = client.prepare_index_params()
+            kind.add_index("vector", index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
+            client.create_collection(name, schema=schema, index_params=kind, consistency_level="Strong")
+            at_once = max(1, _POSTINGS_AT_ONCE * len(sent) // max(1, documents.nnz))
+            for start in range(0, len(sent), at_once):
+                rows = sent[start : start + at_once].tolist()
+                client.insert(name, [{"id": row, "vector": _entries(documents, row)} for row in rows])
+            client.flush(name)
     recorded = {"collection": name, "documents": len(sent), "uri": settings.uri}
     (folder / _COLLECTION).write_text(json.dumps(recorded), encoding="utf-8")
 
 
-def connected(uri: str, timeout: float) -> Any:
-    """A client of the cluster at ``uri``, or of the database that is a folder of that name.
+def connected(where: str, timeout: float) -> Any:
+    """A client of the cluster at the address ``where``, or of the database that is a folder of that name.
 
     Raises:
         DataError: there is no answer.
@@ -69,8 +82,9 @@ def connected(uri: str, timeout: float) -> Any:
 
     for logger in ("pymilvus", "milvus_lite", "grpc"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)  # what they have to say is raised as well
-    with _answers(uri):
-        client = pymilvus.MilvusClient(uri, token=os.environ.get(TOKEN, ""), timeout=timeout)
+    with _answers(where):
+        seconds = timeout if "://" in where else _EMBEDDED_SECONDS
+        client = pymilvus.MilvusClient(where, token=os.environ.get(TOKEN, ""), timeout=seconds)
         client.list_collections()
     return client
 
@@ -82,7 +96,6 @@ class MilvusRanker:
     client: Any
     collection: str
     where: str
-    timeout: float
 
     @classmethod
     def open(cls, folder: Path, settings: MilvusSettings, documents: int) -> MilvusRanker:
@@ -105,80 +118,43 @@ class MilvusRanker:
             raise DataError(
                 f"{folder} is an index of {uri or 'the embedded Milvus'}, not of {settings.uri or 'that'}. {REBUILD}"
             )
-        if uri is None:
-            where, (client, copy) = str(folder / _DATABASE), _copy_of(folder / _DATABASE, settings.timeout)
-        else:
-            where, copy = uri, None
-            client = connected(uri, settings.timeout)
-        with _answers(where):
-            there = client.has_collection(name)
-            held = int(client.get_collection_stats(name)["row_count"]) if there else 0
-            if there:
+        with ExitStack() as opened:
+            where = uri or opened.enter_context(_copy_of(folder / _DATABASE))
+            client = connected(where, settings.timeout)
+            opened.callback(_close, client, where)
+            with _answers(where):
+                held = _documents_of(client, name)
+                if held != documents:
+                    has = "is not there" if held is None else f"has {held:,} of {documents:,} documents"
+                    raise DataError(f"{uri or folder}: the collection {name} {has}. {REBUILD}")
                 client.load_collection(name)
-        if not there or held != documents:
-            has = f"has {held:,} of {documents:,} documents" if there else "is not there"
-            raise DataError(f"{where}: the collection {name} {has}. {REBUILD}")
-        ranker = cls(client, name, where, settings.timeout)
-        weakref.finalize(ranker, _close, client, copy, None if copy is None else str(Path(copy).parent))
+            ranker = cls(client, name, where)
+            weakref.finalize(ranker, opened.pop_all().close)
         return ranker
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
         """As :meth:`vtkit.search.engine.Ranker.rank`."""
-        most = max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // depth))
-        at_once, start = 1, 0
-        while start < queries.shape[0]:
-            batch = queries[start : start + at_once]
-            begun = time.monotonic()
+        for start in range(0, queries.shape[0], _QUERIES_AT_ONCE):
+            batch = queries[start : start + _QUERIES_AT_ONCE]
             with _answers(self.where):
-                found = self.client.search(
+                answers = self.client.search(
                     self.collection,
                     data=[_entries(batch, row) for row in range(batch.shape[0])],
                     anns_field="vector",
                     limit=depth,
                     output_fields=["id"],
                     search_params={"metric_type": "IP"},
-                    timeout=self.timeout,
                 )
-                answers = [
-                    (
+                for hits in answers:
+                    yield (
                         np.asarray([int(hit["id"]) for hit in hits], dtype=np.int32),
                         np.asarray([float(hit["distance"]) for hit in hits], dtype=np.float32),
                     )
-                    for hits in found
-                ]
-            if len(answers) != batch.shape[0]:
-                raise DataError(f"{self.where} answers {len(answers)} of {batch.shape[0]} queries.")
-            yield from answers
-            start += batch.shape[0]
-            # a large collection takes seconds a query, and an answer may not take longer than the timeout
-            share = (time.monotonic() - begun) / self.timeout
-            at_once = min(most, 2 * at_once) if share < 0.1 else max(1, int(at_once * 0.1 / share))
 
 
-def _fill(uri: str, timeout: float, name: str, documents: sp.csr_matrix, sent: np.ndarray) -> None:
-    """Make the collection ``name`` of the rows ``sent`` of ``documents``, if it is not there in full."""
-    import pymilvus
-
-    client = connected(uri, timeout)
-    try:
-        with _answers(uri):
-            if client.has_collection(name):
-                if int(client.get_collection_stats(name)["row_count"]) == len(sent):
-                    return
-                client.drop_collection(name)
-            schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
-            schema.add_field("id", pymilvus.DataType.INT64, is_primary=True)
-            schema.add_field("vector", pymilvus.DataType.SPARSE_FLOAT_VECTOR)
-            kind = client.prepare_index_params()
-            kind.add_index("vector", index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
-            client.create_collection(name, schema=schema, index_params=kind, consistency_level="Strong")
-            at_once = max(1, _POSTINGS_AT_ONCE // max(1, documents.nnz // max(1, len(sent))))
-            for start in range(0, len(sent), at_once):
-                rows = sent[start : start + at_once].tolist()
-                client.insert(name, [{"id": row, "vector": _entries(documents, row)} for row in rows])
-            client.flush(name)
-    finally:
-        _close(client, None if "://" in uri else uri)
+def _documents_of(client: Any, name: str) -> int | None:
+    """The documents of the collection ``name``; None if there is no such collection."""
+    return int(client.get_collection_stats(name)["row_count"]) if client.has_collection(name) else None
 
 
 def _entries(matrix: sp.csr_matrix, row: int) -> dict[int, float]:
@@ -187,31 +163,26 @@ def _entries(matrix: sp.csr_matrix, row: int) -> dict[int, float]:
     return dict(zip(matrix.indices[part].tolist(), matrix.data[part].tolist(), strict=True))
 
 
-def _copy_of(database: Path, timeout: float) -> tuple[Any, str]:
-    """A client of a temporary copy of ``database``, and where that is."""
+@contextmanager
+def _copy_of(database: Path) -> Iterator[str]:
+    """A temporary copy of ``database``."""
     if not database.is_dir():
         raise DataError(f"{database} is missing. {REBUILD}")
-    place = tempfile.mkdtemp(prefix="vtkit-milvus-")
-    copy = f"{place}/{_DATABASE}"
-    try:
+    with tempfile.TemporaryDirectory(prefix="vtkit-milvus-") as place:
+        copy = f"{place}/{_DATABASE}"
         shutil.copytree(database, copy, copy_function=shutil.copyfile)
         for below, _, _ in os.walk(copy):  # an index that may not be written to still has a copy that may
             os.chmod(below, 0o700)
-        return connected(copy, timeout), copy
-    except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
-        raise
+        yield copy
 
 
-def _close(client: Any, database: str | None, place: str | None = None) -> None:
-    """End a client, the server behind an embedded ``database``, and the temporary folder ``place``."""
+def _close(client: Any, where: str) -> None:
+    """End a client, and the server behind an embedded database."""
     client.close()
-    if database is not None:
+    if "://" not in where:
         from milvus_lite.server_manager import server_manager_instance
 
-        server_manager_instance.release_server(database)
-    if place is not None:
-        shutil.rmtree(place, ignore_errors=True)
+        server_manager_instance.release_server(where)
 
 
 @contextmanager
@@ -224,11 +195,8 @@ def _answers(where: str) -> Iterator[None]:
         yield
     except (pymilvus.MilvusException, grpc.RpcError, OSError, LookupError, TypeError, ValueError) as error:
         said = str(getattr(error, "message", "") or str(error) or type(error).__name__)
-        if isinstance(error, grpc.RpcError) and "://" not in where and grpc.StatusCode.DEADLINE_EXCEEDED.name in said:
-            said = "it did not answer in time"
-            remedy = "Raise index.milvus.timeout (seconds), or keep other heavy processes away."
-        elif "://" in where:
-            remedy = f"Is it running, and does {TOKEN} in the environment let you in? The address is index.milvus.uri."
-        else:
-            remedy = REBUILD
-        raise DataError(f"Milvus at {where}: {said[:300]}. {remedy}") from error
+        remedy = (
+            f"Is it running, does {TOKEN} in the environment let you in, and is index.milvus.timeout long enough? The "
+            "address is index.milvus.uri."
+        )
+        raise DataError(f"Milvus at {where}: {said[:300]}. {remedy if '://' in where else REBUILD}") from error
