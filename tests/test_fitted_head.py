@@ -224,6 +224,6 @@ def test_recipe_new_writes_one_that_runs(recipe: Path, monkeypatch: pytest.Monke
     asked = CliRunner().invoke(app, [*new, "--corpus", "text.txt", "--evaluate", "./collection"])
     assert asked.exit_code == 0, asked.output
     loaded = load_recipe(Path("mine.toml")).recipe
-    assert loaded.source.head is not None
+    assert loaded.source.units is not None
     assert loaded.vocabulary.kind == "trimmed"
     assert (run(Path("mine.toml"), runs=Path("runs"), until="transfer") / "run.json").is_file()

@@ -40,9 +40,11 @@ def test_a_new_recipe_runs_to_its_report_and_its_index_is_not_below_bm25(
     own = name == "domain"
     settings = [one for one in QUICKLY if not (own and one.startswith(("transfer", "calibrate")))]
     if situation.embedder is not None:
-        settings = [one for one in settings if not one.startswith(("adapt", "transfer"))] + ["source.head.steps=20"]
+        settings = [one for one in settings if not one.startswith(("adapt", "transfer", "calibrate"))]
+        settings.append("source.units.steps=20")
     settings += TRAINED if situation.judged else []
-    settings.append(f"evaluate.models={['adapt' if own else 'finetune' if situation.judged else 'calibrate']}")
+    last = "transfer" if situation.embedder else "calibrate"
+    settings.append(f"evaluate.models={['adapt' if own else 'finetune' if situation.judged else last]}")
     found = run_situation(name, 60, tmp_path, settings, shared, vtkit)
     assert found["documents"] == 60
     assert found["index"] >= found["bm25"] or found["p"] >= 0.05

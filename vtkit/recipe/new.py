@@ -133,7 +133,7 @@ def _from_embedder(
     texts = [*corpus, *([] if corpus else dict.fromkeys(each for each in (train, *evaluate) if each))]
     if not texts:
         raise RecipeError("A new recipe that starts from an embedder needs text of the language (corpus, evaluate).")
-    parts = [_head(name, [embedder, train, *corpus, *evaluate], "source.head.texts=20000")]
+    parts = [_head(name, [embedder, train, *corpus, *evaluate], "source.units.texts=20000")]
     parts.append(f"""\
 [recipe]
 name = {toml_value(name)}
@@ -141,23 +141,19 @@ language = {toml_value(language)}
 # seed = 42""")
     parts.append(f"""\
 [source]
-# A dense embedder of this language: its transformer stays as it is, and a sparse head is fitted to it.
+# A dense embedder of this language: its transformer stays as it is, and what it knows becomes sparse dimensions.
 model = {toml_value(embedder)}
-[source.head]
-# steps = 400
+[source.units]
+# Latent units learned from the texts. [source.head] in its place fits a head whose dimensions are the tokens, for
+# queries that are looked up in a table (docs/from_embedder.md).
+# size = 4096
 # texts = 6000  # more, where there is more text""")
     parts.append(f"""\
 [vocabulary]
 # The embedder's own tokens without those that these texts do not need. All text of the language that there is helps.
 kind = "trimmed"
 corpus = {_list(texts)}""")
-    parts.append("""\
-[calibrate]
-# Tokens are active about as often as documents hold them, and queries are looked up in a table of inverse document
-# frequencies, so that no model runs for a query.
-tokens = "document-frequency"
-query_encoder = "idf\"""")
-    parts.append(_finetune(False, train, embedder))
+    parts.append(_finetune(True, train, embedder))
     index = f"{_INDEX}\ntop_dimensions = 250  # a document's largest weights; the others are many and small"
     return "\n\n".join([*parts, index, _evaluate(evaluate)]) + "\n"
 
