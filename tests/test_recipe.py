@@ -510,16 +510,12 @@ def test_sections_that_are_missing_are_named(tmp_path: Path) -> None:
         ('a = "C:\\data"', "a backslash in double quotes must be doubled (or use single quotes)"),
         ("just words", "expected '=' after a key in a key/value pair: just words"),
         ("a = [1,", "not valid TOML"),
-        ("a = " + "[" * 5000, "nested too deeply"),
-        ("a." * 2000 + "a = 1", "nested too deeply"),
-        ("a = " + "9" * 5000, "not valid TOML"),
     ],
 )
 def test_syntax_errors_have_their_line_and_plain_words(tmp_path: Path, line: str, said: str) -> None:
     message = refused(write(tmp_path, "bad.toml", f"# first\n\n{line}"))
     assert said in message
-    if "deeply" not in said:
-        assert f"  line {3 + line.count(chr(10))}  not valid TOML: " in message
+    assert f"  line {3 + line.count(chr(10))}  not valid TOML: " in message
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
     in the last two, stands where it is first mentioned. Tables inside lists are not entered.
     """
     walker = _Walker(text)
-    with suppress(_Lost, RecursionError):  # the lines found before are of use all the same
+    with suppress(_Lost):  # the lines found before are of use all the same
         walker.walk()
     return walker.lines
 
@@ -40,12 +40,12 @@ def one_value(text: str) -> tuple[Any, bool]:
     """``text`` read as one TOML value, and whether it is one (nothing before, after or beside it)."""
     try:
         read = tomllib.loads(f"value = {text}")
-    except (ValueError, RecursionError):
+    except ValueError:
         return None, False
     walker = _Walker(text)
     try:
         walker.skip_value(None)
-    except (_Lost, RecursionError):
+    except _Lost:
         return None, False
     return (read["value"], True) if not text[walker.at :].strip() else (None, False)
 

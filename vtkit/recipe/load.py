@@ -262,9 +262,6 @@ class _Reader:
             where = place(error.line) if error.line else None
             self.problems.append(Problem(where, "", str(error) if where or not shown else f"{plain(shown)}: {error}"))
             return _Table({})
-        except RecursionError:
-            self.problems.append(Problem(None, "", f"{prefix}tables and lists are nested too deeply."))
-            return _Table({})
         except ValueError as error:
             line, what = _syntax_problem(str(error), text or "")
             self.problems.append(Problem(place(line), "", what))

@@ -13,7 +13,6 @@ from vtkit.recipe.sections import Recipe
 from vtkit.recipe.tables import meaning, tables_in
 
 _WIDTH = 100
-_DIGITS_AS_BITS = 1000
 _ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
@@ -44,8 +43,6 @@ def toml_value(value: Any) -> str:
         return f"[{', '.join(toml_value(entry) for entry in value)}]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{toml_text(key)} = {toml_value(entry)}" for key, entry in value.items()) + "}"
-    if isinstance(value, int) and value.bit_length() > _DIGITS_AS_BITS:
-        return f"{value:#x}"  # Python writes no decimal numbers of more than 4,300 digits
     return str(value)  # int and float print as TOML reads them, inf and nan included; dates too
 
 
