@@ -118,7 +118,7 @@ class Head(Section):
     """Texts whose states it is fitted on, as many different ones of the language as there are. Default: what a
     trimmed vocabulary is counted on, else ``adapt.corpus``, the fine-tuning or the evaluation documents."""
 
-    texts: Annotated[int, Field(ge=20)] = 6000
+    texts: Annotated[int, Field(ge=20, le=100_000_000)] = 6000
     """Texts drawn from the corpus. Their states are kept on disk while the head is fitted: about 50 kB a text."""
 
     max_length: PositiveInt = 64
@@ -154,7 +154,7 @@ class Units(Section):
     active: Annotated[int, Field(ge=1, le=1000)] = 8
     """Units that rebuild a token's state."""
 
-    texts: Annotated[int, Field(ge=20)] = 6000
+    texts: Annotated[int, Field(ge=20, le=100_000_000)] = 6000
     """Texts drawn from the corpus. Their states are kept on disk meanwhile: about 50 kB a text."""
 
     max_length: PositiveInt = 64
