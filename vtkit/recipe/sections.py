@@ -151,7 +151,7 @@ class Units(Section):
     size: Annotated[int, Field(ge=16, le=1_000_000)] = 4096
     """Units."""
 
-    active: Annotated[int, Field(ge=1, le=1000)] = 8
+    active: Annotated[int, Field(ge=1, le=1000)] = 16
     """Units that rebuild a token's state."""
 
     texts: Annotated[int, Field(ge=20, le=100_000_000)] = 6000
