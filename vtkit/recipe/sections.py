@@ -172,6 +172,12 @@ class Units(Section):
     learning_rate: LearningRate = 1e-3
     """Of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine."""
 
+    @model_validator(mode="after")
+    def _few_are_active(self) -> Units:
+        if self.active >= self.size:
+            raise ValueError(f"active must be less than size: {self.active} of {self.size} units would all be active")
+        return self
+
 
 class SourceSection(Section):
     """[source]: the encoder to start from. Give exactly one of model, recipe and scratch."""
