@@ -55,6 +55,7 @@ REHEARSED: Mapping[str, Rehearsed] = {
     "quickstart_english": Rehearsed({"adapt.steps": 20, "finetune.epochs": 2}),
     "korean_splade": Rehearsed({"adapt.steps": 4, "finetune.steps": 4}),
     "japanese_splade": Rehearsed({"adapt.steps": 4, "finetune.steps": 4}, bring_japanese),
+    "from_embedder": Rehearsed({"source.units.steps": 20}, bring_collection),
     "without_judgements": Rehearsed({"adapt.steps": 4}, bring_collection),
     "with_judgements": Rehearsed({"adapt.steps": 4, "finetune.steps": 4}, bring_collection),
     "modernbert_to_uncased": Rehearsed(PAPER),
@@ -77,7 +78,7 @@ REHEARSED: Mapping[str, Rehearsed] = {
 }
 """Name -> how it is rehearsed; all shipped recipes, and one with a source that OpenSearch published."""
 
-FAST = ("korean_splade", "chemistry_bpe", "opensearch_source")
+FAST = ("korean_splade", "chemistry_bpe", "opensearch_source", "from_embedder")
 """Those of ``make test``."""
 
 
