@@ -16,7 +16,10 @@ from tokenizers import Regex, Tokenizer, models, normalizers
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
-from vtkit.analysis.composition import (
+from vtkit.cli import app
+from vtkit.console import table_lines
+from vtkit.errors import DataError, RecipeError
+from vtkit.inspect.composition import (
     EVIDENCE_PROBABILITY,
     LANGUAGES,
     LANGUAGES_OF_SCRIPT,
@@ -27,7 +30,7 @@ from vtkit.analysis.composition import (
     settle,
     token_script,
 )
-from vtkit.analysis.inspection import (
+from vtkit.inspect.inspection import (
     Casing,
     Inspection,
     SpecialToken,
@@ -35,10 +38,7 @@ from vtkit.analysis.inspection import (
     inspect_vocabulary,
     normalizer_steps,
 )
-from vtkit.analysis.reachability import duplicates, unreachable
-from vtkit.cli import app
-from vtkit.console import table_lines
-from vtkit.errors import DataError, RecipeError
+from vtkit.inspect.reachability import duplicates, unreachable
 from vtkit.report.plots import StackedBars, stacked_bars
 from vtkit.report.vocabulary_page import tables
 from vtkit.vocabulary.existing import load_tokenizer

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from vtkit.analysis.corpus_gap import BEIR_TO_MSMARCO, advice, log_odds, measure_gap, weighted_jaccard
-from vtkit.analysis.words import lowered, words
 from vtkit.cli import app
 from vtkit.data.corpora import read_corpus
 from vtkit.errors import DataError
+from vtkit.inspect.corpus_gap import BEIR_TO_MSMARCO, advice, log_odds, measure_gap, weighted_jaccard
+from vtkit.inspect.words import lowered, words
 
 COUNTS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=30).filter(
     lambda pairs: sum(a for a, _ in pairs) > 0 and sum(b for _, b in pairs) > 0

@@ -22,13 +22,13 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
-from vtkit.analysis.fragmentation import language_groups, measure_fragmentation
-from vtkit.analysis.meter import Counts, Fragmentation, QueryCounts
-from vtkit.analysis.white_space import cuts_at_white_space, parts_of_chunks
-from vtkit.analysis.words import Punctuation, lowered, script_of, script_of_text, word_spans, words
 from vtkit.cli import app
 from vtkit.data.corpora import read_corpus
 from vtkit.errors import DataError
+from vtkit.inspect.fragmentation import language_groups, measure_fragmentation
+from vtkit.inspect.meter import Counts, Fragmentation, QueryCounts
+from vtkit.inspect.white_space import cuts_at_white_space, parts_of_chunks
+from vtkit.inspect.words import Punctuation, lowered, script_of, script_of_text, word_spans, words
 from vtkit.recipe.sections import TrainedVocabulary
 from vtkit.vocabulary.existing import load_tokenizer, wrap
 from vtkit.vocabulary.trained import train_vocabulary

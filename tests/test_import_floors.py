@@ -17,7 +17,7 @@ FLOORS = [
     {"errors", "console", "interrupt", "runtime"},
     {"recipe", "artifacts", "outputs", "results", "data"},
     {"vocabulary", "search", "measures", "encoder"},
-    {"transfer", "training", "analysis", "checks"},
+    {"transfer", "training", "inspect", "checks"},
     {"stages", "report"},
     {"runs"},
     {"api"},

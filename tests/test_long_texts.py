@@ -20,7 +20,7 @@ MEGABYTES = 350
 
 PEAK = """
 import resource, sys
-from vtkit.analysis.fragmentation import measure_fragmentation
+from vtkit.inspect.fragmentation import measure_fragmentation
 from vtkit.encoder.idf import document_frequencies
 from vtkit.vocabulary.existing import load_tokenizer
 

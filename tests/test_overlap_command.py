@@ -14,9 +14,9 @@ from test_overlap import byte_level, wordpiece
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
-from vtkit.analysis.overlap import HEADER, MODES, overlap_report, pair_rows
 from vtkit.cli import app
 from vtkit.errors import DataError
+from vtkit.inspect.overlap import HEADER, MODES, overlap_report, pair_rows
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import FILLER, canonical, tokens
 from vtkit.vocabulary.pair import pair_of

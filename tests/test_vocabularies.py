@@ -7,9 +7,9 @@ import json
 import pytest
 from test_composition import byte_level, wordpiece
 
-from vtkit.analysis.composition import SEMBRIDGE
-from vtkit.analysis.profiles import Sample, VocabularyAnalysis
-from vtkit.analysis.vocabularies import analyse_vocabularies, languages_told_apart
+from vtkit.inspect.composition import SEMBRIDGE
+from vtkit.inspect.profiles import Sample, VocabularyAnalysis
+from vtkit.inspect.vocabularies import analyse_vocabularies, languages_told_apart
 
 DOCUMENTS = ["the school is the school", "한국어 school", "the 山"]
 QUERIES = ["the school", "한국어"]

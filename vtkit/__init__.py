@@ -9,9 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vtkit.analysis.corpus_gap import Gap
-    from vtkit.analysis.inspection import InspectedVocabulary
-    from vtkit.analysis.meter import Fragmentation
     from vtkit.api import (
         build_tokenizer,
         calibrate_encoder,
@@ -44,6 +41,9 @@ if TYPE_CHECKING:
     from vtkit.encoder.calibration_result import Calibration
     from vtkit.encoder.casing import CasingChange
     from vtkit.errors import CollapseError, DataError, MachineError, MissingExtra, RecipeError, VtkitError
+    from vtkit.inspect.corpus_gap import Gap
+    from vtkit.inspect.inspection import InspectedVocabulary
+    from vtkit.inspect.meter import Fragmentation
     from vtkit.recipe.sections import Recipe
     from vtkit.report.data import ReportData
     from vtkit.runs.folder import RunFolder

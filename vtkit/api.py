@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
-    from vtkit.analysis.composition import Han
-    from vtkit.analysis.corpus_gap import Gap
-    from vtkit.analysis.inspection import InspectedVocabulary
-    from vtkit.analysis.meter import Fragmentation
     from vtkit.encoder.calibration_result import Calibration
     from vtkit.encoder.casing import CasingChange
+    from vtkit.inspect.composition import Han
+    from vtkit.inspect.corpus_gap import Gap
+    from vtkit.inspect.inspection import InspectedVocabulary
+    from vtkit.inspect.meter import Fragmentation
     from vtkit.recipe.load import LoadedRecipe
     from vtkit.recipe.sections import Recipe
     from vtkit.recipe.transfer import OverlapMode
@@ -731,8 +731,8 @@ def inspect_vocabulary(
         languages: to tell apart: ``all``, ``sembridge``, or codes with commas between.
         han: what Han characters that Chinese, Japanese and Korean share count as.
     """
-    from vtkit.analysis.composition import parse_languages
-    from vtkit.analysis.inspection import inspect_vocabulary as inspect
+    from vtkit.inspect.composition import parse_languages
+    from vtkit.inspect.inspection import inspect_vocabulary as inspect
 
     called = name or (str(tokenizer) if isinstance(tokenizer, str | Path) else "vocabulary")
     return inspect(_tokenizer(tokenizer), called, parse_languages(languages), han)
@@ -760,8 +760,8 @@ def fragmentation(
     Raises:
         DataError: there is no text, or a tokenizer is not available.
     """
-    from vtkit.analysis.fragmentation import language_groups, measure_fragmentation
-    from vtkit.analysis.words import script_of_text
+    from vtkit.inspect.fragmentation import language_groups, measure_fragmentation
+    from vtkit.inspect.words import script_of_text
 
     if not isinstance(tokenizers, Mapping):
         tokenizers = {name: name for name in _names(tokenizers)}
@@ -797,7 +797,7 @@ def corpus_gap(
     Raises:
         DataError: a corpus cannot be read, or has no words.
     """
-    from vtkit.analysis.corpus_gap import measure_gap
+    from vtkit.inspect.corpus_gap import measure_gap
 
     return measure_gap(_texts(first), _texts(second), language=language, punctuation=punctuation, top=top, seed=seed)
 

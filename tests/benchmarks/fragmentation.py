@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from memory import forget_peak, peak_mebibytes
 
-from vtkit.analysis.fragmentation import measure_fragmentation
 from vtkit.data.corpora import read_corpora
+from vtkit.inspect.fragmentation import measure_fragmentation
 from vtkit.vocabulary.existing import load_tokenizer
 
 SHARED = Path(os.environ.get("VTKIT_DATA", Path(__file__).resolve().parents[3] / "shared"))

@@ -24,7 +24,7 @@ from vtkit.data.text import Invalid
 from vtkit.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
-    from vtkit.analysis.meter import Counts, Fragmentation, FragmentedWord
+    from vtkit.inspect.meter import Counts, Fragmentation, FragmentedWord
 
 SMALL_GROUP = 0.001
 """Languages with less than this share of the words are summed up in one row."""
@@ -76,8 +76,8 @@ def fragmentation(
 
     The numbers are those of tokenizing every text, without the special tokens around it.
     """
-    from vtkit.analysis.fragmentation import language_groups, measure_fragmentation
-    from vtkit.analysis.words import RULE, script_of_text
+    from vtkit.inspect.fragmentation import language_groups, measure_fragmentation
+    from vtkit.inspect.words import RULE, script_of_text
 
     if by_language and language is not None:
         raise RecipeError("--language says that all texts are in one language; --by-language tells them apart.")
@@ -203,7 +203,7 @@ def _print_groups(found: list[Fragmentation]) -> None:
 
 
 def _sum(one: Fragmentation, without: list[str]) -> Counts:
-    from vtkit.analysis.meter import Counts
+    from vtkit.inspect.meter import Counts
 
     total = Counts()
     for name, counts in one.groups.items():

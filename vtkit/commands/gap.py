@@ -20,7 +20,7 @@ from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.errors import RecipeError
 
 if TYPE_CHECKING:
-    from vtkit.analysis.corpus_gap import CorpusWords, Gap, TypicalWord
+    from vtkit.inspect.corpus_gap import CorpusWords, Gap, TypicalWord
 
 
 def gap(
@@ -47,8 +47,8 @@ def gap(
     The measure is the weighted Jaccard similarity of word frequencies, the yardstick the table of the CAI paper (MS
     MARCO against BEIR).
     """
-    from vtkit.analysis.corpus_gap import BEIR_TO_MSMARCO, advice, measure_gap
-    from vtkit.analysis.words import RULE
+    from vtkit.inspect.corpus_gap import BEIR_TO_MSMARCO, advice, measure_gap
+    from vtkit.inspect.words import RULE
 
     if first == second == "-":
         raise RecipeError("Standard input can be one of the corpora only.")

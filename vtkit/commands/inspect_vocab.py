@@ -18,7 +18,7 @@ from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.outputs import refuse_folder, write_text
 
 if TYPE_CHECKING:
-    from vtkit.analysis.inspection import Inspection
+    from vtkit.inspect.inspection import Inspection
 
 
 class HanCounts(StrEnum):
@@ -78,8 +78,8 @@ def inspect_vocab(
         _list_candidates(as_json)
         return
     console.say(f"reading {', '.join(tokenizers)}")
-    from vtkit.analysis.composition import parse_languages
-    from vtkit.analysis.inspection import Inspection, corpus_use, inspect_vocabulary, overlap_matrix
+    from vtkit.inspect.composition import parse_languages
+    from vtkit.inspect.inspection import Inspection, corpus_use, inspect_vocabulary, overlap_matrix
 
     allow_downloads(download)
     codes = parse_languages(languages)

@@ -34,7 +34,7 @@ def overlap(
 
     By class, with examples, and beside the other modes.
     """
-    from vtkit.analysis.overlap import HEADER, overlap_report, pair_rows
+    from vtkit.inspect.overlap import HEADER, overlap_report, pair_rows
 
     allow_downloads(download)
     refuse_folder(list_file)

@@ -141,7 +141,7 @@ def option_names() -> Iterator[None]:
 def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
     if os.path.lexists(out):
         raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")
-    from vtkit.analysis.inspection import algorithm, normalizer_steps
+    from vtkit.inspect.inspection import algorithm, normalizer_steps
     from vtkit.vocabulary.saved import save_tokenizer
 
     started = time.monotonic()

@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vtkit.analysis.composition import LANGUAGES
-from vtkit.analysis.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
+from vtkit.inspect.composition import LANGUAGES
+from vtkit.inspect.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
 from vtkit.measures.masked_predictions import HeldOutPredictions
 from vtkit.recipe.transfer import ROW_ORIGINS
 from vtkit.report.data import Number, ReportData, SetResults, WeightedToken

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vtkit.analysis.profiles import VocabularyAnalysis
 from vtkit.checks.result import CheckResult
 from vtkit.encoder.calibration_result import Calibration
+from vtkit.inspect.profiles import VocabularyAnalysis
 from vtkit.measures.masked_predictions import HeldOutPredictions
 from vtkit.measures.sparsity import Sparsity
 from vtkit.measures.validation import Validated

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from vtkit.analysis.composition import ETC, LANGUAGES
-from vtkit.analysis.inspection import CorpusUse, InspectedVocabulary, Inspection, OverlapMatrix, Sort
 from vtkit.console import one_line
+from vtkit.inspect.composition import ETC, LANGUAGES
+from vtkit.inspect.inspection import CorpusUse, InspectedVocabulary, Inspection, OverlapMatrix, Sort
 from vtkit.report import content
 from vtkit.report.content import Paragraph, Section
 from vtkit.report.html import page, section_html

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from vtkit.analysis.profiles import Sample, VocabularyAnalysis
+from vtkit.inspect.profiles import Sample, VocabularyAnalysis
 from vtkit.recipe.sections import Recipe
 from vtkit.stages.encode_corpus import opened
 from vtkit.stages.source import source_tokenizer
@@ -26,7 +26,7 @@ QUERIES = 5_000
 def analyse_vocabularies(recipe: View, inputs: Mapping[str, Path], out: Path) -> VocabularyAnalysis:
     """Profile ``inputs["vocabulary"]`` and the source's vocabulary on the documents and queries the recipe is judged
     on; without any, on the texts of adaptation."""
-    from vtkit.analysis import vocabularies
+    from vtkit.inspect import vocabularies
 
     documents, queries = _Sampled(), _Sampled()
     for corpus in recipe.corpora("analyse.texts"):

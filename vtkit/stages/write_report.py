@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
-from vtkit.analysis.profiles import VocabularyAnalysis
 from vtkit.artifacts import read_manifest, result_of, versions
 from vtkit.checks.result import Checked
 from vtkit.encoder.calibration_result import Calibration
+from vtkit.inspect.profiles import VocabularyAnalysis
 from vtkit.measures.sparsity import Sparsity
 from vtkit.recipe.sections import Recipe, is_local, named_things
 from vtkit.recipe.write import resolved_toml

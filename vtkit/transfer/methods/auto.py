@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.analysis.words import script_of_text
+from vtkit.inspect.words import script_of_text
 from vtkit.recipe.transfer import AutoTransfer, ParallelTransfer, SembridgeTransfer, TransferSection
 from vtkit.transfer.combination.back_off import back_off
 from vtkit.transfer.methods.subtoken import subtoken_mixture

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.analysis.words import Punctuation, word_spans
 from vtkit.errors import DataError
+from vtkit.inspect.words import Punctuation, word_spans
 
 Integers = NDArray[np.int64]
 """Whole numbers, one row."""

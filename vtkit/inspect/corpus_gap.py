@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.analysis.words import KANA_SHARE, Punctuation, lowered, script_of_text, words
 from vtkit.data.word_counts import count_chunks
 from vtkit.errors import DataError
+from vtkit.inspect.words import KANA_SHARE, Punctuation, lowered, script_of_text, words
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -121,7 +121,7 @@ def measure_gap(
     top: int = 20,
     seed: int = 0,
 ) -> Gap:
-    """Compare the frequencies of lower-cased words (:mod:`vtkit.analysis.words`) in two corpora, each read once.
+    """Compare the frequencies of lower-cased words (:mod:`vtkit.inspect.words`) in two corpora, each read once.
 
     Args:
         first: texts of the corpus that the model comes from.

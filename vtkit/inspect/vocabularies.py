@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from vtkit.analysis.composition import LANGUAGES, SEMBRIDGE, compose
-from vtkit.analysis.fragmentation import measure_fragmentation
-from vtkit.analysis.meter import Counts, QueryCounts
-from vtkit.analysis.profiles import SplitWord, TextMetrics, VocabularyProfile
+from vtkit.inspect.composition import LANGUAGES, SEMBRIDGE, compose
+from vtkit.inspect.fragmentation import measure_fragmentation
+from vtkit.inspect.meter import Counts, QueryCounts
+from vtkit.inspect.profiles import SplitWord, TextMetrics, VocabularyProfile
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

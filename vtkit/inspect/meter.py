@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 from tokenizers import Tokenizer
 
-from vtkit.analysis.normalization import ScriptLoss, normalizer_losses
-from vtkit.analysis.text_pages import Integers, Page, padded, starts_of, sums
-from vtkit.analysis.white_space import cuts_at_white_space, parts_of_chunks, state
+from vtkit.inspect.normalization import ScriptLoss, normalizer_losses
+from vtkit.inspect.text_pages import Integers, Page, padded, starts_of, sums
+from vtkit.inspect.white_space import cuts_at_white_space, parts_of_chunks, state
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import legible
 from vtkit.vocabulary.forms import tokens as tokens_of

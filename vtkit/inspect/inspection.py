@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from vtkit.analysis.composition import Composition, Han, compose
-from vtkit.analysis.reachability import duplicates, unreachable
 from vtkit.data.text import batches
+from vtkit.inspect.composition import Composition, Han, compose
+from vtkit.inspect.reachability import duplicates, unreachable
 from vtkit.recipe.transfer import OverlapMode
 from vtkit.vocabulary.casing import lowered
 from vtkit.vocabulary.existing import special_roles
@@ -192,7 +192,7 @@ def inspect_vocabulary(
 
     Args:
         name: what the vocabulary is called in reports.
-        languages: codes of the languages to tell apart (:func:`vtkit.analysis.composition.parse_languages`).
+        languages: codes of the languages to tell apart (:func:`vtkit.inspect.composition.parse_languages`).
         han: what Han characters that Chinese, Japanese and Korean share count as.
     """
     listed = legible(tokenizer)

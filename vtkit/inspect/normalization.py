@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from vtkit.analysis.words import script_of
+from vtkit.inspect.words import script_of
 
 Integers = NDArray[np.int64]
 

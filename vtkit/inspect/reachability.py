@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from vtkit.analysis.composition import token_script
+from vtkit.inspect.composition import token_script
 from vtkit.vocabulary.forms import Canonical
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit import console
-from vtkit.analysis.words import script_of
 from vtkit.errors import RecipeError
+from vtkit.inspect.words import script_of
 from vtkit.vocabulary.existing import roles_by_id
 from vtkit.vocabulary.forms import FILLER, Canonical, canonical_forms, tokens
 
@@ -273,7 +273,7 @@ def settle(evidence: Floats) -> tuple[NDArray[np.int64], Floats]:
 
 
 def token_script(surface: str) -> str:
-    """The script of the letters of a token: one that :func:`vtkit.analysis.words.script_of` knows, ``Japanese``,
+    """The script of the letters of a token: one that :func:`vtkit.inspect.words.script_of` knows, ``Japanese``,
     ``Korean``, or ``mixed``."""
     scripts = {script for script in map(letter_script, surface) if script}
     if len(scripts) == 1:

@@ -1,6 +1,6 @@
 """How tokenizers cut up a corpus: tokens a word, words split, unknown and lost characters, several side by side.
 
-A corpus is not tokenized text by text. Tokenizers that never look across white space (vtkit.analysis.white_space)
+A corpus is not tokenized text by text. Tokenizers that never look across white space (vtkit.inspect.white_space)
 need each distinct chunk (a word with its punctuation and the white space before it) only once, weighted by how often
 it occurs; the result is the same to the last token. Those that are known to take chunks apart in any case (BERT's
 punctuation, GPT-2's letters, digits and punctuation) need each distinct part only once a page. Chunks and parts are
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vtkit.analysis.composition import LANGUAGES, LANGUAGES_OF_SCRIPT
-from vtkit.analysis.meter import Counts, Fragmentation, Meter
-from vtkit.analysis.text_pages import PAGE_CHARACTERS, Page, batches, padded, page_of_texts, pages_of_chunks, sums
-from vtkit.analysis.white_space import odd_texts
-from vtkit.analysis.words import Punctuation, script_of_text
 from vtkit.data.word_counts import count_chunks
 from vtkit.errors import DataError
+from vtkit.inspect.composition import LANGUAGES, LANGUAGES_OF_SCRIPT
+from vtkit.inspect.meter import Counts, Fragmentation, Meter
+from vtkit.inspect.text_pages import PAGE_CHARACTERS, Page, batches, padded, page_of_texts, pages_of_chunks, sums
+from vtkit.inspect.white_space import odd_texts
+from vtkit.inspect.words import Punctuation, script_of_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -65,7 +65,7 @@ def measure_fragmentation(
         texts: the corpus, one document each.
         tokenizers: by the name to report them under.
         queries: texts that are also told apart by whether one of their words is split.
-        punctuation: whether punctuation inside a white-space word ends it (:mod:`vtkit.analysis.words`).
+        punctuation: whether punctuation inside a white-space word ends it (:mod:`vtkit.inspect.words`).
         group_of: the group, a language or a script, under which a text is counted.
         top: entries in the lists of words and of unknown characters.
 
