@@ -23,7 +23,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.errors import CollapseError, DataError
-from vtkit.recipe.sections import AdaptSection, CropSection
+from vtkit.settings.adapt import AdaptSection, CropSection
 from vtkit.training import adapt as adaptation
 from vtkit.training import sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors

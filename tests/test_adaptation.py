@@ -17,7 +17,7 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
 from vtkit.errors import CollapseError, DataError
 from vtkit.measures.masked_predictions import GroupedPredictions, Predictions, grouped_predictions
-from vtkit.recipe.sections import AdaptSection
+from vtkit.settings.adapt import AdaptSection
 from vtkit.training import masked_batches, mlm, resuming
 from vtkit.training.gates import LossGate
 from vtkit.training.masking import IGNORED

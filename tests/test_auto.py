@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from test_overlap import wordpiece
 
-from vtkit.recipe.transfer import TransferSection
+from vtkit.settings.transfer import TransferSection
 from vtkit.transfer.combination.pieces import with_pieces
 from vtkit.transfer.combination.reassigned import with_reassigned
 from vtkit.transfer.dispatch import mixture_of

@@ -14,8 +14,8 @@ from tiny import SCRATCH, collection, encoder, interrupted_at, same, tokenizer, 
 
 from vtkit.artifacts import result_of
 from vtkit.encoder.asymmetric import query_table
-from vtkit.recipe.finetune import ValidationSettings
 from vtkit.runs.run import run
+from vtkit.settings.finetune import ValidationSettings
 from vtkit.stages.finetune_encoder import FinetuneResult
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune

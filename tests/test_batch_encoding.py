@@ -16,7 +16,7 @@ from tiny import ARCHITECTURES, encoder, same, texts, weights
 from torch import Tensor
 
 from vtkit.encoder.sparse_head import streaming
-from vtkit.recipe.finetune import FinetuneSection
+from vtkit.settings.finetune import FinetuneSection
 from vtkit.training import batch_encoding
 from vtkit.training.batch_encoding import term_weights_of
 from vtkit.training.finetune import objective_terms

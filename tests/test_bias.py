@@ -18,8 +18,8 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.encoder.scratch import scratch_model
 from vtkit.errors import DataError
-from vtkit.recipe.sections import Scratch
-from vtkit.recipe.transfer import BiasSection, TransferSection
+from vtkit.settings.source import Scratch
+from vtkit.settings.transfer import BiasSection, TransferSection
 from vtkit.transfer.dispatch import bias_of
 from vtkit.transfer.methods.baselines import baseline_mixture
 from vtkit.transfer.surgery.bias import (

@@ -18,9 +18,9 @@ from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import to_run
 from vtkit.errors import MissingExtra, RecipeError
 from vtkit.measures.effectiveness import evaluate
-from vtkit.recipe.analysers import LUCENE, Analysis
 from vtkit.search.analysers import STEMMERS, analyser
 from vtkit.search.bm25 import Bm25
+from vtkit.settings.analysers import LUCENE, Analysis
 
 
 def lucene(query: list[str], documents: list[list[str]], k1: float, b: float) -> list[float]:

@@ -39,7 +39,7 @@ from vtkit.encoder.folding import fold_vectors, folding
 from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import mask_dimensions, masked_dimensions
 from vtkit.errors import CollapseError, DataError
-from vtkit.recipe.sections import CalibrateSection
+from vtkit.settings.calibrate import CalibrateSection
 from vtkit.stages.texts import draw
 from vtkit.vocabulary.casing import fold_map
 

@@ -16,10 +16,10 @@ from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.scratch import scratch_model
 from vtkit.errors import VtkitError
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import Scratch
 from vtkit.runs import disk
 from vtkit.runs.plan import Plan
 from vtkit.runs.run import run
+from vtkit.settings.source import Scratch
 
 RECIPE = """
 [recipe]

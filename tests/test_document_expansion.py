@@ -33,8 +33,8 @@ from vtkit.data.borda import borda_count
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.errors import DataError
-from vtkit.recipe.expand import ExpandSection
-from vtkit.recipe.sections import Recipe
+from vtkit.settings.expand import ExpandSection
+from vtkit.settings.recipe import Recipe
 from vtkit.training import tilde
 from vtkit.training.document_expansion import (
     AddableTokens,

@@ -25,8 +25,6 @@ from vtkit.artifacts import result_of
 from vtkit.errors import CollapseError, DataError, MissingExtra, VtkitError
 from vtkit.measures.cost import activation_shares, active_dimensions
 from vtkit.measures.sparsity import DocumentFrequencies, Histogram
-from vtkit.recipe.engines import NEEDS, Engine, MilvusSettings, OpenSearchSettings, SeismicSettings, missing_packages
-from vtkit.recipe.sections import IndexSection
 from vtkit.runs.folder import open_run
 from vtkit.runs.run import run
 from vtkit.runs.search import open_searcher
@@ -36,6 +34,8 @@ from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import digest_of
 from vtkit.search.lucene import quantised
 from vtkit.search.opensearch_client import PASSWORD, USER
+from vtkit.settings.engines import NEEDS, Engine, MilvusSettings, OpenSearchSettings, SeismicSettings, missing_packages
+from vtkit.settings.index import IndexSection
 from vtkit.stages.evaluate_runs import EvaluateResult
 
 ENGINES: tuple[Engine, ...] = get_args(Engine)

@@ -27,7 +27,8 @@ from typer.testing import CliRunner
 from vtkit.cli import app
 from vtkit.errors import DataError
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
+from vtkit.settings.casing import CasingSection
+from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.stages.build_vocabulary import VocabularyResult, build_vocabulary
 from vtkit.vocabulary.existing import Role, load_tokenizer, special_roles, with_casing, wrap
 from vtkit.vocabulary.expanded import MARKS, Expansion, expand_vocabulary

@@ -26,8 +26,8 @@ from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.errors import CollapseError, DataError
-from vtkit.recipe.finetune import LOSSES, FinetuneSection
 from vtkit.search.bm25 import Bm25
+from vtkit.settings.finetune import LOSSES, FinetuneSection
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.negatives import negative_pools

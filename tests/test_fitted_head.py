@@ -26,8 +26,8 @@ from vtkit.encoder.head_result import HeadFit
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.errors import DataError, RecipeError
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import Head
 from vtkit.runs.run import run
+from vtkit.settings.source import Head
 
 SHARED = Path(os.environ.get("VTKIT_DATA", "../shared"))
 TEXTS = tiny.texts(300, seed=1)

@@ -29,7 +29,7 @@ from vtkit.inspect.fragmentation import language_groups, measure_fragmentation
 from vtkit.inspect.meter import Counts, Fragmentation, QueryCounts
 from vtkit.inspect.white_space import cuts_at_white_space, parts_of_chunks
 from vtkit.inspect.words import Punctuation, lowered, script_of, script_of_text, word_spans, words
-from vtkit.recipe.sections import TrainedVocabulary
+from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.vocabulary.existing import load_tokenizer, wrap
 from vtkit.vocabulary.trained import train_vocabulary
 

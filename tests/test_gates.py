@@ -28,8 +28,8 @@ from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.errors import CollapseError
-from vtkit.recipe.sections import GatesSection
-from vtkit.recipe.transfer import TransferSection
+from vtkit.settings.gates import GatesSection
+from vtkit.settings.transfer import TransferSection
 from vtkit.transfer.methods.baselines import baseline_mixture
 from vtkit.transfer.methods.bitext import read_bitext
 from vtkit.transfer.methods.parallel import translation_mixture

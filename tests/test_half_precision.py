@@ -18,8 +18,8 @@ from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import NO_AUTOCAST, mlm_head, with_plain_head
 from vtkit.encoder.half_precision import half_precision
-from vtkit.recipe.sections import AdaptSection
 from vtkit.runtime import bf16_is_fast
+from vtkit.settings.adapt import AdaptSection
 from vtkit.training import resuming
 from vtkit.training.adapt import adapt_vectors
 

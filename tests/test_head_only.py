@@ -25,7 +25,7 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing, fold_map_of
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError
-from vtkit.recipe.sections import AdaptSection
+from vtkit.settings.adapt import AdaptSection
 from vtkit.training import masked_batches
 from vtkit.training.masking import IGNORED, emlm_labels
 from vtkit.training.mlm import adapt, pooled_logits, sap_loss

@@ -15,10 +15,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = [
     {"errors", "console", "interrupt", "runtime"},
-    {"recipe", "artifacts", "outputs", "results", "data"},
+    {"settings", "artifacts", "outputs", "results", "data"},
     {"vocabulary", "search", "measures", "encoder"},
     {"transfer", "training", "inspect", "checks"},
-    {"stages", "report"},
+    {"recipe", "stages", "report"},
     {"runs"},
     {"api"},
     {"commands"},
@@ -33,6 +33,7 @@ LIGHT = (
     "console",
     "interrupt",
     "runtime",
+    "settings",
     "recipe",
     "artifacts",
     "outputs",

@@ -15,8 +15,8 @@ from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_enco
 from vtkit.encoder.fitted_head import Head, token_states
 from vtkit.encoder.head_result import UnitsFit
 from vtkit.errors import DataError, RecipeError
-from vtkit.recipe.sections import Units
 from vtkit.runs.run import run
+from vtkit.settings.source import Units
 from vtkit.transfer.latent_units import Autoencoder, fit_units
 
 TEXTS = tiny.texts(300, seed=1)

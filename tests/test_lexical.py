@@ -19,7 +19,6 @@ from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.errors import DataError, VtkitError
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import IndexSection
 from vtkit.report.verdict import standings
 from vtkit.runs.folder import report_of
 from vtkit.runs.plan import Plan
@@ -32,6 +31,7 @@ from vtkit.search.hybrid import Balance, best_weight, deviation, weighted_sum
 from vtkit.search.index_record import IndexRecord
 from vtkit.search.lexical import TERMS, LexicalPart
 from vtkit.search.searcher import Searcher
+from vtkit.settings.index import IndexSection
 from vtkit.stages.evaluate_deployed import variants_of
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vtkit.encoder.encoding import encode
 from vtkit.errors import CollapseError, DataError
-from vtkit.recipe.sections import FinetuneSection
+from vtkit.settings.finetune import FinetuneSection
 from vtkit.training.finetune import objective_terms
 from vtkit.training.gates import PATIENCE, CollapseGate, LossGate
 from vtkit.training.losses import divergence, info_nce, margin_mse, normalized_entropy, own_candidates

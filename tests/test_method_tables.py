@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from vtkit.errors import RecipeError
 from vtkit.recipe.load import LoadedRecipe, load_recipe
-from vtkit.recipe.transfer import METHODS, ROW_ORIGINS, ParallelTransfer, SembridgeTransfer, TransferSection
 from vtkit.recipe.write import resolved_toml
+from vtkit.settings.transfer import METHODS, ROW_ORIGINS, ParallelTransfer, SembridgeTransfer, TransferSection
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = """
@@ -222,7 +222,7 @@ def test_a_method_is_its_file_its_settings_one_entry_and_one_case(tmp_path: Path
     shutil.copytree(ROOT / "vtkit", copy, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "transfer" / "methods" / "single.py").write_text(METHOD, encoding="utf-8")
     edits = {
-        "recipe/transfer.py": [
+        "settings/transfer.py": [
             ("class MeanTransfer(", SETTINGS + "class MeanTransfer("),
             ("    | MeanTransfer\n", "    | MeanTransfer\n    | SingleTransfer\n"),
         ],

@@ -9,10 +9,10 @@ import pytest
 import tiny
 
 from vtkit.errors import VtkitError
-from vtkit.recipe.sections import STORE
 from vtkit.runs.folder import open_run, report_of
 from vtkit.runs.run import run
 from vtkit.runs.search import open_searcher
+from vtkit.settings.recipe import STORE
 
 
 @pytest.fixture(scope="module", params=["none", "bm25"])

@@ -27,9 +27,7 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import set_folding
 from vtkit.encoder.query_tables import binary_weights, with_query_table
 from vtkit.errors import DataError, RecipeError, VtkitError
-from vtkit.recipe.engines import OpenSearchSettings
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import IndexSection
 from vtkit.runs.folder import open_run
 from vtkit.runs.run import run
 from vtkit.runs.search import open_searcher
@@ -39,6 +37,8 @@ from vtkit.search.java import cast_to, java_class
 from vtkit.search.opensearch import OpenSearchRanker, build_opensearch
 from vtkit.search.opensearch_client import connected_to
 from vtkit.search.opensearch_text import LARGEST_WEIGHT, TextQueries, of_table, text_queries
+from vtkit.settings.engines import OpenSearchSettings
+from vtkit.settings.index import IndexSection
 from vtkit.stages.deploy_index import deploying
 from vtkit.stages.evaluate_runs import EvaluateResult
 from vtkit.vocabulary.existing import wrap

@@ -10,7 +10,7 @@ import pytest
 from test_overlap import byte_level, wordpiece
 
 from vtkit.errors import DataError
-from vtkit.recipe.transfer import TransferSection
+from vtkit.settings.transfer import TransferSection
 from vtkit.transfer.dispatch import bias_of, mixture_of
 from vtkit.transfer.neighbours import sample_neighbours
 from vtkit.transfer.provenance import origins

@@ -14,7 +14,7 @@ from tiny import TOKENS, encoder, texts, tokenizer
 from torch import Tensor
 
 from vtkit.encoder.sparse_head import streaming
-from vtkit.recipe.finetune import PENALTIES, SIDES, FinetuneSection, FlopsDefinition
+from vtkit.settings.finetune import PENALTIES, SIDES, FinetuneSection, FlopsDefinition
 from vtkit.training import batch_encoding
 from vtkit.training.finetune import objective_terms
 from vtkit.training.gates import CollapseGate, LossGate

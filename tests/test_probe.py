@@ -15,9 +15,9 @@ from vtkit.checks.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks, retriev
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import CollapseError
-from vtkit.recipe.sections import Recipe
 from vtkit.recipe.write import resolved_toml
 from vtkit.runs.run import run
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.adapt_encoder import chosen_objectives, chosen_prior
 from vtkit.stages.check_adaptation import CHECK_ADAPTATION
 from vtkit.stages.order import STAGES

@@ -55,8 +55,8 @@ from vtkit.encoder.query_tables import (
 )
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
-from vtkit.recipe.finetune import QUERY_ENCODERS, FinetuneSection
 from vtkit.runs.run import run
+from vtkit.settings.finetune import QUERY_ENCODERS, FinetuneSection
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.query_table import QueryTable, with_query_encoder

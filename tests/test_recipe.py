@@ -17,17 +17,19 @@ from pydantic.fields import FieldInfo
 
 from vtkit.data.collections import FORMS
 from vtkit.errors import RecipeError
-from vtkit.recipe.analysers import LUCENE
 from vtkit.recipe.lines import key_lines, one_value
 from vtkit.recipe.load import load_recipe, required_things, resolve_name
 from vtkit.recipe.new import as_written_in, new_recipe
 from vtkit.recipe.preflight import preflight
 from vtkit.recipe.reference import settings_reference
 from vtkit.recipe.schema import json_schema
-from vtkit.recipe.sections import ExpandedVocabulary, Recipe, TrainedVocabulary, find_mark, named_things
 from vtkit.recipe.tables import tables_in
-from vtkit.recipe.transfer import FocusTransfer, ParallelTransfer, SembridgeTransfer
 from vtkit.recipe.write import resolved_toml, toml_value
+from vtkit.settings.analysers import LUCENE
+from vtkit.settings.named import find_mark, named_things
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.transfer import FocusTransfer, ParallelTransfer, SembridgeTransfer
+from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
 from vtkit.stages.texts import used_where_left_open
 
 SMALLEST = """\

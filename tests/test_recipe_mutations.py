@@ -14,8 +14,8 @@ import pytest
 from vtkit.commands.recipe import check_recipe
 from vtkit.errors import RecipeError, VtkitError
 from vtkit.recipe.load import MOST_BASES, MOST_BYTES, load_recipe
-from vtkit.recipe.sections import Recipe
 from vtkit.recipe.tables import all_settings, field_called, tables_in
+from vtkit.settings.recipe import Recipe
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 SECONDS = 20.0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.errors import DataError
-from vtkit.recipe.sections import Recipe
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.stage import Corpus
 from vtkit.stages.texts import bias_corpus, calibration_corpus, draw, read_texts
 

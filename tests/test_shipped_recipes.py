@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import TrainedVocabulary, named_things
-from vtkit.recipe.transfer import SemanticTransfer
+from vtkit.settings.named import named_things
+from vtkit.settings.transfer import SemanticTransfer
+from vtkit.settings.vocabulary import TrainedVocabulary
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
 

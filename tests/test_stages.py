@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from results import smallest
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
-from vtkit.recipe.sections import Recipe
-from vtkit.recipe.transfer import TransferSection
 from vtkit.results import Result
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.transfer import TransferSection
 from vtkit.stages.encode_queries import weight_queries
 from vtkit.stages.models import MODEL_LABELS
 from vtkit.stages.order import NAMES, STAGES, called, last_until

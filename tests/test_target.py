@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from tiny import collection, encoder
 
 from vtkit.encoder.encoding import encode
-from vtkit.recipe.finetune import FinetuneSection
-from vtkit.recipe.sections import AdaptSection
+from vtkit.settings.adapt import AdaptSection
+from vtkit.settings.finetune import FinetuneSection
 from vtkit.training.finetune import finetune
 from vtkit.training.target import INTEGRAL, LARGEST_STEP, LEAST, LOSSES, MOST, PROPORTIONAL, START, ActiveTarget
 

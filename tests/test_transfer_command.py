@@ -17,7 +17,7 @@ from vtkit.cli import app
 from vtkit.encoder.asymmetric import dimension_names
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.families import mlm_head
-from vtkit.recipe.sections import TrainedVocabulary
+from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.vocabulary.trained import train_vocabulary
 
 NEW = ("강", "숲", "돌", "##에서", "rivers")

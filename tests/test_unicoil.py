@@ -42,11 +42,13 @@ from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.unicoil import UnicoilPooling, is_unicoil
 from vtkit.errors import DataError
-from vtkit.recipe.finetune import FinetuneSection
-from vtkit.recipe.sections import CalibrateSection, GatesSection, Recipe
 from vtkit.runs.folder import open_run
 from vtkit.runs.run import run
 from vtkit.search.exact import ExactIndex
+from vtkit.settings.calibrate import CalibrateSection
+from vtkit.settings.finetune import FinetuneSection
+from vtkit.settings.gates import GatesSection
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.calibrate_head import calibrate_encoder
 from vtkit.training import sparse_trainer
 from vtkit.training.document_expansion import Expansions, digest

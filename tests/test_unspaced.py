@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from vtkit.data.unspaced import begins_unspaced, count_unspaced, cut_run, cut_runs
 from vtkit.inspect.words import words
-from vtkit.recipe.sections import TrainedVocabulary
+from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.vocabulary.forms import canonical_forms, token_family
 from vtkit.vocabulary.trained import LONGEST_RUN, LONGEST_WORD, train_vocabulary
 

@@ -23,11 +23,11 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.sparse_head import streaming
 from vtkit.errors import DataError, RecipeError
 from vtkit.measures.validation import Validated
-from vtkit.recipe.finetune import FinetuneValidation, ValidationSettings
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.preflight import preflight
-from vtkit.recipe.sections import AdaptSection
 from vtkit.runs.run import run
+from vtkit.settings.adapt import AdaptSection
+from vtkit.settings.finetune import FinetuneValidation, ValidationSettings
 from vtkit.stages.adapt_encoder import AdaptResult
 from vtkit.stages.finetune_encoder import FinetuneResult
 from vtkit.training import sparse_trainer

@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from vtkit.inspect.corpus_gap import Gap
     from vtkit.inspect.inspection import InspectedVocabulary
     from vtkit.inspect.meter import Fragmentation
-    from vtkit.recipe.sections import Recipe
     from vtkit.report.data import ReportData
     from vtkit.runs.folder import RunFolder
     from vtkit.search.bm25 import Bm25
     from vtkit.search.exact import ExactIndex
     from vtkit.search.folders import Encoding, IndexFolder
     from vtkit.search.results import SearchResult
+    from vtkit.settings.recipe import Recipe
     from vtkit.transfer.encoder import Transfer
     from vtkit.vocabulary.casing import CasingCounts, count_casing
     from vtkit.vocabulary.expanded import Expansion
@@ -61,9 +61,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES_OF_MODULE = {
-    "analysis.corpus_gap": ("Gap",),
-    "analysis.inspection": ("InspectedVocabulary",),
-    "analysis.meter": ("Fragmentation",),
+    "inspect.corpus_gap": ("Gap",),
+    "inspect.inspection": ("InspectedVocabulary",),
+    "inspect.meter": ("Fragmentation",),
     "api": (
         *("build_tokenizer", "calibrate_encoder", "change_casing", "change_tokenizer_casing", "corpus_gap", "encode"),
         *("encode_texts", "expand_documents", "index_vectors"),
@@ -77,7 +77,7 @@ _NAMES_OF_MODULE = {
     "encoder.calibration_result": ("Calibration",),
     "encoder.casing": ("CasingChange",),
     "errors": ("CollapseError", "DataError", "MachineError", "MissingExtra", "RecipeError", "VtkitError"),
-    "recipe.sections": ("Recipe",),
+    "settings.recipe": ("Recipe",),
     "report.data": ("ReportData",),
     "runs.folder": ("RunFolder",),
     "search.bm25": ("Bm25",),

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from vtkit.inspect.inspection import InspectedVocabulary
     from vtkit.inspect.meter import Fragmentation
     from vtkit.recipe.load import LoadedRecipe
-    from vtkit.recipe.sections import Recipe
-    from vtkit.recipe.transfer import OverlapMode
     from vtkit.report.data import ReportData
     from vtkit.runtime import Precision
     from vtkit.search.folders import Encoding, IndexFolder
     from vtkit.search.results import SearchResult
+    from vtkit.settings.recipe import Recipe
+    from vtkit.settings.transfer import OverlapMode
     from vtkit.transfer.encoder import Transfer
     from vtkit.vocabulary.expanded import Expansion
     from vtkit.vocabulary.pair import VocabularyPair
@@ -187,9 +187,9 @@ def encode_texts(
     from vtkit.artifacts import held
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
     from vtkit.outputs import new_folder, refuse_existing
-    from vtkit.recipe.sections import IndexSection
     from vtkit.search.folders import encode_folder
     from vtkit.search.stored_vectors import Part
+    from vtkit.settings.index import IndexSection
 
     if part is not None and join is not None:
         raise RecipeError("part and join are steps of their own: first each part, then join.")
@@ -239,7 +239,7 @@ def expand_documents(
     from vtkit.data.document_files import read_document_file, write_documents
     from vtkit.data.retrieval import Document
     from vtkit.outputs import new_folder
-    from vtkit.recipe.expand import ExpandSection
+    from vtkit.settings.expand import ExpandSection
     from vtkit.training.document_expansion import expansion_words, with_words
 
     section = _valid(ExpandSection, settings, "The settings of [expand] cannot be used:")
@@ -269,8 +269,8 @@ def index_vectors(vectors: Name, folder: Name, **settings: Any) -> IndexFolder:
         RecipeError: there is no such setting or engine, or the folder is there already.
     """
     from vtkit.outputs import new_folder
-    from vtkit.recipe.sections import IndexSection
     from vtkit.search.folders import index_folder
+    from vtkit.settings.index import IndexSection
 
     index = _valid(IndexSection, settings, "The settings of [index] cannot be used:")
     with new_folder(Path(folder)) as work:
@@ -323,7 +323,7 @@ def transfer_encoder(
     from vtkit.checks.vocabularies import Aligned, vocabulary_gates
     from vtkit.recipe.data_check import check_data
     from vtkit.recipe.preflight import preflight
-    from vtkit.recipe.transfer import METHODS
+    from vtkit.settings.transfer import METHODS
     from vtkit.stages.probed_transfer import transfer
     from vtkit.stages.texts import bias_corpus, focus_corpus, probe_texts, read_texts
     from vtkit.stages.untrained import is_bare_model
@@ -428,7 +428,7 @@ def calibrate_encoder(
         RecipeError: a setting that cannot be.
         DataError: too few texts, or an encoder whose queries take a way of their own.
     """
-    from vtkit.recipe.sections import CalibrateSection
+    from vtkit.settings.calibrate import CalibrateSection
     from vtkit.stages.calibrate_head import calibrate_encoder as calibrate
 
     settings: dict[str, Any] = {
@@ -535,7 +535,8 @@ def train_tokenizer(
         RecipeError: settings that cannot be.
         DataError: a corpus that cannot be read, or from which the vocabulary cannot be learned.
     """
-    from vtkit.recipe.sections import CasingSection, TrainedVocabulary
+    from vtkit.settings.casing import CasingSection
+    from vtkit.settings.vocabulary import TrainedVocabulary
     from vtkit.vocabulary.specification import build
 
     values = {**(settings or {}), "kind": "trained", "corpus": (LOADED,), "size": size, "algorithm": algorithm}
@@ -588,7 +589,8 @@ def expand_tokenizer(
         RecipeError: settings that cannot be.
         DataError: a corpus or a tokenizer that cannot be read, or a tokenizer that cannot be expanded.
     """
-    from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
+    from vtkit.settings.casing import CasingSection
+    from vtkit.settings.vocabulary import ExpandedVocabulary
     from vtkit.vocabulary.expanded import expand_vocabulary
 
     values = {
@@ -873,7 +875,7 @@ def _on_cpu(source: Name | SparseEncoder, work: Path) -> SparseEncoder:
 
 def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, work: Path) -> PreTrainedTokenizerFast:
     """The vocabulary that is moved to, with its input casing, as a model's folder gives it back."""
-    from vtkit.recipe.sections import ExistingVocabulary, SourceVocabulary, TrimmedVocabulary
+    from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrimmedVocabulary
     from vtkit.stages.transfer_embeddings import saved_target
     from vtkit.vocabulary.existing import load_tokenizer as load
     from vtkit.vocabulary.existing import with_casing

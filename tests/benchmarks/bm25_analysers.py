@@ -18,8 +18,8 @@ from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import to_run
 from vtkit.measures.effectiveness import evaluate
-from vtkit.recipe.analysers import Analysis, known_as
 from vtkit.search.bm25 import Bm25
+from vtkit.settings.analysers import Analysis, known_as
 
 DEPTH = 100
 

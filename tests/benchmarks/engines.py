@@ -35,9 +35,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from exact_search import bm25s_scoring, scipy_product, splade_index_scoring, zipf_vectors
 from memory import forget_peak, peak_mebibytes
 
-from vtkit.recipe.engines import Engine, OpenSearchSettings, missing_packages
-from vtkit.recipe.sections import IndexSection
 from vtkit.search.engine import build_index, open_index
+from vtkit.settings.engines import Engine, OpenSearchSettings, missing_packages
+from vtkit.settings.index import IndexSection
 
 Ranking = tuple[np.ndarray, np.ndarray]
 Search = Callable[[], Ranking]

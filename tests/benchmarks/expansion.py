@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from memory import forget_peak, peak_mebibytes
 
-from vtkit.recipe.sections import ExpandedVocabulary
+from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.expanded import expand_vocabulary
 

@@ -133,8 +133,8 @@ def measured(folder: Path) -> dict[str, float]:
     from vtkit.data.collections import load_retrieval
     from vtkit.encoder.checkpoint import as_sparse_encoder
     from vtkit.encoder.scratch import scratch_model
-    from vtkit.recipe.finetune import FinetuneSection
-    from vtkit.recipe.sections import Scratch
+    from vtkit.settings.finetune import FinetuneSection
+    from vtkit.settings.source import Scratch
     from vtkit.training.finetune import finetune
     from vtkit.training.teachers import SparseTeacher
     from vtkit.vocabulary.existing import wrap

@@ -127,7 +127,7 @@ def real_batch(arguments: argparse.Namespace, encoder: Any) -> list[dict[str, An
 
 def losses(encoder: Any, path: str) -> Callable[[list[dict[str, Any]], None], dict[str, Any]]:
     """The loss of a batch, as the path computes it."""
-    from vtkit.recipe.sections import FinetuneSection
+    from vtkit.settings.finetune import FinetuneSection
     from vtkit.training.gates import CollapseGate
 
     section = FinetuneSection(data="unused")

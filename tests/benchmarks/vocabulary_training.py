@@ -33,7 +33,7 @@ from tokenizers import models, trainers
 
 from vtkit.data.corpora import read_corpus
 from vtkit.data.word_counts import count_chunks
-from vtkit.recipe.sections import TrainedVocabulary
+from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.vocabulary.trained import _pipeline, train
 
 

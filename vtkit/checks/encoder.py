@@ -11,7 +11,7 @@ from vtkit.checks.rows import Moved, head_only, identity_gate, neighbours_gate
 from vtkit.checks.vectors import vector_gates
 from vtkit.checks.vocabularies import unicode_gate
 from vtkit.encoder.head_result import HeadFit
-from vtkit.recipe.sections import GatesSection
+from vtkit.settings.gates import GatesSection
 
 READ_BACK = (0.15, 0.4)
 """Share of tokens that a head reads back: a failure below the first, a warning below the second. Embedders that hold

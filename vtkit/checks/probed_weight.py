@@ -9,9 +9,9 @@ import numpy as np
 from vtkit.checks.probe import FEWEST_PAIRS, Probe, by_number
 from vtkit.data.trec import Run, to_run
 from vtkit.measures.significance import paired_randomization
-from vtkit.recipe.analysers import Analysis
 from vtkit.search.bm25 import Bm25
 from vtkit.search.hybrid import WEIGHTS, ProbedWeight, deviation, weighted_sum
+from vtkit.settings.analysers import Analysis
 
 PAIRS = 500
 """Probe pairs at most: with 300 a difference of .01 was not told from chance (docs/log.md)."""

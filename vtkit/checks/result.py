@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from vtkit import console
 from vtkit.errors import CollapseError
-from vtkit.recipe.sections import GatesSection
 from vtkit.results import Result
+from vtkit.settings.gates import GatesSection
 
 Gate = Literal[
     "overlap",

@@ -13,7 +13,7 @@ from vtkit.encoder.calibration_result import QUERY_TOKENS, ActivationRates
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.unicoil import is_unicoil
-from vtkit.recipe.sections import GatesSection
+from vtkit.settings.gates import GatesSection
 
 DEAD, DENSE = 1.0, 0.9
 """Mean active dimensions below which vectors are dead; share of the vocabulary above which they are dense."""

@@ -14,7 +14,7 @@ from vtkit.checks.result import CheckResult, Gate, Seen, results
 from vtkit.encoder.truncation import shortened, whole_encodings
 from vtkit.inspect.normalization import normalizer_losses
 from vtkit.inspect.words import script_of, script_of_text
-from vtkit.recipe.sections import GatesSection
+from vtkit.settings.gates import GatesSection
 from vtkit.vocabulary.existing import roles_by_id
 from vtkit.vocabulary.forms import canonical_forms, surface_and_start, tokens
 from vtkit.vocabulary.overlap import Overlap

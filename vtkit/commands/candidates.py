@@ -98,7 +98,7 @@ def of_recipe(path: Path) -> list[Candidate]:
         RecipeError: it cannot be read.
     """
     from vtkit.recipe.load import load_recipe
-    from vtkit.recipe.sections import ExistingVocabulary, ExpandedVocabulary
+    from vtkit.settings.vocabulary import ExistingVocabulary, ExpandedVocabulary
 
     recipe = load_recipe(path, []).recipe
     finished = Path("runs") / recipe.recipe.name

@@ -11,7 +11,7 @@ from vtkit import console
 from vtkit.commands.candidates import load, short_names
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.outputs import refuse_folder, write_text
-from vtkit.recipe.transfer import OverlapMode
+from vtkit.settings.transfer import OverlapMode
 
 
 def overlap(

@@ -10,7 +10,7 @@ import typer
 from vtkit import console
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.outputs import new_folder
-from vtkit.recipe.transfer import METHODS
+from vtkit.settings.transfer import METHODS
 
 Files = list[str] | None
 

@@ -35,8 +35,8 @@ from vtkit.encoder.masked import is_masked, mask_dimensions
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
-from vtkit.recipe.sections import Head as HeadSection
 from vtkit.runtime import bf16_is_fast, fastest_device
+from vtkit.settings.source import Head as HeadSection
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder

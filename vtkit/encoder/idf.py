@@ -18,7 +18,7 @@ from scipy import sparse
 from vtkit.data.text import batches
 from vtkit.data.word_counts import pieces
 from vtkit.encoder.truncation import whole_encodings
-from vtkit.recipe.sections import DocumentWeighting
+from vtkit.settings.index import DocumentWeighting
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

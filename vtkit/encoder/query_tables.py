@@ -25,7 +25,7 @@ from vtkit.encoder.folding import fold_map_of, folding
 from vtkit.encoder.idf import document_frequencies, idf_weights
 from vtkit.encoder.masked import is_masked
 from vtkit.errors import DataError
-from vtkit.recipe.sections import StaticQueryEncoder
+from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.vocabulary.forms import special_ids
 
 if TYPE_CHECKING:

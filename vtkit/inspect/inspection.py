@@ -18,7 +18,7 @@ import numpy as np
 from vtkit.data.text import batches
 from vtkit.inspect.composition import Composition, Han, compose
 from vtkit.inspect.reachability import duplicates, unreachable
-from vtkit.recipe.transfer import OverlapMode
+from vtkit.settings.transfer import OverlapMode
 from vtkit.vocabulary.casing import lowered
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import Vocabulary, legible, tokens

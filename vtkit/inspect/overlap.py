@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from vtkit.recipe.transfer import OverlapMode
+from vtkit.settings.transfer import OverlapMode
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.overlap import KINDS, Overlap, find_overlap
 

@@ -13,7 +13,7 @@ from vtkit.data.trec import Run
 from vtkit.errors import RecipeError
 
 if TYPE_CHECKING:
-    from vtkit.recipe.sections import Recipe
+    from vtkit.settings.recipe import Recipe
 
 DEEPEST = 10_000
 """Results a query that a recipe may ask for at the most."""

@@ -19,7 +19,9 @@ from vtkit.data import checking, collections, hub
 from vtkit.errors import DataError
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
-from vtkit.recipe.sections import ExpandedVocabulary, Recipe, TrainedVocabulary, local_path
+from vtkit.settings.named import local_path
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
 
 VERSION = 2
 """To be raised when something new is looked for: what was found sound before is read again."""

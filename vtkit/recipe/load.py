@@ -24,16 +24,11 @@ from pydantic.fields import FieldInfo
 from vtkit.data.collections import public_collection
 from vtkit.recipe.lines import key_lines, one_value
 from vtkit.recipe.problems import Fault, Place, Problem, cut, faults_in, plain, refusal, shown_value, unknown_setting
-from vtkit.recipe.sections import (
-    Named,
-    Recipe,
-    SourceSection,
-    Specification,
-    find_mark,
-    named_things,
-)
 from vtkit.recipe.tables import choices, field_called, tables_in, tags_of, takes_text
 from vtkit.recipe.write import resolved_toml as resolved_toml  # the way back, for those who load
+from vtkit.settings.named import Named, find_mark, named_things
+from vtkit.settings.recipe import Recipe, Specification
+from vtkit.settings.source import SourceSection
 
 PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".json", ".parquet")
 """A name with one of these endings is a path, whether it exists or not."""
@@ -165,7 +160,7 @@ def resolve_name(value: str, what: str, folder: Path) -> str:
 
     Args:
         value: the name as the recipe has it.
-        what: its kind, as in :class:`vtkit.recipe.sections.Names`.
+        what: its kind, as in :class:`vtkit.settings.types.Names`.
         folder: where relative paths start.
     """
     if what in ("corpus", "retrieval") and value.startswith("datasets:"):

@@ -10,8 +10,8 @@ from vtkit.data.collections import default_split
 from vtkit.errors import RecipeError
 from vtkit.recipe.load import resolve_name
 from vtkit.recipe.problems import plain
-from vtkit.recipe.sections import is_local
 from vtkit.recipe.write import toml_value
+from vtkit.settings.named import is_local
 
 
 def new_recipe(
@@ -164,7 +164,7 @@ def as_written_in(folder: Path, name: str, what: str) -> str:
     Args:
         folder: where the recipe will lie.
         name: a path, hub id or collection.
-        what: its kind, as in :class:`vtkit.recipe.sections.Names`.
+        what: its kind, as in :class:`vtkit.settings.types.Names`.
     """
     found = resolve_name(name, what, Path.cwd())
     if not is_local(found) or name.startswith(("/", "~")):

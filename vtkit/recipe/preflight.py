@@ -18,13 +18,14 @@ from vtkit.data import collections, hub, irds
 from vtkit.data.corpora import form_fault
 from vtkit.data.training_files import FORMS, is_training_data, is_training_file
 from vtkit.errors import DataError, RecipeError
-from vtkit.recipe.analysers import EXTRAS, missing_packages, refused
-from vtkit.recipe.engines import NEEDS
-from vtkit.recipe.engines import missing_packages as missing_engine_packages
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
-from vtkit.recipe.sections import Named, Recipe, Specification, local_path, named_things
 from vtkit.recipe.write import toml_value
+from vtkit.settings.analysers import EXTRAS, missing_packages, refused
+from vtkit.settings.engines import NEEDS
+from vtkit.settings.engines import missing_packages as missing_engine_packages
+from vtkit.settings.named import Named, local_path, named_things
+from vtkit.settings.recipe import Recipe, Specification
 
 _MODEL_FILES = ("config.json", "modules.json")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "*.model", "vocab.json", "tokenizer_config.json")

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from vtkit.errors import RecipeError
-from vtkit.recipe.sections import Recipe
 from vtkit.recipe.tables import all_settings, choices, field_called, meaning, tables_in, tags_of
 from vtkit.recipe.write import toml_text, toml_value
+from vtkit.settings.recipe import Recipe
 
 _LONGEST_VALUE = 60
 _LONGEST_SETTING = 100

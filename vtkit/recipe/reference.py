@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from vtkit.recipe.sections import Recipe, Specification
 from vtkit.recipe.tables import choices, tables_in, tags_of
 from vtkit.recipe.write import toml_value
+from vtkit.settings.recipe import Recipe, Specification
 
 _HEAD = """\
 # Settings
 
 Every setting of a recipe, in the order of the stages. "–" means that there is no default value; `vtkit recipe show`
-prints a recipe with all of them filled in. Written from `vtkit/recipe/`; [recipes.md](recipes.md) explains
+prints a recipe with all of them filled in. Written from `vtkit/settings/`; [recipes.md](recipes.md) explains
 how recipes are put together.
 """
 

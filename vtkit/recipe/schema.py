@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from vtkit.recipe.sections import Recipe
 from vtkit.recipe.tables import meaning
+from vtkit.settings.recipe import Recipe
 
 _EXTENDS = {
     "description": "Recipes whose settings this one takes over, relative to its folder; later ones over earlier ones.",

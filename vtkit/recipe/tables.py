@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from vtkit.recipe.sections import Recipe
+from vtkit.settings.recipe import Recipe
 
 
 def tables_in(annotation: Any) -> list[type[BaseModel]]:

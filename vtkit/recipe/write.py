@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from vtkit import console
-from vtkit.recipe.sections import Recipe
 from vtkit.recipe.tables import meaning, tables_in
+from vtkit.settings.recipe import Recipe
 
 _WIDTH = 100
 _ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}

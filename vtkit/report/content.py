@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from vtkit.inspect.composition import LANGUAGES
 from vtkit.inspect.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
 from vtkit.measures.masked_predictions import HeldOutPredictions
-from vtkit.recipe.transfer import ROW_ORIGINS
 from vtkit.report.data import Number, ReportData, SetResults, WeightedToken
 from vtkit.report.verdict import HYBRID, row_label
 from vtkit.report.wording import amount, count_and_share, duration, is_number, p_value, score, share, shorten, whole
+from vtkit.settings.transfer import ROW_ORIGINS
 from vtkit.transfer.result import Probed
 
 OVERLAP_RULES = {

@@ -19,18 +19,12 @@ from vtkit.data import hub
 from vtkit.data.collections import files_of
 from vtkit.data.documents import LARGE
 from vtkit.errors import DataError, VtkitError
-from vtkit.recipe.analysers import DOCUMENTS_A_PART
 from vtkit.recipe.load import load_recipe, required_things
-from vtkit.recipe.sections import (
-    ExistingVocabulary,
-    Recipe,
-    SourceVocabulary,
-    TrainedVocabulary,
-    TrimmedVocabulary,
-    is_local,
-    local_path,
-)
 from vtkit.runs.plan import Step
+from vtkit.settings.analysers import DOCUMENTS_A_PART
+from vtkit.settings.named import is_local, local_path
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrainedVocabulary, TrimmedVocabulary
 from vtkit.stages.encode_queries import ENCODE_QUERIES, WEIGHT_QUERIES
 
 DIMENSIONS = 256

@@ -6,7 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from vtkit.recipe.load import required_things
-from vtkit.recipe.sections import Recipe, is_local
+from vtkit.settings.named import is_local
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.build_vocabulary import build_vocabulary, vocabulary_stage
 from vtkit.stages.check_vocabulary import CHECK_VOCABULARY, look_at_vocabulary
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from vtkit.artifacts import Store, publish, result_of, write_atomically
 from vtkit.errors import DataError, VtkitError
-from vtkit.recipe.sections import STORE, IndexSection, Recipe
 from vtkit.report.data import ReportData
 from vtkit.runs.plan import Plan
+from vtkit.settings.index import IndexSection
+from vtkit.settings.recipe import STORE, Recipe
 from vtkit.stages.deploy_index import DEPLOY
 from vtkit.stages.evaluate_runs import EvaluateResult
 

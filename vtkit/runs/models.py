@@ -10,7 +10,8 @@ from vtkit.encoder.model_folder import check_model
 from vtkit.errors import DataError
 from vtkit.recipe.load import required_things
 from vtkit.recipe.problems import plain
-from vtkit.recipe.sections import Recipe, local_path
+from vtkit.settings.named import local_path
+from vtkit.settings.recipe import Recipe
 
 CHECKED_ELSEWHERE = ("source.model", "transfer.semantic.target_embeddings")
 """The source is the first that a run opens; target embeddings may be a table without a model around it."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from vtkit.artifacts import Dependencies, Store, read_manifest
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import Recipe
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.adapt_encoder import ADAPT
 from vtkit.stages.analyse_vocabularies import ANALYSE
 from vtkit.stages.build_vocabulary import VOCABULARY, vocabulary_stage

@@ -18,13 +18,13 @@ from vtkit.measures.effectiveness import check_measures
 from vtkit.recipe.data_check import check_data
 from vtkit.recipe.load import LoadedRecipe, load_recipe
 from vtkit.recipe.preflight import NotFetched, preflight
-from vtkit.recipe.sections import STORE, Recipe
 from vtkit.recipe.write import resolved_toml
 from vtkit.runs.disk import Estimate, estimate, free_bytes, refuse_full_disk
 from vtkit.runs.folder import finished_steps, publish_results, record
 from vtkit.runs.models import check_models
 from vtkit.runs.plan import Decision, Plan
 from vtkit.runtime import limit_threads, reuse_memory, want_threads
+from vtkit.settings.recipe import STORE, Recipe
 from vtkit.stages.order import refuse_unknown
 from vtkit.stages.texts import used_where_left_open
 

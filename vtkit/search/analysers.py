@@ -16,7 +16,7 @@ from functools import cache
 from vtkit.data.spelling import ARABIC
 from vtkit.data.unspaced import IDEOGRAPHS, KANA
 from vtkit.errors import RecipeError
-from vtkit.recipe.analysers import Analysis, known_as, refused
+from vtkit.settings.analysers import Analysis, known_as, refused
 
 STEMMERS = {
     "arabic": ("ar", "ara"),

@@ -21,9 +21,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from vtkit.errors import DataError, MissingExtra, RecipeError
-from vtkit.recipe.engines import NEEDS, Engine, missing_packages
-from vtkit.recipe.sections import IndexSection
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
+from vtkit.settings.engines import NEEDS, Engine, missing_packages
+from vtkit.settings.index import IndexSection
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder

@@ -10,11 +10,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from vtkit.errors import DataError
-from vtkit.recipe.analysers import Analysis
-from vtkit.recipe.engines import Engine
-from vtkit.recipe.sections import DocumentWeighting
 from vtkit.results import Result
 from vtkit.search.index_info import REBUILD
+from vtkit.settings.analysers import Analysis
+from vtkit.settings.engines import Engine
+from vtkit.settings.index import DocumentWeighting
 
 RECORD = "index.json"
 """File of the record, in the folder of an index."""

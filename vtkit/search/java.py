@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.errors import DataError, MachineError, MissingExtra, RecipeError, VtkitError
-from vtkit.recipe.engines import missing_packages
+from vtkit.settings.engines import missing_packages
 
 MEMORY = "VTKIT_JAVA_MEMORY"
 """Environment variable: the most that Java's heap may take, such as ``4g``. A quarter of the machine by default."""

@@ -19,11 +19,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from vtkit.errors import DataError
-from vtkit.recipe.analysers import Analysis
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import TermDimensions
 from vtkit.search.hybrid import Balance
 from vtkit.search.index_record import LexicalRecord
+from vtkit.settings.analysers import Analysis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vtkit.recipe.analysers import LUCENE
 from vtkit.search.java import cast_to, java_class
+from vtkit.settings.analysers import LUCENE
 
 
 def lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:
@@ -15,7 +15,7 @@ def lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:
     Lucene counts the place once.
 
     Args:
-        language: code, one of :data:`vtkit.recipe.analysers.LUCENE`.
+        language: code, one of :data:`vtkit.settings.analysers.LUCENE`.
 
     Raises:
         MissingExtra: packages are not installed.

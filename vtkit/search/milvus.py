@@ -23,8 +23,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from vtkit.errors import DataError
-from vtkit.recipe.engines import MilvusSettings
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
+from vtkit.settings.engines import MilvusSettings
 
 TOKEN = "VTKIT_MILVUS_TOKEN"
 """Environment variable: the token, or ``user:password``, of a cluster."""

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import Any
 
 from vtkit.errors import MissingExtra
-from vtkit.recipe.analysers import missing_packages
+from vtkit.settings.analysers import missing_packages
 
 _NAMES = {"ko": ("Kiwi", "kiwipiepy"), "ja": ("Sudachi", "sudachidict_core")}
 """Each language's analyser, and the package whose version says what it cuts."""

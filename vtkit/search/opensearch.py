@@ -22,7 +22,6 @@ import scipy.sparse as sp
 
 from vtkit import console
 from vtkit.errors import DataError
-from vtkit.recipe.engines import OpenSearchSettings
 from vtkit.search.agreement import DEPTH, agreement
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
 from vtkit.search.opensearch_client import answers, connected_to
@@ -35,6 +34,7 @@ from vtkit.search.opensearch_text import (
     text_query,
     two_phase_of,
 )
+from vtkit.settings.engines import OpenSearchSettings
 
 FIELD = "weights"
 MAPPING: Mapping[str, Any] = {

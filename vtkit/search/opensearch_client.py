@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from vtkit.errors import DataError
-from vtkit.recipe.engines import OpenSearchSettings
+from vtkit.settings.engines import OpenSearchSettings
 
 USER, PASSWORD = "VTKIT_OPENSEARCH_USER", "VTKIT_OPENSEARCH_PASSWORD"
 """Environment variables: who asks."""

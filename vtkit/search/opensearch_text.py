@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from vtkit import console
 from vtkit.errors import DataError, RecipeError
-from vtkit.recipe.engines import OpenSearchSettings
 from vtkit.search.agreement import DEPTH
 from vtkit.search.opensearch_client import advice, answers
+from vtkit.settings.engines import OpenSearchSettings
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

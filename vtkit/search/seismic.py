@@ -18,11 +18,11 @@ import scipy.sparse as sp
 
 from vtkit import console
 from vtkit.errors import DataError
-from vtkit.recipe.engines import SeismicSettings
 from vtkit.runtime import search_threads, without_output
 from vtkit.search.agreement import DEPTH
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
+from vtkit.settings.engines import SeismicSettings
 
 _NAME = "documents"
 _FILE = f"{_NAME}.index.seismic"

@@ -13,9 +13,9 @@ from vtkit.artifacts import CHECKPOINTS
 from vtkit.data.sequences import Lazy
 from vtkit.measures.masked_predictions import HeldOutPredictions
 from vtkit.measures.validation import Validated
-from vtkit.recipe.sections import Recipe
-from vtkit.recipe.transfer import ParallelTransfer
 from vtkit.results import Result
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.transfer import ParallelTransfer
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import adaptation_corpus, draw, drawn, opened, read_texts
 from vtkit.stages.untrained import starts_untrained

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vtkit.inspect.profiles import Sample, VocabularyAnalysis
-from vtkit.recipe.sections import Recipe
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.encode_corpus import opened
 from vtkit.stages.source import source_tokenizer
 from vtkit.stages.stage import Corpus, Stage, View

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import assert_never
 
 from vtkit import console
-from vtkit.recipe.sections import (
+from vtkit.results import Result
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.vocabulary import (
     ExistingVocabulary,
     ExpandedVocabulary,
-    Recipe,
     SourceVocabulary,
     TrainedVocabulary,
     TrimmedVocabulary,
 )
-from vtkit.results import Result
 from vtkit.stages.source import source_tokenizer
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import read_texts, trimming_corpus

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from vtkit import console
 from vtkit.encoder.calibration_result import Calibration
 from vtkit.errors import DataError
-from vtkit.recipe.sections import CalibrateSection
+from vtkit.settings.calibrate import CalibrateSection
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import calibration_corpus, draw, drawn, read_texts
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from vtkit import console
 from vtkit.artifacts import result_of
-from vtkit.recipe.engines import BUILT_FROM
-from vtkit.recipe.sections import Recipe
 from vtkit.results import Result
 from vtkit.search.hybrid import Balance
+from vtkit.settings.engines import BUILT_FROM
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_queries
 from vtkit.stages.evaluate_runs import BM25, balance_of, to_sets_run

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit import console
-from vtkit.recipe.engines import BUILT_FROM, SEARCHED_BY
-from vtkit.recipe.sections import IndexSection, Recipe
 from vtkit.search.agreement import Agreement, agreement
+from vtkit.settings.engines import BUILT_FROM, SEARCHED_BY
+from vtkit.settings.index import IndexSection
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.deploy_index import DEPLOY, DEPLOYED, DeployResult, assembled
 from vtkit.stages.encode_corpus import model_name
 from vtkit.stages.encode_queries import JUDGED, SETS, judged_sets

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from vtkit.artifacts import result_of
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.errors import DataError
-from vtkit.recipe.sections import Recipe
 from vtkit.search.hybrid import ProbedWeight
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.encode_corpus import opened
 from vtkit.stages.encode_queries import SETS, balancing_queries, probed_by_spans
 from vtkit.stages.evaluate_runs import (

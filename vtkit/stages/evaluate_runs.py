@@ -12,10 +12,10 @@ import numpy as np
 
 from vtkit.artifacts import result_of
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
 from vtkit.search.agreement import Agreement
 from vtkit.search.hybrid import Balance, ProbedWeight
+from vtkit.settings.index import IndexSection
 from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.encode_queries import (
     BALANCING,
@@ -34,8 +34,8 @@ from vtkit.stages.texts import training_queries, tuned_collections
 
 if TYPE_CHECKING:
     from vtkit.data.trec import Run
-    from vtkit.recipe.analysers import Analysis
     from vtkit.search.bm25 import Bm25
+    from vtkit.settings.analysers import Analysis
 
 
 @dataclass(frozen=True)

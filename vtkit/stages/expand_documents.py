@@ -8,8 +8,8 @@ from pathlib import Path
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
-from vtkit.recipe.sections import Recipe
 from vtkit.results import Result
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.encode_corpus import opened
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import evaluation_sets

@@ -17,7 +17,7 @@ from vtkit.stages.texts import draw
 
 if TYPE_CHECKING:
     from vtkit.data.retrieval import RetrievalSet
-    from vtkit.recipe.finetune import FinetuneSection
+    from vtkit.settings.finetune import FinetuneSection
     from vtkit.training.validation import Validation
 
     Expand = Callable[[RetrievalSet], RetrievalSet]

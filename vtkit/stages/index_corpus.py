@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from vtkit.artifacts import publish
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.measures.sparsity import Sparsity
-from vtkit.recipe.sections import IndexSection
 from vtkit.results import Result
+from vtkit.settings.index import IndexSection
 from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import evaluation_sets

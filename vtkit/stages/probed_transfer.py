@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
-    from vtkit.recipe.sections import CasingSection
-    from vtkit.recipe.transfer import TransferSection
+    from vtkit.settings.casing import CasingSection
+    from vtkit.settings.transfer import TransferSection
     from vtkit.transfer.dispatch import Texts
     from vtkit.transfer.encoder import Transfer
 
@@ -85,7 +85,7 @@ def probed_transfer(
     """
     from vtkit.checks.probe import FEWEST_PAIRS, by_number, probe_of, reciprocal_ranks
     from vtkit.measures.significance import CHANCE, paired_randomization
-    from vtkit.recipe.transfer import AutoTransfer
+    from vtkit.settings.transfer import AutoTransfer
     from vtkit.transfer.methods.auto import alternatives
     from vtkit.transfer.result import Probed
 

@@ -16,9 +16,10 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, PrivateAttr
 
-from vtkit.recipe.sections import Recipe, is_local, local_path, named_things
 from vtkit.recipe.write import resolved_toml
 from vtkit.results import Result
+from vtkit.settings.named import is_local, local_path, named_things
+from vtkit.settings.recipe import Recipe
 
 WHOLE_RECIPE = "*"
 """Entry of ``Stage.reads``: every setting, paths included, as the report quotes them."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vtkit import console
-from vtkit.recipe.sections import Recipe, StaticQueryEncoder
 from vtkit.results import Result
+from vtkit.settings.calibrate import StaticQueryEncoder
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import opened, read_texts
 

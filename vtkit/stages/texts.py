@@ -15,8 +15,10 @@ from vtkit.data.corpora import read_corpora
 from vtkit.data.sequences import Lazy, SpooledTexts
 from vtkit.data.training_files import is_training_data
 from vtkit.recipe.load import load_recipe
-from vtkit.recipe.sections import Recipe, TrimmedVocabulary, is_local
-from vtkit.recipe.transfer import FocusTransfer
+from vtkit.settings.named import is_local
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.transfer import FocusTransfer
+from vtkit.settings.vocabulary import TrimmedVocabulary
 from vtkit.stages.stage import Corpus
 
 PROBED_TEXTS = 10_000

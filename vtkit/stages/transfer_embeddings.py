@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit import console
-from vtkit.recipe.sections import Recipe
-from vtkit.recipe.transfer import FocusTransfer
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.transfer import FocusTransfer
 from vtkit.stages.probed_transfer import transfer
 from vtkit.stages.source import source_encoder
 from vtkit.stages.stage import Corpus, Stage, View

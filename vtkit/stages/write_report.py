@@ -14,10 +14,11 @@ from vtkit.checks.result import Checked
 from vtkit.encoder.calibration_result import Calibration
 from vtkit.inspect.profiles import VocabularyAnalysis
 from vtkit.measures.sparsity import Sparsity
-from vtkit.recipe.sections import Recipe, is_local, named_things
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Example, Need, Overlap, ReportData, Row, SetResults
 from vtkit.results import Result
+from vtkit.settings.named import is_local, named_things
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.adapt_encoder import AdaptResult
 from vtkit.stages.deploy_index import DEPLOY, DEPLOYED
 from vtkit.stages.encode_corpus import EncodeResult, opened

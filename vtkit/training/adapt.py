@@ -21,9 +21,9 @@ from torch import Tensor
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.families import mlm_head
 from vtkit.errors import DataError
-from vtkit.recipe.finetune import SIDES, TargetActive
-from vtkit.recipe.sections import AdaptSection, DistillSection
 from vtkit.search.bm25 import Bm25
+from vtkit.settings.adapt import AdaptSection, DistillSection
+from vtkit.settings.finetune import SIDES, TargetActive
 from vtkit.training.crops import batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (

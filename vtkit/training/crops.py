@@ -13,7 +13,7 @@ from itertools import count
 import numpy as np
 
 from vtkit.errors import DataError
-from vtkit.recipe.sections import CropSection
+from vtkit.settings.adapt import CropSection
 
 SHORTEST_TEXT = 4
 """Texts of fewer words leave nothing to make a query of."""

@@ -22,8 +22,8 @@ from vtkit.data.unspaced import begins_unspaced
 from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import shortened, whole_encodings
-from vtkit.recipe.expand import ExpandSection
 from vtkit.search.analysers import stop_words
+from vtkit.settings.expand import ExpandSection
 from vtkit.training.resuming import kept_array
 from vtkit.training.tilde import likeliest_tokens
 from vtkit.vocabulary.forms import special_ids, surface_and_start

@@ -16,7 +16,8 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.asymmetric import output_tokenizer, query_table
 from vtkit.errors import DataError
-from vtkit.recipe.finetune import (
+from vtkit.search.bm25 import Bm25
+from vtkit.settings.finetune import (
     SIDES,
     AnyLoss,
     FinetuneSection,
@@ -28,7 +29,6 @@ from vtkit.recipe.finetune import (
     MarginMseLoss,
     Side,
 )
-from vtkit.search.bm25 import Bm25
 from vtkit.training.averaging import Curves, averaged
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (

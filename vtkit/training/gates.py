@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vtkit.errors import CollapseError
-from vtkit.recipe.finetune import SIDES, Side
+from vtkit.settings.finetune import SIDES, Side
 
 DEAD_DIMENSIONS = 1.0
 """Fewer active dimensions than this, on average, is a dead encoder."""

@@ -37,7 +37,7 @@ from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
 from vtkit.measures.masked_predictions import GroupedPredictions, HeldOutPredictions
-from vtkit.recipe.sections import AdaptSection
+from vtkit.settings.adapt import AdaptSection
 from vtkit.training import reporting
 from vtkit.training.gates import LossGate
 from vtkit.training.held_out import held_out_predictions

@@ -16,7 +16,7 @@ from vtkit.data.documents import text_hash, text_hashes
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Ragged, listed
 from vtkit.errors import DataError
-from vtkit.recipe.finetune import FinetuneSection
+from vtkit.settings.finetune import FinetuneSection
 
 FRUITLESS_PASSES = 20
 """Passes over the pairs, each in another order, after which it is given up to find a full batch."""

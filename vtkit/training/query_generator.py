@@ -18,8 +18,8 @@ from vtkit.artifacts import write_atomically
 from vtkit.data.text import read_jsonl
 from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, check_complete, library_errors, model_folder
 from vtkit.errors import DataError
-from vtkit.recipe.sections import GeneratorSection
 from vtkit.runtime import fastest_device, without_notices
+from vtkit.settings.adapt import GeneratorSection
 
 QUERIES_FOLDER = "generated-queries"
 

@@ -22,7 +22,7 @@ from vtkit.encoder.query_tables import (
     without_query_side,
 )
 from vtkit.errors import DataError
-from vtkit.recipe.finetune import (
+from vtkit.settings.finetune import (
     BinaryQueries,
     FinetuneSection,
     IdfQueries,

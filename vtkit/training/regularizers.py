@@ -13,7 +13,7 @@ from typing import assert_never
 import torch
 from torch import Tensor, nn
 
-from vtkit.recipe.finetune import (
+from vtkit.settings.finetune import (
     AnyPenalty,
     CasedPenalty,
     DfFlopsPenalty,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vtkit.data.hub import downloads_allowed
 from vtkit.errors import MissingExtra
-from vtkit.recipe.finetune import Reporter
+from vtkit.settings.finetune import Reporter
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback

@@ -23,8 +23,8 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerContr
 
 from vtkit import console
 from vtkit.encoder.families import takes_autocast
-from vtkit.recipe.finetune import SIDES
 from vtkit.runtime import bf16_is_fast, without_notices
+from vtkit.settings.finetune import SIDES
 
 COMPLETE = "vtkit-complete"
 CURVE_POINTS_EVERY = 10

@@ -21,7 +21,7 @@ from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.sparse_head import streaming
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut, shortened
-from vtkit.recipe.finetune import Reporter
+from vtkit.settings.finetune import Reporter
 from vtkit.training import reporting
 from vtkit.training.objective import Objective
 from vtkit.training.query_table import TableSteps

@@ -30,7 +30,7 @@ from math import exp, log
 import torch
 from torch import Tensor, nn
 
-from vtkit.recipe.finetune import Side
+from vtkit.settings.finetune import Side
 
 START = 0.2
 LEAST, MOST = 0.03, 10.0

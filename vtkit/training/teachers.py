@@ -28,9 +28,9 @@ from vtkit.encoder.model_folder import SAFELY, check_complete, library_errors, m
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.truncation import shortened
 from vtkit.errors import DataError
-from vtkit.recipe.finetune import Scaling
 from vtkit.runtime import fastest_device, fastest_precision, quiet_libraries
 from vtkit.search.bm25 import Bm25
+from vtkit.settings.finetune import Scaling
 from vtkit.training.losses import min_max, normalized_entropy, standardized
 from vtkit.training.resuming import kept_array
 

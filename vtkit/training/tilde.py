@@ -33,7 +33,7 @@ from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
-from vtkit.recipe.expand import ExpandSection
+from vtkit.settings.expand import ExpandSection
 from vtkit.training.gates import LossGate
 from vtkit.training.masked_batches import only
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings

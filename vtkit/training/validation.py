@@ -29,9 +29,9 @@ from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
 from vtkit.measures.effectiveness import VALIDATION_DEPTH, evaluate
 from vtkit.measures.validation import Validated
-from vtkit.recipe.finetune import ValidationSettings
 from vtkit.runtime import fastest_precision
 from vtkit.search.engine import search_exactly
+from vtkit.settings.finetune import ValidationSettings
 from vtkit.training.resuming import keep_weights, set_weights
 
 BEST = "best.safetensors"

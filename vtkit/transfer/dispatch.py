@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.errors import DataError
-from vtkit.recipe.transfer import (
+from vtkit.settings.transfer import (
     AnyMethod,
     AutoTransfer,
     Fallback,

@@ -36,8 +36,8 @@ from vtkit.encoder.fitted_head import OWN_LOGIT, ROWS_AT_ONCE, Head, States, tok
 from vtkit.encoder.head_result import UnitsFit
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError
-from vtkit.recipe.sections import Units
 from vtkit.runtime import fastest_device
+from vtkit.settings.source import Units
 from vtkit.transfer.surgery.head_only import graft_head
 
 if TYPE_CHECKING:

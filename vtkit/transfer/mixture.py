@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix, diags_array
 
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.errors import DataError, RecipeError
-from vtkit.recipe.transfer import Fallback
+from vtkit.settings.transfer import Fallback
 from vtkit.transfer.softmax_rows import SoftmaxRows
 from vtkit.vocabulary.pair import VocabularyPair
 

@@ -27,7 +27,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from vtkit import console
 from vtkit.data.word_counts import DEFAULT_MEMORY, Tally, count_chunks
 from vtkit.errors import DataError
-from vtkit.recipe.sections import CasingSection, ExpandedVocabulary
+from vtkit.settings.casing import CasingSection
+from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.vocabulary.existing import special_roles, with_casing, wrap
 from vtkit.vocabulary.forms import Family, canonical, token_family
 from vtkit.vocabulary.statistics import ExpansionStats, Increment, say_if_smaller

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.recipe.transfer import OverlapMode
+from vtkit.settings.transfer import OverlapMode
 from vtkit.vocabulary.existing import roles_by_id, special_roles
 from vtkit.vocabulary.forms import Canonical, Vocabulary
 

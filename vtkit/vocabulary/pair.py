@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vtkit.errors import DataError
-from vtkit.recipe.transfer import OverlapMode
+from vtkit.settings.transfer import OverlapMode
 from vtkit.vocabulary.forms import Canonical, Vocabulary
 from vtkit.vocabulary.overlap import Overlap, find_overlap
 

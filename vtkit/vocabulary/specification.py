@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from vtkit.data.corpora import read_corpora
-from vtkit.recipe.sections import CasingSection, ExpandedVocabulary, TrainedVocabulary
+from vtkit.settings.casing import CasingSection
+from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
 from vtkit.vocabulary.statistics import CorpusCounts, ExpansionStats
 
 if TYPE_CHECKING:

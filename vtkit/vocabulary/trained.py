@@ -34,7 +34,8 @@ from vtkit.data.spelling import FOLDED
 from vtkit.data.unspaced import BEHIND, IDEOGRAPHS, RUN, UNSPACED, begins_unspaced, count_unspaced, cut_runs
 from vtkit.data.word_counts import DEFAULT_MEMORY, ChunkCounts, Tally, count_chunks
 from vtkit.errors import DataError
-from vtkit.recipe.sections import CasingSection, TrainedVocabulary
+from vtkit.settings.casing import CasingSection
+from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.vocabulary.existing import ROLES, Role, wrap
 from vtkit.vocabulary.statistics import say_if_smaller
 

@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 from scipy.sparse import csr_matrix, diags_array
 
-from vtkit.recipe.transfer import Fallback
+from vtkit.settings.transfer import Fallback
 from vtkit.transfer.mixture import Mixture, all_made_by
 from vtkit.transfer.softmax_rows import SoftmaxRows
 

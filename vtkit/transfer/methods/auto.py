@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.inspect.words import script_of_text
-from vtkit.recipe.transfer import AutoTransfer, ParallelTransfer, SembridgeTransfer, TransferSection
+from vtkit.settings.transfer import AutoTransfer, ParallelTransfer, SembridgeTransfer, TransferSection
 from vtkit.transfer.combination.back_off import back_off
 from vtkit.transfer.methods.subtoken import subtoken_mixture
 from vtkit.transfer.mixture import Mixture, only

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from vtkit.recipe.transfer import Fallback
+from vtkit.settings.transfer import Fallback
 from vtkit.transfer.mixture import Mixture, all_made_by, mixture_of_parts
 from vtkit.vocabulary.pair import VocabularyPair
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_arg
 from pydantic import Field, create_model, model_validator
 
 from vtkit.data.training_files import is_training_file
-from vtkit.recipe.types import (
+from vtkit.settings.types import (
     LearningRate,
     ModelName,
     NonNegativeFloat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from vtkit.recipe import engines
+from vtkit.settings import engines
 
 Analysis = Literal["full", "words", "morphemes", "lucene"]
 """``full``: words, stems and pieces of words. ``words``: as Lucene without an analysis of words. ``morphemes``:

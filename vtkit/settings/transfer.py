@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_arg
 
 from pydantic import Field, create_model, model_validator
 
-from vtkit.recipe.types import (
+from vtkit.settings.types import (
     CorpusName,
     ModelName,
     NonNegativeFloat,

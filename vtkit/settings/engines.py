@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from vtkit.recipe.types import PositiveInt, Section
+from vtkit.settings.types import PositiveInt, Section
 
 Engine = Literal["exact", "lucene", "seismic", "milvus", "opensearch"]
 """Search engines, each in a file of ``vtkit/search``."""

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from vtkit.recipe.finetune import RankingSystems
-from vtkit.recipe.types import LearningRate, NonNegativeFloat, PositiveFloat, PositiveInt, Section, Steps
+from vtkit.settings.finetune import RankingSystems
+from vtkit.settings.types import LearningRate, NonNegativeFloat, PositiveFloat, PositiveInt, Section, Steps
 
 
 class ExpandRankings(RankingSystems):

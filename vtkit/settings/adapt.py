@@ -1,0 +1,276 @@
+"""[adapt] of a recipe: training without judgements, a table for each objective."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from vtkit.settings.finetune import SIDES, Reporter, TargetActive, ValidationSettings
+from vtkit.settings.types import (
+    CorpusName,
+    LearningRate,
+    ModelName,
+    NonNegativeFloat,
+    PairsName,
+    PositiveFloat,
+    PositiveInt,
+    Ramp,
+    Section,
+    Share,
+    Steps,
+)
+
+Objective = Literal["crop", "align", "distill"]
+"""Objectives of adaptation that train the sparse vectors themselves."""
+
+
+class CropSection(Section):
+    """[adapt.crop]: two spans of one document are a query and what it should find. Lengths are in words, or in
+    pairs of characters in scripts without spaces."""
+
+    query_words: PositiveInt = 16
+    """Longest query; at most half of the document."""
+
+    shortest: PositiveInt = 5
+    """Shortest query."""
+
+    document_words: PositiveInt = 80
+    """Longest document span."""
+
+
+class AlignSection(Section):
+    """[adapt.align]: the encoder reads the target side of parallel text and learns the scores that the frozen source
+    encoder gives the sentences of the source side."""
+
+    files: tuple[PairsName, ...] = ()
+    """Tab-separated sentence pairs, source language first. Default: ``transfer.parallel.files``; without any, both
+    encoders read texts of the corpus (for domains)."""
+
+    temperature: PositiveFloat = 4.0
+    """Divides the scores inside the softmax of the score distributions."""
+
+    squared: NonNegativeFloat = 0.01
+    """Weight of the mean squared difference of scores beside the divergence of their distributions."""
+
+
+class GeneratorSection(Section):
+    """[adapt.distill.generator]: a sequence-to-sequence model that writes queries of documents (docT5query, GPL)."""
+
+    model: ModelName | None = None
+    """Hub id or folder, such as ``doc2query/msmarco-t5-base-v1`` or one of the mT5 models for other languages."""
+
+    prompt: str = ""
+    """Put before each document; what the model was trained with, such as ``"text2query: "``."""
+
+    queries: Annotated[int, Field(ge=1, le=100)] = 3
+    """Queries a document."""
+
+    top_k: Annotated[int, Field(ge=1, le=1_000_000)] = 25
+    """Each token is sampled from so many of the likeliest."""
+
+    top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Among these from the fewest that have this probability together."""
+
+
+class DistillSection(Section):
+    """[adapt.distill]: a teacher's scores of queries and documents of the corpus."""
+
+    teachers: tuple[ModelName, ...] = ()
+    """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
+    mean counts, each score in standard deviations of that teacher's scores of the query. Default: BM25 alone; with it
+    the embedder that a head or units were fitted to ([source.head], [source.units])."""
+
+    bm25: bool | None = None
+    """BM25 over the corpus is a teacher too. Default: unless a cross-encoder teaches."""
+
+    loss: Literal["listwise", "margin_mse"] | None = None
+    """``margin_mse``: the squared error of the margins between a query's first candidate and its others against the
+    teacher's margins (GPL, arXiv:2112.07577). ``listwise``: the divergence from the teacher's distribution over all
+    documents of the batch that it was asked about. Default: ``margin_mse`` where a cross-encoder teaches, which is
+    asked about a query's own candidates only, ``listwise`` elsewhere."""
+
+    scale: PositiveFloat | None = None
+    """``margin_mse``: factor on the teacher's scores; default as in [finetune.margin_mse]."""
+
+    queries: Literal["crops", "openings", "generated"] = "crops"
+    """``crops``: spans of documents, as in [adapt.crop]. ``openings``: their titles or first sentences, which are
+    then removed from the documents. ``generated``: what ``generator`` writes of the documents."""
+
+    generator: GeneratorSection = GeneratorSection()
+
+    query_corpus: tuple[CorpusName, ...] = ()
+    """Queries without judgements, such as those of a search log, instead of ``queries``."""
+
+    candidates: Annotated[int, Field(ge=1, le=1000)] = 2
+    """Documents a query: its own and further ones sampled from those that BM25 and ``mining`` find; all of them for
+    ``query_corpus``."""
+
+    mining: tuple[ModelName, ...] = ()
+    """Dense or sparse models whose best documents are candidates too, beside BM25's (GPL mines with two)."""
+
+    depth: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """Candidates are sampled from so many of each ranking."""
+
+    temperature: PositiveFloat = 0.25
+    """``listwise``: divides the teacher's scores, in standard deviations of its scores of a query, inside its
+    softmax."""
+
+    contrastive: NonNegativeFloat | None = None
+    """Weight of InfoNCE with the query's own document beside the loss; ``query_corpus`` has no such document. Default:
+    0.5 beside ``listwise``, 0 beside ``margin_mse``."""
+
+    @property
+    def generates(self) -> bool:
+        """Whether its queries are written by a model."""
+        return self.queries == "generated" and not self.query_corpus
+
+
+class AdaptValidation(ValidationSettings):
+    """[adapt.validation]: the encoder is judged while it is trained, on probe pairs made of texts of the corpus that
+    are not trained on, a tenth of it at most; training stops when it gets no better, and ends with the best weights.
+    For ``crop``, ``align`` and ``distill``."""
+
+
+class AdaptSection(Section):
+    """[adapt]: training in the new vocabulary without judgements."""
+
+    objective: Literal["auto", "mlm", "sap"] | Objective | Annotated[tuple[Objective, ...], Field(min_length=1)] = (
+        "auto"
+    )
+    """What is learned. ``crop``: to find a document by a span of it. ``align``: the source encoder's scores of
+    sentences, on parallel text. ``distill``: a teacher's scores. A list of these trains on all of them at each step.
+    ``mlm``: to predict masked tokens; for masked language models, since an encoder that has learned retrieval loses
+    it. ``sap``: a teacher's vectors over the same output vocabulary (squared error on the dimensions where either is
+    positive; MILCO). ``auto``: chosen by the kind of source and the text given (docs/adaptation.md)."""
+
+    corpus: tuple[CorpusName, ...] = ()
+    """Text of the language or domain searched in. Default: the fine-tuning documents, else the evaluation documents."""
+
+    train: Literal["embeddings", "all"] | None = None
+    """``embeddings``: the transformer is frozen and only embeddings, decoder and its bias learn (the
+    vocabulary-transfer paper). ``all``: everything learns (AdaLM; a scratch source). Default: ``embeddings`` for
+    ``mlm`` and ``sap``, ``all`` for the others."""
+
+    steps: Steps = 400
+    """Optimiser steps."""
+
+    batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
+    """Texts, pairs or queries a step, of each objective."""
+
+    texts_at_once: PositiveInt | None = None
+    """``crop``, ``align``, ``distill``: texts of a step whose activations are held at a time, as in ``[finetune]``."""
+
+    max_length: PositiveInt = 128
+    """Tokens a text is cut at."""
+
+    flops: NonNegativeFloat = 1e-3
+    """``crop``, ``align``, ``distill``: λ of the FLOPS penalties on queries and documents once the ramp is over."""
+
+    target_active: TargetActive | None = None
+    """``crop``, ``align``, ``distill``: active dimensions of queries and documents to end with, as in ``{query = 30,
+    document = 150}``, instead of ``flops``: λ is found while training, and ``ramp`` is the share of the steps in which
+    the aim is approached."""
+
+    ramp: Ramp = 0.33
+    """Share of the steps over which the penalties rise quadratically."""
+
+    labels: Literal["tokens", "emlm"] | None = None
+    """``mlm``: what a masked position is to be predicted as. ``tokens``: the token that stood there. ``emlm``: the
+    token of the output vocabulary that overlaps the masked span first, for an encoder whose output vocabulary is not
+    its input vocabulary (``transfer.scope`` "head-only"; ESPLADE). Default: ``emlm`` there, ``tokens`` elsewhere."""
+
+    teacher: ModelName | None = None
+    """``sap``: hub id or folder of a sparse encoder over the target's output vocabulary."""
+
+    mask_rate: Share = 0.3
+    """``mlm``: expected share of the tokens of each text that is masked."""
+
+    new_token_weight: PositiveFloat = 2.0
+    """``mlm``: how many times likelier a new token is masked than one shared with the source (λ of the paper)."""
+
+    prior: Literal["none", "unigram"] | None = None
+    """``mlm``: ``unigram`` adds the log frequency of each token in the corpus to its logit inside the softmax, so that
+    what is merely common is not written into rows and bias, which a sparse encoder takes for term weights (logit
+    adjustment, arXiv:2007.07314). Default: ``unigram`` for encoders that have learned to retrieve, ``none`` for masked
+    language models, whose bias holds the frequencies already."""
+
+    held_out: Annotated[int, Field(ge=0, le=100_000)] = 200
+    """``mlm``: texts that are not trained on, a tenth of the corpus at most; on these the accuracy of masked tokens and
+    the bits per byte are measured, before and after."""
+
+    learning_rate: LearningRate = 1e-4
+    """Peak of the cosine schedule."""
+
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the steps over which the learning rate rises."""
+
+    weight_decay: NonNegativeFloat = 0.01
+    """AdamW weight decay."""
+
+    checkpoint_every: Steps = 200
+    """Steps between checkpoints; a killed run continues from the last."""
+
+    report_to: tuple[Reporter, ...] = ()
+    """Programs that show the curves while training goes on: ``tensorboard``, ``wandb`` (offline without --download)."""
+
+    validation: AdaptValidation | None = None
+    crop: CropSection = CropSection()
+    align: AlignSection = AlignSection()
+    distill: DistillSection = DistillSection()
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The objectives that it names; ``auto`` is one of these."""
+        return self.objective if isinstance(self.objective, tuple) else (self.objective,)
+
+    @property
+    def settings_read(self) -> set[str]:
+        """Dotted paths of the settings that its objectives read; the others have no effect."""
+        own = set(type(self).model_fields) - {"crop", "align", "distill"}
+        masked = {"labels", "mask_rate", "new_token_weight", "prior", "held_out"}
+        sparse = {"flops", "ramp", "target_active", "texts_at_once", "validation"}
+        objectives = set(self.objectives)
+        tables: set[str] = set()
+        if "auto" in objectives:
+            objectives |= {"mlm", "crop", "align"}
+        if not objectives & {"mlm"}:
+            own -= masked
+        if not objectives & {"sap"}:
+            own -= {"teacher"}
+        if not objectives & {"crop", "align", "distill"}:
+            own -= sparse
+        else:
+            if self.target_active is not None:
+                tables |= {f"target_active.{side}" for side in SIDES}
+            if self.validation is not None:
+                tables |= {f"validation.{setting}" for setting in AdaptValidation.model_fields}
+        for name, kind in (("crop", CropSection), ("align", AlignSection), ("distill", DistillSection)):
+            crops = name == "crop" and "distill" in objectives and not self.distill.query_corpus
+            if name in objectives or crops:
+                tables |= {f"{name}.{setting}" for setting in kind.model_fields}
+        if "distill" in objectives and self.distill.generates:
+            tables |= {f"distill.generator.{setting}" for setting in GeneratorSection.model_fields}
+        return {f"adapt.{name}" for name in own | tables}
+
+    @model_validator(mode="after")
+    def _objective_has_its_teacher(self) -> AdaptSection:
+        if (self.objective == "sap") != (self.teacher is not None):
+            raise ValueError('objective "sap" and the setting teacher belong together: give both or neither')
+        if self.validation is not None and set(self.objectives) <= {"mlm", "sap"}:
+            raise ValueError('validation is for the objectives "crop", "align" and "distill"; mlm has held_out')
+        if self.objective not in ("auto", "mlm") and self.labels is not None:
+            raise ValueError('labels are for the objective "mlm": the others mask nothing')
+        if len(set(self.objectives)) < len(self.objectives):
+            raise ValueError("an objective is listed twice")
+        if {"crop", "distill"} <= set(self.objectives):
+            raise ValueError('"distill" learns from spans too (distill.contrastive): leave "crop" out of the list')
+        if not self.distill.teachers and self.distill.bm25 is False:
+            raise ValueError("distill.bm25 = false leaves no teacher: name one in distill.teachers")
+        if self.distill.loss == "margin_mse" and self.distill.candidates < 2:
+            raise ValueError("distill.loss margin_mse compares candidates: set distill.candidates to 2 or more")
+        if self.distill.queries == "generated" and self.distill.generator.model is None:
+            raise ValueError('distill.queries = "generated" takes a model that writes them: distill.generator.model')
+        if self.crop.shortest > self.crop.query_words:
+            raise ValueError("crop.shortest is more than crop.query_words")
+        return self

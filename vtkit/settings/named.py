@@ -1,0 +1,83 @@
+"""Everything outside a recipe that its settings name: files, folders, models, collections."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from vtkit.settings.types import Names
+
+
+@dataclass(frozen=True)
+class Named:
+    """One thing outside the recipe that a setting names."""
+
+    setting: str
+    """Dotted path of the setting, such as ``transfer.parallel.files``."""
+
+    what: str
+    """Kind, as in :class:`Names`."""
+
+    value: str
+    """An absolute path, a hub id, or the name of a public collection."""
+
+    listed: bool
+    """Whether the setting is a list."""
+
+
+def named_things(section: BaseModel, prefix: str = "") -> Iterator[Named]:
+    """Everything outside the recipe that ``section`` names, in the order of the settings."""
+    marks = _marks(type(section))
+    for name in type(section).model_fields:
+        value: Any = getattr(section, name)
+        path = f"{prefix}{name}"
+        if isinstance(value, BaseModel):
+            yield from named_things(value, f"{path}.")
+            continue
+        mark = marks.get(name)
+        if mark is None or value is None:
+            continue
+        for entry in value if isinstance(value, tuple) else (value,):
+            yield Named(path, mark.what, str(entry), isinstance(value, tuple))
+
+
+@cache
+def _marks(kind: type[BaseModel]) -> dict[str, Names]:
+    """Field -> its mark, of those that have one."""
+    found = {name: find_mark(field.metadata, field.annotation) for name, field in kind.model_fields.items()}
+    return {name: mark for name, mark in found.items() if mark is not None}
+
+
+def find_mark(metadata: list[Any], annotation: Any) -> Names | None:
+    """The :class:`Names` mark on a field, wherever in ``tuple[Annotated[str, mark], ...] | None`` it stands."""
+    for entry in metadata:
+        if isinstance(entry, Names):
+            return entry
+    for entry in getattr(annotation, "__metadata__", ()):
+        if isinstance(entry, Names):
+            return entry
+    for inner in getattr(annotation, "__args__", ()):
+        found = find_mark([], inner)
+        if found is not None:
+            return found
+    return None
+
+
+def local_path(value: str) -> str | None:
+    """The path that a named thing lies at (the loader makes every path absolute); None for a name of the hub."""
+    path = value.removeprefix("datasets:").partition(":")[0] if value.startswith("datasets:") else value
+    folder = path.rpartition(":")[0]
+    if folder and not os.path.exists(path) and os.path.isdir(folder):
+        path = folder  # FOLDER:CONFIGURATION
+    return path if Path(path).is_absolute() else None
+
+
+def is_local(value: str) -> bool:
+    """Whether a named thing is a path rather than a hub name."""
+    return local_path(value) is not None

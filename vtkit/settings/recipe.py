@@ -1,0 +1,200 @@
+"""A whole recipe: its sections in pipeline order, and what must hold between them; [recipe] itself.
+
+Unknown keys are errors and values never change once loaded. A setting that names something outside the recipe carries
+a :class:`~vtkit.settings.types.Names` mark, by which the loader resolves relative paths, the runner digests contents,
+and the pre-flight check finds what is not available. Nothing here imports torch or transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from vtkit.settings.adapt import AdaptSection
+from vtkit.settings.calibrate import CalibrateSection
+from vtkit.settings.casing import CasingSection
+from vtkit.settings.evaluate import EvaluateSection
+from vtkit.settings.expand import ExpandSection
+from vtkit.settings.finetune import FinetuneSection
+from vtkit.settings.gates import GatesSection
+from vtkit.settings.index import IndexSection
+from vtkit.settings.report import ReportSection
+from vtkit.settings.source import SourceSection
+from vtkit.settings.transfer import TransferSection
+from vtkit.settings.types import Section
+from vtkit.settings.vocabulary import (
+    ExpandedVocabulary,
+    SourceVocabulary,
+    TrainedVocabulary,
+    TrimmedVocabulary,
+    VocabularySection,
+)
+
+STORE = "artifacts"
+"""Folder, beside those of the runs, of their stage outputs."""
+
+
+class RecipeSection(Section):
+    """[recipe]: what this recipe is called."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Name of the run's folder: letters, digits, dots, hyphens and underscores."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
+    """Seed of everything random in the recipe."""
+
+    language: Annotated[str, Field(pattern=r"^[a-z]{2,3}$")] = "en"
+    """ISO 639 code of the language searched in; decides how BM25 cuts text into terms."""
+
+    about: str = ""
+    """One or two sentences for the report: what the recipe is for."""
+
+    @field_validator("name")
+    @classmethod
+    def _no_name_of_the_store(cls, name: str) -> str:
+        # some file systems take ARTIFACTS, or artifacts with a dot behind it, for the same folder
+        if name.lower().rstrip(".") == STORE:
+            raise ValueError(f"{name} is the folder of stage outputs that all runs share: choose another name")
+        return name
+
+
+class Recipe(Section):
+    """A whole recipe. The sections casing to report may be left out; a stage without a section is not run."""
+
+    recipe: RecipeSection
+    source: SourceSection
+    vocabulary: VocabularySection
+    casing: CasingSection = CasingSection()
+    transfer: TransferSection | None = None
+    adapt: AdaptSection | None = None
+    calibrate: CalibrateSection | None = None
+    gates: GatesSection = GatesSection()
+    expand: ExpandSection | None = None
+    finetune: FinetuneSection | None = None
+    index: IndexSection = IndexSection()
+    evaluate: EvaluateSection | None = None
+    report: ReportSection = ReportSection()
+
+    _command: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command line that it is run by, word by word; empty where there is none."""
+        return self._command
+
+    @property
+    def expands(self) -> bool:
+        """Whether documents are expanded."""
+        return self.expand is not None and self.expand.expands
+
+    def run_by(self, *command: str) -> None:
+        """Note the command line that it is run by."""
+        self._command = command
+
+    @model_validator(mode="after")
+    def _source_and_transfer_agree(self) -> Recipe:
+        faults = list(self._faults())
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def _faults(self) -> Iterator[str]:
+        if self.source.scratch is not None and self.transfer is not None:
+            yield "a scratch source has no embeddings to transfer: remove [transfer] or name a model"
+        own = isinstance(self.vocabulary, SourceVocabulary | TrimmedVocabulary)
+        has_documents = self.finetune is not None or self.evaluate is not None
+        adapts_on_text = self.adapt is not None and bool(self.adapt.corpus)
+        trimmed_on = isinstance(self.vocabulary, TrimmedVocabulary) and bool(self.vocabulary.corpus)
+        if own and self.source.scratch is not None:
+            yield 'a scratch source has no vocabulary of its own: set vocabulary.kind to "existing" or "trained"'
+        elif own and self.transfer is not None:
+            yield "the source's own vocabulary needs no transfer: remove [transfer] (--set transfer=none)"
+        elif own and (self.casing.input == "lowercase" or self.casing.output == "map"):
+            yield (
+                "the source's own vocabulary stays as it is: remove [casing], or name the source's tokenizer with "
+                'vocabulary.kind "existing"'
+            )
+        if self.source.fitted is not None:
+            if not own:
+                yield (
+                    'a fitted head writes the source\'s own tokens: set vocabulary.kind to "trimmed" or "source". For '
+                    "another vocabulary, name that recipe with source.recipe in a second one that has [transfer]"
+                )
+            if not (self.source.fitted.corpus or trimmed_on or adapts_on_text or has_documents):
+                yield "[source.head] or [source.units] has no corpus, and no other section has texts to use"
+            if self.source.kind == "unicoil":
+                yield 'a fitted head has weights for the whole vocabulary: remove source.kind "unicoil"'
+            if self.source.units is not None:
+                yield from (f"latent units are no tokens: {fault}" for fault in self._not_for_units())
+            learned = set(self.adapt.objectives) & {"mlm", "sap", "align"} if self.adapt is not None else set()
+            if learned:
+                yield (
+                    f"adapt.objective {' and '.join(sorted(learned))} learns from a sparse source, and the source is "
+                    'dense: set it to "distill" or "crop"'
+                )
+        if self.source.scratch is None and self.transfer is None and not own:
+            yield "[transfer] is missing: say where the embeddings of new tokens come from"
+        if self.adapt is not None and not adapts_on_text and not has_documents:
+            yield "adapt.corpus is missing, and no [finetune] or [evaluate] has documents to use"
+        if isinstance(self.vocabulary, TrimmedVocabulary) and not (trimmed_on or adapts_on_text or has_documents):
+            yield "vocabulary.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use"
+        if self.calibrate is not None and not (self.calibrate.corpus or adapts_on_text or has_documents):
+            yield "calibrate.corpus is missing, and no [adapt], [finetune] or [evaluate] has texts to use"
+        if self.expands:
+            if self.finetune is None:
+                yield "[expand] learns from the queries of finetune.data: add [finetune]"
+            if self.transfer is not None and self.transfer.scope == "head-only":
+                yield '[expand] adds tokens that are read, and transfer.scope "head-only" writes others: set "full"'
+        if self.index.query_encoder == "idf" and not has_documents:
+            yield "index.query_encoder counts tokens in documents, and there are none: add [evaluate] or [finetune]"
+        if self.index.takes_text:
+            yield from (f"index.opensearch.text_queries: {fault}" for fault in self._not_for_text())
+        if self.source.kind == "unicoil":
+            yield from (f'with source.kind "unicoil" {fault}' for fault in self._not_for_unicoil())
+
+    def _not_for_text(self) -> Iterator[str]:
+        """Settings by which queries are more than what a table says."""
+        tables = '"binary", "idf" or "learned"'
+        calibrated = self.calibrate is not None and self.calibrate.query_encoder is not None
+        tuned = self.finetune is not None and self.finetune.query_encoder != "source"
+        if self.index.query_encoder is not None:
+            pass  # a table, whatever the model was trained with
+        elif self.finetune is not None and self.finetune.query_encoder == "shared":
+            yield f"queries go through the model: set finetune.query_encoder to {tables}"
+        elif self.source.scratch is not None and not (tuned or calibrated):
+            yield f"a scratch source's queries go through the model: set finetune.query_encoder to {tables}"
+        if self.casing.output == "fold":
+            yield 'OpenSearch does not fold: set casing.output to "all", "mask" or "map"'
+
+    def _not_for_units(self) -> Iterator[str]:
+        """Settings that count output tokens in texts."""
+        if self.calibrate is not None and (self.calibrate.tokens or self.calibrate.query_encoder):
+            yield "remove calibrate.tokens and calibrate.query_encoder"
+        if self.index.query_encoder is not None:
+            yield "remove index.query_encoder"
+        if self.finetune is not None and self.finetune.query_encoder != "shared":
+            yield 'set finetune.query_encoder to "shared"'
+        if self.casing.output != "all":
+            yield 'set casing.output to "all"'
+
+    def _not_for_unicoil(self) -> Iterator[str]:
+        """Settings that say something of logits of the whole vocabulary."""
+        if self.calibrate is not None:
+            yield "no token has a bias to calibrate: remove [calibrate]"
+        if self.index.query_encoder is not None:
+            yield "the model weighs the tokens of queries: remove index.query_encoder"
+        if self.transfer is not None and self.transfer.scope == "head-only":
+            yield 'what is read is what is written: set transfer.scope to "full"'
+        if self.finetune is not None and self.finetune.activation != "source":
+            yield "weights are no logarithms of logits: remove finetune.activation"
+        if self.adapt is not None and "sap" in self.adapt.objectives:
+            yield 'vectors cannot become those of a teacher ("sap"): set adapt.objective to another'
+
+
+class Specification(Section):
+    """How to build a tokenizer: a TOML file of its own, which a recipe names as its tokenizer."""
+
+    vocabulary: Annotated[TrainedVocabulary | ExpandedVocabulary, Field(discriminator="kind")]
+    casing: CasingSection = CasingSection()
