@@ -16,7 +16,7 @@ from vtkit.data.sequences import Ragged
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
 from vtkit.errors import CollapseError, DataError
-from vtkit.measures.masked_predictions import GroupedPredictions, Predictions, grouped_predictions
+from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, Predictions, grouped_predictions
 from vtkit.settings.adapt import AdaptSection
 from vtkit.training import masked_batches, mlm, resuming
 from vtkit.training.gates import LossGate

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import to_run
 from vtkit.errors import MissingExtra, RecipeError
-from vtkit.measures.effectiveness import evaluate
+from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.search.analysers import STEMMERS, analyser
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.analysers import LUCENE, Analysis

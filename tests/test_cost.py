@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtkit.measures.cost import activation_shares, active_dimensions, flops
+from vtkit.evaluation.measures.cost import activation_shares, active_dimensions, flops
 
 
 @st.composite

@@ -21,7 +21,7 @@ from vtkit.artifacts import Dependencies, Store
 from vtkit.cli import DEFECT, main
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.measures.sparsity import Sparsity
+from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.results import Result
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_record import IndexRecord

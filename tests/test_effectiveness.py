@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vtkit.data.trec import Run
 from vtkit.errors import RecipeError
-from vtkit.measures.effectiveness import evaluate, per_query, validate_measures
+from vtkit.evaluation.measures.effectiveness import evaluate, per_query, validate_measures
 
 MEASURES = ("nDCG@10", "R@5", "RR@10")
 documents = st.sampled_from([f"d{number}" for number in range(15)])

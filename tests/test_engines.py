@@ -23,12 +23,12 @@ from test_import_floors import MODULES, imports_in, module_name
 
 from vtkit.artifacts import result_of
 from vtkit.errors import CollapseError, DataError, MissingExtra, VtkitError
-from vtkit.measures.cost import activation_shares, active_dimensions
-from vtkit.measures.sparsity import DocumentFrequencies, Histogram
+from vtkit.evaluation.measures.agreement import agreement
+from vtkit.evaluation.measures.cost import activation_shares, active_dimensions
+from vtkit.evaluation.measures.sparsity import DocumentFrequencies, Histogram
 from vtkit.runs.folder import open_run
 from vtkit.runs.run import run
 from vtkit.runs.search import open_searcher
-from vtkit.search.agreement import agreement
 from vtkit.search.engine import EngineIndex, Index, build_index, open_index, reach_engine, search_exactly
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import digest_of

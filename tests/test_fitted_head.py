@@ -15,7 +15,6 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from transformers import AutoModel
 from typer.testing import CliRunner
 
-from vtkit.checks.encoder import read_back_gate
 from vtkit.cli import app
 from vtkit.encoder import fitted_head
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
@@ -25,6 +24,7 @@ from vtkit.encoder.fitted_head import _ridge, fit_head, token_states
 from vtkit.encoder.head_result import HeadFit
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.errors import DataError, RecipeError
+from vtkit.evaluation.gates.encoder import read_back_gate
 from vtkit.recipe.load import load_recipe
 from vtkit.runs.run import run
 from vtkit.settings.source import Head

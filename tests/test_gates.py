@@ -18,16 +18,16 @@ from sentence_transformers import SparseEncoder
 from tiny import ROLES, TOKENS, WORDS, encoder, shuffled, texts, tokenizer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from vtkit.checks.encoder import encoder_gates
-from vtkit.checks.result import CheckResult, Seen, show_results, stop_at_failures
-from vtkit.checks.rows import Moved, identity_gate, neighbours_gate
-from vtkit.checks.vectors import activation_gate, dimensions_gate, ties_gate
-from vtkit.checks.vocabularies import Aligned, overlap_gate, shared_scripts, unicode_gate, vocabulary_gates
 from vtkit.encoder.calibration_result import ActivationRates
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.errors import CollapseError
+from vtkit.evaluation.gates.encoder import encoder_gates
+from vtkit.evaluation.gates.result import CheckResult, Seen, show_results, stop_at_failures
+from vtkit.evaluation.gates.rows import Moved, identity_gate, neighbours_gate
+from vtkit.evaluation.gates.vectors import activation_gate, dimensions_gate, ties_gate
+from vtkit.evaluation.gates.vocabularies import Aligned, overlap_gate, shared_scripts, unicode_gate, vocabulary_gates
 from vtkit.settings.gates import GatesSection
 from vtkit.settings.transfer import TransferSection
 from vtkit.transfer.methods.baselines import baseline_mixture

@@ -18,6 +18,7 @@ from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.errors import DataError, VtkitError
+from vtkit.evaluation.balance import Balance, best_weight, deviation, weighted_sum
 from vtkit.recipe.load import load_recipe
 from vtkit.report.verdict import standings
 from vtkit.runs.folder import report_of
@@ -27,7 +28,6 @@ from vtkit.runs.search import open_searcher
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import Bm25, bm25_impacts
 from vtkit.search.engine import search_exactly
-from vtkit.search.hybrid import Balance, best_weight, deviation, weighted_sum
 from vtkit.search.index_record import IndexRecord
 from vtkit.search.lexical import TERMS, LexicalPart
 from vtkit.search.searcher import Searcher
@@ -42,7 +42,7 @@ QUERIES = ["river oak", "maple", "nothing known", "stone stone reef"]
 
 def part_of(balance: Balance, texts: list[str], vectors: sp.csr_matrix) -> tuple[LexicalPart, sp.csr_matrix]:
     impacts, terms = bm25_impacts(texts, CUT)
-    part = LexicalPart.balanced("en", "words", terms, vectors, impacts, balance)
+    part = LexicalPart.balanced("en", "words", terms, vectors, impacts, balance.weight, balance.deviations)
     return part, part.documents(vectors, impacts)
 
 

@@ -18,7 +18,8 @@ from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.errors import DataError, RecipeError
-from vtkit.measures.effectiveness import evaluate
+from vtkit.evaluation.balance import ENCODER_WEIGHT, above_last, best_weight, deviation, weighted_sum
+from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.recipe.load import load_recipe
 from vtkit.report.data import Row
 from vtkit.report.plots import effectiveness_charts
@@ -28,7 +29,6 @@ from vtkit.runs.plan import Plan
 from vtkit.runs.run import run
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
-from vtkit.search.hybrid import ENCODER_WEIGHT, above_last, best_weight, deviation, weighted_sum
 from vtkit.stages.evaluate_peers import peers_of
 
 

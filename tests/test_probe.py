@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import ROLES, WORDS, encoder, texts, tokenizer
 
-from vtkit.checks.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks, retrieval_gate, source_gate
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import CollapseError
+from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks, retrieval_gate, source_gate
 from vtkit.recipe.write import resolved_toml
 from vtkit.runs.run import run
 from vtkit.settings.recipe import Recipe

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vtkit.checks.probe import Probe
-from vtkit.checks.probed_weight import RATIO_WEIGHTS, RATIOS, own_reciprocal_ranks, probed_weight
 from vtkit.data.trec import Run, to_run
-from vtkit.search.hybrid import WEIGHTS
+from vtkit.evaluation.balance import WEIGHTS
+from vtkit.evaluation.probe import Probe
+from vtkit.evaluation.probed_weight import RATIO_WEIGHTS, RATIOS, own_reciprocal_ranks, probed_weight
 
 WORDS = ["river", "stone", "oak", "lamp", "cloud", "glass", "wheel", "salt"]
 PAIRS = 80

@@ -23,11 +23,11 @@ import pytest
 from vtkit.artifacts import Store
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
-from vtkit.measures.effectiveness import evaluate
+from vtkit.evaluation.balance import WEIGHTS, best_weight, weighted_sum
+from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.recipe.load import load_recipe
 from vtkit.runs.plan import Plan
 from vtkit.search.bm25 import Bm25
-from vtkit.search.hybrid import WEIGHTS, best_weight, weighted_sum
 from vtkit.stages.evaluate_runs import EVALUATE_HYBRID
 
 DATA = Path(__file__).resolve().parents[1] / "recipes" / "quickstart_data"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vtkit.data.trec import Run, read_trec, to_run, write_trec
 from vtkit.errors import DataError
-from vtkit.search.hybrid import (
+from vtkit.evaluation.balance import (
     ENCODER_WEIGHT,
     WEIGHTS,
     ProbedWeight,

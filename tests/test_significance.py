@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import permutation_test
 
-from vtkit.measures.significance import holm, paired_randomization
+from vtkit.evaluation.measures.significance import holm, paired_randomization
 
 values = st.integers(0, 4).map(lambda quarter: quarter / 4)
 pairs = st.lists(st.tuples(values, values), min_size=1, max_size=9)

@@ -32,7 +32,6 @@ from tiny import (
 )
 from typer.testing import CliRunner
 
-from vtkit.checks.vectors import vector_gates
 from vtkit.cli import app
 from vtkit.encoder.casing import change_encoder
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
@@ -42,6 +41,7 @@ from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.unicoil import UnicoilPooling, is_unicoil
 from vtkit.errors import DataError
+from vtkit.evaluation.gates.vectors import vector_gates
 from vtkit.runs.folder import open_run
 from vtkit.runs.run import run
 from vtkit.search.exact import ExactIndex

@@ -17,12 +17,11 @@ from test_finetuning import DATA, section
 from tiny import SCRATCH, collection, encoder, interrupted_at, same, texts, tokenizer, weights, write_collection
 
 from vtkit.artifacts import result_of
-from vtkit.checks.probe import probe_of, probe_validation_set, reciprocal_ranks
 from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.sparse_head import streaming
 from vtkit.errors import DataError, RecipeError
-from vtkit.measures.validation import Validated
+from vtkit.evaluation.probe import probe_of, probe_validation_set, reciprocal_ranks
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.preflight import preflight
 from vtkit.runs.run import run
@@ -33,6 +32,7 @@ from vtkit.stages.finetune_encoder import FinetuneResult
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
+from vtkit.training.validated import Validated
 from vtkit.training.validation import Validation, held_out_queries, validation_set
 
 TRAINED_ON, HELD_OUT = held_out_queries(DATA, 0.3, 1)

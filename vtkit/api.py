@@ -317,10 +317,10 @@ def transfer_encoder(
     """
     import torch
 
-    from vtkit.checks.encoder import encoder_gates
-    from vtkit.checks.result import show_results, stop_at_failures
-    from vtkit.checks.rows import Moved
-    from vtkit.checks.vocabularies import Aligned, vocabulary_gates
+    from vtkit.evaluation.gates.encoder import encoder_gates
+    from vtkit.evaluation.gates.result import show_results, stop_at_failures
+    from vtkit.evaluation.gates.rows import Moved
+    from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
     from vtkit.recipe.data_check import check_data
     from vtkit.recipe.preflight import preflight
     from vtkit.settings.transfer import METHODS

@@ -42,7 +42,7 @@ def check_recipe(
     before its first stage, and what is wrong with any of them is listed, with exit code 1. Then the vocabulary is made
     aside and compared with the source's and with the texts, as the run's first check does.
     """
-    from vtkit.measures.effectiveness import check_measures
+    from vtkit.evaluation.measures.effectiveness import check_measures
     from vtkit.recipe.load import load_recipe
     from vtkit.recipe.preflight import preflight
 

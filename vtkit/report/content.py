@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.inspect.composition import LANGUAGES
 from vtkit.inspect.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
-from vtkit.measures.masked_predictions import HeldOutPredictions
 from vtkit.report.data import Number, ReportData, SetResults, WeightedToken
 from vtkit.report.verdict import HYBRID, row_label
 from vtkit.report.wording import amount, count_and_share, duration, is_number, p_value, score, share, shorten, whole

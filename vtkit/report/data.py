@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vtkit.checks.result import CheckResult
 from vtkit.encoder.calibration_result import Calibration
+from vtkit.evaluation.balance import Balance
+from vtkit.evaluation.gates.result import CheckResult
+from vtkit.evaluation.measures.agreement import Agreement
+from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
+from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
-from vtkit.measures.masked_predictions import HeldOutPredictions
-from vtkit.measures.sparsity import Sparsity
-from vtkit.measures.validation import Validated
 from vtkit.results import Result
-from vtkit.search.agreement import Agreement
-from vtkit.search.hybrid import Balance
+from vtkit.training.validated import Validated
 from vtkit.transfer.neighbours import Neighbour
 from vtkit.transfer.result import Probed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vtkit.measures.significance import CHANCE
+from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.report.data import Number, ReportData, Row
 from vtkit.report.wording import amount, is_number, p_value, score, share, visible
 

@@ -14,7 +14,7 @@ from vtkit import console
 from vtkit.artifacts import Store, held, remove_half_written, versions, write_atomically
 from vtkit.data.documents import keep_large_collections
 from vtkit.errors import VtkitError, machine_errors
-from vtkit.measures.effectiveness import check_measures
+from vtkit.evaluation.measures.effectiveness import check_measures
 from vtkit.recipe.data_check import check_data
 from vtkit.recipe.load import LoadedRecipe, load_recipe
 from vtkit.recipe.preflight import NotFetched, preflight

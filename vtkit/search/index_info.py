@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vtkit.errors import CollapseError
-from vtkit.measures.sparsity import DocumentFrequencies, Histogram
+from vtkit.evaluation.measures.sparsity import DocumentFrequencies, Histogram
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -61,7 +61,7 @@ class IndexInfo:
 
     @property
     def activation_shares(self) -> npt.NDArray[np.float64]:
-        """Share of the documents that activate each dimension, (vocabulary,); see :func:`vtkit.measures.cost.flops`."""
+        """Share of the documents that activate each dimension, (vocabulary,); see ``flops``."""
         shares: npt.NDArray[np.float64] = self.document_frequencies / max(self.documents, 1)
         return shares
 

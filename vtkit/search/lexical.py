@@ -3,7 +3,7 @@
 BM25 is a dot product too, of a document's impacts with a query's counts. Put behind the encoder's dimensions, the sum
 of both rankings is one sparse vector a document, one a query, and one search in any engine::
 
-    S = w · S_encoder / σ_encoder + (1 − w) · S_BM25 / σ_BM25      (the sum of vtkit.search.hybrid)
+    S = w · S_encoder / σ_encoder + (1 − w) · S_BM25 / σ_BM25
 
 What stands before the two scores is in the query, so that another weight needs no other index.
 """
@@ -21,7 +21,6 @@ import scipy.sparse as sp
 from vtkit.errors import DataError
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import TermDimensions
-from vtkit.search.hybrid import Balance
 from vtkit.search.index_record import LexicalRecord
 from vtkit.settings.analysers import Analysis
 
@@ -58,18 +57,22 @@ class LexicalPart:
         terms: TermDimensions,
         vectors: sp.csr_matrix,
         impacts: sp.csr_matrix,
-        balance: Balance,
+        weight: float,
+        deviations: tuple[float, float],
     ) -> LexicalPart:
         """The part for documents of ``vectors`` and ``impacts``.
 
         The factors are (1, (1 − w)/w · σ_encoder/σ_BM25) over the scale of the documents: the sum of
-        :mod:`vtkit.search.hybrid` times σ_encoder/w, in which the encoder's weights stay as they are; for w = 0, BM25
-        alone.
+        the two scores times σ_encoder/w, in which the encoder's weights stay as they are; for w = 0, BM25 alone.
+
+        Args:
+            weight: w, of the encoder.
+            deviations: σ of the encoder and of BM25.
         """
         largest = [float(part.data.max(initial=0.0)) or 1.0 for part in (vectors, impacts)]
         scale = largest[0] / largest[1]
-        ratio = balance.encoder_deviation / balance.bm25_deviation
-        encoder, term = (1.0, (1 - balance.weight) / balance.weight * ratio) if balance.weight else (0.0, 1.0)
+        ratio = deviations[0] / deviations[1]
+        encoder, term = (1.0, (1 - weight) / weight * ratio) if weight else (0.0, 1.0)
         return cls(language, analysis, terms, vectors.shape[1], scale, encoder, term / scale)
 
     @property

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from vtkit import console
 from vtkit.errors import DataError
-from vtkit.search.agreement import DEPTH, agreement
+from vtkit.evaluation.measures.agreement import DEPTH, agreement
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
 from vtkit.search.opensearch_client import answers, connected_to
 from vtkit.search.opensearch_text import (

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from vtkit import console
 from vtkit.errors import DataError, RecipeError
-from vtkit.search.agreement import DEPTH
+from vtkit.evaluation.measures.agreement import DEPTH
 from vtkit.search.opensearch_client import advice, answers
 from vtkit.settings.engines import OpenSearchSettings
 

@@ -18,8 +18,8 @@ import scipy.sparse as sp
 
 from vtkit import console
 from vtkit.errors import DataError
+from vtkit.evaluation.measures.agreement import DEPTH
 from vtkit.runtime import search_threads, without_output
-from vtkit.search.agreement import DEPTH
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
 from vtkit.settings.engines import SeismicSettings

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
 from vtkit.data.sequences import Lazy
-from vtkit.measures.masked_predictions import HeldOutPredictions
-from vtkit.measures.validation import Validated
+from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.results import Result
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import adaptation_corpus, draw, drawn, opened, read_texts
 from vtkit.stages.untrained import starts_untrained
+from vtkit.training.validated import Validated
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -143,7 +143,7 @@ def _train_vectors(
     recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objectives: Sequence[str]
 ) -> tuple[int, int, Mapping[str, Sequence[float]], Validated | None]:
     """Training of the sparse vectors themselves."""
-    from vtkit.checks.probe import probe_validation_set
+    from vtkit.evaluation.probe import probe_validation_set
     from vtkit.training.adapt import QUERY_LENGTH, adapt_vectors
     from vtkit.training.query_generator import load_generator
     from vtkit.training.teachers import Teacher, load_teacher

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from vtkit.checks.result import Checked, results, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import Checked, results, show_results, stop_at_failures
 from vtkit.stages.probe import retrieval_probe
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import adaptation_corpus
@@ -17,8 +17,8 @@ def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
     """
-    from vtkit.checks.probe import reciprocal_ranks, retrieval_gate
     from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.evaluation.probe import reciprocal_ranks, retrieval_gate
     from vtkit.runtime import fastest_device
 
     section = recipe.gates

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from vtkit.checks.result import Checked, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import Checked, show_results, stop_at_failures
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import calibration_corpus, probe_texts
 
@@ -16,8 +16,8 @@ def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ch
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
     """
-    from vtkit.checks.encoder import encoder_gates
     from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.evaluation.gates.encoder import encoder_gates
     from vtkit.runtime import fastest_device
 
     encoder = load_encoder(str(inputs["calibrate"] / "model"), fastest_device())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.artifacts import result_of
-from vtkit.checks.result import Checked, CheckResult, results, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import Checked, CheckResult, results, show_results, stop_at_failures
 from vtkit.runtime import fastest_device
 from vtkit.stages.probe import retrieval_probe
 from vtkit.stages.source import source_encoder
@@ -28,10 +28,10 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
     """
-    from vtkit.checks.encoder import encoder_gates
-    from vtkit.checks.rows import Moved
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.families import mlm_head
+    from vtkit.evaluation.gates.encoder import encoder_gates
+    from vtkit.evaluation.gates.rows import Moved
     from vtkit.transfer.provenance import PROVENANCE, read_mixture
     from vtkit.vocabulary.pair import pair_of
 
@@ -60,8 +60,8 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
 
 def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResult) -> Checked:
     """The gates read_back, activation, dimensions and ties of a dense source with a fitted head."""
-    from vtkit.checks.encoder import encoder_gates
     from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.evaluation.gates.encoder import encoder_gates
 
     found = encoder_gates(
         recipe.gates,
@@ -78,7 +78,7 @@ def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResu
 
 def _against_source(recipe: View, source: SparseEncoder, moved: SparseEncoder) -> list[CheckResult]:
     """The gate retrieval, where there is something to look at."""
-    from vtkit.checks.probe import reciprocal_ranks, source_gate
+    from vtkit.evaluation.probe import reciprocal_ranks, source_gate
 
     section = recipe.gates
     probe = retrieval_probe(recipe, "transfer.bias.corpus", "transfer")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vtkit.artifacts import result_of
-from vtkit.checks.result import Checked, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import Checked, show_results, stop_at_failures
 from vtkit.stages.build_vocabulary import VocabularyResult
 from vtkit.stages.source import source_tokenizer
 from vtkit.stages.stage import Stage, View
@@ -26,7 +26,7 @@ def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: Vocabular
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
     """
-    from vtkit.checks.vocabularies import Aligned, vocabulary_gates
+    from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
     from vtkit.vocabulary.pair import pair_of
 
     target, section = target_tokenizer(recipe, inputs), recipe.transfer

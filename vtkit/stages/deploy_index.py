@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from vtkit import console
 from vtkit.artifacts import result_of
+from vtkit.evaluation.balance import Balance
 from vtkit.results import Result
-from vtkit.search.hybrid import Balance
 from vtkit.settings.engines import BUILT_FROM
 from vtkit.settings.recipe import Recipe
 from vtkit.stages.encode_corpus import model_name, opened
@@ -138,7 +138,7 @@ def assembled(
         for part in ((vectors, queries), (impacts, terms.counts(asked.texts)))
     )
     balance = balance_of(recipe, asked, encoder_run, bm25_run, probed)
-    part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, balance)
+    part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, balance.weight, balance.deviations)
     return Assembled(part.documents(vectors, impacts), vectors.shape[1], part, balance)
 
 

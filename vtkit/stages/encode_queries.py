@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import Query, RetrievalSet
+from vtkit.evaluation.balance import ProbedWeight
 from vtkit.results import Result
-from vtkit.search.hybrid import ProbedWeight
 from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import draw, evaluation_sets, trained_documents, training_queries, tuned_collections
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
 
-    from vtkit.checks.probe import Probe
+    from vtkit.evaluation.probe import Probe
 
 WEIGHT_QUERIES = 1000
 """So many training queries of a set choose the weight of the sum with BM25, sampled with the seed ..."""
@@ -112,9 +112,9 @@ def probed_by_spans(
     Args:
         search: the probe -> numbers and scores of the documents that the encoder finds for each span.
     """
-    from vtkit.checks.probe import probe_of
-    from vtkit.checks.probed_weight import PAIRS, probed_weight
     from vtkit.data.trec import to_run
+    from vtkit.evaluation.probe import probe_of
+    from vtkit.evaluation.probed_weight import PAIRS, probed_weight
 
     contents = (document.contents for document in collection.documents)
     probe = probe_of(draw(contents, PAIRS, recipe.recipe.seed), PAIRS, recipe.recipe.seed)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit import console
-from vtkit.search.agreement import Agreement, agreement
+from vtkit.evaluation.measures.agreement import Agreement, agreement
 from vtkit.settings.engines import BUILT_FROM, SEARCHED_BY
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
@@ -104,7 +104,7 @@ def _agreement(
     recipe: View, collection: RetrievalSet, postings: Path, ids: np.ndarray, queries: sp.csr_matrix, scores: np.ndarray
 ) -> Agreement | None:
     """What the engine's results lose against exact ones; None where they are exact."""
-    from vtkit.measures.effectiveness import evaluate
+    from vtkit.evaluation.measures.effectiveness import evaluate
     from vtkit.search.engine import open_index
 
     assert recipe.evaluate is not None

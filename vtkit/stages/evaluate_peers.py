@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vtkit.artifacts import result_of
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.errors import DataError
-from vtkit.search.hybrid import ProbedWeight
+from vtkit.evaluation.balance import ProbedWeight
 from vtkit.settings.recipe import Recipe
 from vtkit.stages.encode_corpus import opened
 from vtkit.stages.encode_queries import SETS, balancing_queries, probed_by_spans
@@ -31,8 +31,8 @@ from vtkit.stages.texts import peer_training_queries
 if TYPE_CHECKING:
     import numpy as np
 
-    from vtkit.checks.probe import Probe
     from vtkit.data.trec import Run
+    from vtkit.evaluation.probe import Probe
 
 BALANCING_RUN = "balancing.trec"
 """What the peer finds for the queries that balance its sum with BM25: training queries, or spans of documents."""
@@ -104,7 +104,7 @@ def evaluate_hybrid_peer(recipe: View, inputs: Mapping[str, Path], out: Path) ->
     trained on these queries.
     """
     from vtkit.data.trec import read_trec
-    from vtkit.search.hybrid import above_last
+    from vtkit.evaluation.balance import above_last
 
     made = result_of(inputs["model"], EvaluateResult).sets
 

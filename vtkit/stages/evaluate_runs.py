@@ -12,9 +12,9 @@ import numpy as np
 
 from vtkit.artifacts import result_of
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.evaluation.balance import Balance, ProbedWeight
+from vtkit.evaluation.measures.agreement import Agreement
 from vtkit.results import Result
-from vtkit.search.agreement import Agreement
-from vtkit.search.hybrid import Balance, ProbedWeight
 from vtkit.settings.index import IndexSection
 from vtkit.stages.encode_corpus import model_name, opened
 from vtkit.stages.encode_queries import (
@@ -53,7 +53,7 @@ class EvaluatedSet(Result):
 
     document_dimensions: float | None = None
     flops: float | None = None
-    """:func:`vtkit.measures.cost.flops`."""
+    """:func:`vtkit.evaluation.measures.cost.flops`."""
 
     tied_scores: float | None = None
     """Share of the queries with equal scores among their first 10 results."""
@@ -91,7 +91,7 @@ def evaluate_model(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalu
     """
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.query_tables import query_encoder_of
-    from vtkit.measures.cost import activation_shares, active_dimensions, flops
+    from vtkit.evaluation.measures.cost import activation_shares, active_dimensions, flops
     from vtkit.runtime import fastest_device
     from vtkit.search.engine import POSTINGS, open_index
     from vtkit.search.stored_vectors import read_vectors
@@ -176,7 +176,7 @@ def sum_with_bm25(
         prepared: what is done to the model's run before it is summed.
     """
     from vtkit.data.trec import read_trec
-    from vtkit.search.hybrid import weighted_sum
+    from vtkit.evaluation.balance import weighted_sum
 
     assert recipe.evaluate is not None
     depth, seed = recipe.evaluate.depth, recipe.recipe.seed
@@ -196,8 +196,8 @@ def sum_with_bm25(
 
 def balance_of(recipe: View, balancing: Balancing, encoder: Run, bm25: Run, probed: ProbedWeight | None) -> Balance:
     """What brings two rankings together, by what both find for the queries of ``balancing``."""
-    from vtkit.measures.effectiveness import evaluate
-    from vtkit.search.hybrid import balance
+    from vtkit.evaluation.balance import balance
+    from vtkit.evaluation.measures.effectiveness import evaluate
 
     assert recipe.evaluate is not None
     first, qrels = recipe.evaluate.measures[0], balancing.asked.qrels
@@ -230,7 +230,7 @@ def to_sets_run(collection: RetrievalSet, ids: np.ndarray, scores: np.ndarray) -
 def judge(recipe: View, collection: RetrievalSet, run: Run, folder: Path, tag: str) -> EvaluatedSet:
     """The measures of ``run``; writes it, and what each query reached, into ``folder``."""
     from vtkit.data.trec import write_trec
-    from vtkit.measures.effectiveness import evaluate, per_query
+    from vtkit.evaluation.measures.effectiveness import evaluate, per_query
 
     assert recipe.evaluate is not None
     folder.mkdir(parents=True)

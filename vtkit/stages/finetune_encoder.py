@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
-from vtkit.measures.validation import Validated
 from vtkit.results import Result
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import draw
+from vtkit.training.validated import Validated
 
 if TYPE_CHECKING:
     from vtkit.data.retrieval import RetrievalSet
@@ -109,8 +109,8 @@ def _validation(
 ) -> tuple[RetrievalSet, Validation | None]:
     """What is left to train on, and what the encoder is judged on meanwhile; ``expand`` expands its documents, but for
     those of probe pairs, which are spans."""
-    from vtkit.checks.probe import probe_validation_set
     from vtkit.data.collections import load_retrieval
+    from vtkit.evaluation.probe import probe_validation_set
     from vtkit.training.validation import Validation, held_out_queries, validation_set
 
     settings = section.validation

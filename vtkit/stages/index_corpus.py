@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vtkit.artifacts import publish
 from vtkit.data.document_files import DOCUMENTS
-from vtkit.measures.sparsity import Sparsity
+from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.results import Result
 from vtkit.settings.index import IndexSection
 from vtkit.stages.encode_corpus import model_name, opened

@@ -10,7 +10,7 @@ from vtkit.stages.texts import probe_texts
 from vtkit.stages.untrained import starts_untrained
 
 if TYPE_CHECKING:
-    from vtkit.checks.probe import Probe
+    from vtkit.evaluation.probe import Probe
 
 
 def retrieval_probe(recipe: View, corpus: str, stage: str) -> Probe | None:
@@ -21,7 +21,7 @@ def retrieval_probe(recipe: View, corpus: str, stage: str) -> Probe | None:
         corpus: setting that names it, such as ``adapt.corpus``.
         stage: after which the gate looks, for the message.
     """
-    from vtkit.checks.probe import FEWEST_PAIRS, probe_of
+    from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of
 
     section = recipe.gates
     if section.retrieval == "off" or starts_untrained(recipe):

@@ -74,7 +74,7 @@ def probed_transfer(
 ) -> Transfer:
     """What ``move`` makes of ``section``, or of that alternative by which most is found.
 
-    Probe pairs are made of target texts alone (:mod:`vtkit.checks.probe`). An alternative is taken where its mean
+    Probe pairs are made of target texts alone (:mod:`vtkit.evaluation.probe`). An alternative is taken where its mean
     reciprocal rank is the highest, and higher than the rule's with p < 0.05 (paired randomization).
 
     Args:
@@ -83,8 +83,8 @@ def probed_transfer(
         seed: of the probe pairs.
         work: folder that the models are written to on their way.
     """
-    from vtkit.checks.probe import FEWEST_PAIRS, by_number, probe_of, reciprocal_ranks
-    from vtkit.measures.significance import CHANCE, paired_randomization
+    from vtkit.evaluation.measures.significance import CHANCE, paired_randomization
+    from vtkit.evaluation.probe import FEWEST_PAIRS, by_number, probe_of, reciprocal_ranks
     from vtkit.settings.transfer import AutoTransfer
     from vtkit.transfer.methods.auto import alternatives
     from vtkit.transfer.result import Probed

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from vtkit.artifacts import read_manifest, result_of, versions
-from vtkit.checks.result import Checked
 from vtkit.encoder.calibration_result import Calibration
+from vtkit.evaluation.gates.result import Checked
+from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
-from vtkit.measures.sparsity import Sparsity
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Example, Need, Overlap, ReportData, Row, SetResults
 from vtkit.results import Result
@@ -171,7 +171,7 @@ def _results(
     peers."""
     if recipe.evaluate is None:
         return ()
-    from vtkit.measures.significance import holm, paired_randomization
+    from vtkit.evaluation.measures.significance import holm, paired_randomization
 
     models = BM25 | {name: name for name in labels} | {"hybrid": f"{final} + BM25"}
     called = BM25 | labels | {"hybrid": f"{labels[final]} + BM25"}

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from vtkit import console
 from vtkit.encoder.asymmetric import query_table
-from vtkit.measures.validation import Validated
 from vtkit.training.resuming import keep_weights, set_weights
+from vtkit.training.validated import Validated
 from vtkit.training.validation import BEST, Validation
 
 Curves = dict[str, list[float]]

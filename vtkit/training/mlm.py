@@ -36,7 +36,7 @@ from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
-from vtkit.measures.masked_predictions import GroupedPredictions, HeldOutPredictions
+from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, HeldOutPredictions
 from vtkit.settings.adapt import AdaptSection
 from vtkit.training import reporting
 from vtkit.training.gates import LossGate

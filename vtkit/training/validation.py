@@ -27,12 +27,12 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
-from vtkit.measures.effectiveness import VALIDATION_DEPTH, evaluate
-from vtkit.measures.validation import Validated
+from vtkit.evaluation.measures.effectiveness import VALIDATION_DEPTH, evaluate
 from vtkit.runtime import fastest_precision
 from vtkit.search.engine import search_exactly
 from vtkit.settings.finetune import ValidationSettings
 from vtkit.training.resuming import keep_weights, set_weights
+from vtkit.training.validated import Validated
 
 BEST = "best.safetensors"
 """The best weights so far, beside the checkpoints."""

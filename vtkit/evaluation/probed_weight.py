@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vtkit.checks.probe import FEWEST_PAIRS, Probe, by_number
 from vtkit.data.trec import Run, to_run
-from vtkit.measures.significance import paired_randomization
+from vtkit.evaluation.balance import WEIGHTS, ProbedWeight, deviation, weighted_sum
+from vtkit.evaluation.measures.significance import paired_randomization
+from vtkit.evaluation.probe import FEWEST_PAIRS, Probe, by_number
 from vtkit.search.bm25 import Bm25
-from vtkit.search.hybrid import WEIGHTS, ProbedWeight, deviation, weighted_sum
 from vtkit.settings.analysers import Analysis
 
 PAIRS = 500

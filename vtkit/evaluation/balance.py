@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vtkit.data.trec import Run
-from vtkit.measures.significance import CHANCE
+from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.results import Result
 
 ENCODER_WEIGHT = 0.2
@@ -19,7 +19,7 @@ WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 
 @dataclass(frozen=True)
 class ProbedWeight(Result):
-    """What spans of documents say of the weight of an encoder (:mod:`vtkit.checks.probed_weight`)."""
+    """What spans of documents say of the weight of an encoder (:mod:`vtkit.evaluation.probed_weight`)."""
 
     weight: float
     curve: tuple[tuple[float, float, float], ...]

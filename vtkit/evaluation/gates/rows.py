@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SparseEncoder
 
-from vtkit.checks.result import Seen
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer
 from vtkit.encoder.families import as_array, mlm_head
 from vtkit.encoder.masked import is_masked, masked_dimensions
+from vtkit.evaluation.gates.result import Seen
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.surgery.bias import has_text
 from vtkit.vocabulary.forms import Vocabulary, legible

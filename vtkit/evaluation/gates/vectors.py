@@ -7,12 +7,12 @@ import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
-from vtkit.checks.result import Finding, Gate, Seen
 from vtkit.encoder.calibration import activation_rates, score_spread
 from vtkit.encoder.calibration_result import QUERY_TOKENS, ActivationRates
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.unicoil import is_unicoil
+from vtkit.evaluation.gates.result import Finding, Gate, Seen
 from vtkit.settings.gates import GatesSection
 
 DEAD, DENSE = 1.0, 0.9

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from sentence_transformers import SparseEncoder
 
-from vtkit.checks.result import CheckResult, Gate, Seen, Stage, results
-from vtkit.checks.rows import Moved, head_only, identity_gate, neighbours_gate
-from vtkit.checks.vectors import vector_gates
-from vtkit.checks.vocabularies import unicode_gate
 from vtkit.encoder.head_result import HeadFit
+from vtkit.evaluation.gates.result import CheckResult, Gate, Seen, Stage, results
+from vtkit.evaluation.gates.rows import Moved, head_only, identity_gate, neighbours_gate
+from vtkit.evaluation.gates.vectors import vector_gates
+from vtkit.evaluation.gates.vocabularies import unicode_gate
 from vtkit.settings.gates import GatesSection
 
 READ_BACK = (0.15, 0.4)

@@ -13,10 +13,10 @@ from typing import Literal
 import numpy as np
 from sentence_transformers import SparseEncoder
 
-from vtkit.checks.result import Seen
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
-from vtkit.measures.significance import CHANCE, paired_randomization
+from vtkit.evaluation.gates.result import Seen
+from vtkit.evaluation.measures.significance import CHANCE, paired_randomization
 from vtkit.runtime import fastest_precision
 from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
 from vtkit.training.validation import ValidationSet

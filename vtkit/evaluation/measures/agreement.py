@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from vtkit.results import Result
-from vtkit.search.index_info import Ids, Scores
 
 DEPTH = 10
+
+Ids = npt.NDArray[np.int32]
+Scores = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)

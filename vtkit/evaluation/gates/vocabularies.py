@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vtkit.checks.result import CheckResult, Gate, Seen, results
 from vtkit.encoder.truncation import shortened, whole_encodings
+from vtkit.evaluation.gates.result import CheckResult, Gate, Seen, results
 from vtkit.inspect.normalization import normalizer_losses
 from vtkit.inspect.words import script_of, script_of_text
 from vtkit.settings.gates import GatesSection
