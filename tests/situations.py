@@ -122,10 +122,10 @@ def run_situation(
     vtkit("run", str(recipe), *(word for setting in settings for word in ("--set", setting)))
     report = json.loads((folder / "runs" / called / "report.json").read_text("utf-8"))
     found = report["results"][0]
-    index = next(row for row in found["rows"] if row["index"])
-    encoder = [row for row in found["rows"] if not row["index"] and row["model"] in MODELS][-1]
-    dense = [row for row in found["rows"] if row["peer"]]
-    bm25 = max((row for row in found["rows"] if row["model"].startswith("BM25")), key=_effectiveness)
+    index = next(row for row in found["rows"] if row["role"] == "deployed")
+    encoder = [row for row in found["rows"] if row["role"] == "encoder"][-1]
+    dense = [row for row in found["rows"] if row["role"] in ("peer", "peer-sum")]
+    bm25 = max((row for row in found["rows"] if row["role"] == "bm25"), key=_effectiveness)
     return {
         "situation": name,
         "collection": situation.collection,
@@ -144,9 +144,6 @@ def run_situation(
 
 def _effectiveness(row: dict[str, Any]) -> float:
     return float(row["measures"]["nDCG@10"])
-
-
-MODELS = ("source", "transfer", "adapt", "calibrate", "finetune")
 
 
 def command_in(folder: Path) -> Command:

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from vtkit.api import calibrate_encoder
 from vtkit.cli import app
+from vtkit.data.sampling import draw
 from vtkit.encoder import calibration
 from vtkit.encoder.calibration import (
     HIGHEST_RATE,
@@ -40,7 +41,6 @@ from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import mask_dimensions, masked_dimensions
 from vtkit.errors import CollapseError, DataError
 from vtkit.settings.calibrate import CalibrateSection
-from vtkit.stages.texts import draw
 from vtkit.vocabulary.casing import fold_map
 
 TEXTS = [*texts(60, seed=3), ""]

@@ -23,6 +23,7 @@ from test_import_floors import MODULES, imports_in, module_name
 
 from vtkit.artifacts import result_of
 from vtkit.errors import CollapseError, DataError, MissingExtra, VtkitError
+from vtkit.evaluation.judging import EvaluateResult
 from vtkit.evaluation.measures.agreement import agreement
 from vtkit.evaluation.measures.cost import activation_shares, active_dimensions
 from vtkit.evaluation.measures.sparsity import DocumentFrequencies, Histogram
@@ -36,7 +37,6 @@ from vtkit.search.lucene import quantised
 from vtkit.search.opensearch_client import PASSWORD, USER
 from vtkit.settings.engines import NEEDS, Engine, MilvusSettings, OpenSearchSettings, SeismicSettings, missing_packages
 from vtkit.settings.index import IndexSection
-from vtkit.stages.evaluate_runs import EvaluateResult
 
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 each_engine = pytest.mark.parametrize("engine", ENGINES)

@@ -27,6 +27,7 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import set_folding
 from vtkit.encoder.query_tables import binary_weights, with_query_table
 from vtkit.errors import DataError, RecipeError, VtkitError
+from vtkit.evaluation.judging import EvaluateResult
 from vtkit.recipe.load import load_recipe
 from vtkit.runs.folder import open_run
 from vtkit.runs.run import run
@@ -40,7 +41,6 @@ from vtkit.search.opensearch_text import LARGEST_WEIGHT, TextQueries, of_table, 
 from vtkit.settings.engines import OpenSearchSettings
 from vtkit.settings.index import IndexSection
 from vtkit.stages.deploy_index import deploying
-from vtkit.stages.evaluate_runs import EvaluateResult
 from vtkit.vocabulary.existing import wrap
 
 LENGTH = 12

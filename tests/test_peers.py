@@ -181,7 +181,7 @@ def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finishe
     card = (finished / "model" / "README.md").read_text("utf-8")
     own = next(row for row in report.results[0].rows if row.model == "transfer")
     assert f"value: {own.measures['nDCG@10']:.6f}" in card
-    assert not is_encoder(Row("e5 (dense)", {}, peer=True))
+    assert not is_encoder(Row(role="peer", model="e5 (dense)", measures={}))
     assert effectiveness_charts(report)
 
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vtkit.data.sampling import draw
 from vtkit.errors import DataError
 from vtkit.settings.recipe import Recipe
 from vtkit.stages.stage import Corpus
-from vtkit.stages.texts import bias_corpus, calibration_corpus, draw, read_texts
+from vtkit.stages.texts import bias_corpus, calibration_corpus, read_texts
 
 
 @given(st.lists(st.text()), st.integers(1, 40), st.integers(0, 2**32 - 1))

@@ -19,12 +19,12 @@ from vtkit.data.collections import load_retrieval
 from vtkit.data.documents import StoredDocuments, keep_large_collections
 from vtkit.data.judgements import Gathering
 from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.data.sampling import draw, drawn
 from vtkit.data.sequences import Ragged, SpooledTexts
 from vtkit.errors import DataError
 from vtkit.search import bm25
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import FinetuneSection
-from vtkit.stages.texts import draw, drawn
 from vtkit.training.finetune import finetune
 from vtkit.training.negatives import negative_pools
 from vtkit.training.pairs import TrainingBatches, judged_pairs

@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from results import smallest
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.evaluation.balancing import weight_queries
 from vtkit.results import Result
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import TransferSection
-from vtkit.stages.encode_queries import weight_queries
 from vtkit.stages.models import MODEL_LABELS
 from vtkit.stages.order import NAMES, STAGES, called, last_until
 from vtkit.stages.stage import CHANGES_NO_OUTPUT, WHOLE_RECIPE, Corpus, Stage, UndeclaredRead, View

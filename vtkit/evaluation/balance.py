@@ -16,6 +16,12 @@ ENCODER_WEIGHT = 0.2
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 """What is tried where there are training queries: from BM25 alone to the encoder alone."""
 
+WEIGHT_QUERIES = 1000
+"""Training queries, at most, that choose the weight of the sum with BM25, sampled with the seed ..."""
+
+FEWEST_WEIGHT_QUERIES = 50
+"""... and fewer than these choose nothing: it would be chance."""
+
 
 @dataclass(frozen=True)
 class ProbedWeight(Result):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from vtkit.data.retrieval import Document, Query, RetrievalSet
+from vtkit.data.sampling import draw
 from vtkit.data.trec import Run, to_run
 from vtkit.evaluation.balance import WEIGHTS, ProbedWeight, deviation, weighted_sum
 from vtkit.evaluation.measures.significance import paired_randomization
-from vtkit.evaluation.probe import FEWEST_PAIRS, Probe, by_number
+from vtkit.evaluation.probe import FEWEST_PAIRS, Probe, by_number, probe_of
+from vtkit.evaluation.systems import System
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.analysers import Analysis
 
@@ -22,6 +25,32 @@ these, which hardly changes BM25's ranking, from the second on the larger, and b
 
 RATIO_WEIGHTS = (0.05, 0.5)
 """... chosen for little loss against the best weight, and for none against BM25 (docs/evaluation.md)."""
+
+
+def probed_by_spans(
+    collection: RetrievalSet,
+    system_over: Callable[[RetrievalSet], System],
+    seed: int,
+    language: str,
+    analysis: Analysis,
+) -> ProbedWeight | None:
+    """:func:`probed_weight` of a system, by spans of the documents of ``collection``.
+
+    Args:
+        system_over: the system over the documents of a probe.
+    """
+    contents = (document.contents for document in collection.documents)
+    probe = probe_of(draw(contents, PAIRS, seed), PAIRS, seed)
+    if not probe.queries:
+        return None
+    asked = RetrievalSet(
+        f"spans of {collection.name}",
+        [Document(str(number), "", text) for number, text in enumerate(probe.documents)],
+        [Query(str(number), text) for number, text in enumerate(probe.queries)],
+        {},
+    )
+    run = system_over(asked).rank(asked, len(probe.documents)).run
+    return probed_weight(probe, run, language, analysis)
 
 
 def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis) -> ProbedWeight | None:

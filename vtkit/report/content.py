@@ -15,7 +15,7 @@ from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.inspect.composition import LANGUAGES
 from vtkit.inspect.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
 from vtkit.report.data import Number, ReportData, SetResults, WeightedToken
-from vtkit.report.verdict import HYBRID, row_label
+from vtkit.report.verdict import row_label
 from vtkit.report.wording import amount, count_and_share, duration, is_number, p_value, score, share, shorten, whole
 from vtkit.settings.transfer import ROW_ORIGINS
 from vtkit.transfer.result import Probed
@@ -225,7 +225,7 @@ def _analysers(report: ReportData) -> list[str]:
                 if row.index:
                     said[f"{row.label} {results.set}"] = f"{row.label} on {results.set}: {weighs}."
                     continue
-                whose = f" of {row.label.removesuffix(HYBRID)}" if row.peer else ""
+                whose = f" of {row.label.removesuffix(' + BM25')}" if row.peer else ""
                 said[f"sum {results.set}{whose}"] = (
                     f"The sum with BM25{whose} on {results.set}: both scores divided by their deviation, "
                     f"{weighs}, BM25 the rest."

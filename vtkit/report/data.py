@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vtkit.encoder.calibration_result import Calibration
-from vtkit.evaluation.balance import Balance
 from vtkit.evaluation.gates.result import CheckResult
-from vtkit.evaluation.measures.agreement import Agreement
+from vtkit.evaluation.judging import SystemFacts
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
@@ -25,48 +24,30 @@ Number = int | float | None
 WeightedToken = tuple[str, float]
 
 
-@dataclass(frozen=True)
-class Row(Result):
-    """One model, BM25, a peer, or a sum with BM25, on one evaluation set."""
+@dataclass(frozen=True, kw_only=True)
+class Row(SystemFacts):
+    """One system on one evaluation set."""
 
     model: str
-    """``BM25``, ``BM25 (words)``, ``source``, a stage's name, a model's name with ``+ BM25`` behind it, ``deployed``,
-    or ``variant:`` and what it is."""
+    """``BM25``, ``BM25 (words)``, ``source``, a stage's name, a peer's, one of these with ``+ BM25``, ``deployed``, or
+    ``variant:`` and its name. Which kind it is, ``role`` says."""
 
     measures: Mapping[str, Number]
     label: str = ""
     """What pages call it; ``model`` where that is empty."""
 
-    peer: bool = False
-    """Whether it is a dense embedder of ``evaluate.peers``, or its sum with BM25."""
-
-    index: bool = False
-    """Whether it is the final model in the index that is to be used, or in one of the other ways it was judged in."""
-
-    query_dimensions: Number = None
-    """Mean number of weights above zero; so ``document_dimensions``."""
-
-    document_dimensions: Number = None
-    flops: Number = None
     p_value_vs_bm25: Number = None
     """Against the better of the rows of BM25, corrected for all rows of its set that are compared (Holm)."""
 
-    tied_scores: Number = None
-    """Share of the queries with equal scores among their first 10 results."""
+    @property
+    def peer(self) -> bool:
+        """Whether it is a dense embedder of ``evaluate.peers``, or its sum with BM25."""
+        return self.role in ("peer", "peer-sum")
 
-    query_encoder: str | None = None
-    """What encodes queries, in words; None where the encoder of documents does."""
-
-    analyser: str | None = None
-    """What BM25's terms are; so ``k1`` and ``b``, only of rows of BM25."""
-
-    k1: Number = None
-    b: Number = None
-    balance: Balance | None = None
-    """Of a sum with BM25: the weight, and what it goes by."""
-
-    agreement: Agreement | None = None
-    """With exact search, of engines that are not exact."""
+    @property
+    def index(self) -> bool:
+        """Whether it is the final model in the index that is to be used, or in one of the other ways it was judged."""
+        return self.role in ("deployed", "variant")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from matplotlib.ticker import MaxNLocator
 from vtkit.errors import DataError
 from vtkit.report.content import curve, histogram, profiles, token_kinds
 from vtkit.report.data import ReportData, Row
-from vtkit.report.verdict import BASELINES, HYBRID, is_encoder, row_label
+from vtkit.report.verdict import is_encoder, row_label
 from vtkit.report.wording import amount, is_number, score, share, visible, whole
 
 WIDTH_INCHES = 5.2
@@ -152,9 +152,9 @@ def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart
     models = [row.model for row, _ in values]
     heights = [value for _, value in values]
     encoders = [position for position, (row, _) in enumerate(values) if is_encoder(row)]
-    quiet = [row.peer or row.model in BASELINES for row, _ in values]
+    quiet = [row.peer or row.role == "bm25" for row, _ in values]
     colours = [
-        QUIET if still else SECOND if row.model.endswith(HYBRID) or row.index else SOFT
+        QUIET if still else SECOND if row.role == "sum" or row.index else SOFT
         for (row, _), still in zip(values, quiet, strict=True)
     ]
     if encoders:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vtkit.evaluation.measures.significance import CHANCE
@@ -13,12 +13,6 @@ DEMONSTRATION = (
     "This run is a demonstration: its sizes were chosen so that it ends quickly. "
     "Its numbers show that the chain works and are not results to quote."
 )
-
-HYBRID = " + BM25"
-"""How the name of a row ends that adds BM25's scores to a model's."""
-
-BASELINES = ("BM25", "BM25 (words)")
-"""Rows of BM25: with the best analyser known for the language, and over plain words."""
 
 UNREAD = 0.01
 """Share of words with [UNK] from which on their number says more than that of tokens a word."""
@@ -39,7 +33,7 @@ def row_label(row: Row) -> str:
 
 def is_encoder(row: Row) -> bool:
     """Whether a row is of one of the run's own models, alone."""
-    return not row.peer and not row.index and row.model not in BASELINES and not row.model.endswith(HYBRID)
+    return row.role == "encoder"
 
 
 @dataclass(frozen=True)
@@ -77,15 +71,17 @@ def standings(report: ReportData) -> list[Standing]:
         if not results.measures or not encoders:
             continue
         final, measure = encoders[-1], results.measures[0]
-        baselines = [by_model[name] for name in BASELINES if name in by_model]
+        baselines = [row for row in results.rows if row.role == "bm25"]
+        deployed = by_model.get("deployed", final)
+        summed = next((row for row in results.rows if row.role == "sum"), None)
         found.append(
             Standing(
                 name=results.set,
                 measure=measure,
                 final=final,
                 bm25=max(baselines, key=lambda row: _sortable(row.measures.get(measure)), default=None),
-                hybrid=by_model["deployed"] if _is_sum(by_model) else by_model.get(final.model + HYBRID),
-                deployed=by_model.get("deployed", final),
+                hybrid=summed if deployed.balance is None else deployed,
+                deployed=deployed,
                 source=by_model.get("source") if final.model != "source" else None,
                 peer=max(
                     (row for row in results.rows if row.peer),
@@ -95,11 +91,6 @@ def standings(report: ReportData) -> list[Standing]:
             )
         )
     return [standing for standing in found if standing.value(standing.final) is not None]
-
-
-def _is_sum(by_model: Mapping[str, Row]) -> bool:
-    """Whether the index to be used has a lexical part."""
-    return "deployed" in by_model and by_model["deployed"].balance is not None
 
 
 def _sortable(value: Number) -> float:

@@ -19,13 +19,14 @@ from vtkit.data import hub
 from vtkit.data.collections import files_of
 from vtkit.data.documents import LARGE
 from vtkit.errors import DataError, VtkitError
+from vtkit.evaluation.balance import WEIGHT_QUERIES
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.runs.plan import Step
 from vtkit.settings.analysers import DOCUMENTS_A_PART
 from vtkit.settings.named import is_local, local_path
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrainedVocabulary, TrimmedVocabulary
-from vtkit.stages.encode_queries import ENCODE_QUERIES, WEIGHT_QUERIES
+from vtkit.stages.encode_queries import ENCODE_QUERIES
 
 DIMENSIONS = 256
 """Active dimensions a document that an index is estimated by, where ``index.top_dimensions`` does not say less."""

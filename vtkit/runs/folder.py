@@ -11,12 +11,12 @@ from pathlib import Path
 
 from vtkit.artifacts import Store, publish, result_of, write_atomically
 from vtkit.errors import DataError, VtkitError
+from vtkit.evaluation.judging import EvaluateResult
 from vtkit.report.data import ReportData
 from vtkit.runs.plan import Plan
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import STORE, Recipe
 from vtkit.stages.deploy_index import DEPLOY
-from vtkit.stages.evaluate_runs import EvaluateResult
 
 RUN_RECORD = "run.json"
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Literal
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
+from vtkit.data.sampling import draw, drawn
 from vtkit.data.sequences import Lazy
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.results import Result
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.stages.stage import Corpus, Stage, View
-from vtkit.stages.texts import adaptation_corpus, draw, drawn, opened, read_texts
+from vtkit.stages.texts import adaptation_corpus, opened, read_texts
 from vtkit.stages.untrained import starts_untrained
 from vtkit.training.validated import Validated
 

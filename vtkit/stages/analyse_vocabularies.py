@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from vtkit.data.sampling import draw
 from vtkit.inspect.profiles import Sample, VocabularyAnalysis
 from vtkit.settings.recipe import Recipe
 from vtkit.stages.encode_corpus import opened
 from vtkit.stages.source import source_tokenizer
 from vtkit.stages.stage import Corpus, Stage, View
-from vtkit.stages.texts import adaptation_corpus, draw, evaluation_sets, read_texts
+from vtkit.stages.texts import adaptation_corpus, evaluation_sets, read_texts
 from vtkit.stages.transfer_embeddings import target_tokenizer
 
 DOCUMENTS = 2_000

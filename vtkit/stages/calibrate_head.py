@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit import console
+from vtkit.data.sampling import draw, drawn
 from vtkit.encoder.calibration_result import Calibration
 from vtkit.errors import DataError
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.stages.stage import Stage, View
-from vtkit.stages.texts import calibration_corpus, draw, drawn, read_texts
+from vtkit.stages.texts import calibration_corpus, read_texts
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder

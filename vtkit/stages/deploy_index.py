@@ -14,8 +14,8 @@ from vtkit.results import Result
 from vtkit.settings.engines import BUILT_FROM
 from vtkit.settings.recipe import Recipe
 from vtkit.stages.encode_corpus import model_name, opened
-from vtkit.stages.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_queries
-from vtkit.stages.evaluate_runs import BM25, balance_of, to_sets_run
+from vtkit.stages.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_of
+from vtkit.stages.evaluate_runs import BM25, stored
 from vtkit.stages.index_corpus import keep_documents, weighted_vectors
 from vtkit.stages.stage import Corpus, Stage, View
 from vtkit.stages.texts import training_queries, tuned_collections
@@ -120,24 +120,25 @@ def assembled(
     assert recipe.evaluate is not None
     if recipe.index.lexical == "none":
         return Assembled(vectors, vectors.shape[1])
+    from vtkit.evaluation.balancing import balance_of
+    from vtkit.evaluation.systems import Bm25System, SparseSystem
     from vtkit.search.analysers import analyser
-    from vtkit.search.bm25 import bm25_impacts
-    from vtkit.search.engine import search_exactly
+    from vtkit.search.bm25 import Bm25, bm25_impacts
+    from vtkit.search.exact import ExactIndex
     from vtkit.search.lexical import LexicalPart
-    from vtkit.search.stored_vectors import read_vectors
 
-    collection = opened(corpus)
+    collection, folder = opened(corpus), str(corpus.folder)
     language, analysis = recipe.recipe.language, recipe.index.bm25_analyser
     contents = (document.contents for document in collection.documents)
     impacts, terms = bm25_impacts(contents, analyser(language, analysis))
-    asked = balancing_queries(recipe, corpus, collection)
-    queries = read_vectors(inputs["queries"] / str(corpus.folder) / BALANCING)
-    probed = result_of(inputs["queries"], EncodeQueriesResult).sets[str(corpus.folder)].probed
-    encoder_run, bm25_run = (
-        to_sets_run(asked.asked, *search_exactly(*part, recipe.evaluate.depth))
-        for part in ((vectors, queries), (impacts, terms.counts(asked.texts)))
+    balance = balance_of(
+        SparseSystem(ExactIndex.build(vectors), stored(inputs["queries"] / folder / BALANCING)),
+        Bm25System(Bm25([ExactIndex.build(impacts)], terms)),
+        balancing_of(recipe, corpus, collection),
+        recipe.evaluate.depth,
+        recipe.evaluate.measures[0],
+        result_of(inputs["queries"], EncodeQueriesResult).sets[folder].probed,
     )
-    balance = balance_of(recipe, asked, encoder_run, bm25_run, probed)
     part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, balance.weight, balance.deviations)
     return Assembled(part.documents(vectors, impacts), vectors.shape[1], part, balance)
 

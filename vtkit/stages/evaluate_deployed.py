@@ -3,28 +3,26 @@ weight and to extend the same vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit import console
-from vtkit.evaluation.measures.agreement import Agreement, agreement
+from vtkit.artifacts import result_of
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.evaluation.judging import Evaluated, EvaluateResult, judge
 from vtkit.settings.engines import BUILT_FROM, SEARCHED_BY
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
 from vtkit.stages.deploy_index import DEPLOY, DEPLOYED, DeployResult, assembled
 from vtkit.stages.encode_corpus import model_name
 from vtkit.stages.encode_queries import JUDGED, SETS, judged_sets
-from vtkit.stages.evaluate_runs import MEASURED, EvaluatedSet, EvaluateResult, judge, to_sets_run
+from vtkit.stages.evaluate_runs import MEASURED, evaluate_systems, stored
 from vtkit.stages.stage import Stage, View
 
 if TYPE_CHECKING:
-    import numpy as np
-    import scipy.sparse as sp
-
-    from vtkit.data.retrieval import RetrievalSet
+    from vtkit.evaluation.systems import System
 
 
 def variants_of(recipe: Recipe) -> dict[str, Recipe]:
@@ -52,28 +50,36 @@ def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ev
 
     Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``.
     """
-    from vtkit.artifacts import result_of
+    from vtkit.evaluation.systems import SparseSystem
     from vtkit.search.engine import POSTINGS, open_index
     from vtkit.search.index_record import IndexRecord
     from vtkit.search.lexical import LexicalPart
-    from vtkit.search.stored_vectors import read_vectors
 
     assert recipe.evaluate is not None
-    made = result_of(inputs["index"], DeployResult)
-    sets: dict[str, EvaluatedSet] = {}
+    depth, measures, engine = recipe.evaluate.depth, recipe.evaluate.measures, recipe.index.engine
+    built = result_of(inputs["index"], DeployResult).sets
+    sets: dict[str, Evaluated] = {}
     for folder, collection in judged_sets(recipe).items():
-        index = open_index(recipe.index, inputs["index"] / folder / POSTINGS)
-        record = IndexRecord.load(inputs["index"] / folder)
-        texts = [query.text for query in collection.queries]
-        queries = read_vectors(inputs["queries"] / folder / JUDGED)
+        place = inputs["index"] / folder
+        record = IndexRecord.load(place)
+        lexical = None
         if record.lexical is not None:
-            part = LexicalPart.load(inputs["index"] / folder, record.lexical, record.vocabulary)
-            queries = part.queries(queries, texts)
-        ids, scores = index.search(queries, recipe.evaluate.depth)
-        run = to_sets_run(collection, ids, scores)
-        found = judge(recipe, collection, run, out / folder, tag=DEPLOYED)
-        compared = _agreement(recipe, collection, inputs["index"] / folder / POSTINGS, ids, queries, scores)
-        sets[folder] = replace(found, balance=made.sets[folder].balance, agreement=compared)
+            lexical = LexicalPart.load(place, record.lexical, record.vocabulary)
+        system = SparseSystem(
+            open_index(recipe.index, place / POSTINGS),
+            stored(inputs["queries"] / folder / JUDGED),
+            role="deployed",
+            lexical=lexical,
+            balance=built[folder].balance,
+        )
+        if engine == "exact":
+            ranking = system.rank(collection, depth)
+        else:
+            exact = open_index(IndexSection(), place / POSTINGS)
+            ranking = system.rank_beside(exact, engine, collection, depth, measures[0])
+            assert ranking.facts.agreement is not None
+            console.say(f"  {ranking.facts.agreement.words()}")
+        sets[folder] = judge(collection, ranking, measures).write(out / folder, tag=DEPLOYED)
     return EvaluateResult(sets)
 
 
@@ -81,57 +87,33 @@ def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eva
     """Search every set exactly, with the weighting and the lexical part of ``[index]``, in the vectors of
     ``inputs["vectors"]`` for those of ``inputs["queries"]``; no index is kept."""
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.search.engine import search_exactly
-    from vtkit.search.stored_vectors import read_vectors
+    from vtkit.evaluation.systems import SparseSystem
+    from vtkit.search.exact import ExactIndex
 
-    assert recipe.evaluate is not None
     encoder = load_encoder(model_name(recipe, inputs), "cpu")
     judged = judged_sets(recipe)
-    sets: dict[str, EvaluatedSet] = {}
-    for corpus in recipe.corpora("evaluate.sets"):
-        folder = str(corpus.folder)
-        made, collection = assembled(recipe, inputs, corpus, encoder), judged[folder]
-        texts = [query.text for query in collection.queries]
-        queries = read_vectors(inputs["queries"] / folder / JUDGED)
-        if made.lexical is not None:
-            queries = made.lexical.queries(queries, texts)
-        run = to_sets_run(collection, *search_exactly(made.documents, queries, recipe.evaluate.depth))
-        sets[folder] = replace(judge(recipe, collection, run, out / folder, tag="variant"), balance=made.balance)
-    return EvaluateResult(sets)
 
+    def systems() -> Iterator[tuple[str, RetrievalSet, System]]:
+        for corpus in recipe.corpora("evaluate.sets"):
+            folder = str(corpus.folder)
+            made = assembled(recipe, inputs, corpus, encoder)
+            index, encode = ExactIndex.build(made.documents), stored(inputs["queries"] / folder / JUDGED)
+            system = SparseSystem(index, encode, role="variant", lexical=made.lexical, balance=made.balance)
+            yield folder, judged[folder], system
 
-def _agreement(
-    recipe: View, collection: RetrievalSet, postings: Path, ids: np.ndarray, queries: sp.csr_matrix, scores: np.ndarray
-) -> Agreement | None:
-    """What the engine's results lose against exact ones; None where they are exact."""
-    from vtkit.evaluation.measures.effectiveness import evaluate
-    from vtkit.search.engine import open_index
-
-    assert recipe.evaluate is not None
-    if recipe.index.engine == "exact":
-        return None
-    exact = open_index(IndexSection(engine="exact"), postings).search(queries, recipe.evaluate.depth)
-    first, judged = recipe.evaluate.measures[0], {query.id for query in collection.queries}
-    qrels = {query: documents for query, documents in collection.qrels.items() if query in judged}
-    exactly, found = (
-        evaluate(to_sets_run(collection, *results), qrels, [first])[first] for results in (exact, (ids, scores))
-    )
-    compared = agreement(recipe.index.engine, ids, scores, *exact)
-    compared = replace(compared, measure=first, measure_loss=exactly - found)
-    console.say(f"  {compared.words()}")
-    return compared
+    return evaluate_systems(recipe, systems(), out, "variant")
 
 
 EVALUATE_DEPLOYED = Stage(
     f"evaluate:{DEPLOYED}",
-    version=6,
+    version=7,
     reads=(*MEASURED, *SEARCHED_BY),
     corpora=SETS,
     function=evaluate_deployed,
 )
 EVALUATE_VARIANT = Stage(
     "evaluate:variant",
-    version=7,
+    version=8,
     reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
     corpora=DEPLOY.corpora,
     function=evaluate_variant,

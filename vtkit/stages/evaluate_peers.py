@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vtkit.artifacts import result_of
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.errors import DataError
-from vtkit.evaluation.balance import ProbedWeight
+from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
 from vtkit.settings.recipe import Recipe
 from vtkit.stages.encode_corpus import opened
-from vtkit.stages.encode_queries import SETS, balancing_queries, probed_by_spans
-from vtkit.stages.evaluate_runs import (
-    BM25,
-    MEASURED,
-    EvaluatedSet,
-    EvaluateResult,
-    judge,
-    sum_with_bm25,
-    to_sets_run,
-)
+from vtkit.stages.encode_queries import SETS, balancing_of, judged_of
+from vtkit.stages.evaluate_runs import BM25, MEASURED, balanced, evaluate_systems
 from vtkit.stages.stage import Stage, View
 from vtkit.stages.texts import peer_training_queries
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from vtkit.data.trec import Run
-    from vtkit.evaluation.probe import Probe
+    from vtkit.evaluation.systems import System
 
 BALANCING_RUN = "balancing.trec"
-"""What the peer finds for the queries that balance its sum with BM25: training queries, or spans of documents."""
+"""The results of the peer for the queries that balance its sum with BM25: training queries, or spans of documents."""
 
 SETTING = "evaluate.peers"
 
@@ -77,23 +64,25 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
     """
     from vtkit.data.trec import write_trec
     from vtkit.encoder.dense import load_dense
+    from vtkit.evaluation.probed_weight import probed_by_spans
+    from vtkit.evaluation.systems import AboveLast, DenseSystem
     from vtkit.runtime import fastest_device
 
     assert recipe.evaluate is not None
-    (model,) = recipe.evaluate.peers
+    depth, index, (model,) = recipe.evaluate.depth, recipe.index, recipe.evaluate.peers
     embedder = load_dense(model, SETTING).to(fastest_device())
-    sets: dict[str, EvaluatedSet] = {}
+    over = partial(DenseSystem.over, embedder, name=f"{SETTING} = {model}", precision=index.precision)
+    sets: dict[str, Evaluated] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         folder, whole = str(corpus.folder), opened(corpus)
-        collection = whole.sample(recipe.evaluate.max_queries, recipe.recipe.seed)
-        texts = [document.contents for document in collection.documents]
-        documents = _encoded(recipe, embedder, texts, "document", f"encoding the documents of {folder}")
-        run = _run(recipe, embedder, collection, documents, f"encoding the queries of {folder}")
-        probed = probed_by_spans(recipe, whole, partial(_find_spans, recipe, embedder))
-        sets[folder] = replace(judge(recipe, collection, run, out / folder, tag="peer"), probed=probed)
-        asked = balancing_queries(recipe, corpus, whole, _TRAINING).asked
-        found = _run(recipe, embedder, asked, documents, f"encoding queries that balance, of {folder}")
-        write_trec(found, out / folder / BALANCING_RUN, "vtkit-peer")
+        collection, system = judged_of(recipe, whole), over(whole)
+        probed = probed_by_spans(
+            whole, lambda spans: AboveLast(over(spans)), recipe.recipe.seed, recipe.recipe.language, index.bm25_analyser
+        )
+        judged = judge(collection, system.rank(collection, depth), recipe.evaluate.measures, probed)
+        sets[folder] = judged.write(out / folder, tag="peer")
+        asked = balancing_of(recipe, corpus, whole, _TRAINING).asked
+        write_trec(system.rank(asked, depth).run, out / folder / BALANCING_RUN, "vtkit-peer")
     return EvaluateResult(sets)
 
 
@@ -103,61 +92,35 @@ def evaluate_hybrid_peer(recipe: View, inputs: Mapping[str, Path], out: Path) ->
     The weight is chosen as for the recipe's own model; also on a set that the recipe fine-tunes on, for the peer is not
     trained on these queries.
     """
-    from vtkit.data.trec import read_trec
-    from vtkit.evaluation.balance import above_last
+    from vtkit.evaluation.systems import AboveLast, RunSystem, SumSystem
 
-    made = result_of(inputs["model"], EvaluateResult).sets
+    peer = result_of(inputs["model"], EvaluateResult).sets
 
-    def find(folder: str, asked: RetrievalSet) -> tuple[Run, ProbedWeight | None]:
-        return above_last(read_trec(inputs["model"] / folder / BALANCING_RUN)), made[folder].probed
+    def systems() -> Iterator[tuple[str, RetrievalSet, System]]:
+        for corpus in recipe.corpora("evaluate.sets"):
+            folder, collection = str(corpus.folder), opened(corpus)
+            alone, balancing = (
+                AboveLast(RunSystem.load(inputs["model"] / folder / file)) for file in (RUN_FILE, BALANCING_RUN)
+            )
+            bm25 = RunSystem.load(inputs["bm25"] / folder / RUN_FILE)
+            balance = balanced(recipe, corpus, collection, balancing, peer[folder].probed, _TRAINING)
+            yield folder, judged_of(recipe, collection), SumSystem(alone, bm25, balance, role="peer-sum")
 
-    return sum_with_bm25(recipe, inputs, out, _TRAINING, find, above_last, tag="hybrid-peer")
-
-
-def _find_spans(recipe: View, embedder: Any, probe: Probe) -> tuple[np.ndarray, np.ndarray]:
-    from vtkit.search.dense import nearest_documents
-
-    queries = _encoded(recipe, embedder, probe.queries, "query", "encoding spans")
-    documents = _encoded(recipe, embedder, probe.documents, "document", "encoding documents of spans")
-    ids, scores = nearest_documents(
-        queries, documents, len(documents), lambda some, all_: embedder.similarity(some, all_).cpu().numpy()
-    )
-    return ids, scores - scores[:, -1:]  # as above_last has it
-
-
-def _run(recipe: View, embedder: Any, collection: RetrievalSet, documents: Any, description: str) -> Run:
-    from vtkit.search.dense import nearest_documents
-
-    assert recipe.evaluate is not None
-    queries = _encoded(recipe, embedder, [query.text for query in collection.queries], "query", description)
-    ids, scores = nearest_documents(
-        queries, documents, recipe.evaluate.depth, lambda some, all_: embedder.similarity(some, all_).cpu().numpy()
-    )
-    return to_sets_run(collection, ids, scores)
-
-
-def _encoded(recipe: View, embedder: Any, texts: list[str], side: Any, description: str) -> Any:
-    from vtkit.encoder.dense import encode_dense
-
-    assert recipe.evaluate is not None
-    try:
-        return encode_dense(embedder, texts, side, recipe.index.precision, description)
-    except DataError as error:
-        raise DataError(f"{SETTING} = {recipe.evaluate.peers[0]}: {error}") from error
+    return evaluate_systems(recipe, systems(), out, "hybrid-peer")
 
 
 _READS = (*MEASURED, *BM25, SETTING, "index.precision")
 
 EVALUATE_PEER = Stage(
     "evaluate:peer",
-    version=4,
+    version=5,
     reads=_READS,
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_peer,
 )
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
-    version=6,
+    version=7,
     reads=(*MEASURED, *BM25),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
+from vtkit.data.sampling import draw
 from vtkit.results import Result
 from vtkit.stages.stage import Stage, View
-from vtkit.stages.texts import draw
 from vtkit.training.validated import Validated
 
 if TYPE_CHECKING:

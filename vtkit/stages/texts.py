@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import random
-from array import array
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Set
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from vtkit.data.collections import default_split, judgements, load_retrieval, splits_of
 from vtkit.data.corpora import read_corpora
-from vtkit.data.sequences import Lazy, SpooledTexts
+from vtkit.data.sampling import draw
 from vtkit.data.training_files import is_training_data
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.named import is_local
@@ -214,26 +212,3 @@ def opened(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
         Corpus(name, tuning.split if tuning is not None and name == tuning.data and is_training_data(name) else None)
         for name in names
     )
-
-
-def draw(texts: Iterable[str], most: int, seed: int) -> list[str]:
-    """Up to ``most`` of ``texts``, each equally likely, in the order they came."""
-    return list(drawn(texts, most, seed))
-
-
-def drawn(texts: Iterable[str], most: int, seed: int, folder: Path | None = None) -> Sequence[str]:
-    """:func:`draw` (reservoir sampling), the texts in a temporary file below ``folder`` where they are many."""
-    generator = random.Random(seed)
-    kept, numbers, places = SpooledTexts(folder), array("q"), array("q")
-    for number, text in enumerate(texts):
-        if number < most:
-            numbers.append(number)
-            places.append(len(kept))
-        else:
-            slot = generator.randrange(number + 1)
-            if slot >= most:
-                continue
-            numbers[slot], places[slot] = number, len(kept)
-        kept.append(text)
-    order = sorted(range(len(numbers)), key=numbers.__getitem__)
-    return Lazy(len(order), lambda rank: kept[places[order[rank]]])

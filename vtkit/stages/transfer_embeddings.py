@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit import console
+from vtkit.data.sampling import drawn
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import FocusTransfer
 from vtkit.stages.probed_transfer import transfer
 from vtkit.stages.source import source_encoder
 from vtkit.stages.stage import Corpus, Stage, View
-from vtkit.stages.texts import bias_corpus, drawn, focus_corpus, head_corpus, read_texts
+from vtkit.stages.texts import bias_corpus, focus_corpus, head_corpus, read_texts
 from vtkit.stages.untrained import starts_untrained
 from vtkit.transfer.result import TransferResult
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
 from vtkit.artifacts import read_manifest, result_of, versions
 from vtkit.encoder.calibration_result import Calibration
 from vtkit.evaluation.gates.result import Checked
+from vtkit.evaluation.judging import PER_QUERY, EvaluateResult
 from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
 from vtkit.recipe.write import resolved_toml
@@ -24,7 +25,6 @@ from vtkit.stages.deploy_index import DEPLOY, DEPLOYED
 from vtkit.stages.encode_corpus import EncodeResult, opened
 from vtkit.stages.evaluate_deployed import variants_of
 from vtkit.stages.evaluate_peers import peers_of
-from vtkit.stages.evaluate_runs import EvaluatedSet, EvaluateResult
 from vtkit.stages.expand_documents import EXPAND_DOCUMENTS, ExpandedDocuments
 from vtkit.stages.finetune_encoder import FinetuneResult
 from vtkit.stages.index_corpus import IndexResult
@@ -155,8 +155,17 @@ def _overlap(transfer: TransferResult) -> Overlap | None:
     )
 
 
-BM25 = {"bm25": "BM25", "bm25-words": "BM25 (words)"}
-"""Evaluated baseline -> what its rows are called."""
+def _called(recipe: View, labels: Mapping[str, str], final: str) -> dict[str, tuple[str, str]]:
+    """Evaluated system -> the name and the label of its rows, in the order of the report."""
+    called = {"bm25": ("BM25",) * 2, "bm25-words": ("BM25 (words)",) * 2}
+    called |= {name: (name, label) for name, label in labels.items()}
+    called |= {"hybrid": (f"{final} + BM25", f"{labels[final]} + BM25"), DEPLOYED: (DEPLOYED, _deployed(recipe))}
+    for name, variant in variants_of(recipe).items():
+        called[f"variant:{name}"] = (f"variant:{name}", _ways(variant))
+    for peer in peers_of(recipe):
+        called[f"peer:{peer}"] = (f"{peer} (dense)",) * 2
+        called[f"hybrid-peer:{peer}"] = (f"{peer} (dense) + BM25",) * 2
+    return called
 
 
 def _results(
@@ -173,59 +182,34 @@ def _results(
         return ()
     from vtkit.evaluation.measures.significance import holm, paired_randomization
 
-    models = BM25 | {name: name for name in labels} | {"hybrid": f"{final} + BM25"}
-    called = BM25 | labels | {"hybrid": f"{labels[final]} + BM25"}
-    indexes = {DEPLOYED: _deployed(recipe)}
-    indexes |= {f"variant:{name}": _ways(variant) for name, variant in variants_of(recipe).items()}
-    models, called = models | {name: name for name in indexes}, called | indexes
-    peers: set[str] = set()
-    for peer in peers_of(recipe):
-        both = {f"peer:{peer}": f"{peer} (dense)", f"hybrid-peer:{peer}": f"{peer} (dense) + BM25"}
-        models, called, peers = models | both, called | both, peers | both.keys()
+    called = _called(recipe, labels, final)
     judged = {
         name: result_of(inputs[f"evaluate:{name}"], EvaluateResult).sets
-        for name in models
+        for name in called
         if f"evaluate:{name}" in inputs
     }
     first = recipe.evaluate.measures[0]
     results = []
     for folder in next(iter(judged.values()), {}):
         on_set = {name: sets[folder] for name, sets in judged.items()}
-        baseline = _strongest_bm25(on_set, first)
-        p_values = holm(
-            {
-                name: paired_randomization(
-                    _per_query(inputs, name, folder, first), _per_query(inputs, baseline, folder, first)
-                )
-                for name in (final, "hybrid", *indexes, *sorted(peers))
-                if baseline is not None and name in on_set
-            }
-        )
-        rows = tuple(
-            Row(
-                model=models[name],
-                label=called[name],
-                peer=name in peers,
-                index=name in indexes,
-                measures=found.measures,
-                query_dimensions=found.query_dimensions,
-                document_dimensions=found.document_dimensions,
-                flops=found.flops,
-                p_value_vs_bm25=p_values.get(name),
-                tied_scores=found.tied_scores,
-                query_encoder=query_encoder if name == final else found.query_encoder,
-                analyser=found.analyser,
-                k1=found.k1,
-                b=found.b,
-                balance=found.balance,
-                agreement=found.agreement,
-            )
-            for name, found in on_set.items()
-        )
+        lexical = [name for name, found in on_set.items() if found.role == "bm25"]  # no claim against a weak one
+        baseline = max(lexical, key=lambda name: on_set[name].measures[first], default=None)
+        claims = [name for name, found in on_set.items() if found.role not in ("bm25", "encoder") or name == final]
+        p_values = {}
+        if baseline is not None:
+            values = {name: _per_query(inputs, name, folder, first) for name in (baseline, *claims)}
+            p_values = holm({name: paired_randomization(values[name], values[baseline]) for name in claims})
+        rows = []
+        for name, found in on_set.items():
+            model, label = called[name]
+            p = p_values.get(name)
+            row = Row(**found.facts, model=model, label=label, measures=found.measures, p_value_vs_bm25=p)
+            rows.append(replace(row, query_encoder=query_encoder) if name == final else row)
         any_of_them = next(iter(on_set.values()))
         cut = encoded.sets[folder].share_cut if encoded is not None else None
         counts = any_of_them.queries, any_of_them.documents
-        results.append(SetResults(folder, rows, *counts, cut, recipe.index.document_length, any_of_them.not_comparable))
+        length = recipe.index.document_length
+        results.append(SetResults(folder, tuple(rows), *counts, cut, length, any_of_them.not_comparable))
     return tuple(results)
 
 
@@ -247,15 +231,9 @@ def _deployed(recipe: Recipe) -> str:
     return (LEXICAL[index.lexical] or "in the index to be used") + engine
 
 
-def _strongest_bm25(on_set: Mapping[str, EvaluatedSet], measure: str) -> str | None:
-    """The BM25 that is better in ``measure``: no claim is made against a weak one."""
-    there = [name for name in BM25 if name in on_set]
-    return max(there, key=lambda name: on_set[name].measures[measure], default=None)
-
-
 def _per_query(inputs: Mapping[str, Path], name: str, folder: str, measure: str) -> dict[str, float]:
     """Query -> value of ``measure``."""
-    text = (inputs[f"evaluate:{name}"] / folder / "per_query.json").read_text("utf-8")
+    text = (inputs[f"evaluate:{name}"] / folder / PER_QUERY).read_text("utf-8")
     return dict(json.loads(text)[measure])
 
 
@@ -285,7 +263,7 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | 
 
 REPORT = Stage(
     "report",
-    version=10,
+    version=11,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,

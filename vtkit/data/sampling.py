@@ -1,0 +1,33 @@
+"""Sampling texts from streams of any length."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from vtkit.data.sequences import Lazy, SpooledTexts
+
+
+def draw(texts: Iterable[str], most: int, seed: int) -> list[str]:
+    """Up to ``most`` of ``texts``, each equally likely, in the order they came."""
+    return list(drawn(texts, most, seed))
+
+
+def drawn(texts: Iterable[str], most: int, seed: int, folder: Path | None = None) -> Sequence[str]:
+    """:func:`draw` (reservoir sampling), the texts in a temporary file below ``folder`` where they are many."""
+    generator = random.Random(seed)
+    kept, numbers, places = SpooledTexts(folder), array("q"), array("q")
+    for number, text in enumerate(texts):
+        if number < most:
+            numbers.append(number)
+            places.append(len(kept))
+        else:
+            slot = generator.randrange(number + 1)
+            if slot >= most:
+                continue
+            numbers[slot], places[slot] = number, len(kept)
+        kept.append(text)
+    order = sorted(range(len(numbers)), key=numbers.__getitem__)
+    return Lazy(len(order), lambda rank: kept[places[order[rank]]])

@@ -1,0 +1,107 @@
+"""Queries on which the scores of two rankings are compared, none of which is evaluated: training queries of the
+collection where it has enough, else spans of its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, replace
+
+from vtkit.data.retrieval import Query, RetrievalSet
+from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Balance, ProbedWeight, balance
+from vtkit.evaluation.measures.effectiveness import evaluate
+from vtkit.evaluation.systems import System
+
+SPANS = 256
+"""Spans of documents that stand for queries where there are no training queries."""
+
+SPAN_WORDS = (4, 12)
+"""Fewest and most words of such a span."""
+
+
+@dataclass(frozen=True)
+class Balancing:
+    """The queries on which the scores of two rankings are compared."""
+
+    asked: RetrievalSet
+    """The collection with these queries, and with their judgements where they are training queries."""
+
+    judged: bool
+    """Whether they are; otherwise they are spans of documents."""
+
+    @property
+    def texts(self) -> list[str]:
+        """The queries alone."""
+        return [query.text for query in self.asked.queries]
+
+
+def balancing_queries(
+    collection: RetrievalSet, training: RetrievalSet | None, seed: int, trained: Set[str] = frozenset()
+) -> Balancing:
+    """Training queries where there are enough that the encoder was not trained on; else spans of ``collection``.
+
+    Args:
+        collection: with all its judged queries, none of which balances.
+        training: the same documents under training queries.
+        trained: documents that the encoder was trained to find (:func:`weight_queries`).
+    """
+    others = None if training is None else weight_queries(training, collection, seed, trained)
+    if others is not None:
+        return Balancing(others, judged=True)
+    spans = [Query(str(number), span) for number, span in enumerate(_spans(collection, seed))]
+    return Balancing(replace(collection, queries=spans, qrels={}), judged=False)
+
+
+def balance_of(
+    system: System, bm25: System, balancing: Balancing, depth: int, measure: str, probed: ProbedWeight | None
+) -> Balance:
+    """The weight and the deviations that bring two systems together, measured on the queries of ``balancing``.
+
+    Args:
+        depth: results a query.
+        measure: by which training queries choose the weight.
+        probed: the weight that spans suggest.
+    """
+    asked, qrels = balancing.asked, balancing.asked.qrels
+    runs = system.rank(asked, depth).run, bm25.rank(asked, depth).run
+    judging = (lambda run: evaluate(run, qrels, [measure])[measure]) if balancing.judged else None
+    return balance(*runs, depth, probed, judging)
+
+
+def weight_queries(
+    training: RetrievalSet, judged: RetrievalSet, seed: int, trained: Set[str] = frozenset()
+) -> RetrievalSet | None:
+    """The training queries that choose the weight of a sum; None where there are too few.
+
+    Args:
+        judged: the set with all its judged queries; these are left out of ``training``.
+        trained: documents that the encoder was trained to find; queries to which one is relevant are left out too, for
+            it finds them better than others, and would get too large a weight.
+    """
+    texts = {query.text for query in judged.queries}
+
+    def unknown(query: Query) -> bool:
+        grades = training.qrels[query.id].items()
+        return query.text not in texts and not any(grade > 0 and document in trained for document, grade in grades)
+
+    queries = [query for query in training.queries if unknown(query)]
+    qrels = {query.id: training.qrels[query.id] for query in queries}
+    others = replace(training, queries=queries, qrels=qrels).sample(WEIGHT_QUERIES, seed)
+    return others if len(others.queries) >= FEWEST_WEIGHT_QUERIES else None
+
+
+def _spans(collection: RetrievalSet, seed: int) -> list[str]:
+    """Random spans of random documents."""
+    import numpy as np
+
+    from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
+
+    draw = np.random.default_rng(seed)
+    spans = []
+    for number in draw.permutation(len(collection.documents)):
+        text = collection.documents[int(number)].contents
+        words = units(text)
+        if len(words) >= SHORTEST_TEXT:
+            spans.append(joined(words[query_span(words, *SPAN_WORDS, draw)], text))
+        if len(spans) == SPANS:
+            break
+    return spans

@@ -1,0 +1,121 @@
+"""Rankings and their measures, as values that stages, commands and reports share: nothing heavy is imported here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.trec import Run, write_trec
+from vtkit.evaluation.balance import Balance, ProbedWeight
+from vtkit.evaluation.measures.agreement import Agreement
+from vtkit.evaluation.measures.effectiveness import per_query
+from vtkit.results import Result
+
+Role = Literal["encoder", "bm25", "sum", "deployed", "variant", "peer", "peer-sum", "index", "run", "reranked"]
+"""An encoder alone; BM25; the sum of both; the encoder's index as it is to be used, and other ways to weight it; a
+dense embedder, and its sum with BM25; an index or a run file of any origin; another system's results reranked."""
+
+RUN_FILE, PER_QUERY = "run.trec", "per_query.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemFacts(Result):
+    """How a ranking came about, and what it cost."""
+
+    role: Role
+    query_dimensions: float | None = None
+    """Mean number of weights above zero; this and the next three are of encoders only."""
+
+    document_dimensions: float | None = None
+    flops: float | None = None
+    """:func:`vtkit.evaluation.measures.cost.flops`."""
+
+    tied_scores: float | None = None
+    """Share of the queries with equal scores among their first 10 results."""
+
+    query_encoder: str | None = None
+    """The query encoder in words; None where documents have the same."""
+
+    analyser: str | None = None
+    """How BM25 cuts texts into terms; this, ``k1`` and ``b`` are of BM25 only."""
+
+    k1: float | None = None
+    b: float | None = None
+    balance: Balance | None = None
+    """Of a sum with BM25."""
+
+    agreement: Agreement | None = None
+    """With exact search, of engines that are not exact."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """These fields by their names, for whatever else is said of the system."""
+        return {field.name: getattr(self, field.name) for field in fields(SystemFacts)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated(SystemFacts):
+    """A system judged on one collection."""
+
+    queries: int
+    documents: int
+    measures: Mapping[str, float]
+    not_comparable: tuple[str, ...] = ()
+    """Why the measures cannot stand beside published ones (:attr:`RetrievalSet.not_comparable`)."""
+
+    probed: ProbedWeight | None = None
+    """Of peers: the weight that spans of the documents suggest in a sum with BM25."""
+
+
+@dataclass(frozen=True)
+class EvaluateResult(Result):
+    """One system judged on each evaluation set."""
+
+    sets: Mapping[str, Evaluated]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The results of a system for the queries of a collection."""
+
+    run: Run
+    facts: SystemFacts
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A ranking with its measures."""
+
+    evaluated: Evaluated
+    run: Run
+    per_query: Mapping[str, Mapping[str, float]]
+    """Measure -> query id -> value."""
+
+    def write(self, folder: Path, tag: str) -> Evaluated:
+        """Write ``run.trec`` and ``per_query.json`` into ``folder``, which is made; returns the measures."""
+        folder.mkdir(parents=True)
+        write_trec(self.run, folder / RUN_FILE, f"vtkit-{tag}")
+        (folder / PER_QUERY).write_text(json.dumps(self.per_query, ensure_ascii=False), encoding="utf-8")
+        return self.evaluated
+
+
+def judge(
+    collection: RetrievalSet, ranking: Ranking, measures: Sequence[str], probed: ProbedWeight | None = None
+) -> Judged:
+    """The measures of ``ranking`` over the queries of ``collection``; a query without results counts 0."""
+    queries = {query.id for query in collection.queries}
+    qrels = {query: judged for query, judged in collection.qrels.items() if query in queries}
+    values = per_query(ranking.run, qrels, measures)
+    evaluated = Evaluated(
+        **ranking.facts.facts,
+        queries=len(collection.queries),
+        documents=len(collection.documents),
+        measures={name: sum(of_queries.values()) / len(of_queries) for name, of_queries in values.items()},
+        not_comparable=collection.not_comparable,
+        probed=probed,
+    )
+    return Judged(evaluated, ranking.run, values)

@@ -1,0 +1,257 @@
+"""Systems: rankers over the documents of one collection, as values with ``rank``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.trec import Run, read_trec, to_run
+from vtkit.errors import DataError
+from vtkit.evaluation.balance import Balance, above_last, weighted_sum
+from vtkit.evaluation.judging import Ranking, Role, SystemFacts
+from vtkit.evaluation.measures.agreement import agreement
+from vtkit.evaluation.measures.cost import activation_shares, active_dimensions, flops
+from vtkit.evaluation.measures.effectiveness import evaluate
+from vtkit.search.bm25 import Bm25
+from vtkit.settings.analysers import Analysis
+from vtkit.settings.engines import Engine
+from vtkit.settings.index import IndexSection
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    from sentence_transformers import SparseEncoder
+
+    from vtkit.encoder.sides import Side
+    from vtkit.runtime import Precision
+    from vtkit.search.dense import Vectors
+    from vtkit.search.engine import Index
+    from vtkit.search.index_info import Ids, Scores
+    from vtkit.search.lexical import LexicalPart
+
+EncodeQueries = Callable[[Sequence[str]], "sp.csr_matrix"]
+"""Texts -> vectors, (texts, vocabulary)."""
+
+TIED_AMONG = 10
+
+
+class System(Protocol):
+    """A ranker over the documents of one collection."""
+
+    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
+        """At most ``depth`` documents for each query of ``asked``, best first."""
+        ...
+
+
+@dataclass(frozen=True)
+class SparseSystem:
+    """An index of sparse vectors, and the encoder of queries that goes with it."""
+
+    index: Index
+    encode: EncodeQueries
+    role: Role = "encoder"
+    query_encoder: str | None = None
+    """In words; None where documents have the same."""
+
+    lexical: LexicalPart | None = None
+    """BM25's terms behind the encoder's dimensions, and in ``balance`` what their share goes by."""
+
+    balance: Balance | None = None
+
+    @classmethod
+    def over(cls, encoder: SparseEncoder, collection: RetrievalSet, settings: IndexSection) -> SparseSystem:
+        """The encoder over documents that are encoded and searched in memory."""
+        from vtkit.encoder.query_tables import query_encoder_of
+        from vtkit.encoder.sides import encode_side
+        from vtkit.search.exact import ExactIndex
+
+        vectors = encode_side(
+            encoder,
+            [document.contents for document in collection.documents],
+            "document",
+            settings.document_length,
+            precision=settings.precision,
+            description=f"encoding the documents of {collection.name}",
+        )
+        encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
+        return cls(ExactIndex.build(vectors), encode, query_encoder=query_encoder_of(encoder))
+
+    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
+        """As :meth:`System.rank`; of encoders with their cost."""
+        queries = self._queries(asked)
+        return self._ranking(asked, queries, *self.index.search(queries, depth))
+
+    def rank_beside(self, exact: Index, engine: Engine, asked: RetrievalSet, depth: int, measure: str) -> Ranking:
+        """As :meth:`rank`, compared with exact search of the same vectors.
+
+        Args:
+            exact: the index, searched exactly.
+            engine: which engine searches it otherwise, for the message.
+            measure: whose loss is measured.
+        """
+        queries = self._queries(asked)
+        results, exactly = self.index.search(queries, depth), exact.search(queries, depth)
+        ranking = self._ranking(asked, queries, *results)
+        qrels = {query.id: asked.qrels[query.id] for query in asked.queries}
+        best, own = (evaluate(run_of(asked, *one), qrels, [measure])[measure] for one in (exactly, results))
+        compared = replace(agreement(engine, *results, *exactly), measure=measure, measure_loss=best - own)
+        return replace(ranking, facts=replace(ranking.facts, agreement=compared))
+
+    def _queries(self, asked: RetrievalSet) -> sp.csr_matrix:
+        texts = [query.text for query in asked.queries]
+        vectors = self.encode(texts)
+        return vectors if self.lexical is None else self.lexical.queries(vectors, texts)
+
+    def _ranking(self, asked: RetrievalSet, queries: sp.csr_matrix, ids: Ids, scores: Scores) -> Ranking:
+        facts = SystemFacts(role=self.role, balance=self.balance)
+        if self.role == "encoder":
+            facts = SystemFacts(
+                role=self.role,
+                query_dimensions=active_dimensions(queries),
+                document_dimensions=self.index.info.mean_size,
+                flops=flops(activation_shares(queries), self.index.info.activation_shares),
+                tied_scores=tied(scores),
+                query_encoder=self.query_encoder,
+            )
+        return Ranking(run_of(asked, ids, scores), facts)
+
+
+@dataclass(frozen=True)
+class Bm25System:
+    """BM25 over the contents of documents."""
+
+    bm25: Bm25
+
+    @classmethod
+    def over(cls, collection: RetrievalSet, language: str, analysis: Analysis) -> Bm25System:
+        """BM25 with the analyser of a language, or over plain words."""
+        return cls(Bm25.build((document.contents for document in collection.documents), language, analysis))
+
+    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
+        """As :meth:`System.rank`."""
+        from vtkit.search.analysers import K1
+
+        run = run_of(asked, *self.bm25.search([query.text for query in asked.queries], depth))
+        cut = self.bm25.analyser
+        return Ranking(run, SystemFacts(role="bm25", analyser=cut.description, k1=K1, b=cut.b))
+
+
+@dataclass(frozen=True)
+class DenseSystem:
+    """A dense embedder, searched exactly by its own similarity."""
+
+    embedder: Any
+    """A ``SentenceTransformer``."""
+
+    documents: Vectors
+    """(documents, width)."""
+
+    name: str
+    """For messages."""
+
+    precision: Precision
+
+    @classmethod
+    def over(cls, embedder: Any, collection: RetrievalSet, name: str, precision: Precision) -> DenseSystem:
+        """The embedder over documents that are encoded here."""
+        texts = [document.contents for document in collection.documents]
+        vectors = _embedded(embedder, texts, "document", name, precision, collection.name)
+        return cls(embedder, vectors, name, precision)
+
+    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
+        """As :meth:`System.rank`."""
+        from vtkit.search.dense import nearest_documents
+
+        texts = [query.text for query in asked.queries]
+        queries = _embedded(self.embedder, texts, "query", self.name, self.precision, asked.name)
+        ids, scores = nearest_documents(
+            queries, self.documents, depth, lambda some, all_: self.embedder.similarity(some, all_).cpu().numpy()
+        )
+        return Ranking(run_of(asked, ids, scores), SystemFacts(role="peer"))
+
+
+@dataclass(frozen=True)
+class RunSystem:
+    """Results that were found before."""
+
+    run: Run
+    role: Role = "run"
+
+    @classmethod
+    def load(cls, path: Path) -> RunSystem:
+        """The results in a TREC file."""
+        return cls(read_trec(path))
+
+    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
+        """As :meth:`System.rank`."""
+        run = {query.id: self.run[query.id][:depth] for query in asked.queries if query.id in self.run}
+        return Ranking(run, SystemFacts(role=self.role))
+
+
+@dataclass(frozen=True)
+class AboveLast:
+    """A system whose scores are counted from the last of each query's list (:func:`above_last`), to be summed."""
+
+    system: System
+
+    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
+        """As :meth:`System.rank`."""
+        ranking = self.system.rank(asked, depth)
+        return replace(ranking, run=above_last(ranking.run))
+
+
+@dataclass(frozen=True)
+class SumSystem:
+    """The weighted sum of a system's scores and BM25's (:func:`weighted_sum`)."""
+
+    system: System
+    bm25: System
+    balance: Balance
+    role: Role = "sum"
+
+    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
+        """As :meth:`System.rank`."""
+        runs = self.system.rank(asked, depth).run, self.bm25.rank(asked, depth).run
+        summed = weighted_sum(*runs, depth, self.balance.weight, self.balance.deviations)
+        return Ranking(summed, SystemFacts(role=self.role, balance=self.balance))
+
+
+def query_vectors(encoder: SparseEncoder, settings: IndexSection, description: str) -> EncodeQueries:
+    """Encodes queries as ``settings`` has it: their length, the dimensions that are kept, the precision."""
+    from vtkit.encoder.sides import encode_side
+
+    return lambda texts: encode_side(
+        encoder,
+        texts,
+        "query",
+        settings.query_length,
+        top_dimensions=settings.query_top_dimensions,
+        precision=settings.precision,
+        description=description,
+    )
+
+
+def run_of(asked: RetrievalSet, ids: Ids, scores: Scores) -> Run:
+    """The run of a search over the documents of ``asked`` for its queries."""
+    return to_run([query.id for query in asked.queries], [document.id for document in asked.documents], ids, scores)
+
+
+def tied(scores: Scores) -> float:
+    """Share of the queries with two equal scores among their first :data:`TIED_AMONG` results."""
+    top = scores[:, :TIED_AMONG]
+    equal = (top[:, 1:] > 0) & (top[:, 1:] == top[:, :-1])
+    return float(equal.any(axis=1).mean()) if len(top) else 0.0
+
+
+def _embedded(
+    embedder: Any, texts: Sequence[str], side: Side, name: str, precision: Precision, collection: str
+) -> Vectors:
+    from vtkit.encoder.dense import encode_dense
+
+    kind = "queries" if side == "query" else "documents"
+    try:
+        return encode_dense(embedder, texts, side, precision, f"encoding the {kind} of {collection}")
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from error
