@@ -60,17 +60,22 @@ def quantised(documents: sp.csr_matrix, bits: int) -> tuple[sp.csr_matrix, Quant
     weights = documents.data.astype(np.float64)
     largest = float(weights.max()) if len(weights) else 1.0
     step = largest / (2**bits - 1)
-    levels = np.rint(weights / step)
     total = float(weights.sum()) or 1.0
     loss = Quantisation(
         bits,
         step,
-        float(np.abs(levels * step - weights).sum()) / total,
-        float((levels == 0).mean()) if len(levels) else 0.0,
+        float(np.abs(np.rint(weights / step) * step - weights).sum()) / total,
+        float((np.rint(weights / step) == 0).mean()) if len(weights) else 0.0,
     )
-    whole = sp.csr_matrix((levels.astype(np.int32), documents.indices, documents.indptr), documents.shape, copy=True)
+    return quantised_by(documents, step), loss
+
+
+def quantised_by(documents: sp.csr_matrix, step: float) -> sp.csr_matrix:
+    """Weights above zero as whole numbers of steps, rounded to the nearest; below half a step they are left out."""
+    levels = np.rint(documents.data.astype(np.float64) / step).astype(np.int32)
+    whole = sp.csr_matrix((levels, documents.indices, documents.indptr), documents.shape, copy=True)
     whole.eliminate_zeros()
-    return whole, loss
+    return whole
 
 
 def build_lucene(documents: sp.csr_matrix, folder: Path, bits: int) -> None:

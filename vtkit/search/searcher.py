@@ -171,7 +171,7 @@ class Searcher:
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
             self._warn_of_lost_text(batch)
-            vectors = self._encode(batch)
+            vectors = self.encode(batch)
             ids, scores = self.index.search(vectors, depth)
             for row, query in enumerate(batch):
                 vector = vectors[row]
@@ -190,7 +190,7 @@ class Searcher:
         """
         number = self.documents.find(document_id)
         document = self.documents[number]
-        vector = self._encode([query])
+        vector = self.encode([query])
         shared = self.index.explain(vector, number)
         tokens: dict[bool, list[SharedToken]] = {False: [], True: []}
         for position in np.argsort(-shared.products, kind="stable"):
@@ -212,7 +212,7 @@ class Searcher:
             query_tokens=self._named(vector.indices, vector.data)[0],
         )
 
-    def _encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
+    def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
         """(queries, dimensions of the index).
 
         A blank query has no weights, although a model gives some to its special tokens.

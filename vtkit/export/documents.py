@@ -1,0 +1,204 @@
+"""The documents of an index, one after the other with their vectors, in the files that an engine loads in bulk.
+
+The index keeps its postings by term, mapped from disk. For each part of the collection every term's list is cut by
+bisection, so that memory holds one part. A file appears whole or not at all, and one that is there is not written again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from vtkit import console
+from vtkit.encoder.mass_pruning import pruned
+from vtkit.errors import DataError
+from vtkit.search.engine import EngineIndex
+from vtkit.search.exact import ExactIndex
+from vtkit.search.lucene import quantised_by
+from vtkit.search.searcher import Documents, Searcher
+
+DEPTH = 10
+"""Results of a replayed query."""
+
+PART_BYTES = 8_000_000
+"""Roughly the size of a file: what bulk interfaces take in one request."""
+
+_POSTING_BYTES = 16
+_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A document with weights above zero."""
+
+    number: int
+    """Its place in the collection."""
+
+    id: str
+    title: str
+    text: str
+    dimensions: NDArray[np.int64]
+    """Ascending, from 0."""
+
+    weights: NDArray[np.float64]
+    """Float32 as they are in the index; of an engine that takes whole numbers, steps."""
+
+    def vector(self, names: Sequence[str] | None = None) -> dict[str, float]:
+        """Weight by dimension, called by ``names`` or by its number."""
+        pairs = zip(self.dimensions.tolist(), self.weights.tolist(), strict=True)
+        return {str(number) if names is None else names[number]: weight for number, weight in pairs}
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The documents of an index as an engine is to have them."""
+
+    postings: ExactIndex
+    documents: Documents
+    top_dimensions: int | None = None
+    """Keep only so many of a document's largest weights."""
+
+    step: float | None = None
+    """What a whole number stands for, where the engine takes whole numbers only."""
+
+    @classmethod
+    def of(cls, searcher: Searcher, top_dimensions: int | None = None, bits: int | None = None) -> Collection:
+        """The documents that ``searcher`` finds.
+
+        Args:
+            bits: of whole numbers, for an engine that takes nothing else.
+        """
+        index = searcher.index
+        postings = index.exact if isinstance(index, EngineIndex) else index
+        assert isinstance(postings, ExactIndex)
+        if len(postings.weights) and float(postings.weights.min()) < 0:
+            raise DataError("the documents have weights below zero, which no engine takes. Only vtkit searches these.")
+        largest = float(postings.weights.max(initial=0.0)) or 1.0
+        return cls(postings, searcher.documents, top_dimensions, None if bits is None else largest / (2**bits - 1))
+
+    @property
+    def dimensions(self) -> int:
+        """Width of the vectors."""
+        return self.postings.vocabulary
+
+    def __len__(self) -> int:
+        return self.postings.document_count
+
+    @property
+    def changed(self) -> bool:
+        """Whether the vectors are others than those of the index."""
+        return self.top_dimensions is not None or self.step is not None
+
+    @property
+    def longest(self) -> int:
+        """The most weights that a document has."""
+        longest = int(self.postings.info.document_sizes.max(initial=0))
+        return min(longest, self.top_dimensions or longest)
+
+    @property
+    def found(self) -> int:
+        """Documents with weights: the others can never be found, and are left out."""
+        return int((self.postings.info.document_sizes > 0).sum())
+
+    @property
+    def largest_weight(self) -> float:
+        """The largest weight of any document."""
+        return float(self.postings.weights.max(initial=0.0))
+
+    def rows(self, start: int, stop: int) -> sp.csr_matrix:
+        """The vectors of documents ``start`` to ``stop``, (stop − start, dimensions), dimensions ascending."""
+        first, last = (self._bounds(place) for place in (start, stop))
+        counts = last - first
+        terms = np.repeat(np.arange(len(counts)), counts)
+        places = np.arange(len(terms)) + np.repeat(first - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+        numbers = np.asarray(self.postings.documents[places]) - start
+        weights = np.asarray(self.postings.weights[places])
+        rows = sp.csr_matrix((weights, (numbers, terms)), shape=(stop - start, self.dimensions), dtype=np.float32)
+        rows.sort_indices()
+        if self.top_dimensions is not None:
+            rows, _ = pruned(rows, self.top_dimensions)
+        return rows if self.step is None else quantised_by(rows, self.step)
+
+    def entries(self, start: int, stop: int) -> Iterator[Entry]:
+        """Documents ``start`` to ``stop`` that have weights."""
+        rows = self.rows(start, stop)
+        for row in range(stop - start):
+            part = slice(rows.indptr[row], rows.indptr[row + 1])
+            if part.start < part.stop:
+                document = self.documents[start + row]
+                yield Entry(
+                    start + row, document["_id"], document["title"], document["text"],
+                    rows.indices[part].astype(np.int64), rows.data[part].astype(np.float64),
+                )  # fmt: skip
+
+    def parts(self) -> list[tuple[int, int]]:
+        """First and last document of each file, about :data:`PART_BYTES` long."""
+        sizes = self.postings.info.document_sizes * _POSTING_BYTES + np.diff(self.documents.starts)[: len(self)]
+        ends = np.cumsum(sizes)
+        bounds = [0]
+        while bounds[-1] < len(self):
+            before = int(ends[bounds[-1] - 1]) if bounds[-1] else 0
+            bounds.append(max(bounds[-1] + 1, int(np.searchsorted(ends, before + PART_BYTES))))
+        return list(zip(bounds, [min(bound, len(self)) for bound in bounds[1:]], strict=False))
+
+    def write(self, folder: Path, name: str, lines: Callable[[Iterable[Entry]], Iterable[str]]) -> list[str]:
+        """Write every part as ``folder/name``, in which ``{}`` becomes its number; those that are there stay.
+
+        Args:
+            lines: the file of some documents, in pieces.
+
+        Returns:
+            The names of the files.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        files = []
+        with console.progress("documents", total=len(self)) as bar:
+            for number, (start, stop) in enumerate(self.parts()):
+                path = folder / name.format(f"{number:05}")
+                if not path.exists():
+                    fresh = path.with_name(f"{path.name}.partial")
+                    with fresh.open("w", encoding="utf-8", newline="\n") as file:
+                        file.writelines(lines(self.entries(start, stop)))
+                    fresh.rename(path)
+                files.append(path.name)
+                bar.advance(stop - start)
+        return files
+
+    def search(self, queries: sp.csr_matrix, depth: int = DEPTH) -> list[list[tuple[int, float]]]:
+        """The best documents of each query by exact search over the vectors as the engine has them, and their scores."""
+        best: list[list[tuple[int, float]]] = [[] for _ in range(queries.shape[0])]
+        for start in range(0, len(self), _AT_ONCE):
+            stop = min(start + _AT_ONCE, len(self))
+            scores = (self.rows(start, stop) @ queries.T).T.tocsr()
+            for row, found in enumerate(best):
+                part = slice(scores.indptr[row], scores.indptr[row + 1])
+                numbers, values = scores.indices[part] + start, scores.data[part] * (self.step or 1.0)
+                order = np.lexsort((numbers, -values))[:depth]
+                found += zip(numbers[order].tolist(), values[order].tolist(), strict=True)
+                found.sort(key=lambda each: (-each[1], each[0]))
+                del found[depth:]
+        return [[each for each in found if each[1] > 0] for found in best]
+
+    def _bounds(self, document: int) -> NDArray[np.int64]:
+        """Where the list of each term reaches ``document``, (vocabulary,): all lists are bisected together."""
+        low, high = self.postings.starts[:-1].astype(np.int64), self.postings.starts[1:].astype(np.int64)
+        numbers = self.postings.documents
+        while True:
+            open_lists = np.flatnonzero(low < high)
+            if not len(open_lists):
+                return low
+            middle = (low[open_lists] + high[open_lists]) // 2
+            before = numbers[middle] < document
+            low[open_lists[before]] = middle[before] + 1
+            high[open_lists[~before]] = middle[~before]
+
+
+def json_line(value: object) -> str:
+    """One line of JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"

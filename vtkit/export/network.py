@@ -1,0 +1,309 @@
+"""An encoder as one network from token ids to term weights, and its files: ONNX in float32 and 8 bits, TorchScript.
+
+Masking and calibration are in the decoder's bias already. Folding is not (:mod:`vtkit.encoder.folding`), nor are pooling
+and the limit on active dimensions, so the network does what :func:`vtkit.encoder.encoding.encode` does after the
+decoder. Engines that pool by themselves, ``max_i log(1 + ReLU(logit_i))``, read the logits instead, which are changed so
+that this gives the same weights.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor, nn
+
+from vtkit.encoder.asymmetric import output_tokenizer
+from vtkit.encoder.encoding import encode
+from vtkit.encoder.folding import fold_map_of, folding
+from vtkit.encoder.truncation import first_tokens
+from vtkit.encoder.unicoil import is_unicoil
+from vtkit.errors import DataError, MissingExtra, VtkitError
+from vtkit.recipe.engines import not_installed
+from vtkit.runtime import quiet_libraries
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+MODEL, QUANTISED = "model.onnx", "model_quantized.onnx"
+"""Files of the network, with the outputs ``logits`` and ``weights``."""
+
+LOGITS, WEIGHTS = "logits", "weights"
+
+TOLERANCE = 1e-3
+"""The most that a weight in float32 may differ from vtkit's own."""
+
+LEAST_COSINE = 0.9
+"""Mean cosine of vectors in 8 bits with vtkit's own, below which the file is left out."""
+
+_OPSET = 17
+_TEXTS_AT_ONCE = 8
+
+
+class TermWeights(nn.Module):
+    """Token ids to ``logits``, (batch, tokens, vocabulary), and ``weights``, (batch, vocabulary)."""
+
+    def __init__(self, encoder: SparseEncoder) -> None:
+        """
+        Args:
+            encoder: of a Transformer and a SpladePooling.
+
+        Raises:
+            DataError: a uniCOIL encoder.
+        """
+        super().__init__()
+        if is_unicoil(encoder):
+            raise DataError(
+                "this is a uniCOIL encoder, which weighs the tokens of a text and has no logits over a vocabulary: no "
+                "engine has a place for it. Export its documents as vectors with vtkit encode, or train a SPLADE encoder."
+            )
+        pooling = encoder[1]
+        self.model = encoder[0].auto_model
+        self.sums, self.twice = pooling.pooling_strategy == "sum", pooling.activation_function == "log1p_relu"
+        self.vocabulary = int(self.model.config.vocab_size)
+        self.kept = min(encoder.max_active_dims or self.vocabulary, self.vocabulary)
+        self.fold = folding(encoder)
+        members = [] if self.fold is None else fold_members(fold_map_of(encoder))
+        for number, (row, present) in enumerate(members):
+            self.register_buffer(f"member_{number}", torch.from_numpy(row), persistent=False)
+            self.register_buffer(f"present_{number}", torch.from_numpy(present), persistent=False)
+        self.members = len(members)
+
+    @property
+    def pools_elsewhere(self) -> bool:
+        """Whether an engine that pools the logits by itself gets the same weights."""
+        return not self.sums and self.fold != "sum" and self.kept == self.vocabulary
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Both outputs; types are taken and ignored, since vtkit gives none (zeros to the model)."""
+        logits = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
+        if token_type_ids is not None:
+            logits = logits + (token_type_ids * 0).sum()
+        if self.twice:
+            logits = torch.log1p(torch.relu(logits))
+        if self.fold == "max":
+            logits = self._folded(logits, -1e4)
+        mask = attention_mask.unsqueeze(-1)
+        if self.sums:
+            weights = (torch.log1p(torch.relu(logits)) * mask).sum(dim=1)
+        else:
+            weights = torch.log1p((torch.relu(logits) * mask).amax(dim=1))
+        if self.fold == "sum":
+            weights = self._folded(weights, 0.0)
+        if self.kept < self.vocabulary:
+            largest, places = weights.topk(self.kept, dim=1)
+            weights = torch.zeros_like(weights).scatter(1, places, largest)
+        return logits, weights
+
+    def _folded(self, values: Tensor, absent: float) -> Tensor:
+        """The largest value of each class of dimensions, or their sum; ``absent`` where a dimension went elsewhere."""
+        total = torch.full_like(values, absent)
+        for number in range(self.members):
+            row, present = getattr(self, f"member_{number}"), getattr(self, f"present_{number}")
+            member = torch.where(present, values[..., row], torch.full_like(values, absent))
+            total = torch.maximum(total, member) if self.fold == "max" else total + member
+        return total
+
+
+def fold_members(folded_to: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+    """The first, second, third … dimension that goes to each dimension, and whether there is one; each (vocabulary,)."""
+    order = np.argsort(folded_to, kind="stable")
+    classes = folded_to[order]
+    starts = np.searchsorted(classes, classes)
+    places = np.arange(len(order)) - starts
+    found = []
+    for place in range(int(places.max(initial=-1)) + 1):
+        member, present = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.bool_)
+        chosen = places == place
+        member[classes[chosen]], present[classes[chosen]] = order[chosen], True
+        found.append((member, present))
+    return found
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How the files' weights differ from those of :func:`vtkit.encoder.encoding.encode` on some texts."""
+
+    texts: int
+    largest_difference: float
+    """Of a weight, in float32."""
+
+    quantised_cosine: float | None
+    """Mean cosine of the vectors in 8 bits; None where the file was left out."""
+
+
+def require_onnx() -> None:
+    """Nothing, if the packages are installed that write and read ONNX.
+
+    Raises:
+        MissingExtra: they are not.
+    """
+    needed = [("onnx", "onnx"), ("onnxruntime", "onnxruntime")]
+    missing = not_installed(needed)
+    if missing:
+        raise MissingExtra("An export", " and ".join(missing), "onnx")
+
+
+def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> None:
+    """Write ``model.onnx`` and ``model_quantized.onnx`` into ``folder``.
+
+    Args:
+        encoder: of a Transformer and a SpladePooling.
+        types: whether there is an input ``token_type_ids`` although the model has no use for it (Vespa gives it).
+
+    Raises:
+        MissingExtra: a package is not installed.
+        DataError: a uniCOIL encoder.
+        VtkitError: the architecture cannot be written as ONNX.
+    """
+    require_onnx()
+    network = TermWeights(encoder).eval()
+    types = types or "token_type_ids" in encoder.tokenizer.model_input_names
+    given, inputs = _example(encoder, types)
+    axes = {name: {0: "batch", 1: "tokens"} for name in [*inputs, LOGITS]} | {WEIGHTS: {0: "batch"}}
+    with _plain_attention(encoder), torch.inference_mode(), _silent():
+        try:
+            torch.onnx.export(
+                network,
+                given,
+                str(folder / MODEL),
+                input_names=inputs,
+                output_names=[LOGITS, WEIGHTS],
+                dynamic_axes=axes,
+                opset_version=_OPSET,
+                dynamo=False,
+            )
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise _cannot(encoder, "ONNX", error) from error
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with _silent():
+        quantize_dynamic(str(folder / MODEL), str(folder / QUANTISED), weight_type=QuantType.QInt8)
+
+
+def write_torchscript(network: nn.Module, encoder: SparseEncoder, path: Path, inputs: int = 2) -> None:
+    """Trace ``network``, which takes token ids, attention mask and so on (``inputs`` of them), into the file ``path``.
+
+    Raises:
+        VtkitError: the architecture cannot be traced.
+    """
+    given, _ = _example(encoder, types=False)
+    ids, mask = given
+    zeros = torch.zeros_like(ids)
+    with _plain_attention(encoder), torch.inference_mode(), _silent():
+        try:
+            traced = torch.jit.trace(network.eval(), (ids, mask, zeros, zeros)[:inputs], strict=False)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise _cannot(encoder, "TorchScript", error) from error
+        torch.jit.save(traced, str(path))
+
+
+def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_length: int) -> Checked:
+    """Compare the files in ``folder`` with vtkit's own vectors of ``texts``; 8 bits that are too far off are removed.
+
+    Raises:
+        VtkitError: the weights in float32 differ by more than :data:`TOLERANCE`.
+    """
+    own = encode(encoder, texts, max_length, description="checking")
+    found = run_onnx(folder / MODEL, encoder, texts, max_length)
+    difference = float(abs(own - found).max()) if len(texts) else 0.0
+    if not difference <= TOLERANCE:
+        raise VtkitError(
+            f"the ONNX file gives other weights than the model, by up to {difference:.3g}: its architecture "
+            f"({type(encoder[0].auto_model).__name__}) cannot be handed over so. Use the folder with sentence-transformers."
+        )
+    rough = run_onnx(folder / QUANTISED, encoder, texts, max_length)
+    cosine = _mean_cosine(own, rough)
+    if cosine < LEAST_COSINE:
+        (folder / QUANTISED).unlink()
+    return Checked(len(texts), difference, cosine if cosine >= LEAST_COSINE else None)
+
+
+def run_onnx(path: Path, encoder: SparseEncoder, texts: Sequence[str], max_length: int) -> sparse.csr_matrix:
+    """The ``weights`` that the file ``path`` gives ``texts``, (texts, vocabulary)."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = {each.name for each in session.get_inputs()}
+    token_ids = first_tokens(encoder.tokenizer, texts, min(max_length, encoder.max_seq_length or max_length))
+    rows = []
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        batch = token_ids["input_ids"][start : start + _TEXTS_AT_ONCE]
+        padded = encoder.tokenizer.pad({"input_ids": batch}, return_attention_mask=True, return_tensors="np")
+        padded = dict(padded) | {"token_type_ids": np.zeros_like(padded["input_ids"])}
+        given = {name: values.astype(np.int64) for name, values in padded.items() if name in names}
+        rows.append(sparse.csr_matrix(session.run([WEIGHTS], given)[0]))
+    width = int(encoder[0].auto_model.config.vocab_size)
+    return sparse.vstack(rows, "csr") if rows else sparse.csr_matrix((0, width), dtype=np.float32)
+
+
+def texts_of_vocabulary(encoder: SparseEncoder, count: int = 32) -> list[str]:
+    """Texts of tokens drawn from the vocabulary, of 3 to 60 tokens, for a model that comes without texts."""
+    draw, tokenizer = np.random.default_rng(0), encoder.tokenizer
+    ids = np.asarray(sorted(set(output_tokenizer(encoder).get_vocab().values()) & set(range(len(tokenizer)))))
+    return [tokenizer.decode(draw.choice(ids, size)) for size in draw.integers(3, 60, count).tolist()]
+
+
+def _mean_cosine(left: sparse.csr_matrix, right: sparse.csr_matrix) -> float:
+    lengths = [np.sqrt(np.asarray(each.multiply(each).sum(axis=1)).ravel()) for each in (left, right)]
+    dots = np.asarray(left.multiply(right).sum(axis=1)).ravel()
+    sound = lengths[0] > 0
+    return float((dots[sound] / np.maximum(lengths[0] * lengths[1], 1e-12)[sound]).mean()) if sound.any() else 1.0
+
+
+def _example(encoder: SparseEncoder, types: bool) -> tuple[tuple[Tensor, ...], list[str]]:
+    """Inputs to trace with: two texts of different lengths; and their names."""
+    tokenizer = encoder.tokenizer
+    some = [number for number in range(min(len(tokenizer), 64))][-5:]
+    padded = tokenizer.pad({"input_ids": [some, some[:3]]}, return_attention_mask=True, return_tensors="pt")
+    given = [padded["input_ids"], padded["attention_mask"]]
+    names = ["input_ids", "attention_mask"]
+    if types:
+        given, names = [*given, torch.zeros_like(given[0])], [*names, "token_type_ids"]
+    return tuple(given), names
+
+
+@contextmanager
+def _plain_attention(encoder: SparseEncoder) -> Iterator[None]:
+    """Attention written out while the block lasts: the fused one is traced for the lengths that are given."""
+    model = encoder[0].auto_model
+    before = model.config._attn_implementation
+    with quiet_libraries():
+        model.set_attn_implementation("eager")
+        try:
+            yield
+        finally:
+            model.set_attn_implementation(before)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without the exporter's and the quantiser's notices."""
+    logger = logging.getLogger()
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+def _cannot(encoder: SparseEncoder, form: str, error: Exception) -> VtkitError:
+    said = " ".join(str(error).split())[:300]
+    name: Any = type(encoder[0].auto_model).__name__
+    return VtkitError(f"{name} cannot be written as {form}: {said}. Use the folder with sentence-transformers.")

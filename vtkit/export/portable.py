@@ -1,0 +1,227 @@
+"""The part of an export that every engine has: the encoder in forms that load anywhere, and what is expected of it.
+
+The folder is that of a SparseEncoder whose document transformer lies at the root, with the network beside it as ONNX
+(:mod:`vtkit.export.network`), ``settings.json`` and ``encode.py`` to encode with, a query table as ``idf.json``, BM25's
+terms as ``terms.json``, and ``replay.jsonl``: queries, their vectors, and the first ten results of exact search.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sentence_transformers.sentence_transformer.modules import Transformer
+
+from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, query_table
+from vtkit.encoder.checkpoint import save_encoder
+from vtkit.encoder.folding import fold_map_of, folding
+from vtkit.encoder.sides import EncoderQueries, Side, prompt_of, tokenizer_of
+from vtkit.export.documents import DEPTH, Collection, json_line
+from vtkit.export.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
+from vtkit.export.target import Target
+from vtkit.search.agreement import agreement
+from vtkit.search.index_record import IDF
+from vtkit.search.lexical import TERMS
+from vtkit.vocabulary.saved import save_tokenizer
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    from sentence_transformers import SparseEncoder
+
+    from vtkit.search.searcher import Searcher
+
+SETTINGS, REPLAY, CHECKED = "settings.json", "replay.jsonl", "checked.json"
+DOCUMENT_WEIGHTS = "document_weights.npy"
+"""What each dimension of a document is multiplied by (``index.document_weighting``)."""
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+QUERIES = 200
+"""Queries that are replayed, at most."""
+
+_DOCUMENTS_CHECKED = 64
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is exported."""
+
+    name: str
+    """Of the run, index or model: collections, tables and fields are called after it."""
+
+    encoder: SparseEncoder
+    searcher: Searcher | None
+    """The index; None for a model alone."""
+
+    queries: tuple[str, ...]
+    query_length: int
+    document_length: int
+    """Tokens that texts are cut at."""
+
+    @property
+    def lexical(self) -> bool:
+        """Whether the index has BM25's terms beside the encoder's."""
+        return self.searcher is not None and self.searcher.lexical is not None
+
+    @property
+    def identifier(self) -> str:
+        """The name in small letters, digits and underscores, beginning with a letter."""
+        kept = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in self.name.lower())
+        return kept[:48] if kept[:1].isalpha() else f"index_{kept[:42]}"
+
+    def query_vectors(self) -> sp.csr_matrix:
+        """The vectors of the queries as ``vtkit search`` has them, (queries, dimensions)."""
+        if self.searcher is not None:
+            return self.searcher.encode(self.queries)
+        return EncoderQueries(self.encoder).encode(self.queries, self.query_length)
+
+    def texts(self) -> list[str]:
+        """Some documents, or texts made of the vocabulary."""
+        if self.searcher is None:
+            return texts_of_vocabulary(self.encoder)
+        documents = self.searcher.documents
+        some = np.unique(np.linspace(0, len(documents) - 1, _DOCUMENTS_CHECKED).astype(int)).tolist()
+        entries = [documents[number] for number in some]
+        return [f"{entry['title']} {entry['text']}".strip() for entry in entries]
+
+
+@dataclass(frozen=True)
+class Portable:
+    """What :func:`write_portable` wrote, as far as a target needs to know."""
+
+    folder: Path
+    checked: Checked
+    pools_elsewhere: bool
+    """Whether an engine that pools the logits by itself gets the same weights."""
+
+
+def write_portable(source: Source, folder: Path, target: Target) -> Portable:
+    """Fill ``folder`` with the encoder; what an earlier try finished is kept.
+
+    Raises:
+        DataError: a uniCOIL encoder.
+        VtkitError: the network cannot be written, or gives other weights.
+    """
+    encoder = source.encoder
+    network = TermWeights(encoder)
+    if not (folder / CHECKED).is_file():
+        encoder.max_seq_length = min(encoder.max_seq_length or source.document_length, source.document_length)
+        encoder.tokenizer.model_max_length = encoder.max_seq_length
+        save_encoder(encoder, folder)
+        write_onnx(encoder, folder, types=target == "vespa")
+        checked = check_onnx(encoder, folder, [*source.texts(), *source.queries][:QUERIES], source.document_length)
+        side = _query_transformer(encoder)
+        if side is not None:
+            (folder / "query").mkdir(exist_ok=True)
+            save_tokenizer(side.tokenizer, folder / "query")
+            write_onnx(side, folder / "query")
+            check_onnx(side, folder / "query", source.queries, source.query_length)
+        if source.searcher is not None and source.searcher.lexical is not None:
+            terms = list(source.searcher.lexical.terms.numbers)
+            (folder / TERMS).write_text(json.dumps(terms, ensure_ascii=False), encoding="utf-8")
+        weights = None if source.searcher is None else source.searcher.documents.path.with_name(IDF)
+        if weights is not None and weights.is_file():
+            shutil.copyfile(weights, folder / DOCUMENT_WEIGHTS)
+        (folder / SETTINGS).write_text(json.dumps(_settings(source), indent=1, ensure_ascii=False), encoding="utf-8")
+        shutil.copyfile(SCRIPTS / "encode.py", folder / "encode.py")
+        (folder / CHECKED).write_text(json.dumps(asdict(checked)), encoding="utf-8")
+    checked = Checked(**json.loads((folder / CHECKED).read_text("utf-8")))
+    return Portable(folder, checked, network.pools_elsewhere)
+
+
+def write_replay(source: Source, folder: Path, collection: Collection | None) -> float | None:
+    """Write ``replay.jsonl``: each query with its vector and, of an index, the first ten results of exact search.
+
+    The results are those of the vectors as the engine has them, so that it can be held to them.
+
+    Returns:
+        Of vectors that are not those of the index any more (rounded or cut), the share of its first ten results that
+        they still find; else None.
+    """
+    vectors = source.query_vectors()
+    found: Sequence[Sequence[tuple[int, float]]] = [() for _ in source.queries]
+    kept = None
+    if collection is not None:
+        ids, scores = collection.postings.search(vectors, DEPTH)
+        found = [
+            [(int(number), float(score)) for number, score in zip(*row, strict=True) if number >= 0]
+            for row in zip(ids, scores, strict=True)
+        ]
+        if collection.changed:
+            found = collection.search(vectors)
+            own = np.full(ids.shape, -1, dtype=np.int32), np.zeros(ids.shape, dtype=np.float32)
+            for row, results in enumerate(found):
+                for rank, (number, score) in enumerate(results):
+                    own[0][row, rank], own[1][row, rank] = number, score
+            kept = agreement("as exported", *own, ids, scores).overlap
+    with (folder / REPLAY).open("w", encoding="utf-8") as file:
+        for row, (query, results) in enumerate(zip(source.queries, found, strict=True)):
+            part = slice(vectors.indptr[row], vectors.indptr[row + 1])
+            vector = dict(zip(map(str, vectors.indices[part].tolist()), vectors.data[part].tolist(), strict=True))
+            named = [
+                {"id": collection.documents[number]["_id"] if collection else "", "score": round(score, 6)}
+                for number, score in results
+            ]
+            file.write(json_line({"query": query, "vector": vector, "results": named}))
+    return kept
+
+
+def _query_transformer(encoder: SparseEncoder) -> SparseEncoder | None:
+    """What encodes queries, where that is a transformer of its own."""
+    side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
+    return side if side is not None and isinstance(side[0], Transformer) else None
+
+
+def _settings(source: Source) -> dict[str, Any]:
+    """``settings.json``, which ``encode.py`` reads."""
+    encoder, searcher = source.encoder, source.searcher
+    lexical = None
+    if searcher is not None and searcher.lexical is not None:
+        part = searcher.lexical
+        lexical = {
+            "language": part.language,
+            "analysis": part.analysis,
+            "first": part.vocabulary,
+            "encoder_factor": part.encoder_factor,
+            "term_factor": part.term_factor,
+        }
+    own = _query_transformer(encoder)
+    query = _side(own or encoder, encoder, "query", source.query_length)
+    query |= {"table": query_table(encoder) is not None, "network": "query" if own is not None else ""}
+    if query["table"]:
+        query["folder"] = f"query_0_{type(encoder.query_side[0]).__name__}"
+        query["active"] = encoder.query_side.max_active_dims
+    elif own is not None:
+        query["folder"] = "query"
+    query["top_dimensions"] = None if searcher is None else searcher.query_top_dimensions
+    fold = folding(encoder)
+    changed = {} if fold is None else {int(n): int(to) for n, to in enumerate(fold_map_of(encoder)) if n != to}
+    return {
+        "name": source.name,
+        "dimensions": len(dimension_names(encoder)) if searcher is None else searcher.index.info.vocabulary,
+        "document": _side(encoder, encoder, "document", source.document_length),
+        "query": query | {"fold": fold, "folded_to": changed},
+        "lexical": lexical,
+    }
+
+
+def _side(encoder: SparseEncoder, whole: SparseEncoder, side: Side, max_length: int) -> dict[str, Any]:
+    tokenizer = tokenizer_of(whole, side)
+    longest = min(max_length, tokenizer.model_max_length)
+    if query_table(whole) is None or side == "document":
+        longest = min(longest, encoder.max_seq_length or longest)
+    return {
+        "prompt": prompt_of(whole, side),
+        "max_length": longest,
+        "folder": "",
+        "network": "",
+        "pad_id": int(encoder.tokenizer.pad_token_id or 0),
+        "pad_token": encoder.tokenizer.pad_token or "[PAD]",
+        "truncation_side": tokenizer.truncation_side,
+    }
+

@@ -1,0 +1,212 @@
+"""Texts to sparse vectors, with onnxruntime, tokenizers and numpy alone.
+
+python encode.py "a query"                 prints a vector a line: {"dimension": weight, ...}
+python encode.py --document "a document"
+python encode.py --quantised "a query"     with the network in 8 bits
+python encode.py --check                   compares with the vectors of replay.jsonl
+
+From Python: Encoder().queries(["a query"]), Encoder().documents(["a document"]): a dict for each text.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+Vector = dict[int, float]
+Results = list[tuple[str, float]]
+
+TEXTS_AT_ONCE = 16
+
+
+class Encoder:
+    """Encodes queries and documents as the index was made; files are read when a side is first asked for."""
+
+    def __init__(self, quantised: bool = False) -> None:
+        self.settings: dict[str, Any] = json.loads((HERE / "settings.json").read_text("utf-8"))
+        self.file = "model_quantized.onnx" if quantised else "model.onnx"
+        self._opened: dict[str, Any] = {}
+
+    def documents(self, texts: Sequence[str]) -> list[Vector]:
+        """The vector of each document."""
+        vectors, path = self._network("document", texts), HERE / "document_weights.npy"
+        if path.is_file():
+            factors = np.load(path, allow_pickle=False)
+            vectors = [{n: w * float(factors[n]) for n, w in each.items() if factors[n]} for each in vectors]
+        return vectors
+
+    def queries(self, texts: Sequence[str]) -> list[Vector]:
+        """The vector of each query; one without letters, digits or signs has none."""
+        side = self.settings["query"]
+        vectors = self._table(texts) if side["table"] else self._network("query", texts)
+        if side["top_dimensions"] is not None:
+            vectors = [largest(vector, side["top_dimensions"]) for vector in vectors]
+        if self.settings["lexical"] is not None:
+            vectors = [
+                {n: w * self.settings["lexical"]["encoder_factor"] for n, w in vector.items()} | self._terms(text)
+                for text, vector in zip(texts, vectors, strict=True)
+            ]
+        return [
+            {} if all(unicodedata.category(letter)[0] in "ZC" for letter in text) else {n: w for n, w in vector.items() if w}
+            for text, vector in zip(texts, vectors, strict=True)
+        ]
+
+    def _network(self, name: str, texts: Sequence[str]) -> list[Vector]:
+        side = self.settings[name]
+        tokenizer = self._tokenizer(side, padded=True)
+        session = self._session(side)
+        inputs = {each.name for each in session.get_inputs()}
+        found = []
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            batch = [side["prompt"] + text for text in texts[start : start + TEXTS_AT_ONCE]]
+            encodings = tokenizer.encode_batch(batch)
+            ids = np.asarray([encoding.ids for encoding in encodings], dtype=np.int64)
+            mask = np.asarray([encoding.attention_mask for encoding in encodings], dtype=np.int64)
+            given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            (weights,) = session.run(["weights"], {key: value for key, value in given.items() if key in inputs})
+            for row in weights:
+                active = np.flatnonzero(row > 0)
+                found.append(dict(zip(active.tolist(), row[active].tolist(), strict=True)))
+        return found
+
+    def _table(self, texts: Sequence[str]) -> list[Vector]:
+        side = self.settings["query"]
+        tokenizer = self._tokenizer(side, padded=False)
+        if "table" not in self._opened:
+            weights = json.loads((HERE / "idf.json").read_text("ascii"))
+            self._opened["table"] = {tokenizer.token_to_id(token): weight for token, weight in weights.items()}
+        table, folded_to, sums = self._opened["table"], side["folded_to"], side["fold"] == "sum"
+        found = []
+        for text in texts:
+            vector: Vector = {}
+            for number in sorted(set(tokenizer.encode(side["prompt"] + text, add_special_tokens=False).ids)):
+                place, weight = int(folded_to.get(str(number), number)), table[number]
+                before = vector.get(place, 0.0)
+                vector[place] = before + weight if sums else max(before, weight)
+            found.append(largest(vector, side["active"]) if side["active"] is not None else vector)
+        return found
+
+    def _terms(self, text: str) -> Vector:
+        """BM25's terms of a query, behind the dimensions of the encoder."""
+        lexical = self.settings["lexical"]
+        if "terms" not in self._opened:
+            try:
+                from vtkit.search.analysers import analyser
+            except ImportError:
+                sys.exit(
+                    "This index has BM25's terms beside the encoder's, and vtkit's analyser cuts queries into them:\n"
+                    "    pip install vtkit"
+                )
+            terms = json.loads((HERE / "terms.json").read_text("utf-8"))
+            numbers = {term: lexical["first"] + number for number, term in enumerate(terms)}
+            self._opened["terms"] = analyser(lexical["language"], lexical["analysis"]), numbers
+        cut, numbers = self._opened["terms"]
+        found: Vector = {}
+        for term in cut(text):
+            if term in numbers:
+                found[numbers[term]] = found.get(numbers[term], 0.0) + lexical["term_factor"]
+        return found
+
+    def _tokenizer(self, side: dict[str, Any], padded: bool) -> Any:
+        from tokenizers import Tokenizer
+
+        key = f"tokenizer of {side['folder']}"
+        if key not in self._opened:
+            opened = Tokenizer.from_file(str(HERE / side["folder"] / "tokenizer.json"))
+            opened.enable_truncation(side["max_length"], direction=side["truncation_side"])
+            if padded:
+                opened.enable_padding(pad_id=side["pad_id"], pad_token=side["pad_token"])
+            self._opened[key] = opened, side["max_length"]
+        opened, length = self._opened[key]
+        if length != side["max_length"]:  # both sides have one file
+            opened.enable_truncation(side["max_length"], direction=side["truncation_side"])
+            self._opened[key] = opened, side["max_length"]
+        return opened
+
+    def _session(self, side: dict[str, Any]) -> Any:
+        import onnxruntime
+
+        key = f"network of {side['network']}"
+        if key not in self._opened:
+            path = str(HERE / side["network"] / self.file)
+            self._opened[key] = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        return self._opened[key]
+
+
+def largest(vector: Vector, count: int) -> Vector:
+    """The largest weights of a vector; of equal ones the lower dimensions."""
+    return dict(sorted(sorted(vector.items(), key=lambda entry: (-entry[1], entry[0]))[:count]))
+
+
+def replayed() -> Iterator[dict[str, Any]]:
+    """Queries with their vectors and the results that exact search has for them."""
+    with (HERE / "replay.jsonl").open(encoding="utf-8") as file:
+        for line in file:
+            entry = json.loads(line)
+            yield entry | {"vector": {int(number): weight for number, weight in entry["vector"].items()}}
+
+
+def same_results(own: Results, wanted: Results, close: float) -> int:
+    """How many of ``own`` are among ``wanted``, or tie with the last of them up to the share ``close`` of its score."""
+    ids, last = {identity for identity, _ in wanted}, wanted[-1][1] if wanted else 0.0
+    return sum(identity in ids or abs(score - last) <= close * abs(last) for identity, score in own)
+
+
+def replay(search: Callable[[Vector, int], Results], close: float = 1e-3) -> None:
+    """Search for every query of replay.jsonl, and print how many of its first ten results are the expected ones."""
+    same = wanted = queries = 0
+    for entry in replayed():
+        expected = [(each["id"], each["score"]) for each in entry["results"]]
+        same += same_results(search(entry["vector"], len(expected))[: len(expected)], expected, close) if expected else 0
+        wanted, queries = wanted + len(expected), queries + 1
+    print(f"{queries} queries: {same} of {wanted} results as expected ({same / max(wanted, 1):.2%})")
+
+
+def index_main(
+    load: Callable[[], None], search: Callable[[Vector, int], Results], close: float = 1e-3
+) -> None:
+    """The command line of index.py: load, search "a query", or replay."""
+    match sys.argv[1:]:
+        case ["load"]:
+            load()
+        case ["replay"]:
+            replay(search, close)
+        case ["search", query]:
+            for rank, (identity, score) in enumerate(search(Encoder().queries([query])[0], 10), 1):
+                print(f"{rank:3}  {score:9.4f}  {identity}")
+        case _:
+            sys.exit('usage: python index.py load, python index.py search "a query", or python index.py replay')
+
+
+def check(encoder: Encoder) -> None:
+    """Compare the queries of replay.jsonl, encoded here, with their vectors there."""
+    entries = list(replayed())
+    worst = 0.0
+    for entry, own in zip(entries, encoder.queries([each["query"] for each in entries]), strict=True):
+        for number in own.keys() | entry["vector"].keys():
+            worst = max(worst, abs(own.get(number, 0.0) - entry["vector"].get(number, 0.0)))
+    print(f"{len(entries)} queries: weights differ by {worst:.2g} at most")
+
+
+def main() -> None:
+    """The command line."""
+    arguments = sys.argv[1:]
+    document, quantised = "--document" in arguments, "--quantised" in arguments
+    encoder = Encoder(quantised)
+    if "--check" in arguments:
+        check(encoder)
+        return
+    texts = [each for each in arguments if each not in ("--document", "--quantised")]
+    for vector in encoder.documents(texts) if document else encoder.queries(texts):
+        print(json.dumps(vector))
+
+
+if __name__ == "__main__":
+    main()
