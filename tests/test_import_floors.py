@@ -17,7 +17,7 @@ FLOORS = [
     {"errors", "console", "interrupt", "runtime"},
     {"settings", "artifacts", "outputs", "results", "data"},
     {"vocabulary", "search", "evaluation.measures", "encoder"},
-    {"transfer", "training", "inspect"},
+    {"transfer", "training", "inspect", "export"},
     {"evaluation"},
     {"recipe", "stages", "report"},
     {"runs"},

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         encode_texts,
         expand_documents,
         expand_tokenizer,
+        export_for,
         fragmentation,
         index_vectors,
         inspect_vocabulary,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from vtkit.encoder.calibration_result import Calibration
     from vtkit.encoder.casing import CasingChange
     from vtkit.errors import CollapseError, DataError, MachineError, MissingExtra, RecipeError, VtkitError
+    from vtkit.export.result import Export
     from vtkit.inspect.corpus_gap import Gap
     from vtkit.inspect.inspection import InspectedVocabulary
     from vtkit.inspect.meter import Fragmentation
@@ -67,7 +69,7 @@ _NAMES_OF_MODULE = {
     "api": (
         *("build_tokenizer", "calibrate_encoder", "change_casing", "change_tokenizer_casing", "corpus_gap", "encode"),
         *("encode_texts", "expand_documents", "index_vectors"),
-        *("expand_tokenizer", "fragmentation", "inspect_vocabulary"),
+        *("expand_tokenizer", "export_for", "fragmentation", "inspect_vocabulary"),
         *("load_encoder", "load_recipe", "load_tokenizer", "open_run", "overlap", "report_of", "run_recipe"),
         *("save_encoder", "save_tokenizer", "search_run", "train_tokenizer", "transfer_encoder"),
         *("with_static_queries",),
@@ -76,6 +78,7 @@ _NAMES_OF_MODULE = {
     "encoder.asymmetric": ("dimension_names",),
     "encoder.calibration_result": ("Calibration",),
     "encoder.casing": ("CasingChange",),
+    "export.result": ("Export",),
     "errors": ("CollapseError", "DataError", "MachineError", "MissingExtra", "RecipeError", "VtkitError"),
     "settings.recipe": ("Recipe",),
     "report.data": ("ReportData",),
@@ -104,6 +107,7 @@ __all__ = [
     "Encoding",
     "ExactIndex",
     "Expansion",
+    "Export",
     "Fragmentation",
     "Gap",
     "IndexFolder",
@@ -131,6 +135,7 @@ __all__ = [
     "encode_texts",
     "expand_documents",
     "expand_tokenizer",
+    "export_for",
     "fragmentation",
     "index_vectors",
     "inspect_vocabulary",

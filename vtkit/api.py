@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from vtkit.encoder.calibration_result import Calibration
     from vtkit.encoder.casing import CasingChange
+    from vtkit.export.result import Export
+    from vtkit.export.target import Target
     from vtkit.inspect.composition import Han
     from vtkit.inspect.corpus_gap import Gap
     from vtkit.inspect.inspection import InspectedVocabulary
@@ -275,6 +277,66 @@ def index_vectors(vectors: Name, folder: Name, **settings: Any) -> IndexFolder:
     index = _valid(IndexSection, settings, "The settings of [index] cannot be used:")
     with new_folder(Path(folder)) as work:
         return index_folder(Path(vectors), work, index)
+
+
+def export_for(
+    source: Name,
+    target: Target,
+    folder: Name,
+    *,
+    queries: Name | None = None,
+    top_dimensions: int | None = None,
+    model: str | None = None,
+    collection: str | None = None,
+) -> Export:
+    """Hand a model and its index over to a search engine (docs/export.md).
+
+    Args:
+        source: folder of a run, or one that :func:`index_vectors` made, or an encoder's name.
+        target: the engine.
+        folder: made; it may not exist. What is finished before a kill is kept, and an equal call goes on from there.
+        queries: file of queries whose results are kept to compare the engine with; by default the first words of
+            documents.
+        top_dimensions: keep only so many of a document's largest weights.
+        model, collection: as of :func:`search_run`.
+
+    Raises:
+        DataError: the engine cannot hold the model or its weights.
+        MissingExtra: a package is not installed.
+        RecipeError: there is no such target, or the folder is there already.
+        VtkitError: no such run, model or collection, or the network cannot be written as ONNX.
+    """
+    from typing import get_args
+
+    from vtkit.data.queries import read_query_file
+    from vtkit.export.export import export
+    from vtkit.export.portable import QUERIES, Source, first_words
+    from vtkit.export.target import Target
+    from vtkit.outputs import refuse_existing
+    from vtkit.runs.folder import RUN_RECORD
+    from vtkit.runs.search import searched
+    from vtkit.search.folders import is_index_folder
+    from vtkit.search.searcher import Searcher
+    from vtkit.settings.index import IndexSection
+
+    if target not in get_args(Target):
+        raise RecipeError(f"there is no target {target!r}. There are {', '.join(get_args(Target))}.")
+    refuse_existing(Path(folder))
+    texts = tuple(query.text for query in read_query_file(str(queries))[:QUERIES]) if queries is not None else ()
+    place = Path(source)
+    if (place / RUN_RECORD).is_file() or is_index_folder(place):
+        found = searched(place, model=model, collection=collection)
+        searcher, name, settings = Searcher.load(*found), found.model, found.settings
+    elif model is not None or collection is not None:
+        raise RecipeError(f"{source} is no run: --model and --collection are for runs.")
+    else:
+        searcher, name, settings = None, located(str(source)), IndexSection()
+    encoder = load_encoder(name, device="cpu")
+    lengths = settings.query_length, settings.document_length
+    texts = texts or first_words(encoder, searcher)
+    return export(
+        Source(place.absolute().name, encoder, searcher, texts, *lengths), target, Path(folder), top_dimensions
+    )
 
 
 def transfer_encoder(

@@ -42,6 +42,7 @@ COMMANDS = {
     "casing": "casing:casing",
     "expand": "expand:expand",
     "expand-documents": "expand_documents:expand_documents",
+    "export": "export:export",
     "fragmentation": "fragmentation:fragmentation",
     "gap": "gap:gap",
     "inspect-vocab": "inspect_vocab:inspect_vocab",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from vtkit.artifacts import held
 from vtkit.errors import DataError, RecipeError, VtkitError, machine_errors
 from vtkit.interrupt import unfinished
 
@@ -49,6 +50,35 @@ def new_folder(out: Path) -> Iterator[Path]:
             for folder in made:  # innermost first; what holds something, ``out`` in the first place, stays
                 with suppress(OSError):
                     folder.rmdir()
+
+
+@contextmanager
+def resumed_folder(out: Path, made_from: str) -> Iterator[Path]:
+    """A folder beside ``out`` to write into, which becomes ``out`` when the block ends well. When it does not, the
+    folder stays, and the next call with the same ``made_from`` goes on in it.
+
+    Raises:
+        RecipeError: ``out`` is there already.
+        VtkitError: it cannot be written, or the machine refuses something on the way.
+    """
+    refuse_existing(out)
+    work = out.absolute().with_name(f".{out.name}.unfinished")
+    record = work / ".made_from"
+    with machine_errors(out.absolute(), " What is finished is kept."):
+        try:
+            work.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:  # a file where a folder above it should be
+            raise VtkitError(f"{out} cannot be written: {error.filename} is in the way. Give another --out.") from error
+        with held(work.with_name(f"{work.name}.lock"), str(out)):
+            refuse_existing(out)
+            if work.is_dir() and not (record.is_file() and record.read_text("utf-8") == made_from):
+                shutil.rmtree(work)
+            work.mkdir(exist_ok=True)
+            record.write_text(made_from, encoding="utf-8")
+            yield work
+            record.unlink()
+            work.rename(out)
+        work.with_name(f"{work.name}.lock").unlink(missing_ok=True)
 
 
 def refuse_folder(file: Path | None) -> None:

@@ -1,7 +1,8 @@
 """The documents of an index, one after the other with their vectors, in the files that an engine loads in bulk.
 
 The index keeps its postings by term, mapped from disk. For each part of the collection every term's list is cut by
-bisection, so that memory holds one part. A file appears whole or not at all, and one that is there is not written again.
+bisection, so that memory holds one part. A file appears whole or not at all, and one that is there is not written
+again.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ class Collection:
         return files
 
     def search(self, queries: sp.csr_matrix, depth: int = DEPTH) -> list[list[tuple[int, float]]]:
-        """The best documents of each query by exact search over the vectors as the engine has them, and their scores."""
+        """The best documents of each query, and their scores, by exact search over the vectors of the engine."""
         best: list[list[tuple[int, float]]] = [[] for _ in range(queries.shape[0])]
         for start in range(0, len(self), _AT_ONCE):
             stop = min(start + _AT_ONCE, len(self))

@@ -1,9 +1,9 @@
 """An encoder as one network from token ids to term weights, and its files: ONNX in float32 and 8 bits, TorchScript.
 
-Masking and calibration are in the decoder's bias already. Folding is not (:mod:`vtkit.encoder.folding`), nor are pooling
-and the limit on active dimensions, so the network does what :func:`vtkit.encoder.encoding.encode` does after the
-decoder. Engines that pool by themselves, ``max_i log(1 + ReLU(logit_i))``, read the logits instead, which are changed so
-that this gives the same weights.
+Masking and calibration are in the decoder's bias already. Folding is not (:mod:`vtkit.encoder.folding`), nor are
+pooling and the limit on active dimensions, so the network does what :func:`vtkit.encoder.encoding.encode` does after
+the decoder. Engines that pool by themselves, ``max_i log(1 + ReLU(logit_i))``, read the logits instead, which are
+changed so that this gives the same weights.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from vtkit.encoder.folding import fold_map_of, folding
 from vtkit.encoder.truncation import first_tokens
 from vtkit.encoder.unicoil import is_unicoil
 from vtkit.errors import DataError, MissingExtra, VtkitError
-from vtkit.recipe.engines import not_installed
 from vtkit.runtime import quiet_libraries
+from vtkit.settings.engines import not_installed
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -64,7 +64,7 @@ class TermWeights(nn.Module):
         if is_unicoil(encoder):
             raise DataError(
                 "this is a uniCOIL encoder, which weighs the tokens of a text and has no logits over a vocabulary: no "
-                "engine has a place for it. Export its documents as vectors with vtkit encode, or train a SPLADE encoder."
+                "engine has a place for it. Encode its documents with vtkit encode, or train a SPLADE encoder."
             )
         pooling = encoder[1]
         self.model = encoder[0].auto_model
@@ -117,7 +117,7 @@ class TermWeights(nn.Module):
 
 
 def fold_members(folded_to: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-    """The first, second, third … dimension that goes to each dimension, and whether there is one; each (vocabulary,)."""
+    """The first, second … dimension that goes to each dimension, and whether there is one; each (vocabulary,)."""
     order = np.argsort(folded_to, kind="stable")
     classes = folded_to[order]
     starts = np.searchsorted(classes, classes)
@@ -203,7 +203,8 @@ def write_torchscript(network: nn.Module, encoder: SparseEncoder, path: Path, in
     zeros = torch.zeros_like(ids)
     with _plain_attention(encoder), torch.inference_mode(), _silent():
         try:
-            traced = torch.jit.trace(network.eval(), (ids, mask, zeros, zeros)[:inputs], strict=False)
+            trace: Any = torch.jit.trace
+            traced = trace(network.eval(), (ids, mask, zeros, zeros)[:inputs], strict=False)
         except (RuntimeError, TypeError, ValueError) as error:
             raise _cannot(encoder, "TorchScript", error) from error
         torch.jit.save(traced, str(path))
@@ -221,7 +222,7 @@ def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_l
     if not difference <= TOLERANCE:
         raise VtkitError(
             f"the ONNX file gives other weights than the model, by up to {difference:.3g}: its architecture "
-            f"({type(encoder[0].auto_model).__name__}) cannot be handed over so. Use the folder with sentence-transformers."
+            f"({type(encoder[0].auto_model).__name__}) cannot be handed over so. Use sentence-transformers."
         )
     rough = run_onnx(folder / QUANTISED, encoder, texts, max_length)
     cosine = _mean_cosine(own, rough)
@@ -267,7 +268,7 @@ def _mean_cosine(left: sparse.csr_matrix, right: sparse.csr_matrix) -> float:
 def _example(encoder: SparseEncoder, types: bool) -> tuple[tuple[Tensor, ...], list[str]]:
     """Inputs to trace with: two texts of different lengths; and their names."""
     tokenizer = encoder.tokenizer
-    some = [number for number in range(min(len(tokenizer), 64))][-5:]
+    some = list(range(min(len(tokenizer), 64)))[-5:]
     padded = tokenizer.pad({"input_ids": [some, some[:3]]}, return_attention_mask=True, return_tensors="pt")
     given = [padded["input_ids"], padded["attention_mask"]]
     names = ["input_ids", "attention_mask"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sentence_transformers.sentence_transformer.modules import Transformer
 
+from vtkit.data.queries import is_blank
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, query_table
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import fold_map_of, folding
@@ -43,6 +43,9 @@ SCRIPTS = Path(__file__).parent / "scripts"
 
 QUERIES = 200
 """Queries that are replayed, at most."""
+
+QUERY_WORDS = 8
+"""Of a document, where it stands for a query."""
 
 _DOCUMENTS_CHECKED = 64
 
@@ -77,7 +80,7 @@ class Source:
     def query_vectors(self) -> sp.csr_matrix:
         """The vectors of the queries as ``vtkit search`` has them, (queries, dimensions)."""
         if self.searcher is not None:
-            return self.searcher.encode(self.queries)
+            return self.searcher.encode(list(self.queries))
         return EncoderQueries(self.encoder).encode(self.queries, self.query_length)
 
     def texts(self) -> list[str]:
@@ -98,6 +101,17 @@ class Portable:
     checked: Checked
     pools_elsewhere: bool
     """Whether an engine that pools the logits by itself gets the same weights."""
+
+
+def first_words(encoder: SparseEncoder, searcher: Searcher | None) -> tuple[str, ...]:
+    """Queries where nobody named any: the first words of documents, or texts made of the vocabulary."""
+    if searcher is None:
+        return tuple(texts_of_vocabulary(encoder))
+    documents = searcher.documents
+    some = np.unique(np.linspace(0, len(documents) - 1, QUERIES).astype(int)).tolist()
+    found = (documents[number] for number in some)
+    texts = (" ".join(f"{each['title']} {each['text']}".split()[:QUERY_WORDS]) for each in found)
+    return tuple(dict.fromkeys(text for text in texts if not is_blank(text)))
 
 
 def write_portable(source: Source, folder: Path, target: Target) -> Portable:
@@ -144,7 +158,7 @@ def write_replay(source: Source, folder: Path, collection: Collection | None) ->
         they still find; else None.
     """
     vectors = source.query_vectors()
-    found: Sequence[Sequence[tuple[int, float]]] = [() for _ in source.queries]
+    found: list[list[tuple[int, float]]] = [[] for _ in source.queries]
     kept = None
     if collection is not None:
         ids, scores = collection.postings.search(vectors, DEPTH)
@@ -224,4 +238,3 @@ def _side(encoder: SparseEncoder, whole: SparseEncoder, side: Side, max_length: 
         "pad_token": encoder.tokenizer.pad_token or "[PAD]",
         "truncation_side": tokenizer.truncation_side,
     }
-

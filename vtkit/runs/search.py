@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vtkit.errors import DataError, RecipeError, VtkitError
+from vtkit.settings.index import IndexSection
 
 if TYPE_CHECKING:
     from vtkit.search.searcher import Searcher
 
 
+class Searched(NamedTuple):
+    """What a searcher is loaded from."""
+
+    model: str
+    """Folder or hub id."""
+
+    folder: Path
+    """Of the index."""
+
+    settings: IndexSection
+
+
 def open_searcher(folder: Path, *, model: str | None, collection: str | None) -> Searcher:
-    """The searcher of a run on disk, or of a folder that ``vtkit index`` made.
+    """The searcher of :func:`searched`; the same arguments and errors."""
+    found = searched(folder, model=model, collection=collection)
+    from vtkit.search.searcher import Searcher
+
+    return Searcher.load(*found)
+
+
+def searched(folder: Path, *, model: str | None, collection: str | None) -> Searched:
+    """Model and index of a run on disk, or of a folder that ``vtkit index`` made.
 
     Args:
         folder: of either; the latter has one model and one collection, which are not to be named.
@@ -22,12 +43,13 @@ def open_searcher(folder: Path, *, model: str | None, collection: str | None) ->
     Raises:
         VtkitError: no such run, model or set.
     """
-    from vtkit.search.folders import is_index_folder, open_index_folder
+    from vtkit.search.folders import is_index_folder, searched_by
 
     if is_index_folder(folder):
         if model is not None or collection is not None:
             raise RecipeError(f"{folder} is one index, of one model: --model and --collection are for runs.")
-        return open_index_folder(folder)
+        found = searched_by(folder)
+        return Searched(found[0], folder, found[1])
     from vtkit.artifacts import result_of
     from vtkit.runs.folder import open_run
     from vtkit.stages.deploy_index import DEPLOYED, DeployResult
@@ -43,8 +65,6 @@ def open_searcher(folder: Path, *, model: str | None, collection: str | None) ->
             f"{folder} has no index of {name!r}. "
             + (f"There are {', '.join(indexed)}: choose with --model." if indexed else "Run its recipe to the end.")
         )
-    from vtkit.search.searcher import Searcher
-
     index = run.steps[f"index:{DEPLOYED if deployed else name}"]
     if name not in run.models:
         raise DataError(
@@ -54,4 +74,4 @@ def open_searcher(folder: Path, *, model: str | None, collection: str | None) ->
     chosen = collection or sets[0]
     if chosen not in sets:
         raise VtkitError(f"{folder} has no collection {chosen!r}. There are {', '.join(sets)}.")
-    return Searcher.load(run.models[name], index / chosen, run.index)
+    return Searched(run.models[name], index / chosen, run.index)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
     from vtkit.encoder.sides import Side
-    from vtkit.search.searcher import Searcher
 
 ENCODING, SEARCH = "encoding.json", "search.json"
 
@@ -190,23 +189,20 @@ def is_index_folder(folder: Path) -> bool:
     return (folder / SEARCH).is_file()
 
 
-def open_index_folder(folder: Path) -> Searcher:
-    """What searches a folder that :func:`index_folder` filled.
+def searched_by(folder: Path) -> tuple[str, IndexSection]:
+    """The model, and the settings, that a folder is searched with that :func:`index_folder` filled.
 
     Raises:
         DataError: it is damaged.
         VtkitError: the model is not there.
     """
-    from vtkit.search.searcher import Searcher
-
     found = _read(folder / SEARCH, IndexFolder, "vtkit index")
     if os.path.isabs(found.model) and not os.path.isdir(found.model):
         raise VtkitError(f"{folder}: the model it was encoded with is gone: {found.model}.")
     try:
-        settings = IndexSection.model_validate(found.settings)
+        return found.model, IndexSection.model_validate(found.settings)
     except ValidationError as error:
         raise DataError(f"{folder / SEARCH} is damaged: its settings. Make it again with vtkit index.") from error
-    return Searcher.load(found.model, folder, settings)
 
 
 def _write(path: Path, found: Result) -> None:

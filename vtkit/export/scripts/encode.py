@@ -54,7 +54,9 @@ class Encoder:
                 for text, vector in zip(texts, vectors, strict=True)
             ]
         return [
-            {} if all(unicodedata.category(letter)[0] in "ZC" for letter in text) else {n: w for n, w in vector.items() if w}
+            {}
+            if all(unicodedata.category(letter)[0] in "ZC" for letter in text)
+            else {n: w for n, w in vector.items() if w}
             for text, vector in zip(texts, vectors, strict=True)
         ]
 
@@ -164,14 +166,14 @@ def replay(search: Callable[[Vector, int], Results], close: float = 1e-3) -> Non
     same = wanted = queries = 0
     for entry in replayed():
         expected = [(each["id"], each["score"]) for each in entry["results"]]
-        same += same_results(search(entry["vector"], len(expected))[: len(expected)], expected, close) if expected else 0
+        same += (
+            same_results(search(entry["vector"], len(expected))[: len(expected)], expected, close) if expected else 0
+        )
         wanted, queries = wanted + len(expected), queries + 1
     print(f"{queries} queries: {same} of {wanted} results as expected ({same / max(wanted, 1):.2%})")
 
 
-def index_main(
-    load: Callable[[], None], search: Callable[[Vector, int], Results], close: float = 1e-3
-) -> None:
+def index_main(load: Callable[[], None], search: Callable[[Vector, int], Results], close: float = 1e-3) -> None:
     """The command line of index.py: load, search "a query", or replay."""
     match sys.argv[1:]:
         case ["load"]:

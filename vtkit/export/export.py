@@ -1,0 +1,103 @@
+"""A model and its index handed over to an engine: the portable part, the documents in the engine's bulk form, and a
+README with the commands.
+
+The folder is filled beside its place and moved there when it is whole. What was finished before a kill is kept, as long
+as the same is exported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
+
+from vtkit import __version__, console
+from vtkit.data.text import digest
+from vtkit.errors import RecipeError
+from vtkit.export.documents import Collection
+from vtkit.export.network import require_onnx
+from vtkit.export.portable import Portable, Source, write_portable, write_replay
+from vtkit.export.readme import readme
+from vtkit.export.result import Export
+from vtkit.export.target import Target
+from vtkit.outputs import resumed_folder
+
+if TYPE_CHECKING:
+    from vtkit.export.readme import Section
+
+BITS = 8
+"""Of document weights, where an engine takes whole numbers."""
+
+
+def export(source: Source, target: Target, out: Path, top_dimensions: int | None = None) -> Export:
+    """Fill the new folder ``out`` with what ``target`` needs of ``source``.
+
+    Args:
+        top_dimensions: keep only so many of a document's largest weights.
+
+    Raises:
+        RecipeError: ``out`` is there already, or the target needs documents and there are none.
+        DataError: a uniCOIL encoder, weights below zero, or a model that the target cannot hold.
+        MissingExtra: packages are missing.
+        VtkitError: the network cannot be written, or gives other weights than the model.
+    """
+    require_onnx()
+    if source.searcher is None and target in ("lucene",):
+        raise RecipeError(
+            f"{target} takes documents, and a model alone has none. Export a run, or an index of vtkit index."
+        )
+    bits = BITS if target == "lucene" else None
+    collection = None if source.searcher is None else Collection.of(source.searcher, top_dimensions, bits)
+    if collection is None and top_dimensions is not None:
+        raise RecipeError("--top-dimensions is for documents, and a model alone has none.")
+    with resumed_folder(out, _made_from(source, collection, target)) as folder:
+        console.say("the model, as ONNX")
+        portable = write_portable(source, folder, target)
+        sections = _write(source, portable, collection, target, folder)
+        kept = write_replay(source, folder, collection)
+        exported = Export(
+            target,
+            0 if collection is None else collection.found,
+            json.loads((folder / "settings.json").read_text("utf-8"))["dimensions"],
+            len(source.queries),
+            portable.checked.largest_difference,
+            portable.checked.quantised_cosine,
+            kept,
+        )
+        (folder / "export.json").write_text(json.dumps(exported.to_json(), indent=1), encoding="utf-8")
+        (folder / "README.md").write_text(readme(source, portable, collection, exported, sections), encoding="utf-8")
+    return exported
+
+
+def _write(
+    source: Source, portable: Portable, collection: Collection | None, target: Target, folder: Path
+) -> list[Section]:
+    """The engine's own files, and what its README says of them."""
+    write: Callable[[Source, Portable, Collection | None, Path], list[Section]]
+    match target:
+        case "onnx":
+            from vtkit.export.onnx import write_for_onnx as write
+        case _:
+            assert_never(target)
+    if collection is not None:
+        shutil.copyfile(Path(__file__).parent / "scripts" / f"{target}.py", folder / "index.py")
+    return write(source, portable, collection, folder)
+
+
+def _made_from(source: Source, collection: Collection | None, target: Target) -> str:
+    """A digest of all that the folder's content depends on."""
+    found = hashlib.sha256(
+        f"{__version__} {target} {source.name} {source.query_length} {source.document_length}".encode()
+    )
+    found.update(json.dumps(source.queries).encode())
+    for name, tensor in sorted(source.encoder.state_dict().items()):
+        found.update(f"{name} {tuple(tensor.shape)}".encode())
+        found.update(memoryview(tensor.detach().cpu().contiguous().numpy()).cast("B"))
+    found.update(source.encoder.tokenizer.backend_tokenizer.to_str().encode())
+    if collection is not None:
+        found.update(f"{collection.top_dimensions} {collection.step}".encode())
+        found.update(digest(str(collection.documents.path.parent)).encode())
+    return found.hexdigest()

@@ -1,0 +1,53 @@
+"""The documents as one matrix, searched by multiplying.
+
+pip install onnxruntime tokenizers numpy scipy
+
+python index.py load, python index.py search "a query", python index.py replay
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import scipy.sparse as sp
+from encode import HERE, Results, Vector, index_main
+
+MATRIX, IDS = HERE / "documents.npz", HERE / "ids.json"
+
+
+def load() -> None:
+    """Read documents/ into documents.npz and ids.json."""
+    ids: list[str] = []
+    starts, dimensions, weights = [0], [], []
+    for path in sorted((HERE / "documents").glob("part-*.jsonl")):
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                document = json.loads(line)
+                ids.append(document["id"])
+                dimensions.append(np.fromiter(map(int, document["vector"]), dtype=np.int32))
+                weights.append(np.fromiter(document["vector"].values(), dtype=np.float32))
+                starts.append(starts[-1] + len(dimensions[-1]))
+    width = json.loads((HERE / "settings.json").read_text("utf-8"))["dimensions"]
+    parts = np.concatenate(weights), np.concatenate(dimensions), np.asarray(starts)
+    sp.save_npz(MATRIX, sp.csr_matrix(parts, shape=(len(ids), width)))
+    IDS.write_text(json.dumps(ids), encoding="utf-8")
+    print(f"{len(ids):,} documents")
+
+
+def search(vector: Vector, top: int) -> Results:
+    """The first documents of a query."""
+    if not _opened:
+        _opened.append((sp.load_npz(MATRIX).tocsc(), json.loads(IDS.read_text("utf-8"))))
+    matrix, ids = _opened[0]
+    if not vector:
+        return []
+    scores = matrix[:, list(vector)] @ np.asarray(list(vector.values()), dtype=np.float32)
+    best = np.lexsort((np.arange(len(scores)), -scores))[:top]
+    return [(ids[number], float(scores[number])) for number in best if scores[number] > 0]
+
+
+_opened: list[tuple[sp.csc_matrix, list[str]]] = []
+
+if __name__ == "__main__":
+    index_main(load, search)
