@@ -49,7 +49,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
         raise RecipeError(
             f"{target} takes documents, and a model alone has none. Export a run, or an index of vtkit index."
         )
-    bits = BITS if target == "lucene" else None
+    bits = BITS if target in ("lucene",) else None
     collection = None if source.searcher is None else Collection.of(source.searcher, top_dimensions, bits)
     if collection is None and top_dimensions is not None:
         raise RecipeError("--top-dimensions is for documents, and a model alone has none.")

@@ -21,10 +21,10 @@ from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, query_table
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import fold_map_of, folding
 from vtkit.encoder.sides import EncoderQueries, Side, prompt_of, tokenizer_of
+from vtkit.evaluation.measures.agreement import agreement
 from vtkit.export.documents import DEPTH, Collection, json_line
 from vtkit.export.network import Checked, TermWeights, check_onnx, texts_of_vocabulary, write_onnx
 from vtkit.export.target import Target
-from vtkit.search.agreement import agreement
 from vtkit.search.index_record import IDF
 from vtkit.search.lexical import TERMS
 from vtkit.vocabulary.saved import save_tokenizer
@@ -127,7 +127,7 @@ def write_portable(source: Source, folder: Path, target: Target) -> Portable:
         encoder.max_seq_length = min(encoder.max_seq_length or source.document_length, source.document_length)
         encoder.tokenizer.model_max_length = encoder.max_seq_length
         save_encoder(encoder, folder)
-        write_onnx(encoder, folder, types=target == "vespa")
+        write_onnx(encoder, folder, types=target in ("vespa",))
         checked = check_onnx(encoder, folder, [*source.texts(), *source.queries][:QUERIES], source.document_length)
         side = _query_transformer(encoder)
         if side is not None:
