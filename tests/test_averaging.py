@@ -35,7 +35,7 @@ def tuned(
 
 
 def validation() -> Validation:
-    judged = validation_set(HELD_OUT, "nDCG@10", "held-out queries", 500, 1000, 1)
+    judged = validation_set(HELD_OUT, "held-out queries", 1)
     return Validation(judged, ValidationSettings(every=2, patience=2))
 
 

@@ -44,6 +44,7 @@ from vtkit.training.document_expansion import (
     with_words,
     write_expansions,
 )
+from vtkit.training.resuming import Progress
 from vtkit.training.tilde import aggregated_pairs, counted_tokens, likeliest_tokens, likelihood_loss, train_tilde
 from vtkit.vocabulary.existing import wrap
 
@@ -103,7 +104,7 @@ def test_the_loss_by_hand() -> None:
 
 
 def section(**changes: Any) -> ExpandSection:
-    return ExpandSection(**{"steps": 12, "batch_size": 6, "learning_rate": 2e-3, "checkpoint_every": 5, **changes})
+    return ExpandSection(**{"steps": 12, "batch_size": 6, "learning_rate": 2e-3, **changes})
 
 
 def nothing_stops(model: SparseEncoder) -> torch.Tensor:
@@ -166,13 +167,14 @@ def test_documents_are_expanded_by_the_words_that_their_queries_have(tmp_path: P
 def test_an_interrupted_training_ends_in_the_weights_of_an_undisturbed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tilde, "CHECKPOINT_EVERY", 5)
     pairs = pairs_of(20, 2)
     wanted, wanted_curve = trained(tmp_path / "undisturbed", pairs)
     monkeypatch.setattr(tilde, "Progress", interrupted_at(8))
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "again", pairs)
     leave_half_a_checkpoint(tmp_path / "again" / "checkpoints", 8)
-    monkeypatch.undo()
+    monkeypatch.setattr(tilde, "Progress", Progress)
     found, found_curve = trained(tmp_path / "again", pairs)
     assert found_curve == wanted_curve
     assert same(weights(found), weights(wanted))

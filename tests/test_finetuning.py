@@ -456,8 +456,8 @@ def test_settings_of_what_is_not_used_have_no_effect() -> None:
     read = section(query_penalty="l1", document_penalty="masked_flops").settings_read
     used = {name.removeprefix("finetune.") for name in read if name.count(".") == 2}
     assert used == {
-        "infonce.weight", "infonce.scale", "l1.query", "l1.query_ramp",
-        "masked_flops.document", "masked_flops.document_ramp", "masked_flops.document_dimensions",
+        "infonce.weight", "infonce.scale", "l1.query",
+        "masked_flops.document", "masked_flops.document_dimensions",
     }  # fmt: skip
     of_teachers = {"finetune.teachers", "finetune.bm25", "finetune.ensemble"}
     assert not of_teachers & read

@@ -63,20 +63,19 @@ def test_judged_negatives_come_first_and_nothing_is_mined_for_their_query() -> N
     assert found == [[5, 6], [4, 3]]
 
 
-def test_rankings_take_turns_and_skip_their_first() -> None:
+def test_rankings_take_turns() -> None:
     data = judged({0: {0: 1}}, 9)
     assert pools(data, [[[0, 1, 2, 3]], [[4, 2, 5, 6]]], depth=2) == [[1, 4, 2]]
-    assert pools(data, [[[0, 1, 2, 3]], [[4, 2, 5, 6]]], depth=2, skip=1) == [[2, 3, 5]]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.permutations(range(12)), min_size=1, max_size=3), st.integers(1, 12), st.integers(0, 12), st.data())
+@given(st.lists(st.permutations(range(12)), min_size=1, max_size=3), st.integers(1, 12), st.data())
 def test_no_relevant_document_is_a_negative_whoever_found_it(
-    rankings: list[list[int]], depth: int, skip: int, draw: st.DataObject
+    rankings: list[list[int]], depth: int, draw: st.DataObject
 ) -> None:
     relevant = draw.draw(st.sets(st.integers(0, 11), min_size=1, max_size=6))
     data = judged({0: dict.fromkeys(relevant, 1)}, 12)
-    (pool,) = pools(data, [[ranking] for ranking in rankings], depth=depth, skip=skip)
+    (pool,) = pools(data, [[ranking] for ranking in rankings], depth=depth)
     assert not relevant & set(pool)
     assert len(set(pool)) == len(pool) >= min(depth, 12 - len(relevant))
 

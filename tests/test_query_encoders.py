@@ -508,7 +508,7 @@ def test_a_step_of_the_table_is_adams(tmp_path: Path) -> None:
 
     patched = pytest.MonkeyPatch()
     patched.setattr(QueryTable, "after_step", watched)
-    wanted = section(query_encoder="learned", steps=3, warmup=0.0, weight_decay=0.5)
+    wanted = section(query_encoder="learned", steps=3, warmup=0.0)
     finetune(ours, DATA, wanted, "en", 5, tmp_path / "checkpoints")
     patched.undo()
     by_hand = torch.nn.Parameter(start.clone())

@@ -96,13 +96,6 @@ def test_a_bad_recipe_is_one_message_and_exit_code_2(vtkit: Run, recipe: Path) -
     ]
 
 
-def test_the_measure_of_a_validation_is_checked_too(vtkit: Run, recipe: Path) -> None:
-    finetune = f'finetune={{data="{recipe.parent}", validation={{share=0.1, metric="RRR"}}}}'
-    result = vtkit("recipe", "check", "small.toml", "--set", finetune)
-    assert result.returncode == 2
-    assert "finetune.validation.metric cannot be used:\n  'RRR': no such measure" in result.stderr
-
-
 def test_what_cannot_be_had_is_reported_with_bad_measures(vtkit: Run, recipe: Path) -> None:
     (recipe.parent / "vocab.txt").unlink()
     result = vtkit("recipe", "check", "small.toml", "--set", 'evaluate.measures=["nDCGG@10"]')

@@ -245,7 +245,7 @@ def test_a_training_on_a_mapped_collection_ends_in_the_same_weights(
         finetune(ours, opened, section, "en", 3, tmp_path / name / "checkpoints")
         weights.append({name: each.clone() for name, each in ours.state_dict().items()})
         left, right = held_out_queries(opened, 0.3, 2)
-        judged = validation_set(right, "nDCG@10", "x", 5, 20, 1)
+        judged = validation_set(right, "x", 1, most_queries=5, most_documents=20)
         weights[-1] |= {"left": len(left.queries), "judged": (list(judged.documents), judged.grades)}
     for name, value in weights[0].items():
         assert value == weights[1][name] if isinstance(value, int | tuple) else value.equal(weights[1][name]), name

@@ -153,6 +153,6 @@ def test_an_aim_that_no_penalty_reaches_is_an_error(changes: dict[str, Any], mes
 
 def test_an_aim_takes_the_place_of_the_strength() -> None:
     read = FinetuneSection(data="unused", target_active={"query": 20}).settings_read
-    assert {"finetune.target_active.query", "finetune.flops.query_ramp", "finetune.flops.document"} <= read
+    assert {"finetune.target_active.query", "finetune.flops.document"} <= read
     assert "finetune.flops.query" not in read
     assert "adapt.target_active.query" in AdaptSection(objective="crop", target_active={"query": 20}).settings_read

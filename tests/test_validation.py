@@ -42,7 +42,7 @@ def validated(
     folder: Path, settings: dict[str, int], **changes: Any
 ) -> tuple[SparseEncoder, dict[str, list[float]], Validated, Validation]:
     """An encoder fine-tuned with validations on held-out queries, and what came of them."""
-    judged = validation_set(HELD_OUT, "nDCG@10", "held-out queries", 500, 1000, 1)
+    judged = validation_set(HELD_OUT, "held-out queries", 1)
     validation = Validation(judged, ValidationSettings(**settings))
     wanted = section(**changes)
     ours = with_query_encoder(encoder(folder), wanted, [document.contents for document in DATA.documents])
@@ -96,15 +96,15 @@ def test_all_judged_documents_are_searched_and_a_sample_of_the_others() -> None:
     data = RetrievalSet("made", DATA.documents, DATA.queries[:4], {
         "q0": {"d7": 2, "d9": 0}, "q1": {"d7": 1}, "q2": {"d3": 0}, "q3": {"d5": 1, "d1": 1},
     })  # fmt: skip
-    judged = validation_set(data, "nDCG@10", "made", 500, 10, 1)
+    judged = validation_set(data, "made", 1, most_documents=10)
     assert judged.queries == [data.queries[number].text for number in (0, 1, 3)]  # q2 has no relevant document
     of = [document.contents for document in data.documents]
     assert [{judged.documents[row]: grade for row, grade in grades.items()} for grades in judged.grades] == [
         {of[7]: 2, of[9]: 0}, {of[7]: 1}, {of[5]: 1, of[1]: 1},
     ]  # fmt: skip
     assert len(set(judged.documents)) == 10
-    assert len(validation_set(data, "nDCG@10", "made", 500, 2, 1).documents) == 4
-    assert len(validation_set(data, "nDCG@10", "made", 2, 10, 1).queries) == 2
+    assert len(validation_set(data, "made", 1, most_documents=2).documents) == 4
+    assert len(validation_set(data, "made", 1, most_queries=2).queries) == 2
 
 
 def test_probe_pairs_are_judged_by_the_rank_of_the_text(tmp_path: Path) -> None:
@@ -200,9 +200,9 @@ def test_the_settings_exclude_each_other() -> None:
         section(validation={"split": "train"})
     with pytest.raises(ValidationError, match=r"two places to take queries from: remove one"):
         section(validation={"split": "dev", "share": 0.1})
-    with pytest.raises(ValidationError, match=r"mlm has held_out"):
+    with pytest.raises(ValidationError, match=r"mlm has texts held out"):
         AdaptSection(objective="mlm", validation={})
-    assert "finetune.validation.metric" in section(validation={}).settings_read
+    assert "finetune.validation.share" in section(validation={}).settings_read
     assert FinetuneValidation().patience == 5
 
 
@@ -222,7 +222,6 @@ objective = "crop"
 corpus = ["./long.txt"]
 steps = 4
 batch_size = 4
-ramp = 0.5
 [adapt.validation]
 every = 2
 [finetune]

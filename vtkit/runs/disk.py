@@ -23,6 +23,7 @@ from vtkit.evaluation.balance import WEIGHT_QUERIES
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.runs.plan import Step
 from vtkit.settings.analysers import DOCUMENTS_A_PART
+from vtkit.settings.expand import CHECKPOINT_EVERY
 from vtkit.settings.named import is_local, local_path
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrainedVocabulary, TrimmedVocabulary
@@ -260,7 +261,7 @@ def _checkpoints(recipe: Recipe, stage: str, encoder: Encoder) -> int:
         learns, steps, every = encoder.bytes // NUMBER, recipe.finetune.steps, recipe.finetune.checkpoint_every
         kept = CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // every))
     elif stage == "expand" and recipe.expand is not None:
-        learns, steps, every = encoder.bytes // NUMBER, recipe.expand.steps, recipe.expand.checkpoint_every
+        learns, steps, every = encoder.bytes // NUMBER, recipe.expand.steps, CHECKPOINT_EVERY
         validated, kept = False, CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // every))
     else:
         return 0

@@ -15,7 +15,6 @@ from vtkit.settings.types import (
     PairsName,
     PositiveFloat,
     PositiveInt,
-    Ramp,
     Section,
     Share,
     Steps,
@@ -25,20 +24,6 @@ Objective = Literal["crop", "align", "distill"]
 """Objectives of adaptation that train the sparse vectors themselves."""
 
 
-class CropSection(Section):
-    """[adapt.crop]: two spans of one document are a query and what it should find. Lengths are in words, or in
-    pairs of characters in scripts without spaces."""
-
-    query_words: PositiveInt = 16
-    """Longest query; at most half of the document."""
-
-    shortest: PositiveInt = 5
-    """Shortest query."""
-
-    document_words: PositiveInt = 80
-    """Longest document span."""
-
-
 class AlignSection(Section):
     """[adapt.align]: the encoder reads the target side of parallel text and learns the scores that the frozen source
     encoder gives the sentences of the source side."""
@@ -46,12 +31,6 @@ class AlignSection(Section):
     files: tuple[PairsName, ...] = ()
     """Tab-separated sentence pairs, source language first. Default: ``transfer.parallel.files``; without any, both
     encoders read texts of the corpus (for domains)."""
-
-    temperature: PositiveFloat = 4.0
-    """Divides the scores inside the softmax of the score distributions."""
-
-    squared: NonNegativeFloat = 0.01
-    """Weight of the mean squared difference of scores beside the divergence of their distributions."""
 
 
 class GeneratorSection(Section):
@@ -65,12 +44,6 @@ class GeneratorSection(Section):
 
     queries: Annotated[int, Field(ge=1, le=100)] = 3
     """Queries a document."""
-
-    top_k: Annotated[int, Field(ge=1, le=1_000_000)] = 25
-    """Each token is sampled from so many of the likeliest."""
-
-    top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
-    """Among these from the fewest that have this probability together."""
 
 
 class DistillSection(Section):
@@ -94,8 +67,8 @@ class DistillSection(Section):
     """``margin_mse``: factor on the teacher's scores; default as in [finetune.margin_mse]."""
 
     queries: Literal["crops", "openings", "generated"] = "crops"
-    """``crops``: spans of documents, as in [adapt.crop]. ``openings``: their titles or first sentences, which are
-    then removed from the documents. ``generated``: what ``generator`` writes of the documents."""
+    """``crops``: spans of documents, as of ``crop``. ``openings``: their titles or first sentences, which are then
+    removed from the documents. ``generated``: what ``generator`` writes of the documents."""
 
     generator: GeneratorSection = GeneratorSection()
 
@@ -108,9 +81,6 @@ class DistillSection(Section):
 
     mining: tuple[ModelName, ...] = ()
     """Dense or sparse models whose best documents are candidates too, beside BM25's (GPL mines with two)."""
-
-    depth: Annotated[int, Field(ge=1, le=10_000)] = 50
-    """Candidates are sampled from so many of each ranking."""
 
     temperature: PositiveFloat = 0.25
     """``listwise``: divides the teacher's scores, in standard deviations of its scores of a query, inside its
@@ -158,27 +128,17 @@ class AdaptSection(Section):
     batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
     """Texts, pairs or queries a step, of each objective."""
 
-    texts_at_once: PositiveInt | None = None
-    """``crop``, ``align``, ``distill``: texts of a step whose activations are held at a time, as in ``[finetune]``."""
-
     max_length: PositiveInt = 128
     """Tokens a text is cut at."""
 
     flops: NonNegativeFloat = 1e-3
-    """``crop``, ``align``, ``distill``: λ of the FLOPS penalties on queries and documents once the ramp is over."""
+    """``crop``, ``align``, ``distill``: λ of the FLOPS penalties on queries and documents, which rises over a
+    third of the steps."""
 
     target_active: TargetActive | None = None
     """``crop``, ``align``, ``distill``: active dimensions of queries and documents to end with, as in ``{query = 30,
-    document = 150}``, instead of ``flops``: λ is found while training, and ``ramp`` is the share of the steps in which
-    the aim is approached."""
-
-    ramp: Ramp = 0.33
-    """Share of the steps over which the penalties rise quadratically."""
-
-    labels: Literal["tokens", "emlm"] | None = None
-    """``mlm``: what a masked position is to be predicted as. ``tokens``: the token that stood there. ``emlm``: the
-    token of the output vocabulary that overlaps the masked span first, for an encoder whose output vocabulary is not
-    its input vocabulary (``transfer.scope`` "head-only"; ESPLADE). Default: ``emlm`` there, ``tokens`` elsewhere."""
+    document = 150}``, instead of ``flops``: λ is found while training, and the aim approached over the first third
+    of the steps."""
 
     teacher: ModelName | None = None
     """``sap``: hub id or folder of a sparse encoder over the target's output vocabulary."""
@@ -195,18 +155,11 @@ class AdaptSection(Section):
     adjustment, arXiv:2007.07314). Default: ``unigram`` for encoders that have learned to retrieve, ``none`` for masked
     language models, whose bias holds the frequencies already."""
 
-    held_out: Annotated[int, Field(ge=0, le=100_000)] = 200
-    """``mlm``: texts that are not trained on, a tenth of the corpus at most; on these the accuracy of masked tokens and
-    the bits per byte are measured, before and after."""
-
     learning_rate: LearningRate = 1e-4
     """Peak of the cosine schedule."""
 
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the steps over which the learning rate rises."""
-
-    weight_decay: NonNegativeFloat = 0.01
-    """AdamW weight decay."""
 
     checkpoint_every: Steps = 200
     """Steps between checkpoints; a killed run continues from the last."""
@@ -215,7 +168,6 @@ class AdaptSection(Section):
     """Programs that show the curves while training goes on: ``tensorboard``, ``wandb`` (offline without --download)."""
 
     validation: AdaptValidation | None = None
-    crop: CropSection = CropSection()
     align: AlignSection = AlignSection()
     distill: DistillSection = DistillSection()
 
@@ -227,9 +179,9 @@ class AdaptSection(Section):
     @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that its objectives read; the others have no effect."""
-        own = set(type(self).model_fields) - {"crop", "align", "distill"}
-        masked = {"labels", "mask_rate", "new_token_weight", "prior", "held_out"}
-        sparse = {"flops", "ramp", "target_active", "texts_at_once", "validation"}
+        own = set(type(self).model_fields) - {"align", "distill"}
+        masked = {"mask_rate", "new_token_weight", "prior"}
+        sparse = {"flops", "target_active", "validation"}
         objectives = set(self.objectives)
         tables: set[str] = set()
         if "auto" in objectives:
@@ -245,9 +197,8 @@ class AdaptSection(Section):
                 tables |= {f"target_active.{side}" for side in SIDES}
             if self.validation is not None:
                 tables |= {f"validation.{setting}" for setting in AdaptValidation.model_fields}
-        for name, kind in (("crop", CropSection), ("align", AlignSection), ("distill", DistillSection)):
-            crops = name == "crop" and "distill" in objectives and not self.distill.query_corpus
-            if name in objectives or crops:
+        for name, kind in (("align", AlignSection), ("distill", DistillSection)):
+            if name in objectives:
                 tables |= {f"{name}.{setting}" for setting in kind.model_fields}
         if "distill" in objectives and self.distill.generates:
             tables |= {f"distill.generator.{setting}" for setting in GeneratorSection.model_fields}
@@ -258,9 +209,7 @@ class AdaptSection(Section):
         if (self.objective == "sap") != (self.teacher is not None):
             raise ValueError('objective "sap" and the setting teacher belong together: give both or neither')
         if self.validation is not None and set(self.objectives) <= {"mlm", "sap"}:
-            raise ValueError('validation is for the objectives "crop", "align" and "distill"; mlm has held_out')
-        if self.objective not in ("auto", "mlm") and self.labels is not None:
-            raise ValueError('labels are for the objective "mlm": the others mask nothing')
+            raise ValueError('validation is for the objectives "crop", "align" and "distill"; mlm has texts held out')
         if len(set(self.objectives)) < len(self.objectives):
             raise ValueError("an objective is listed twice")
         if {"crop", "distill"} <= set(self.objectives):
@@ -271,6 +220,4 @@ class AdaptSection(Section):
             raise ValueError("distill.loss margin_mse compares candidates: set distill.candidates to 2 or more")
         if self.distill.queries == "generated" and self.distill.generator.model is None:
             raise ValueError('distill.queries = "generated" takes a model that writes them: distill.generator.model')
-        if self.crop.shortest > self.crop.query_words:
-            raise ValueError("crop.shortest is more than crop.query_words")
         return self

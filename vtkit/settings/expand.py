@@ -8,7 +8,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from vtkit.settings.finetune import RankingSystems
-from vtkit.settings.types import LearningRate, NonNegativeFloat, PositiveFloat, PositiveInt, Section, Steps
+from vtkit.settings.types import LearningRate, PositiveFloat, PositiveInt, Section, Steps
+
+CHECKPOINT_EVERY = 200
+"""Steps between checkpoints; a killed run continues from the last."""
 
 
 class ExpandRankings(RankingSystems):
@@ -51,23 +54,11 @@ class ExpandSection(Section):
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = 32
     """Pairs a step."""
 
-    query_length: PositiveInt = 64
-    """Tokens a query is cut at."""
-
     document_length: PositiveInt = 128
     """Tokens of a document that are read, in training and to expand it."""
 
     learning_rate: LearningRate = 2e-5
-    """Peak learning rate; it rises over ``warmup`` and falls linearly to zero."""
-
-    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.05
-    """Share of the steps over which the learning rate rises."""
-
-    weight_decay: NonNegativeFloat = 0.01
-    """AdamW weight decay."""
-
-    checkpoint_every: Steps = 200
-    """Steps between checkpoints; a killed run continues from the last."""
+    """Peak learning rate; it rises over a twentieth of the steps and falls linearly to zero."""
 
     rankings: ExpandRankings = ExpandRankings()
 

@@ -118,23 +118,13 @@ class PenaltySettings(_Named):
     query: NonNegativeFloat = Field(description=_QUERIES)
     document: NonNegativeFloat = Field(description=_DOCUMENTS)
 
-    query_ramp: Ramp | None = None
-    """Share of the steps over which λ_q rises quadratically. Default: ``finetune.ramp``."""
-
-    document_ramp: Ramp | None = None
-    """Share of the steps over which λ_d rises quadratically. Default: ``finetune.ramp``."""
-
     def strength(self, side: Side) -> float:
         """λ of a side."""
         return self.query if side == "query" else self.document
 
-    def ramp(self, side: Side) -> float | None:
-        """The ramp of a side, where it has one of its own."""
-        return self.query_ramp if side == "query" else self.document_ramp
-
     def settings_of(self, side: Side) -> set[str]:
         """Names of the settings that its penalty on a side reads."""
-        others = {f"{other}{end}" for other in SIDES if other != side for end in ("", "_ramp", "_dimensions")}
+        others = {f"{other}{end}" for other in SIDES if other != side for end in ("", "_dimensions")}
         return set(type(self).model_fields) - others - ({"definition"} if side == "query" else set())
 
 
@@ -195,12 +185,6 @@ class DfFlopsPenalty(PenaltySettings):
 
     alpha: Share = 0.1
     """Share of the texts from which on a dimension counts as frequent: it weighs one half there."""
-
-    beta: PositiveFloat = 10.0
-    """How steeply the weight rises around ``alpha``."""
-
-    memory: PositiveInt = 100
-    """Steps over which it is counted how many texts activate a dimension."""
 
 
 class CasedPenalty(PenaltySettings):
@@ -286,9 +270,6 @@ class ValidationSettings(Section):
     patience: PositiveInt = 5
     """Training stops after so many validations in a row that are no better than the best before them."""
 
-    max_queries: PositiveInt = 500
-    """Queries at most, sampled with the seed."""
-
 
 class FinetuneValidation(ValidationSettings):
     """[finetune.validation]: the encoder is judged while it is trained; training stops when it gets no better, and ends
@@ -301,12 +282,6 @@ class FinetuneValidation(ValidationSettings):
 
     share: Share | None = None
     """Share of the training queries that is not trained on, but judged with."""
-
-    metric: str = "nDCG@10"
-    """ir_measures name. Probe pairs have one relevant document each, and always use ``RR``."""
-
-    max_documents: Annotated[int, Field(ge=10, le=100_000_000)] = 10_000
-    """Documents searched: all that are judged for the queries, and others, sampled with the seed, up to this number."""
 
 
 AnyLoss = InfonceLoss | MarginMseLoss | KlLoss | ListwiseLoss
@@ -380,9 +355,6 @@ class MiningSection(RankingSystems):
 
     depth: Annotated[int, Field(ge=1, le=10_000)] = 50
     """Negatives are sampled from so many of each ranking."""
-
-    skip: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """So many first ones of each ranking are left out: the nearest are often relevant and not judged."""
 
 
 def _summaries(kinds: dict[str, type[AnyLoss]] | dict[str, type[AnyPenalty]] | dict[str, type[AnyQueryEncoder]]) -> str:
@@ -484,9 +456,6 @@ class FinetuneSection(_Tables):
 
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Share of the steps over which the learning rate rises."""
-
-    weight_decay: NonNegativeFloat = 0.01
-    """AdamW weight decay."""
 
     checkpoint_every: Steps = 100
     """Steps between checkpoints; a killed run continues from the last."""

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from vtkit.training.adapt import Alignment
     from vtkit.training.mlm import Adaptation
 
+HELD_OUT = 200
+"""Texts that masked-language-model training does not see, a tenth of the corpus at most: on these it is measured."""
+
 
 @dataclass(frozen=True)
 class AdaptResult(Result):
@@ -125,8 +128,8 @@ def _predict(
     prior = chosen_prior(recipe) if objective == "mlm" else None
     section = section.model_copy(update={"objective": objective, "prior": prior})
     wanted = section.steps * section.batch_size
-    texts = drawn(read_texts(recipe.corpora("adapt.corpus")), wanted + section.held_out, seed, out)
-    texts, held_out = _held_out(texts, 0 if objective == "sap" else section.held_out, seed)
+    texts = drawn(read_texts(recipe.corpora("adapt.corpus")), wanted + HELD_OUT, seed, out)
+    texts, held_out = _held_out(texts, 0 if objective == "sap" else HELD_OUT, seed)
     new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
     teacher = None if section.teacher is None else load_encoder(section.teacher)
     return len(texts), adapt(encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher, held_out)
@@ -148,12 +151,12 @@ def _train_vectors(
     from vtkit.training.adapt import QUERY_LENGTH, adapt_vectors
     from vtkit.training.query_generator import load_generator
     from vtkit.training.teachers import Teacher, load_teacher
-    from vtkit.training.validation import Validation
+    from vtkit.training.validation import MOST_QUERIES, Validation
 
     section, seed = recipe.adapt, recipe.recipe.seed
     assert section is not None
     most = section.steps * section.batch_size
-    wanted = 0 if section.validation is None else section.validation.max_queries
+    wanted = 0 if section.validation is None else MOST_QUERIES
     texts = drawn(read_texts(recipe.corpora("adapt.corpus")), most + wanted, seed, out)
     validation = None
     if section.validation is not None:

@@ -111,7 +111,7 @@ def _validation(
     those of probe pairs, which are spans."""
     from vtkit.data.collections import load_retrieval
     from vtkit.evaluation.probe import probe_validation_set
-    from vtkit.training.validation import Validation, held_out_queries, validation_set
+    from vtkit.training.validation import MOST_QUERIES, Validation, held_out_queries, validation_set
 
     settings = section.validation
     if settings is None:
@@ -122,12 +122,11 @@ def _validation(
         data, judging = held_out_queries(data, settings.share, seed)
         judged_on = "training queries held out"
     else:
-        texts = draw(data.contents, 2 * settings.max_queries, seed)
-        return data, Validation(probe_validation_set(texts, settings.max_queries, seed, "finetune"), settings)
+        texts = draw(data.contents, 2 * MOST_QUERIES, seed)
+        return data, Validation(probe_validation_set(texts, MOST_QUERIES, seed, "finetune"), settings)
     if expand is not None:
         judging = expand(judging)
-    limits = settings.max_queries, settings.max_documents
-    return data, Validation(validation_set(judging, settings.metric, judged_on, *limits, seed), settings)
+    return data, Validation(validation_set(judging, judged_on, seed), settings)
 
 
 FINETUNE = Stage("finetune", version=12, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")

@@ -73,7 +73,7 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     from vtkit.data.queries import is_blank
     from vtkit.search.bm25 import Bm25
     from vtkit.training.negatives import RANKINGS_FOLDER, system_rankings
-    from vtkit.training.tilde import aggregated_pairs
+    from vtkit.training.tilde import QUERY_LENGTH, aggregated_pairs
 
     section = recipe.expand
     assert section is not None
@@ -81,7 +81,7 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     rankings = system_rankings(
         data,
         section.rankings,
-        (section.query_length, section.document_length),
+        (QUERY_LENGTH, section.document_length),
         encoder,
         lambda: Bm25.build(contents, recipe.recipe.language, folder=out / CHECKPOINTS / "bm25"),
         out / CHECKPOINTS / RANKINGS_FOLDER,
@@ -98,8 +98,7 @@ EXPAND = Stage(
     version=2,
     reads=(
         *(f"expand.{name}" for name in ("method", "positives", "rankings", "epochs", "steps", "batch_size")),
-        *(f"expand.{name}" for name in ("query_length", "document_length", "learning_rate", "warmup", "weight_decay")),
-        "expand.checkpoint_every",
+        *("expand.document_length", "expand.learning_rate"),
         "recipe.language",
         "finetune.data",
         "finetune.split",

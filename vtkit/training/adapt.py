@@ -24,7 +24,7 @@ from vtkit.errors import DataError
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection, DistillSection
 from vtkit.settings.finetune import SIDES, TargetActive
-from vtkit.training.crops import batches_of, crop_pair, opening_pair, usable_texts
+from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (
     info_nce,
@@ -58,6 +58,18 @@ if TYPE_CHECKING:
 
 QUERY_LENGTH = 64
 """Tokens a query is cut at."""
+
+RAMP = 0.33
+"""Share of the steps over which the penalties rise quadratically."""
+
+ALIGN_TEMPERATURE = 4.0
+"""Divides the scores of sentences inside the softmax of their distributions."""
+
+SQUARED = 0.01
+"""Weight of the mean squared difference of sentences' scores beside the divergence of their distributions."""
+
+DEPTH = 50
+"""Candidates are sampled from so many of each ranking."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +153,7 @@ def adapt_vectors(
         for parameter in model.parameters():
             parameter.requires_grad_(id(parameter) in learning)
     steps, length = section.steps, section.max_length
-    ramp_steps = max(1, round(section.ramp * steps))
+    ramp_steps = max(1, round(RAMP * steps))
     ramp, sides = quadratic_ramp(section.flops, ramp_steps), SIDES if "query" in columns else SIDES[1:]
     aims = section.target_active or TargetActive()
     terms += flops_terms({side: strength(side, ramp, aims.of(side), ramp_steps, steps, "adapt") for side in sides})
@@ -159,14 +171,14 @@ def adapt_vectors(
                 "adaptation",
                 "adapt.learning_rate",
                 dict.fromkeys(SIDES, "adapt.flops"),
-                "adapt.ramp",
+                "adapt.steps",
             ),
             explosion=LossGate("adaptation", "Lower adapt.learning_rate."),
             sentences="sentence" in columns,
         ),
         Schedule(
-            steps, size, section.learning_rate, section.warmup, "cosine", section.weight_decay,
-            section.checkpoint_every, seed, section.texts_at_once, report_to=section.report_to,
+            steps, size, section.learning_rate, section.warmup, "cosine",
+            section.checkpoint_every, seed, report_to=section.report_to,
         ),
         folder,
         "adapting",
@@ -184,9 +196,7 @@ Made = tuple[dict[str, list[str]], list[Term]]
 
 def _crop(texts: Sequence[str], section: AdaptSection, size: int, seed: int) -> Made:
     order = batches_of(len(texts), section.steps, size, seed).reshape(-1)
-    pairs = [
-        crop_pair(texts[text], section.crop, np.random.default_rng([seed, 4, row])) for row, text in enumerate(order)
-    ]
+    pairs = [crop_pair(texts[text], np.random.default_rng([seed, 4, row])) for row, text in enumerate(order)]
     columns = {"query": [query for query, _ in pairs], "document": [document for _, document in pairs]}
     return columns, [Term("contrastive", lambda batch: info_nce(batch.scores))]
 
@@ -197,20 +207,17 @@ def _align(alignment: Alignment, section: AdaptSection, size: int, seed: int, fo
     asked = [Asked(sources, sources, list(batch), 1) for sources, batch in zip(read, batches.tolist(), strict=True)]
     teacher = SparseTeacher(alignment.source, section.max_length)
     scores = KeptScores(teacher, asked, folder)
-    settings = section.align
 
     def taught(batch: Batch) -> Tensor:
         return scores[batch.step].to(batch.sentence_scores.device)
 
     def divergence(batch: Batch) -> Tensor:
-        return symmetric_divergence(batch.sentence_scores, taught(batch), settings.temperature)
+        return symmetric_divergence(batch.sentence_scores, taught(batch), ALIGN_TEMPERATURE)
 
     def squared(batch: Batch) -> Tensor:
         return (batch.sentence_scores - taught(batch)).square().mean()
 
-    terms = [Term("alignment", divergence)]
-    if settings.squared:
-        terms.append(Term("score_difference", squared, lambda step: settings.squared))
+    terms = [Term("alignment", divergence), Term("score_difference", squared, lambda step: SQUARED)]
     return {"sentence": [alignment.pairs[pair][1] for pair in batches.reshape(-1)]}, terms
 
 
@@ -236,13 +243,13 @@ def _distill(
         match settings.queries:
             case "crops":
                 draws = (np.random.default_rng([seed, 4, row]) for row in range(len(rows)))
-                asked = [crop_pair(texts[n], section.crop, draw)[0] for n, draw in zip(rows, draws, strict=True)]
+                asked = [crop_pair(texts[n], draw)[0] for n, draw in zip(rows, draws, strict=True)]
             case "openings":
-                openings = [opening_pair(text, section.crop.query_words) for text in texts]
+                openings = [opening_pair(text, QUERY_WORDS) for text in texts]
                 asked, documents = [openings[number][0] for number in rows], [rest for _, rest in openings]
             case "generated":
                 assert generator is not None
-                asked = _generated(generator, texts, rows, section.crop.query_words, seed, folder)
+                asked = _generated(generator, texts, rows, QUERY_WORDS, seed, folder)
     pairwise = any(isinstance(teacher, CrossEncoderTeacher) for teacher in teachers)
     loss = settings.loss or ("margin_mse" if pairwise else "listwise")
     bm25_teaches = (not pairwise or not teachers) if settings.bm25 is None else settings.bm25
@@ -250,7 +257,7 @@ def _distill(
     bm25 = Bm25.build(documents, language) if bm25_teaches or queries or settings.candidates > 1 else None
     rankings = []
     if bm25 is not None and (queries or settings.candidates > 1):
-        rankings = [bm25.search(asked, settings.depth)[0], *_mined(settings, asked, documents, section, folder)]
+        rankings = [bm25.search(asked, DEPTH)[0], *_mined(settings, asked, documents, section, folder)]
     candidates = _candidates(rankings, own, settings.candidates, len(texts), len(asked), seed)
     columns = {"query": asked, "document": [documents[number] for number in candidates[:, 0]]}
     for extra in range(1, settings.candidates):
@@ -314,7 +321,7 @@ def _mined(
     return [
         kept_array(
             folder / RANKINGS_FOLDER / f"model-{place}.npy",
-            partial(model_ranking, name, queries, documents, lengths, settings.depth, "adapt.distill.mining"),
+            partial(model_ranking, name, queries, documents, lengths, DEPTH, "adapt.distill.mining"),
         )
         for place, name in enumerate(settings.mining, 1)
     ]

@@ -13,7 +13,15 @@ from itertools import count
 import numpy as np
 
 from vtkit.errors import DataError
-from vtkit.settings.adapt import CropSection
+
+QUERY_WORDS = 16
+"""Words of the longest query."""
+
+SHORTEST_QUERY = 5
+"""Words of the shortest query, where the text has twice as many."""
+
+DOCUMENT_WORDS = 80
+"""Words of the longest document span."""
 
 SHORTEST_TEXT = 4
 """Texts of fewer words leave nothing to make a query of."""
@@ -50,12 +58,12 @@ def query_span(words: Sequence[str], shortest: int, longest: int, draw: np.rando
     return slice(start, start + length)
 
 
-def crop_pair(text: str, section: CropSection, draw: np.random.Generator) -> tuple[str, str]:
-    """A query of ``section.shortest`` to ``section.query_words`` words (at most half of the text), and a span of up to
-    ``section.document_words``."""
+def crop_pair(text: str, draw: np.random.Generator) -> tuple[str, str]:
+    """A query of :data:`SHORTEST_QUERY` to :data:`QUERY_WORDS` words (at most half of the text), and a span of up to
+    :data:`DOCUMENT_WORDS`."""
     words = units(text)
-    query = query_span(words, section.shortest, section.query_words, draw)
-    document = min(section.document_words, len(words))
+    query = query_span(words, SHORTEST_QUERY, QUERY_WORDS, draw)
+    document = min(DOCUMENT_WORDS, len(words))
     start = int(draw.integers(len(words) - document, endpoint=True))
     return joined(words[query], text), joined(words[start : start + document], text)
 

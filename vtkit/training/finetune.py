@@ -164,7 +164,6 @@ def _trained(
             section.learning_rate,
             section.warmup,
             "linear",
-            section.weight_decay,
             section.checkpoint_every,
             seed,
             section.texts_at_once,
@@ -195,7 +194,7 @@ def objective_terms(
     for side in sides:
         for place, settings in enumerate(section.penalties(side)):
             value = penalty(settings, side, vocabulary, lambda: cased_ids(output_tokenizer(encoder)).tolist())
-            ramp_steps = _ramp_steps(section, settings.ramp(side), steps)
+            ramp_steps = _ramp_steps(section, steps)
             fixed, target = quadratic_ramp(settings.strength(side), ramp_steps), section.target(side)
             weight = strength(side, fixed, target if place == 0 else None, ramp_steps, steps, "finetune")
             definition = settings.definition if isinstance(settings, FlopsPenalty) else "batch"
@@ -288,14 +287,13 @@ def _check_targets(scores: Tensor, section: FinetuneSection, scale: float) -> No
                 check_targets(every, "finetune.listwise.temperature", loss.temperature)
 
 
-def _ramp_steps(section: FinetuneSection, own: float | None, steps: int) -> int:
-    return max(1, round((section.ramp if own is None else own) * steps))
+def _ramp_steps(section: FinetuneSection, steps: int) -> int:
+    return max(1, round(section.ramp * steps))
 
 
 def _ramp_ends(section: FinetuneSection, steps: int) -> int:
     """The step from which on all penalties are at full strength."""
-    ramps = [_ramp_steps(section, each.ramp(side), steps) for side in SIDES for each in section.penalties(side)]
-    return max(ramps, default=0)
+    return _ramp_steps(section, steps) if any(section.penalties(side) for side in SIDES) else 0
 
 
 def _collapse_gate(section: FinetuneSection, steps: int, encoder: SparseEncoder) -> CollapseGate:

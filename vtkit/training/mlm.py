@@ -97,18 +97,12 @@ def adapt(
         held_out: texts to measure the prediction of masked tokens on, none of them trained on; ``sap`` predicts none.
 
     Raises:
-        DataError: no text is long enough, every token of the texts is masked, the teacher writes another vocabulary,
-            or the labels need an output vocabulary that the encoder has not.
+        DataError: no text is long enough, every token of the texts is masked, or the teacher writes another
+            vocabulary.
         CollapseError: the loss is not finite, or explodes.
     """
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
     output = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
-    labels = section.labels or ("tokens" if output is None else "emlm")
-    if section.objective != "sap" and (labels == "emlm") != (output is not None):
-        raise DataError(
-            'adapt.labels "emlm" is for an encoder with an output vocabulary of its own (transfer.scope "head-only"), '
-            f'and "tokens" for all others; this encoder has {"no" if output is None else "an"} own output vocabulary.'
-        )
     length = min(section.max_length, encoder.max_seq_length or section.max_length)
     labelling = None if section.objective == "sap" else output
     folder.mkdir(parents=True, exist_ok=True)
@@ -157,7 +151,6 @@ def adapt(
         **trainer_settings(model, folder, steps=section.steps, seed=seed, checkpoint_every=section.checkpoint_every),
         per_device_train_batch_size=1,
         learning_rate=section.learning_rate,
-        weight_decay=section.weight_decay,
         lr_scheduler_type="cosine",
         warmup_steps=round(section.warmup * section.steps),
     )

@@ -43,7 +43,7 @@ def negative_pools(
     """For each query the documents that its hard negatives are sampled from.
 
     Those judged as not relevant; where they are fewer than ``section.hard_negatives``, also the first ``mining.depth``
-    of each ranking, after ``mining.skip``, by turns; and where a query matches too little, any others. Never a relevant
+    of each ranking by turns; and where a query matches too little, any others. Never a relevant
     document nor one with the text of one.
 
     Args:
@@ -70,14 +70,14 @@ def negative_pools(
     if scored_only or not needing.any():
         return pools
     depth, most = section.mining.depth, int(judged.relevant.lengths.max(initial=0))
-    found = rankings(section.mining.skip + depth + most)
+    found = rankings(depth + most)
 
     def filled(row: int) -> Sequence[int]:
         own: list[int] = pools[row].tolist()
         if not needing[row]:
             return own
         relevant = set(judged.relevant[row].tolist())
-        tops = [_top(ranking[row], relevant, section.mining.skip, depth) for ranking in found]
+        tops = [_top(ranking[row], relevant, depth) for ranking in found]
         pool = list(dict.fromkeys([*own, *merged(tops)]))
         if len(pool) < depth:  # a query that matches too little: fill up with any other documents
             count = len(data.documents)
@@ -89,9 +89,9 @@ def negative_pools(
     return Ragged.of(map(filled, range(len(pools))))
 
 
-def _top(ranking: Sequence[int] | npt.NDArray[np.int32], relevant: set[int], skip: int, depth: int) -> list[int]:
+def _top(ranking: Sequence[int] | npt.NDArray[np.int32], relevant: set[int], depth: int) -> list[int]:
     kept = [document for document in listed(ranking) if document >= 0 and document not in relevant]
-    return kept[skip : skip + depth]
+    return kept[:depth]
 
 
 def mined_rankings(

@@ -26,6 +26,10 @@ QUERIES_FOLDER = "generated-queries"
 TEXTS_AT_ONCE = 16
 """Texts whose queries are sampled together and are one file: what a killed run loses at most."""
 
+TOP_K = 25
+TOP_P = 0.95
+"""Each token is sampled from so many of the likeliest, and among these from the fewest that have this probability."""
+
 LONGEST_QUERY = 64
 """Tokens of the generator that a query may have."""
 
@@ -43,8 +47,8 @@ class QueryGenerator:
     def queries(self, texts: Sequence[str], seed: int, folder: Path) -> list[list[str]]:
         """Queries of each text, :attr:`GeneratorSection.queries` or fewer: blank ones and repetitions are left out.
 
-        They are sampled from the ``top_k`` likeliest tokens within ``top_p`` of the probability, and kept in files
-        below ``folder``: a killed run goes on with those that are there, and ends in the same queries.
+        They are sampled with :data:`TOP_K` and :data:`TOP_P`, and kept in files below
+        ``folder``: a killed run goes on with those that are there, and ends in the same queries.
         """
         kept = folder / QUERIES_FOLDER
         kept.mkdir(parents=True, exist_ok=True)
@@ -81,8 +85,8 @@ class QueryGenerator:
                 input_ids=read["input_ids"],
                 attention_mask=read["attention_mask"],
                 do_sample=True,
-                top_k=self.settings.top_k,
-                top_p=self.settings.top_p,
+                top_k=TOP_K,
+                top_p=TOP_P,
                 num_return_sequences=self.settings.queries,
                 max_new_tokens=LONGEST_QUERY,
             )

@@ -127,7 +127,7 @@ class DfFlops(nn.Module):
     shares: Tensor
     batches: Tensor
 
-    def __init__(self, vocabulary: int, alpha: float, beta: float, memory: int) -> None:
+    def __init__(self, vocabulary: int, alpha: float, beta: float = 10.0, memory: int = 100) -> None:
         super().__init__()
         self.alpha, self.beta, self.memory = alpha, beta, memory
         self.register_buffer("shares", torch.zeros(vocabulary))
@@ -181,7 +181,7 @@ def penalty(settings: AnyPenalty, side: Side, vocabulary: int, cased_tokens: Cal
         case MaskedFlopsPenalty():
             return lambda weights: masked_flops(weights, settings.threshold(side))
         case DfFlopsPenalty():
-            return DfFlops(vocabulary, settings.alpha, settings.beta, settings.memory)
+            return DfFlops(vocabulary, settings.alpha)
         case CasedPenalty():
             dimensions = torch.tensor(cased_tokens(), dtype=torch.long)
             return lambda weights: cased(weights, dimensions.to(weights.device))

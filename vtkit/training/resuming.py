@@ -86,6 +86,7 @@ def trainer_settings(model: Any, folder: Path, *, steps: int, seed: int, checkpo
         "output_dir": str(folder),
         "max_steps": steps,
         "seed": seed,
+        "weight_decay": 0.01,
         "data_seed": seed,
         "use_cpu": not cuda,
         "bf16": trains_in_bf16(model),

@@ -43,7 +43,6 @@ class Schedule:
 
     warmup: float
     decay: Literal["linear", "cosine"]
-    weight_decay: float
     checkpoint_every: int
     seed: int
     """Of the dropout; the order of the texts is theirs who made the columns."""
@@ -98,7 +97,6 @@ def train_vectors(
         ),
         per_device_train_batch_size=schedule.batch_size,
         learning_rate=schedule.learning_rate,
-        weight_decay=schedule.weight_decay,
         lr_scheduler_type=schedule.decay,
         warmup_steps=round(schedule.warmup * schedule.steps),
         batch_sampler=_in_sequence,

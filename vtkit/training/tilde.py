@@ -33,7 +33,7 @@ from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
-from vtkit.settings.expand import ExpandSection
+from vtkit.settings.expand import CHECKPOINT_EVERY, ExpandSection
 from vtkit.training.gates import LossGate
 from vtkit.training.masked_batches import only
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
@@ -41,6 +41,12 @@ from vtkit.vocabulary.forms import special_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+QUERY_LENGTH = 64
+"""Tokens a query is cut at."""
+
+WARMUP = 0.05
+"""Share of the steps over which the learning rate rises."""
 
 
 def likelihood_loss(logits: Tensor, terms: Tensor, counted: Tensor) -> Tensor:
@@ -116,17 +122,16 @@ def train_tilde(
     model, batch = encoder[0].auto_model, min(section.batch_size, len(pairs))
     read = [
         _tokenized(encoder, [pair[side] for pair in pairs], length)
-        for side, length in enumerate((section.query_length, section.document_length))
+        for side, length in enumerate((QUERY_LENGTH, section.document_length))
     ]
     steps = section.steps or max(1, round(section.epochs * len(pairs) / batch))
     order = fixed_order(len(pairs), steps * batch, seed).reshape(steps, batch)
     arguments = TrainingArguments(
-        **trainer_settings(model, folder, steps=steps, seed=seed, checkpoint_every=section.checkpoint_every),
+        **trainer_settings(model, folder, steps=steps, seed=seed, checkpoint_every=CHECKPOINT_EVERY),
         per_device_train_batch_size=1,
         learning_rate=section.learning_rate,
-        weight_decay=section.weight_decay,
         lr_scheduler_type="linear",
-        warmup_steps=round(section.warmup * steps),
+        warmup_steps=round(WARMUP * steps),
     )
     torch.manual_seed(seed)
     with console.progress("learning to expand", total=steps) as bar, fast_dropout(model):

@@ -27,7 +27,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
-from vtkit.evaluation.measures.effectiveness import VALIDATION_DEPTH, evaluate
+from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.runtime import fastest_precision
 from vtkit.search.engine import search_exactly
 from vtkit.settings.finetune import ValidationSettings
@@ -36,6 +36,16 @@ from vtkit.training.validated import Validated
 
 BEST = "best.safetensors"
 """The best weights so far, beside the checkpoints."""
+
+
+METRIC = "nDCG@10"
+"""By which judged queries tell how good the encoder is; probe pairs have one relevant document each, and RR."""
+
+VALIDATION_DEPTH = 100
+"""Results of each query that the metric is computed from."""
+
+MOST_QUERIES = 500
+"""Queries that an encoder is judged with, sampled with the seed."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +79,10 @@ class ValidationSet:
 
 
 def validation_set(
-    data: RetrievalSet, metric: str, judged_on: str, max_queries: int, max_documents: int, seed: int
+    data: RetrievalSet, judged_on: str, seed: int, *, most_queries: int = MOST_QUERIES, most_documents: int = 10_000
 ) -> ValidationSet:
-    """The queries of ``data`` that have a relevant document, and what is searched: all documents judged for them, and
-    others sampled up to ``max_documents``.
+    """Queries of ``data`` that have a relevant document, ``most_queries``, and what is searched: all
+    documents judged for them, and others sampled up to ``most_documents``.
 
     Raises:
         DataError: no query has a relevant document.
@@ -81,18 +91,18 @@ def validation_set(
     relevant = {query for query, grades in judged if any(grade > 0 for grade in grades.values())}
     if not relevant:
         raise DataError("finetune.validation: no query that it is to judge with has a relevant document.")
-    data = data.under([query for query in data.queries if query.id in relevant]).sample(max_queries, seed)
+    data = data.under([query for query in data.queries if query.id in relevant]).sample(most_queries, seed)
     grades = [data.by_number(data.qrels, query.id) for query in data.queries]
     places = sorted(set().union(*grades))
     others = np.delete(np.arange(len(data.documents), dtype=np.int32), places)
-    wanted = min(len(others), max(0, max_documents - len(places)))
+    wanted = min(len(others), max(0, most_documents - len(places)))
     places += np.random.default_rng([seed, 8]).permutation(others)[:wanted].tolist()
     number = {place: row for row, place in enumerate(places)}
     return ValidationSet(
         [query.text for query in data.queries],
         [data.contents[place] for place in places],
         [{number[document]: grade for document, grade in judged.items()} for judged in grades],
-        metric,
+        METRIC,
         judged_on,
     )
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 DEEPEST = 10_000
 """Results a query that a recipe may ask for at the most."""
 
-VALIDATION_DEPTH = 100
-"""Results a query that a measure of ``[finetune.validation]`` is computed from."""
-
 _LONGEST_NAME = 100
 
 Qrels = Mapping[str, Mapping[str, int]]
@@ -74,8 +71,6 @@ def check_measures(recipe: Recipe) -> None:
     named: list[tuple[Iterable[str], int, str]] = []
     if recipe.evaluate is not None:
         named.append((recipe.evaluate.measures, recipe.evaluate.depth, "evaluate.measures"))
-    if recipe.finetune is not None and recipe.finetune.validation is not None:
-        named.append(([recipe.finetune.validation.metric], VALIDATION_DEPTH, "finetune.validation.metric"))
     complaints = []
     for names, depth, setting in named:
         try:
