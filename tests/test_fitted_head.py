@@ -180,9 +180,9 @@ def test_its_recipe_runs_to_the_report_beside_the_embedder(recipe: Path, capsys:
     made = run(recipe, runs=recipe.parent / "runs")
     shown = capsys.readouterr().err
     assert "gate read_back after transfer: pass" in shown
+    assert "gate retrieval after transfer: pass" in shown
     report = (made / "report.md").read_text("utf-8")
     assert "after calibration" in report
-    assert "embedder" in report
     assert "embedder" in report
     assert "source model" not in report
 

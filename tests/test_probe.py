@@ -14,7 +14,16 @@ from tiny import ROLES, WORDS, encoder, texts, tokenizer
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import CollapseError
-from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of, reciprocal_ranks, retrieval_gate, source_gate
+from vtkit.evaluation.probe import (
+    FEWEST_PAIRS,
+    Probe,
+    bm25_reciprocal_ranks,
+    language_gate,
+    probe_of,
+    reciprocal_ranks,
+    retrieval_gate,
+    source_gate,
+)
 from vtkit.recipe.write import resolved_toml
 from vtkit.runs.run import run
 from vtkit.settings.recipe import Recipe
@@ -83,6 +92,22 @@ def test_a_source_that_finds_more_is_a_warning_with_both_figures() -> None:
     by_chance = source.copy()
     by_chance[:3] = 0.4, 0.4, 0.6
     assert source_gate(source, by_chance)[::2] == ("pass", "")
+
+
+def test_a_dense_source_that_finds_little_of_what_bm25_finds_is_warned_of() -> None:
+    bm25 = np.array([1.0, 0.5] * 50)
+    finding, seen, advice, figures = language_gate(bm25, bm25 / 4)
+    assert finding == "warn"
+    assert "0.188, 0.750 by BM25" in seen
+    assert "source.model" in advice
+    assert figures == {"bm25": 0.75, "encoder": 0.1875, "p": pytest.approx(1e-4, rel=0.1), "pairs": 100}
+    assert language_gate(bm25, bm25 / 2)[0] == "pass"
+    assert language_gate(bm25[:2], bm25[:2] / 4)[0] == "pass"  # it may be chance
+
+
+def test_ranks_by_bm25_by_hand() -> None:
+    probe = Probe(["red fox", "blue", "green", "grey"], ["a red fox", "no sea", "green leaf", "green tree"])
+    assert bm25_reciprocal_ranks(probe, "en", "words").tolist() == [1.0, 0.0, 0.75, 0.0]
 
 
 def recipe(folder: Path, **changes: object) -> Recipe:

@@ -13,11 +13,14 @@ from typing import Literal
 import numpy as np
 from sentence_transformers import SparseEncoder
 
+from vtkit.data.trec import Run, to_run
 from vtkit.encoder.sides import encode_side
 from vtkit.errors import DataError
 from vtkit.evaluation.gates.result import Seen
 from vtkit.evaluation.measures.significance import CHANCE, paired_randomization
 from vtkit.runtime import fastest_precision
+from vtkit.search.bm25 import Bm25
+from vtkit.settings.analysers import Analysis
 from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
 from vtkit.training.validation import ValidationSet
 
@@ -123,6 +126,50 @@ def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
         "(vocabulary.tokenizer) and train that."
     )
     return "warn", seen, advice, figures
+
+
+KNOWS = 0.5
+"""Mean reciprocal rank of spans by an encoder over that by BM25, below which a dense source is taken not to know the
+language: multilingual embedders have .6 and more, English ones on Arabic or Hindi less than .3 (docs/gates.md)."""
+
+
+def language_gate(bm25: np.ndarray, encoder: np.ndarray) -> Seen:
+    """Whether an encoder made of a dense embedder finds documents in this language at all; never a failure, because
+    training can teach it.
+
+    Args:
+        bm25: reciprocal ranks by BM25, as :func:`bm25_reciprocal_ranks` gives them.
+        encoder: those of the encoder.
+    """
+    means, p, seen = _compared(bm25, encoder, "by BM25")
+    figures = {"bm25": means[0], "encoder": means[1], "p": p, "pairs": len(bm25)}
+    if means[1] >= KNOWS * means[0] or p >= CHANCE:
+        return "pass", seen, "", figures
+    advice = (
+        "The embedder perhaps does not know the language of these texts: name one that does in source.model "
+        "(multilingual-e5, bge-m3, gte-multilingual), or expect nothing from it beside BM25."
+    )
+    return "warn", seen, advice, figures
+
+
+def bm25_reciprocal_ranks(probe: Probe, language: str, analysis: Analysis) -> np.ndarray:
+    """:func:`reciprocal_ranks` by BM25."""
+    names = [str(number) for number in range(len(probe.queries))]
+    found = Bm25.build(probe.documents, language, analysis).search(probe.queries, len(names))
+    return own_reciprocal_ranks(to_run(names, names, *found), names)
+
+
+def own_reciprocal_ranks(run: Run, names: Sequence[str]) -> np.ndarray:
+    """Of the document that is called as its query, (queries,): the mean over the ranks that it could have among
+    those of its score, so that ties broken by chance gain nothing; 0 where it is not found."""
+    ranks = np.zeros(len(names))
+    for number, name in enumerate(names):
+        scores = dict(run.get(name, ()))
+        if name in scores:
+            values, own = np.fromiter(scores.values(), float), scores[name]
+            above, tied = int((values > own).sum()), int((values == own).sum())
+            ranks[number] = (1 / np.arange(above + 1, above + tied + 1)).mean()
+    return ranks
 
 
 def _compared(first: np.ndarray, second: np.ndarray, when: str) -> tuple[tuple[float, float], float, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from vtkit.data.sampling import draw
 from vtkit.data.trec import Run, to_run
 from vtkit.evaluation.balance import WEIGHTS, ProbedWeight, deviation, weighted_sum
 from vtkit.evaluation.measures.significance import paired_randomization
-from vtkit.evaluation.probe import FEWEST_PAIRS, Probe, by_number, probe_of
+from vtkit.evaluation.probe import FEWEST_PAIRS, Probe, by_number, own_reciprocal_ranks, probe_of
 from vtkit.evaluation.systems import System
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.analysers import Analysis
@@ -81,16 +81,3 @@ def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis)
     helps = any(found > curve[0][1] for _, found, _ in curve[1:])
     ratio = curve[-1][1] / max(curve[0][1], 1e-9) if helps else 0.0
     return ProbedWeight(round(float(np.interp(ratio, RATIOS, RATIO_WEIGHTS)), 2), tuple(curve), count)
-
-
-def own_reciprocal_ranks(run: Run, names: Sequence[str]) -> np.ndarray:
-    """Of the document that is called as its query, (queries,): the mean over the ranks that it could have among
-    those of its score, so that ties broken by chance gain nothing; 0 where it is not found."""
-    found = np.zeros(len(names))
-    for number, name in enumerate(names):
-        scores = dict(run.get(name, ()))
-        if name in scores:
-            values, own = np.fromiter(scores.values(), float), scores[name]
-            above, tied = int((values > own).sum()), int((values == own).sum())
-            found[number] = (1 / np.arange(above + 1, above + tied + 1)).mean()
-    return found

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Checked:
     """The gates identity, neighbours, activation, dimensions, ties and retrieval, and unicode after a head-only
-    transfer; read_back, activation, dimensions and ties of a dense source with a fitted head.
+    transfer; read_back, activation, dimensions, ties and retrieval of a dense source with a fitted head.
 
     Raises:
         CollapseError: a failure, under a gate that may stop the run.
@@ -59,18 +59,20 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
 
 
 def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResult) -> Checked:
-    """The gates read_back, activation, dimensions and ties of a dense source with a fitted head."""
+    """The gates read_back, activation, dimensions, ties and retrieval of a dense source with a fitted head."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.gates.encoder import encoder_gates
 
+    encoder = load_encoder(str(inputs["transfer"] / "model"))
     found = encoder_gates(
         recipe.gates,
         "transfer",
-        load_encoder(str(inputs["transfer"] / "model")),
+        encoder,
         probe_texts(recipe.corpora("source.head.corpus"), recipe.gates.texts, recipe.recipe.seed),
         fitted=transfer.head,
         more_follows=True,
     )
+    found += _in_this_language(recipe, encoder)
     show_results(found)
     stop_at_failures(found)
     return Checked(tuple(found))
@@ -89,10 +91,24 @@ def _against_source(recipe: View, source: SparseEncoder, moved: SparseEncoder) -
     return results(section, "transfer", [("retrieval", source_gate(*ranks))])
 
 
+def _in_this_language(recipe: View, encoder: SparseEncoder) -> list[CheckResult]:
+    """The gate retrieval of a dense source, beside BM25; nothing where there are too few texts."""
+    from vtkit.evaluation.probe import bm25_reciprocal_ranks, language_gate, reciprocal_ranks
+
+    probe = retrieval_probe(recipe, "source.head.corpus", "transfer")
+    if probe is None:
+        return []
+    by_encoder = reciprocal_ranks(encoder.to(fastest_device()), probe, recipe.gates.max_length)
+    by_bm25 = bm25_reciprocal_ranks(probe, recipe.recipe.language, recipe.index.bm25_analyser)
+    return results(recipe.gates, "transfer", [("retrieval", language_gate(by_bm25, by_encoder))])
+
+
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=5,
+    version=6,
     reads=(
+        "recipe.language",
+        "index.bm25_analyser",
         "source",
         "casing.output",
         "transfer.overlap",
