@@ -36,6 +36,7 @@ COMMANDS = {
     "run": "run:run",
     "encode": "encode:encode",
     "index": "encode:index",
+    "analyse": "analyse:analyse",
     "search": "search:search",
     "explain": "search:explain",
     "calibrate": "calibrate:calibrate",

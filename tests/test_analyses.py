@@ -1,0 +1,170 @@
+"""The analyses of the papers, each on a case worked out by hand and against a slow reference."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import tiny
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.evaluation.analyses.activation import activation
+from vtkit.evaluation.analyses.case_confusion import case_confusion
+from vtkit.evaluation.analyses.coarse_graining import coarse_graining, features
+from vtkit.evaluation.analyses.coverage import coverage
+from vtkit.evaluation.analyses.rsj import rsj_gap, rsj_weights
+from vtkit.vocabulary.casing import cased_ids
+
+SHARED = Path(os.environ.get("VTKIT_DATA", Path(__file__).resolve().parents[2] / "shared"))
+
+
+def test_rsj_weight_by_hand() -> None:
+    # ten documents; the term stands in four of them, and in both relevant ones
+    presence = sp.csc_matrix(np.array([[1], [1], [1], [1], [0], [0], [0], [0], [0], [0]], dtype=float))
+    (weight,) = rsj_weights(presence, np.array([0]), np.array([0, 1]))
+    assert weight == pytest.approx(math.log((2.5 / 3) * (6.5 / 9) / ((0.5 / 3) * (2.5 / 9))))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000))
+def test_rsj_weights_are_those_of_counting(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    held = rng.random((12, 5)) < 0.4
+    relevant = rng.choice(12, 3, replace=False)
+    found = rsj_weights(sp.csc_matrix(held.astype(float)), np.arange(5), relevant)
+    for term in range(5):
+        inside = sum(bool(held[number, term]) for number in relevant)
+        outside = sum(bool(held[number, term]) for number in range(12) if number not in relevant)
+        p, q = (inside + 0.5) / 4, (outside + 0.5) / 10
+        assert found[term] == pytest.approx(math.log(p / (1 - p)) - math.log(q / (1 - q)))
+
+
+def test_a_system_that_retrieves_the_relevant_documents_has_no_gap_and_one_that_misses_a_term_is_below() -> None:
+    presence = sp.csc_matrix(np.vstack([np.eye(4), np.eye(4)]))
+    queries = [np.array([term]) for term in range(4)]
+    relevant = [np.array([term, term + 4]) for term in range(4)]
+    right = rsj_gap(presence, queries, relevant, relevant)
+    assert right.queries == 4
+    assert right.high_rsj_high_idf.mean == pytest.approx(0.0)
+    wrong = rsj_gap(presence, queries, relevant, [(numbers + 1) % 8 for numbers in relevant])
+    assert wrong.high_rsj_high_idf.mean is not None
+    assert wrong.high_rsj_high_idf.mean < -2
+
+
+def test_coverage_by_hand() -> None:
+    documents = sp.csr_matrix(np.array([[1.0, 0, 0, 0], [1, 2, 0, 0], [0, 0, 3, 0], [1, 0, 0, 4]]))
+    queries = sp.csr_matrix(np.array([[1.0, 1, 0, 1], [0, 0, 0, 1]]))
+    found = coverage(
+        [[1, 2], [1]], [np.array([0, 1]), np.array([3])], queries, documents, [np.array([1]), np.array([2])]
+    )
+    assert found.words_split == pytest.approx((0.5 + 0) / 2)
+    assert found.queries_split == pytest.approx(0.5)
+    assert found.tokens_per_word == pytest.approx((1.5 + 1) / 2)
+    assert found.own_tokens_met == pytest.approx((1.0 + 0) / 2)
+    assert found.own_tokens_met_elsewhere == pytest.approx(((3 / 4 + 1 / 4) / 2 + 1 / 4) / 2)
+    assert found.score_by_own_tokens == pytest.approx(1.0)  # the second query has no score at all
+
+
+def test_activation_by_hand() -> None:
+    presence = sp.csr_matrix(np.array([[1.0, 1, 0], [1, 0, 0], [1, 0, 0]]))
+    vectors = sp.csr_matrix(np.array([[2.0, 0, 0], [1, 0, 1], [0, 0, 1]]))
+    found = activation(presence, vectors)
+    assert (found.never_active, found.only_expansion) == (1, 1)
+    assert found.correlation == pytest.approx(1.0)
+    assert [(band.tokens, band.frequency, band.active, band.held) for band in found.bands] == [
+        (1, 1.0, 0.0, 0.0),
+        (1, 3.0, 2.0, pytest.approx(2 / 3)),
+    ]
+
+
+def test_merging_two_equal_dimensions_costs_nothing_and_two_that_never_meet_cost_half() -> None:
+    equal = sp.csr_matrix(np.array([[1.0, 1, 0], [2, 2, 1]]))
+    merged_to = np.array([0, 0, 2])
+    assert coarse_graining(equal, merged_to, 0).compatibility == pytest.approx(0.0, abs=1e-6)
+    # u = (2, 0) and (0, 2) become (1, 1): the best scale of 1 leaves |2 - 1| = 1 where it was active
+    apart = sp.csr_matrix(np.array([[2.0, 0, 0], [0, 2, 0]]))
+    found = coarse_graining(apart, merged_to, 0)
+    assert found.compatibility == pytest.approx(1.0, abs=1e-6)
+    assert (found.relative, found.dimensions, found.merged_dimensions) == (pytest.approx(0.5, abs=1e-6), 3, 2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_complexity_never_grows_by_merging_and_is_that_of_its_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pairs = rng.random((6, 5)) * (rng.random((6, 5)) < 0.6)
+    merged_to = np.array([0, 0, 2, 2, 4])
+    found = coarse_graining(sp.csr_matrix(pairs), merged_to, seed)
+    assert found.rademacher_merged <= found.rademacher + 1e-9
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (200, 6))
+    slow = np.mean(
+        [max(abs(sum(s * u for s, u in zip(row, pairs[:, t], strict=True))) / 6 for t in range(5)) for row in signs]
+    )
+    assert found.rademacher == pytest.approx(slow)
+    grid = np.linspace(0, 1, 2001)
+    means = {t: pairs[:, merged_to == merged_to[t]].mean(axis=1) for t in range(5)}
+    errors = [min(np.abs(pairs[:, t] - c * means[t]).max() for c in grid) for t in range(4)]
+    assert found.compatibility == pytest.approx(max(errors), abs=1e-3)
+
+
+def test_features_are_the_summands_of_the_score() -> None:
+    queries, documents = (sp.csr_matrix(np.array(rows, dtype=float)) for rows in ([[1, 2, 0]], [[3, 4, 5]]))
+    assert features(queries, documents).toarray().tolist() == [[3.0, 8.0, 0.0]]
+
+
+def test_confusion_of_case_is_that_of_looking_at_every_logit(tmp_path: Path) -> None:
+    encoder = tiny.encoder(tmp_path)
+    tokenizer = encoder.tokenizer
+    texts = tiny.texts(12, seed=3, words=(3, 9))
+    found = case_confusion(encoder, texts, 16)
+    cased, special = set(cased_ids(tokenizer).tolist()), set(tokenizer.all_special_ids)
+    counts = {(a, b): 0 for a in (False, True) for b in (False, True)}
+    for text in texts:
+        batch = tokenizer([text], return_tensors="pt", truncation=True, max_length=16)
+        with torch.no_grad():
+            logits = encoder[0].auto_model(**batch).logits[0]
+        for dimension in range(logits.shape[1]):
+            place = int(logits[:, dimension].argmax())
+            token = int(batch["input_ids"][0, place])
+            if logits[place, dimension] > 0 and dimension not in special and token not in special:
+                counts[token in cased, dimension in cased] += 1
+    assert (found.cased_to_cased, found.cased_to_uncased) == (counts[True, True], counts[True, False])
+    assert (found.uncased_to_cased, found.uncased_to_uncased) == (counts[False, True], counts[False, False])
+    assert sum(counts.values()) > 0
+
+
+def test_the_command_compares_two_encoders(tmp_path: Path) -> None:
+    save_encoder(tiny.encoder(tmp_path / "made"), tmp_path / "first")
+    save_encoder(tiny.encoder(tmp_path / "made"), tmp_path / "second")
+    tiny.write_collection(tmp_path / "collection", tiny.collection(40))
+    given = ["analyse", str(tmp_path / "first"), str(tmp_path / "second"), "--on", str(tmp_path / "collection")]
+    shown = CliRunner().invoke(app, given)
+    assert shown.exit_code == 0, shown.output
+    assert "first" in shown.output
+    assert "ΔRSJ" in shown.output
+    printed = CliRunner().invoke(app, [*given, "--json", "--queries", "5"])
+    first, second = json.loads(printed.stdout)
+    assert first["queries"] == 5
+    assert {**first, "model": ""} == {**second, "model": ""}
+
+
+@pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="needs VTKIT_DATA with models and collections")
+def test_a_real_encoder_on_a_real_collection() -> None:
+    given = ["analyse", str(SHARED / "models" / "minilm-splade-en"), "--on", str(SHARED / "data" / "xquadr-en")]
+    printed = CliRunner().invoke(app, [*given, "--json", "--queries", "30", "--documents", "60", "--max-length", "64"])
+    assert printed.exit_code == 0, printed.output
+    (found,) = json.loads(printed.stdout)
+    # relevant sentences hold the question's tokens more often than sentences do, and its encoder reads lower case only
+    assert found["coverage"]["own_tokens_met"] > 1.5 * found["coverage"]["own_tokens_met_elsewhere"]
+    assert found["case_confusion"]["cased_to_cased"] == 0
+    assert load_encoder(str(SHARED / "models" / "minilm-splade-en")) is not None

@@ -1,0 +1,123 @@
+"""``vtkit analyse``: why one vocabulary retrieves better than another, by the analyses of the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vtkit import console
+from vtkit.commands.candidates import short_names
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+
+if TYPE_CHECKING:
+    from vtkit.evaluation.analyses.together import Analyses
+
+
+def analyse(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL_OR_RUN...", help="Sparse encoders: folder of a model or run, or hub id.",
+                       show_default=False),
+    ],
+    collection: Annotated[
+        str, typer.Option("--on", metavar="COLLECTION", help="Folder or name of a judged collection.",
+                          show_default=False),
+    ],
+    split: Annotated[str | None, typer.Option(help="Split of its judgements.", show_default="its usual one")] = None,
+    language: Annotated[str, typer.Option(help="Of its texts, ISO 639 code.")] = "en",
+    documents: Annotated[int, typer.Option(min=2, help="Documents at most: the relevant ones, and others.")] = 5000,
+    queries: Annotated[int, typer.Option(min=1, help="Queries at most.")] = 500,
+    max_length: Annotated[int, typer.Option("--max-length", min=4, help="Tokens of a document.")] = 256,
+    as_json: JsonOption = False,
+    download: DownloadOption = False,
+) -> None:  # fmt: skip
+    """Compare how encoders use their vocabularies on a judged collection.
+
+    Term weights against the judgements (RSJ), split words, tokens that relevant documents hold, activation against
+    frequency, confusion of case, and what merging case variants would cost. See docs/evaluation.md.
+    """
+    allow_downloads(download)
+    from vtkit.data.collections import default_split, load_retrieval
+    from vtkit.data.hub import located
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.evaluation.analyses.together import analyse as look
+    from vtkit.runtime import fastest_device
+
+    names = [located(_model_of(model)) for model in models]
+    judged = load_retrieval(located(collection), split or default_split(collection))
+    found = [
+        look(
+            load_encoder(name, fastest_device(), "encoder"),
+            judged,
+            language,
+            documents=documents,
+            queries=queries,
+            max_length=max_length,
+        )
+        for name in names
+    ]
+    if as_json:
+        console.write_json([{"model": model, **each.to_json()} for model, each in zip(models, found, strict=True)])
+        return
+    console.write(f"{found[0].queries:,} queries, {found[0].documents:,} documents of {console.one_line(collection)}\n")
+    console.write_table(["", *(console.one_line(name, 40) for name in short_names(models))], list(_lines(found)))
+
+
+def _model_of(name: str) -> str:
+    """The final model of a run's folder; another name as it is."""
+    from vtkit.runs.folder import RUN_RECORD, open_run
+
+    if not (Path(name) / RUN_RECORD).is_file():
+        return name
+    run = open_run(Path(name))
+    return run.models.get(run.final_model, name)
+
+
+def _lines(found: Sequence[Analyses]) -> list[list[str]]:
+    """A line for each figure, a column for each encoder."""
+    groups = {
+        "high_rsj_high_idf": "telling and rare terms",
+        "high_rsj_low_idf": "telling and frequent terms",
+        "low_rsj_high_idf": "other rare terms",
+        "low_rsj_low_idf": "other frequent terms",
+    }
+    lines = [
+        [f"ΔRSJ, {words} (0: as the judgements say)", *(_number(getattr(each.rsj, group).mean) for each in found)]
+        for group, words in groups.items()
+    ]
+    wanted: list[tuple[str, str, str, str]] = [
+        ("words of several tokens", "coverage", "words_split", "share"),
+        ("queries with such a word", "coverage", "queries_split", "share"),
+        ("query tokens active in relevant documents", "coverage", "own_tokens_met", "share"),
+        ("... in all documents", "coverage", "own_tokens_met_elsewhere", "share"),
+        ("score from the query's own tokens", "coverage", "score_by_own_tokens", "share"),
+        ("activation and frequency, rank correlation", "activation", "correlation", "number"),
+        ("tokens of the collection never active", "activation", "never_active", "count"),
+        ("dimensions active, token in no document", "activation", "only_expansion", "count"),
+        ("active dimensions of queries that are cased", "case_confusion", "cased_output", "share"),
+        ("dimensions", "coarse_graining", "dimensions", "count"),
+        ("... with case variants merged", "coarse_graining", "merged_dimensions", "count"),
+        ("complexity of the features (Rademacher)", "coarse_graining", "rademacher", "number"),
+        ("... with case variants merged", "coarse_graining", "rademacher_merged", "number"),
+        ("cost of merging (ε_RC over the largest feature)", "coarse_graining", "relative", "share"),
+    ]
+    shown = {"share": _share, "number": _number, "count": _count}
+    for words, part, field, kind in wanted:
+        values = [getattr(getattr(each, part), field, None) for each in found]
+        lines.append([words, *(shown[kind](value) for value in values)])
+    return lines
+
+
+def _number(value: Any) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _share(value: Any) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def _count(value: Any) -> str:
+    return "–" if value is None else f"{value:,}"

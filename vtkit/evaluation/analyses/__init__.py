@@ -1,0 +1,1 @@
+"""The analyses of the papers: why one vocabulary retrieves better than another. Arrays in, values out."""

@@ -1,0 +1,73 @@
+"""How often a dimension is active beside how often its token stands in the collection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from vtkit.results import Result
+
+BANDS = 10
+
+
+@dataclass(frozen=True)
+class Band(Result):
+    """Tokens of similar frequency."""
+
+    tokens: int
+    frequency: float
+    """Mean number of documents that hold the token ..."""
+
+    active: float
+    """... and in whose vectors it is active."""
+
+    held: float
+    """Share of the documents with the token in whose vectors it is active, on average over tokens."""
+
+
+@dataclass(frozen=True)
+class Activation(Result):
+    """Activation against frequency in the collection."""
+
+    correlation: float | None
+    """Spearman's, over tokens that stand in the collection."""
+
+    never_active: int
+    """Tokens of the collection that are active in no document."""
+
+    only_expansion: int
+    """Dimensions that are active, and whose token stands in no document."""
+
+    bands: tuple[Band, ...]
+    """From the rarest tokens to the most frequent."""
+
+
+def activation(presence: sp.csr_matrix, vectors: sp.csr_matrix) -> Activation:
+    """Compare document frequency with the number of vectors in which a dimension is active.
+
+    Args:
+        presence: which document holds which token, (documents, vocabulary), 1 where it does.
+        vectors: of the same documents, (documents, vocabulary).
+    """
+    from scipy.stats import spearmanr
+
+    active = vectors.copy()
+    active.data = (active.data > 0).astype(np.float64)
+    frequency, fires = (np.asarray(each.sum(axis=0), dtype=float).ravel() for each in (presence, active))
+    both = np.asarray(presence.multiply(active).sum(axis=0), dtype=float).ravel()
+    there = np.flatnonzero(frequency)
+    ordered = there[np.argsort(frequency[there], kind="stable")]
+    told = len(there) > 1 and len(np.unique(frequency[there])) > 1 and len(np.unique(fires[there])) > 1
+    correlation = float(spearmanr(frequency[there], fires[there]).statistic) if told else None
+    bands = tuple(_band(band, frequency, fires, both) for band in np.array_split(ordered, BANDS) if len(band))
+    return Activation(correlation, int((fires[there] == 0).sum()), int((fires[frequency == 0] > 0).sum()), bands)
+
+
+def _band(
+    tokens: NDArray[np.int64], frequency: NDArray[np.float64], fires: NDArray[np.float64], both: NDArray[np.float64]
+) -> Band:
+    held = both[tokens] / frequency[tokens]
+    return Band(len(tokens), float(frequency[tokens].mean()), float(fires[tokens].mean()), float(held.mean()))

@@ -1,0 +1,96 @@
+"""What the theory of the vocabulary transfer paper (section 3) says of merging the dimensions of a run's vectors.
+
+Merging surface forms (``Token`` and ``token``) makes the hypothesis class smaller, at the price of what the merged
+dimensions told apart. Both are estimated from vectors of queries and documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from vtkit.results import Result
+
+SIGNS = 200
+"""Draws of Rademacher signs."""
+
+SCALES = 40
+"""Steps of the golden-section search for the best scale of a merged dimension."""
+
+
+@dataclass(frozen=True)
+class CoarseGraining(Result):
+    """The two terms of the generalisation bound (theorem 3.2), before and after merging."""
+
+    dimensions: int
+    merged_dimensions: int
+    rademacher: float
+    """R̂_n = E_σ ‖(1/n) Σ σ_i u(z_i)‖_∞ on the vocabulary as it is ..."""
+
+    rademacher_merged: float
+    """... and with merged dimensions; never larger but for the noise of the draws, which are the same for both."""
+
+    compatibility: float
+    """Upper bound on ε_RC for B = 1: the largest error over all pairs, in units of a pair's score, with which a merged
+    dimension can stand in for the worst of the dimensions that it merges."""
+
+    relative: float
+    """The same over the largest feature R."""
+
+    worst: int
+    """That dimension."""
+
+    pairs: int
+
+
+def features(queries: sp.csr_matrix, documents: sp.csr_matrix) -> sp.csr_matrix:
+    """u(q, d)_t = w_q(t) · w_d(t), a row for each pair of rows: what the score of the pair sums."""
+    return sp.csr_matrix(queries.multiply(documents))
+
+
+def coarse_graining(pairs: sp.csr_matrix, merged_to: NDArray[np.int64], seed: int) -> CoarseGraining:
+    """Estimate R̂_n and ε_RC for the map π of dimensions (Geng and Yang, SIGIR 2026, section 3,
+    doi:10.1145/3805712.3809724).
+
+    G is the row-stochastic matrix that gives each merged dimension the mean of the dimensions it merges. ε_RC is the
+    supremum over β of the smallest error that β' can reach; that error is convex in β, so the supremum lies at a β of
+    one dimension t. The β' tried for it is c · e_π(t) with the best c in [0, 1], so the result is an upper bound on the
+    sample.
+
+    Args:
+        pairs: of :func:`features`, (pairs, vocabulary), not negative.
+        merged_to: π, the dimension that each dimension is merged into, itself where it stays.
+    """
+    width = len(merged_to)
+    sizes = np.bincount(merged_to, minlength=width)
+    grouping = sp.csr_matrix((1 / sizes[merged_to], (np.arange(width), merged_to)), shape=(width, width))
+    merged = sp.csc_matrix(pairs @ grouping)
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (SIGNS, pairs.shape[0]))
+    whole, coarse = (float(np.abs((signs @ each) / pairs.shape[0]).max(axis=1).mean()) for each in (pairs, merged))
+    columns, worst, error = sp.csc_matrix(pairs), 0, 0.0
+    for dimension in np.flatnonzero(sizes[merged_to] > 1):
+        own = columns[:, [dimension]].toarray().ravel()
+        if own.any():
+            found = _best_error(own, merged[:, [merged_to[dimension]]].toarray().ravel())
+            if found > error:
+                worst, error = int(dimension), found
+    largest = float(pairs.max()) if pairs.nnz else 0.0
+    kept = int((sizes > 0).sum())
+    return CoarseGraining(
+        width, kept, whole, coarse, error, error / largest if largest else 0.0, worst, int(pairs.shape[0])
+    )
+
+
+def _best_error(own: NDArray[np.float64], merged: NDArray[np.float64]) -> float:
+    """Minimum over c in [0, 1] of max |own - c merged|, which is convex in c: golden-section search."""
+    low, high, ratio = 0.0, 1.0, (5**0.5 - 1) / 2
+    for _ in range(SCALES):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if np.abs(own - left * merged).max() <= np.abs(own - right * merged).max():
+            high = right
+        else:
+            low = left
+    return float(np.abs(own - low * merged).max())

@@ -1,0 +1,156 @@
+"""All analyses of one encoder on one collection: what is encoded and searched once for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from vtkit.encoder.asymmetric import output_tokenizer, query_table, writes_units
+from vtkit.encoder.folding import fold_map_of, folding
+from vtkit.encoder.sides import encode_side
+from vtkit.encoder.truncation import first_tokens
+from vtkit.evaluation.analyses.activation import Activation, activation
+from vtkit.evaluation.analyses.case_confusion import CaseConfusion, case_confusion
+from vtkit.evaluation.analyses.coarse_graining import CoarseGraining, coarse_graining, features
+from vtkit.evaluation.analyses.coverage import Coverage, coverage
+from vtkit.evaluation.analyses.rsj import RETRIEVED, RsjGap, rsj_gap
+from vtkit.results import Result
+from vtkit.runtime import fastest_precision
+from vtkit.search.analysers import analyser
+from vtkit.search.bm25 import bm25_impacts
+from vtkit.search.exact import ExactIndex
+from vtkit.settings.analysers import Analysis
+from vtkit.vocabulary.casing import fold_map
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedTokenizerFast
+
+    from vtkit.data.retrieval import RetrievalSet
+
+LONGEST_QUERY = 64
+TEXTS_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Analyses(Result):
+    """Of one encoder on one collection. Latent units name no tokens, so that only ``rsj`` is there for them."""
+
+    queries: int
+    documents: int
+    rsj: RsjGap
+    coverage: Coverage | None = None
+    activation: Activation | None = None
+    coarse_graining: CoarseGraining | None = None
+    case_confusion: CaseConfusion | None = None
+    """None too where queries are looked up in a table."""
+
+
+def analyse(
+    encoder: SparseEncoder,
+    collection: RetrievalSet,
+    language: str,
+    *,
+    documents: int = 5000,
+    queries: int = 500,
+    max_length: int = 256,
+    analysis: Analysis = "full",
+    seed: int = 42,
+) -> Analyses:
+    """Encode a collection and look at the vectors.
+
+    Args:
+        documents: at most so many: all relevant ones of the queries, and others at random.
+        queries: at most so many, at random.
+        max_length: tokens of a document; queries have :data:`LONGEST_QUERY`.
+        language, analysis: of the terms that RSJ weights are about.
+    """
+    asked = collection.sample(queries, seed)
+    kept, relevant = _some_documents(asked, documents, seed)
+    texts = [asked.contents[number] for number in kept]
+    questions = [query.text for query in asked.queries]
+    precision = fastest_precision()
+    document_vectors = encode_side(encoder, texts, "document", max_length, precision=precision, description="documents")
+    query_vectors = encode_side(encoder, questions, "query", LONGEST_QUERY, precision=precision, description="queries")
+    found = ExactIndex.build(document_vectors).search(query_vectors, RETRIEVED)[0].astype(np.int64)
+    impacts, terms = bm25_impacts(texts, analyser(language, analysis))
+    gap = rsj_gap(
+        sp.csc_matrix(sp.csr_matrix((np.ones(impacts.nnz), impacts.indices, impacts.indptr), impacts.shape)),
+        _rows(terms.counts(questions)),
+        relevant,
+        [row[row >= 0] for row in found],
+    )
+    if writes_units(encoder):
+        return Analyses(len(questions), len(texts), gap)
+    tokenizer, width = output_tokenizer(encoder), document_vectors.shape[1]
+    fold = fold_map_of(encoder) if folding(encoder) is not None else np.arange(width)
+    own = _rows(_tokens(tokenizer, questions, LONGEST_QUERY, fold))
+    judged = [(query, number) for query, numbers in enumerate(relevant) for number in numbers]
+    paired, matched = (np.array(side, dtype=np.int64) for side in zip(*judged, strict=True)) if judged else ([], [])
+    chance = np.random.default_rng(seed).integers(len(texts), size=len(judged))
+    pairs = features(
+        query_vectors[np.concatenate([paired, paired])], document_vectors[np.concatenate([matched, chance])]
+    )
+    return Analyses(
+        len(questions),
+        len(texts),
+        gap,
+        coverage(
+            [_tokens_of_words(tokenizer, question) for question in questions],
+            own,
+            query_vectors,
+            document_vectors,
+            relevant,
+        ),
+        activation(_tokens(tokenizer, texts, max_length, fold), document_vectors),
+        coarse_graining(pairs, fold_map(tokenizer, width), seed),
+        None if query_table(encoder) is not None else case_confusion(encoder, questions, LONGEST_QUERY),
+    )
+
+
+def _some_documents(asked: RetrievalSet, most: int, seed: int) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+    """Numbers of the documents that are looked at, and for each query the places of its relevant ones among them."""
+    judged = [
+        [number for number, grade in asked.by_number(asked.qrels, query.id).items() if grade > 0]
+        for query in asked.queries
+    ]
+    needed = np.unique(np.array([number for numbers in judged for number in numbers], dtype=np.int64))
+    others = np.setdiff1d(np.arange(len(asked.documents)), needed)
+    more = np.random.default_rng(seed).permutation(others)[: max(0, most - len(needed))]
+    kept = np.sort(np.concatenate([needed, more]))
+    return kept, [np.searchsorted(kept, np.array(sorted(numbers), dtype=np.int64)) for numbers in judged]
+
+
+def _tokens(
+    tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_length: int, fold: NDArray[np.int64]
+) -> sp.csr_matrix:
+    """Which text holds which token, as dimensions of the vectors, (texts, vocabulary); special tokens left out."""
+    special = set(tokenizer.all_special_ids)
+    rows: list[NDArray[np.int64]] = []
+    for begin in range(0, len(texts), TEXTS_AT_ONCE):
+        for ids in first_tokens(tokenizer, texts[begin : begin + TEXTS_AT_ONCE], max_length)["input_ids"]:
+            rows.append(np.unique(fold[[token for token in ids if token not in special]].astype(np.int64)))
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]) if rows else np.zeros(1, dtype=np.int64)
+    columns = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
+    return sp.csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(texts), len(fold)))
+
+
+def _tokens_of_words(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
+    """The number of tokens of each word of ``text``."""
+    from vtkit.inspect.words import word_spans
+
+    spans = list(word_spans(text, "cut"))
+    starts = [start for start, end in tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).offsets]
+    return [sum(begin <= start < end for start in starts) for begin, end in spans]
+
+
+def _rows(matrix: sp.csr_matrix) -> list[NDArray[np.int64]]:
+    return [
+        matrix.indices[begin:end].astype(np.int64) for begin, end in zip(matrix.indptr, matrix.indptr[1:], strict=False)
+    ]
