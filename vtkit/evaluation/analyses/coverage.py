@@ -49,9 +49,9 @@ def coverage(
         queries, documents: their vectors, (queries, vocabulary) and (documents, vocabulary).
         relevant: numbers of the relevant documents of each query.
     """
-    split = [np.mean(np.asarray(counts) > 1) for counts in words if len(counts)]
-    some = [any(count > 1 for count in counts) for counts in words if len(counts)]
-    lengths = [np.mean(counts) for counts in words if len(counts)]
+    split = [float(np.mean(np.asarray(counts) > 1)) for counts in words if len(counts)]
+    some = [float(any(count > 1 for count in counts)) for counts in words if len(counts)]
+    lengths = [float(np.mean(counts)) for counts in words if len(counts)]
     active = documents.copy()
     active.data = (active.data > 0).astype(np.float64)
     share = np.asarray(active.mean(axis=0)).ravel()

@@ -64,7 +64,8 @@ def rsj_weights(presence: sp.csc_matrix, terms: NDArray[np.int64], relevant: NDA
     documents = presence.shape[0]
     of_relevant = (both + 0.5) / (len(relevant) + 1)
     of_others = (held - both + 0.5) / (documents - len(relevant) + 1)
-    return np.log(of_relevant * (1 - of_others) / ((1 - of_relevant) * of_others))
+    weights: NDArray[np.float64] = np.log(of_relevant * (1 - of_others) / ((1 - of_relevant) * of_others))
+    return weights
 
 
 def rsj_gap(
@@ -98,8 +99,13 @@ def rsj_gap(
     rare = np.concatenate(rarity)
     high = weights >= np.percentile(weights, HIGH_RSJ) if len(weights) else weights > 0
     high_idf = rare >= np.median(rare) if len(rare) else rare > 0
-    groups = (high & high_idf, high & ~high_idf, ~high & high_idf, ~high & ~high_idf)
-    return RsjGap(*(_group(gap[group]) for group in groups), counted)
+    return RsjGap(
+        _group(gap[high & high_idf]),
+        _group(gap[high & ~high_idf]),
+        _group(gap[~high & high_idf]),
+        _group(gap[~high & ~high_idf]),
+        counted,
+    )
 
 
 def _group(gaps: NDArray[np.float64]) -> GroupGap:
