@@ -23,6 +23,7 @@ benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/training_step.py
 	$(BIN)/python tests/benchmarks/training_data.py --passages 200000 --queries 20000 --examples 400000
 	$(BIN)/python tests/benchmarks/query_encoding.py
+	$(BIN)/python tests/benchmarks/serving.py $${VTKIT_DATA:-../shared}/models/minilm-splade-en
 	$(BIN)/python tests/benchmarks/mlm_loss.py
 	$(BIN)/python tests/benchmarks/exact_search.py
 	$(BIN)/python tests/benchmarks/exact_search.py --depth 10 --threads 1 --peers bm25s splade-index seismic

@@ -757,13 +757,19 @@ def search_run(
     Raises:
         VtkitError: no such run, model or collection, or an entry of ``queries`` is no string.
     """
+    from vtkit import console
     from vtkit.data.text import as_texts
     from vtkit.runs.search import open_searcher
 
     listed = list(as_texts(queries, "queries"))
     folder = run.folder if isinstance(run, RunFolder) else Path(run)
     searcher = open_searcher(folder, model=model, collection=collection)
-    return [list(found.results) for found in searcher.search(listed, top)]
+    results: list[list[SearchResult]] = []
+    for found in searcher.search(listed, top):
+        for warning in found.warnings:
+            console.warn(warning)
+        results.append(list(found.results))
+    return results
 
 
 def overlap(

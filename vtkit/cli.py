@@ -39,6 +39,7 @@ COMMANDS = {
     "analyse": "analyse:analyse",
     "search": "search:search",
     "explain": "search:explain",
+    "serve": "serve:serve",
     "calibrate": "calibrate:calibrate",
     "casing": "casing:casing",
     "expand": "expand:expand",

@@ -38,6 +38,7 @@ _terminal = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _log_file: TextIO | None = None
 _bars: Progress | None = None
 _details = False
+_draws_bars = True
 
 QUIET_SECONDS_BETWEEN_LINES = 30.0
 """Off a terminal a long loop says where it is this often, so that a log file shows life without filling up."""
@@ -194,7 +195,7 @@ class Bar:
 def progress(description: str, total: int | None = None, done: int = 0, *, in_bytes: bool = False) -> Iterator[Bar]:
     """The progress display, with time left, for one loop a person waits for; its steps are bytes if ``in_bytes``."""
     global _bars
-    if not sys.stderr.isatty() or _bars is not None:
+    if not _draws_bars or not sys.stderr.isatty() or _bars is not None:
         yield Bar(description, total, done, in_bytes=in_bytes)
         return
     columns = (
@@ -210,6 +211,17 @@ def progress(description: str, total: int | None = None, done: int = 0, *, in_by
             yield Bar(description, total, done, in_bytes=in_bytes)
         finally:
             _bars = None
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """No progress display while the block runs: nobody waits at the terminal for what it does."""
+    global _draws_bars
+    before, _draws_bars = _draws_bars, False
+    try:
+        yield
+    finally:
+        _draws_bars = before
 
 
 def track(items: Sequence[T], description: str) -> Iterator[T]:

@@ -14,7 +14,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -39,6 +40,16 @@ def leave_promptly() -> None:
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(read,), name="interrupt", daemon=True).start()
     sys.unraisablehook = _leave_or_report
+
+
+@contextmanager
+def watched_elsewhere() -> Iterator[None]:
+    """Leave Ctrl-C in the block to handlers of its own, however long these take."""
+    pipe = signal.set_wakeup_fd(-1)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(pipe, warn_on_full_buffer=False)
 
 
 def leave_interrupted() -> NoReturn:

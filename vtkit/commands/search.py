@@ -139,7 +139,13 @@ def _asked(documents: int) -> Iterator[str]:
     console.write()
 
 
+def _warn(found: Found) -> None:
+    for warning in found.warnings:
+        console.warn(warning)
+
+
 def _print_found(found: Found, why: bool, as_json: bool) -> None:
+    _warn(found)
     if as_json:
         console.write_json(asdict(found))
         return
@@ -165,6 +171,7 @@ def _print_batch(found: Iterable[tuple[str, Found]], tag: str, as_json: bool) ->
     from vtkit.data.trec import trec_lines
 
     for identity, one in found:
+        _warn(one)
         if as_json:
             console.write_json({"id": identity, **asdict(one)}, indent=None)
             continue

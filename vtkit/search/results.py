@@ -48,6 +48,9 @@ class Found:
     results: tuple[SearchResult, ...]
     """The best first; none for a query that shares no term with any document."""
 
+    warnings: tuple[str, ...] = ()
+    """What of the query does not count: what is cut off, or what the vocabulary lacks."""
+
 
 @dataclass(frozen=True)
 class Explanation:

@@ -170,7 +170,7 @@ class Searcher:
         """
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
-            self._warn_of_lost_text(batch)
+            warnings = self._lost_text(batch)
             vectors = self.encode(batch)
             ids, scores = self.index.search(vectors, depth)
             for row, query in enumerate(batch):
@@ -180,7 +180,7 @@ class Searcher:
                     self._result(rank, number, float(scores[row, rank - 1]), vector)
                     for rank, number in enumerate(found, start=1)
                 )
-                yield Found(query, *self._named(vector.indices, vector.data), results)
+                yield Found(query, *self._named(vector.indices, vector.data), results, warnings[row])
 
     def explain(self, query: str, document_id: str) -> Explanation:
         """Why one document scores what it does for ``query``.
@@ -231,25 +231,29 @@ class Searcher:
         vectors.eliminate_zeros()
         return vectors
 
-    def _warn_of_lost_text(self, queries: Sequence[str]) -> None:
-        """Name queries that are longer than the encoder reads, or mostly in letters that its vocabulary lacks."""
+    def _lost_text(self, queries: Sequence[str]) -> list[tuple[str, ...]]:
+        """What to say of queries that are longer than the encoder reads, or mostly in letters that its vocabulary
+        lacks."""
         tokenizer = self.encoder.tokenizer
         limit = min(self.query_length, tokenizer.model_max_length)
         prompted = [self.encoder.prompt + query for query in queries]
         unknown = None if tokenizer.unk_token is None else tokenizer.convert_tokens_to_ids(tokenizer.unk_token)
         special = isinstance(self.encoder, StaticQueries)  # of which a table knows nothing
         tokens = first_tokens(tokenizer, prompted, limit + 1, add_special_tokens=not special)["input_ids"]
+        warnings: list[tuple[str, ...]] = []
         for query, ids in zip(queries, tokens, strict=True):
-            shown = console.one_line(query, 40)
+            shown, said = console.one_line(query, 40), []
             if len(ids) > limit:
                 why = "all that the model reads" if limit < self.query_length else "index.query_length"
-                console.warn(f'the query "{shown}" is cut at {limit} tokens, {why}; the rest does not count')
+                said.append(f'the query "{shown}" is cut at {limit} tokens, {why}; the rest does not count')
             words = [number for number in ids if number not in self.special or number == unknown]
             lost = sum(number == unknown for number in words)
             if 2 * lost > len(words):
-                console.warn(
+                said.append(
                     f'the model cannot read the query "{shown}": its vocabulary lacks {lost} of {len(words)} tokens'
                 )
+            warnings.append(tuple(said))
+        return warnings
 
     def _result(self, rank: int, number: int, score: float, vector: sparse.csr_matrix) -> SearchResult:
         document = self.documents[number]

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
+from vtkit import console
 from vtkit.artifacts import read_manifest, result_of, versions
 from vtkit.encoder.calibration_result import Calibration
 from vtkit.evaluation.gates.result import Checked
@@ -258,6 +259,8 @@ def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | 
         query,
         depth=EXAMPLE_RESULTS,
     )
+    for warning in found.warnings:
+        console.warn(warning)
     return Example.from_json(asdict(found))
 
 

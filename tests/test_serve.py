@@ -1,0 +1,565 @@
+"""The HTTP service as its clients meet it: a real server process, with good, bad, slow and broken clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import command_line
+import numpy as np
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vtkit
+from vtkit.data.retrieval import Document, RetrievalSet
+from vtkit.encoder.checkpoint import load_encoder, save_encoder
+from vtkit.encoder.query_tables import with_query_table
+from vtkit.encoder.sides import encode_side
+from vtkit.runs.search import open_searcher
+from vtkit.serve.batching import Batcher
+from vtkit.serve.snippets import WIDTH, snippet, surface
+
+MARKUP = '<img src=x onerror="document.title=\'broken\'"><script>document.title="broken"</script> &amp; river'
+NASTY = [
+    Document("<b>id</b>", MARKUP, f"{MARKUP} maple river"),
+    Document("d-plain", "", "river maple " * 300),
+    Document("d-bidi", "\u202egnp.exe", "maple \u202e river \u0000 \ud83d\ude00"),
+]
+
+
+@dataclass
+class Running:
+    """A server process, and what asks it."""
+
+    process: BaseProcess
+    port: int
+    outputs: Path
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Status and body of one request on a connection of its own; ``body`` is sent as JSON unless it is bytes."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(connection):
+            data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            given = {"Content-Type": "application/json"} if data is not None else {}
+            connection.request(method, path, data, given | {k.replace("_", "-"): v for k, v in headers.items()})
+            answer = connection.getresponse()
+            text = answer.read()
+            is_json = (answer.getheader("content-type") or "").startswith("application/json")
+            return answer.status, json.loads(text) if is_json else text.decode()
+
+    def embed(self, inputs: Any, **rest: Any) -> tuple[int, Any]:
+        return self.ask("POST", "/embed_sparse", {"inputs": inputs, **rest})
+
+    def search(self, **asked: Any) -> tuple[int, Any]:
+        return self.ask("GET", f"/search?{urlencode(asked)}")
+
+    def resident(self) -> int:
+        """Bytes of memory."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text("utf-8")
+        return int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) * 1024
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def signal(self, which: int) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, which)
+
+    def ended(self) -> tuple[int | None, str]:
+        """Exit code, once it has ended, and what it wrote to standard error."""
+        self.process.join(30)
+        return self.process.exitcode, (self.outputs / "stderr").read_text("utf-8")
+
+
+@contextlib.contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[Running]:
+    """``vtkit serve ARGUMENTS`` in ``folder``, on a free port."""
+    with tempfile.TemporaryDirectory() as name:
+        outputs = Path(name)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        process = command_line.start(folder, ["serve", *arguments, "--port", "0"], environment, outputs)
+        try:
+            said = outputs / "stdout"
+            while not (said.exists() and (found := re.search(r"http://127\.0\.0\.1:(\d+)", said.read_text("utf-8")))):
+                assert process.is_alive(), (outputs / "stderr").read_text("utf-8")
+                time.sleep(0.05)
+            yield Running(process, int(found[1]), outputs)
+        finally:
+            process.kill()
+            process.join()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, a model whose queries have a table, a run, and an index of documents that hold markup."""
+    made = tmp_path_factory.mktemp("serve")
+    tiny.finished_run(made, tiny.collection(30))
+    encoder = tiny.encoder(made / "work2")
+    table = np.linspace(0.1, 2.0, len(tiny.TOKENS), dtype=np.float32)
+    save_encoder(with_query_table(encoder, table, frozen=True), made / "table")
+    (made / "nasty").mkdir()
+    tiny.write_collection(made / "nasty-set", RetrievalSet("nasty", NASTY, [], {}))
+    vtkit.encode_texts(made / "table", made / "nasty-set", made / "vectors")
+    shutil.rmtree(made / "nasty")
+    vtkit.index_vectors(made / "vectors", made / "nasty")
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Running]:
+    with running(folder, "encoder", "runs/tiny", "nasty", "--timeout", "2") as started:
+        yield started
+        started.signal(signal.SIGTERM)
+        code, said = started.ended()
+        assert code == 0, said
+        assert "Traceback" not in said
+        assert "defect" not in said
+
+
+def dense(vectors: Sequence[Sequence[dict[str, float]]], width: int) -> np.ndarray:
+    rows = np.zeros((len(vectors), width), dtype=np.float32)
+    for row, vector in zip(rows, vectors, strict=True):
+        for entry in vector:
+            row[entry["index"]] = entry["value"]
+    return rows
+
+
+def test_vectors_are_those_of_encode(server: Running, folder: Path) -> None:
+    encoder = load_encoder(str(folder / "encoder"))
+    texts = [*tiny.texts(20), "", " ", "unknown ☂ letters", "river " * 200]
+    status, vectors = server.embed(texts)
+    assert status == 200
+    wanted = encode_side(encoder, texts, "document", 48)
+    np.testing.assert_array_equal(dense(vectors, wanted.shape[1]), wanted.toarray())
+    assert all(list(entry) == ["index", "value"] for vector in vectors for entry in vector)
+    assert [[entry["index"] for entry in vector] for vector in vectors] == [
+        wanted[row].indices.tolist() for row in range(len(texts))
+    ]
+
+
+def test_one_text_is_a_batch_of_one_and_token_ids_are_texts(server: Running, folder: Path) -> None:
+    tokenizer = load_encoder(str(folder / "encoder")).tokenizer
+    one = server.embed("river stone")
+    assert one == server.embed(["river stone"]) == server.embed(tokenizer("river stone")["input_ids"])
+    mixed = server.embed(["river stone", tokenizer.encode("maple"), "maple"])[1]
+    assert mixed[1] == mixed[2]
+    status, said = server.embed([[10**6]])
+    assert (status, said["error_type"]) == (422, "Validation")
+
+
+def test_queries_are_weighed_by_the_table_where_the_model_has_one(folder: Path) -> None:
+    with running(folder, "table", "--max-length", "20", "--no-truncate") as started:
+        encoder = load_encoder(str(folder / "table"))
+        for side, inputs in (("query", "river river stone"), ("document", "river river stone")):
+            vectors = started.embed(inputs, prompt_name=side)[1]
+            wanted = encode_side(encoder, [inputs], side, 20)  # type: ignore[arg-type]
+            np.testing.assert_array_equal(dense(vectors, wanted.shape[1]), wanted.toarray())
+        status, info = started.ask("GET", "/info")
+        assert status == 200
+        assert info["max_input_length"] == 20
+        assert not info["auto_truncate"]
+        assert info["model_id"] == str(folder / "table")
+        assert info["model_type"] == {"embedding": {"pooling": "splade"}}
+        assert info["runs"] == {}
+        status, said = started.embed(["river", "river " * 30])
+        assert status == 422
+        assert said["error"].startswith("`inputs` must have at most 20 tokens, and text 1 has more")
+        assert started.embed(["river " * 30], truncate=True)[0] == 200
+        assert started.search(q="river")[0] == 404
+        assert started.ask("GET", "/")[0] == 404
+
+
+def test_a_search_finds_what_the_searcher_finds(server: Running, folder: Path) -> None:
+    wanted = next(open_searcher(folder / "runs" / "tiny", model=None, collection=None).search(["river stone"], 5))
+    status, found = server.search(q="river stone", run="tiny", top=5)
+    assert status == 200
+    assert found["run"] == "tiny"
+    assert [result["id"] for result in found["results"]] == [result.id for result in wanted.results]
+    np.testing.assert_allclose(
+        [result["score"] for result in found["results"]], [result.score for result in wanted.results], rtol=1e-5
+    )
+    for result, same in zip(found["results"], wanted.results, strict=True):
+        assert {token["token"] for token in result["tokens"]} == {token for token, _ in same.tokens}
+        parts = [token["weight"] for token in (*result["tokens"], *result["special_tokens"])]
+        assert sum(parts) == pytest.approx(result["score"], abs=0.01) or len(result["tokens"]) == 12
+        assert result["snippet"] == same.text
+    assert server.search(q="river")[1]["run"] == "tiny"  # the first of them
+    assert "is cut at 48 tokens" in server.search(q="river " * 100)[1]["warnings"][0]
+
+
+def test_bad_requests_are_told_what_is_wrong(server: Running) -> None:
+    refused = [
+        ({"inputs": []}, 400, "Empty", "cannot be empty"),
+        ({"inputs": ""}, 400, "Empty", "cannot be empty"),
+        ({}, 422, "Validation", "object with `inputs`"),
+        ([], 422, "Validation", "object with `inputs`"),
+        ("text", 422, "Validation", "object with `inputs`"),
+        ({"inputs": 1}, 422, "Validation", "a list of texts"),
+        ({"inputs": {"a": 1}}, 422, "Validation", "a list of texts"),
+        ({"inputs": ["a", 1]}, 422, "Validation", "entry 1"),
+        ({"inputs": [["a"]]}, 422, "Validation", "entry 0"),
+        ({"inputs": [[-1]]}, 422, "Validation", "entry 0"),
+        ({"inputs": [[True]]}, 422, "Validation", "entry 0"),
+        ({"inputs": "a", "truncate": "yes"}, 422, "Validation", "`truncate`"),
+        ({"inputs": "a", "prompt_name": "passage"}, 422, "Validation", '"query" or "document"'),
+        ({"inputs": "a", "prompt_name": ["query"]}, 422, "Validation", '"query" or "document"'),
+        ({"inputs": "a", "truncation_direction": "Left"}, 422, "Validation", "Right"),
+        ({"inputs": ["a"] * 33}, 422, "Validation", "batch size 33 > maximum allowed batch size 32"),
+        ({"inputs": ["river"] * 10_000}, 422, "Validation", "batch size 10000 > maximum"),
+        (b'{"inputs": "half', 400, "Validation", "no JSON"),
+        (b"\xff\xfe", 400, "Validation", "no JSON"),
+        (b"[" * 100_000, 400, "Validation", "no JSON"),
+        (b'{"inputs": "\\ud800"}', 400, "Validation", "no JSON"),
+        (b"1" * 100_000, 400, "Validation", "no JSON"),
+    ]
+    for body, status, kind, words in refused:
+        answered, said = server.ask("POST", "/embed_sparse", body)
+        assert (answered, said["error_type"]) == (status, kind), body
+        assert words in said["error"]
+        assert set(said) == {"error", "error_type"}
+    assert server.ask("POST", "/embed_sparse", b"inputs=a", Content_Type="text/plain")[0] == 415
+    assert server.ask("GET", "/embed_sparse") == (
+        405,
+        {"error": "/embed_sparse is asked with POST", "error_type": "Validation"},
+    )
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert server.ask(method, "/search", {})[0] == 405
+    assert server.ask("GET", "/../../etc/passwd")[0] == 404
+    for asked, status, words in (
+        ({}, 400, "`q` cannot be empty"),
+        ({"q": " \u200b "}, 400, "`q` cannot be empty"),
+        ({"q": "river", "top": 0}, 422, "from 1 to 100"),
+        ({"q": "river", "top": "٣"}, 422, "from 1 to 100"),
+        ({"q": "river", "top": 101}, 422, "from 1 to 100"),
+        ({"q": "river", "run": "../tiny"}, 404, "tiny or nasty"),
+        ({"q": "r" * 20_000}, 422, "10,000 characters"),
+    ):
+        answered, said = server.search(**asked)
+        assert answered == status
+        assert words in said["error"]
+    assert server.ask("GET", "/search?q=%FF%FE")[0] == 200
+    with contextlib.suppress(ConnectionError):  # a head too long for HTTP: the end may come before all is sent
+        assert server.ask("GET", f"/search?q={'a' * 200_000}")[0] == 400
+
+
+def test_only_local_names_reach_a_local_server(server: Running) -> None:
+    for name, status in (
+        ("localhost", 200),
+        ("LOCALHOST:99", 200),
+        ("[::1]:8080", 200),
+        ("evil.example", 421),
+        ("[", 421),
+    ):
+        assert server.ask("GET", "/info", Host=name)[0] == status
+    status, said = server.ask("GET", "/search?q=river", Host="evil.example:8080")
+    assert "localhost" in said["error"]
+
+
+def test_every_answer_forbids_what_a_page_does_not_need(server: Running) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    for path in ("/", "/page.js", "/info", "/search?q=river", "/nothing"):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        assert "default-src 'none'; script-src 'self'" in (answer.getheader("content-security-policy") or "")
+        assert answer.getheader("x-content-type-options") == "nosniff"
+        assert answer.getheader("access-control-allow-origin") is None
+    connection.close()
+
+
+def test_fifty_clients_at_once_get_the_vectors_of_encode(server: Running, folder: Path) -> None:
+    encoder = load_encoder(str(folder / "encoder"))
+    texts = tiny.texts(200, seed=1)
+    wanted = encode_side(encoder, texts, "document", 48).toarray()
+
+    def client(number: int) -> list[tuple[int, Any]]:
+        """Answers of one client, which asks for some texts one after another on one connection."""
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        answers = []
+        for step in range(20):
+            which = (number * 20 + step) % len(texts)
+            headers = {"Content-Type": "application/json"}
+            connection.request("POST", "/embed_sparse", json.dumps({"inputs": texts[which]}), headers)
+            answer = connection.getresponse()
+            assert answer.status == 200
+            answers.append((which, json.loads(answer.read())))
+        connection.close()
+        return answers
+
+    with ThreadPoolExecutor(50) as clients:
+        for answers in clients.map(client, range(50)):
+            for which, vectors in answers:
+                np.testing.assert_allclose(dense(vectors, wanted.shape[1])[0], wanted[which], atol=1e-5)
+    measured = server.ask("GET", "/metrics")[1]
+    batches = float(re.findall(r'vtkit_batch_requests_count\{kind="document"\} (\S+)', measured)[0])
+    requests = float(re.findall(r'vtkit_batch_requests_sum\{kind="document"\} (\S+)', measured)[0])
+    assert requests > 1.5 * batches  # they were encoded together
+    assert re.search(r'vtkit_requests_total\{route="/embed_sparse",status="200"\} \d', measured)
+
+
+def test_large_bodies_are_refused_in_bounded_memory(server: Running) -> None:
+    """Also those that lie about their length, or have none."""
+    server.embed("river")
+    before = server.resident()
+    text = b'{"inputs": "' + b"river " * 1_700_000 + b'"}'
+
+    def whole(_: int) -> int:
+        return server.ask("POST", "/embed_sparse", text)[0]
+
+    with ThreadPoolExecutor(10) as clients:
+        assert set(clients.map(whole, range(30))) == {413}
+    with contextlib.closing(server.connect()) as chunked:
+        chunked.sendall(b"POST /embed_sparse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+        chunked.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
+        for _ in range(10):
+            chunked.sendall(b"100000\r\n" + b"a" * 2**20 + b"\r\n")
+        chunked.sendall(b"0\r\n\r\n")
+        assert chunked.recv(100).startswith(b"HTTP/1.1 413")
+    long = "river " * 300_000  # within the limit of a body
+    assert server.embed(long)[0] == 200
+    assert server.embed([long[:50_000]] * 32)[0] == 200
+    assert server.resident() < before + 150 * 2**20
+    assert server.ask("GET", "/health")[0] == 200
+
+
+def test_broken_and_slow_clients_leave_nothing_behind(server: Running) -> None:
+    def head(length: int) -> bytes:
+        kind = f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        return f"POST /embed_sparse HTTP/1.1\r\nHost: localhost\r\n{kind}".encode()
+
+    body = b'{"inputs": "river"}'
+    for sent in (b"", b"GET", b"nonsense\r\n\r\n", head(10), head(100) + body, head(len(body)) + body):
+        with contextlib.closing(server.connect()) as broken:  # closed before any answer is read
+            broken.sendall(sent)
+            broken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # by a reset
+    slow_body, slow_head, idle = (server.connect() for _ in range(3))
+    slow_body.sendall(head(1000) + b"{")
+    slow_head.sendall(b"POST /embed_sparse HTT")
+    started = time.monotonic()
+    assert slow_body.recv(1000).startswith(b"HTTP/1.1 408")
+    assert 1.5 < time.monotonic() - started < 4
+    for unanswered in (slow_head, idle):
+        with contextlib.suppress(ConnectionResetError):
+            assert unanswered.recv(10) == b""
+    assert time.monotonic() - started < 8
+    for each in (slow_body, slow_head, idle):
+        each.close()
+    with contextlib.closing(server.connect()) as deaf:  # asks and asks, and never reads
+        deaf.settimeout(8)
+        with contextlib.suppress(OSError):
+            for _ in range(2000):
+                texts = json.dumps({"inputs": ["river stone maple"] * 32}).encode()
+                deaf.sendall(head(len(texts)) + texts)
+    files = Path(f"/proc/{server.process.pid}/fd")
+    deadline = time.monotonic() + 20
+    while sum("socket" in os.readlink(each) for each in files.iterdir()) > 6 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert sum("socket" in os.readlink(each) for each in files.iterdir()) <= 6
+    while "\nvtkit_requests_under_way 0.0\n" not in (measured := server.ask("GET", "/metrics")[1]):
+        assert time.monotonic() < deadline, measured
+        time.sleep(0.2)
+    assert server.embed("river")[0] == 200
+
+
+def test_requests_beyond_the_limit_are_told_to_come_again(folder: Path) -> None:
+    with running(folder, "encoder", "--requests", "2", "--timeout", "5") as started:
+        waiting = [started.connect() for _ in range(2)]
+        for each in waiting:
+            each.sendall(b"POST /embed_sparse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+            each.sendall(b"Content-Length: 19\r\n\r\n{")
+        deadline = time.monotonic() + 3
+        while started.embed("river")[0] == 200 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        status, said = started.embed("river")
+        assert (status, said["error_type"]) == (429, "Overloaded")
+        assert started.ask("GET", "/health")[0] == 200
+        for each in waiting:
+            each.sendall(b'"inputs": "river"}')
+            assert each.recv(10_000).startswith(b"HTTP/1.1 200")
+            each.close()
+        assert started.embed("river")[0] == 200
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_ended_answers_what_it_has_taken_on(by: int, folder: Path) -> None:
+    with running(folder, "encoder") as started:
+        begun = started.connect()
+        begun.sendall(b"POST /embed_sparse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+        begun.sendall(b"Content-Length: 19\r\n\r\n{")
+        time.sleep(0.5)
+        started.signal(by)
+        time.sleep(2)  # longer than Ctrl-C is given elsewhere
+        with pytest.raises(OSError):  # noqa: PT011
+            started.connect()
+        begun.sendall(b'"inputs": "river"}')
+        assert begun.recv(10_000).startswith(b"HTTP/1.1 200")
+        begun.close()
+        code, said = started.ended()
+        assert code == 0
+        assert "ending: requests under way are answered first" in said
+        assert "Traceback" not in said
+
+
+def test_a_second_interrupt_does_not_wait(folder: Path) -> None:
+    with running(folder, "encoder") as started:
+        with contextlib.closing(started.connect()) as begun:
+            begun.sendall(b"POST /embed_sparse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+            begun.sendall(b"Content-Length: 19\r\n\r\n{")
+            time.sleep(0.5)
+            started.signal(signal.SIGINT)
+            time.sleep(0.5)
+            started.signal(signal.SIGINT)
+            code, said = started.ended()
+        assert code == 130
+        assert "Traceback" not in said
+
+
+def test_serving_writes_nothing(server: Running, folder: Path) -> None:
+    def state() -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+    before = state()
+    server.search(q="river", run="nasty")
+    server.search(q="river", run="tiny")
+    server.embed("river")
+    assert state() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["encoder", "table"], 2, "one model can be served"),
+        (["no-such-folder/model"], 1, "no-such-folder"),
+        (["nasty", "--model", "source"], 2, "--model and --collection are for runs"),
+        (["runs/tiny", "--model", "adapt"], 1, "adapt"),
+        (["encoder", "--port", "PORT"], 1, "Address already in use. Give another --port"),
+        (["encoder", "--host", "no.such.host.example"], 1, "cannot listen on no.such.host.example"),
+    ],
+)
+def test_what_cannot_be_served_is_said(
+    arguments: list[str], code: int, words: str, server: Running, folder: Path
+) -> None:
+    from typer.testing import CliRunner
+
+    from vtkit.cli import app
+
+    arguments = ["--port", "0", *(str(server.port) if each == "PORT" else each for each in arguments)]
+    with contextlib.chdir(folder):
+        result = CliRunner().invoke(
+            app, ["serve", *arguments] if "--port" in arguments else ["serve", *arguments, "--port", "0"]
+        )
+    assert result.exit_code == 1
+    assert words in str(result.exception)
+    assert getattr(result.exception, "exit_code", None) == code
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here to open the page in")
+@pytest.mark.parametrize("query", ["river maple", MARKUP, "</h2><script>document.title='broken'</script> river"])
+def test_the_page_shows_markup_as_text_and_has_no_errors(query: str, server: Running, tmp_path: Path) -> None:
+    asked = urlencode({"q": query, "run": "nasty", "beside": "tiny", "top": 10})
+    assert CHROMIUM is not None
+    done = subprocess.run(
+        [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
+            "--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom", f"http://127.0.0.1:{server.port}/?{asked}",
+        ],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert "CONSOLE" not in done.stderr, done.stderr  # neither errors nor what the policy blocked
+    page = done.stdout
+    assert page.count("<script") == 1  # the page's own
+    assert "<img" not in page
+    assert "&lt;img src=x onerror=" in page
+    assert "<title>broken" not in page
+    assert "&lt;b&gt;id&lt;/b&gt;" in page
+    assert page.count("<section>") == 2
+    assert "<mark>river</mark>" in page or query != "river maple"  # of others more tokens score than are named
+    assert page.count("beside: ") > 3
+
+
+def test_a_batch_holds_work_of_one_kind_up_to_its_cost_and_order_is_kept() -> None:
+    computed: list[tuple[str, list[int]]] = []
+    gate = threading.Event()
+
+    def compute(kind: str, works: Sequence[int]) -> Sequence[int | Exception]:
+        gate.wait(10)
+        computed.append((kind, list(works)))
+        return [10 * work for work in works]
+
+    async def ask() -> list[int]:
+        batcher: Batcher[str, int, int] = Batcher(compute, 3, lambda *_: None)
+        running = asyncio.create_task(batcher.run())
+        asked = [asyncio.create_task(batcher.submit("a", 0, 1))]
+        await asyncio.sleep(0.05)  # the first is computed alone; the others gather meanwhile
+        for work, kind in enumerate("abaaa", 1):
+            asked.append(asyncio.create_task(batcher.submit(kind, work, 2 if work == 5 else 1)))
+        gone = asyncio.create_task(batcher.submit("b", 99, 1))
+        await asyncio.sleep(0.05)
+        gone.cancel()
+        await asyncio.sleep(0)
+        gate.set()
+        answers = await asyncio.gather(*asked)
+        running.cancel()
+        return answers
+
+    assert asyncio.run(ask()) == [0, 10, 20, 30, 40, 50]
+    assert computed == [("a", [0]), ("a", [1, 3, 4]), ("b", [2]), ("a", [5])]
+
+
+def test_a_request_that_breaks_its_batch_fails_alone() -> None:
+    def compute(_: str, works: Sequence[int]) -> Sequence[int | Exception]:
+        if 2 in works:
+            raise ValueError("two")
+        return list(works)
+
+    async def ask() -> list[int | BaseException]:
+        batcher: Batcher[str, int, int] = Batcher(compute, 100, lambda *_: None)
+        running = asyncio.create_task(batcher.run())
+        answers = await asyncio.gather(*(batcher.submit("a", work, 1) for work in range(4)), return_exceptions=True)
+        running.cancel()
+        return answers
+
+    first, second, broken, last = asyncio.run(ask())
+    assert (first, second, last) == (0, 1, 3)
+    assert isinstance(broken, ValueError)
+
+
+@given(st.text(max_size=1000), st.lists(st.tuples(st.text(max_size=8), st.floats(0, 9)), max_size=5))
+def test_a_snippet_is_a_stretch_of_the_text(text: str, tokens: list[tuple[str, float]]) -> None:
+    shown = snippet(text, tokens)
+    assert shown.removeprefix("… ").removesuffix(" …") in " ".join(text.split()) + " "
+    assert len(shown) <= WIDTH + 4
+
+
+def test_a_snippet_shows_where_the_heaviest_tokens_stand_together() -> None:
+    text = "river " + "filler " * 200 + "a maple by the river " + "filler " * 200 + "maple"
+    shown = snippet(text, [("river", 1.0), ("bm25:<maple>", 1.5)])
+    assert "a maple by the river" in shown
+    assert shown.startswith("… ")
+    assert shown.endswith(" …")
+    assert [surface(token) for token in ("##ing", "▁the", "Ġof", "bm25:수소", "bm25:<수", "<s>")] == [
+        "ing", "the", "of", "수소", "수", "<s>",
+    ]  # fmt: skip

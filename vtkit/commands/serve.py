@@ -1,0 +1,102 @@
+"""``vtkit serve``: a model's vectors and the searches of runs, over HTTP."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import DownloadOption, allow_downloads
+from vtkit.errors import MissingExtra
+from vtkit.runtime import kept_for_good
+from vtkit.serve.limits import Limits
+
+DEFAULTS = Limits()
+
+
+def serve(
+    served: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL_OR_RUN...", show_default=False,
+            help="Folder or hub id of a sparse encoder, or folders of runs or of indexes that `vtkit index` made.",
+        ),
+    ],
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; 0.0.0.0 lets other machines in.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any that is free.")] = 8080,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model", metavar="STAGE", show_default=False,
+            help="Serve another stage's model of each run: source, transfer, adapt, calibrate or finetune. May be "
+            "repeated. Default: the final one.",
+        ),
+    ] = None,
+    collection: Annotated[
+        str | None,
+        typer.Option(
+            "--collection", metavar="NAME", help="Which evaluation set of each run. Default: the first.",
+            show_default=False,
+        ),
+    ] = None,
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            "--max-length", metavar="TOKENS", min=3, show_default=False,
+            help="Tokens that are read of a text. Default: as many as the model reads.",
+        ),
+    ] = None,
+    truncate: Annotated[
+        bool, typer.Option(help="Cut longer texts where a request does not say; else refuse them.")
+    ] = DEFAULTS.truncate,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", metavar="TEXTS", min=1, help="Texts of one request, at most.")
+    ] = DEFAULTS.texts,
+    batch_tokens: Annotated[
+        int, typer.Option("--batch-tokens", min=1, help="Tokens of waiting requests that are encoded together, about.")
+    ] = DEFAULTS.batch_tokens,
+    body_size: Annotated[
+        int, typer.Option("--body-size", metavar="BYTES", min=1, help="Of one request, at most.")
+    ] = DEFAULTS.body_bytes,
+    requests: Annotated[
+        int, typer.Option("--requests", min=1, help="Requests under way at once; further ones are refused.")
+    ] = DEFAULTS.requests,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="To receive a request, and to answer it.")
+    ] = DEFAULTS.seconds,
+    precision: Annotated[
+        Literal["float32", "bf16"], typer.Option("--precision", help="Of the encoder's matrix products.")
+    ] = "float32",
+    download: DownloadOption = False,
+) -> None:  # fmt: skip
+    """Serve a model, or runs with their models, over HTTP.
+
+    /embed_sparse and /info as in text-embeddings-inference; /search and a search page at / for runs, two of them side
+    by side; /health, and /metrics for Prometheus. Requests that wait are encoded together. Nothing can be written.
+    Ctrl-C or SIGTERM ends it when the requests under way are answered.
+    """
+    try:
+        from vtkit.serve import server
+    except ImportError as error:
+        raise MissingExtra("vtkit serve", str(error.name), "serve") from error
+    from vtkit.data.hub import located
+    from vtkit.runs.served import open_served
+
+    allow_downloads(download)
+    bound = server.bind(host, port)
+    names = [located(name) for name in served]
+    limits = Limits(truncate, batch_size, body_size, DEFAULTS.query_characters, requests, batch_tokens, timeout)
+    with kept_for_good():
+        opened = open_served(
+            names, stages=model or (), collection=collection, text_tokens=max_length, precision=precision
+        )
+
+    def ready(address: str) -> None:
+        console.write(f"serving {', '.join(served)} on {address}")
+        sys.stdout.flush()
+
+    server.serve(opened, limits, host, bound, ready)

@@ -1,0 +1,107 @@
+"""Requests that wait are worked on together: while one batch is computed the next one gathers, so nobody waits for a
+batch to fill, and the busier the server is, the larger its batches are.
+
+One thread computes, for models and engines are not made for several; the event loop stays free to take requests, to
+refuse them, and to forget those whose client has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Kind = TypeVar("Kind")
+Work = TypeVar("Work")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class _Waiting(Generic[Kind, Work, Answer]):
+    kind: Kind
+    work: Work
+    cost: int
+    answer: asyncio.Future[Answer]
+
+
+class Batcher(Generic[Kind, Work, Answer]):
+    """Work of one kind at a time, the longest waiting first, in batches of limited cost."""
+
+    def __init__(
+        self,
+        compute: Callable[[Kind, Sequence[Work]], Sequence[Answer | Exception]],
+        most: int,
+        observe: Callable[[Kind, int, float], None],
+    ) -> None:
+        """
+        Args:
+            compute: answers to the work of several requests of one kind, or what went wrong with each.
+            most: cost of a batch; one request may cost more.
+            observe: is told the kind, the requests and the seconds of each batch.
+        """
+        self._compute, self._most, self._observe = compute, most, observe
+        self._queue: deque[_Waiting[Kind, Work, Answer]] = deque()
+        self._arrived = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "compute")
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    async def submit(self, kind: Kind, work: Work, cost: int) -> Answer:
+        """The answer to ``work``. Cancelling takes it out of the queue."""
+        waiting = _Waiting(kind, work, cost, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._arrived.set()
+        try:
+            answer: Answer = await waiting.answer
+            return answer
+        except asyncio.CancelledError:
+            if waiting in self._queue:
+                self._queue.remove(waiting)
+            raise
+
+    async def run(self) -> None:
+        """Compute batch after batch, until cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await self._arrived.wait()
+                batch = self._next()
+                if not batch:
+                    self._arrived.clear()
+                    continue
+                started = time.monotonic()
+                answers = await loop.run_in_executor(self._thread, self._computed, batch)
+                self._observe(batch[0].kind, len(batch), time.monotonic() - started)
+                for waiting, answer in zip(batch, answers, strict=True):
+                    if waiting.answer.done():  # cancelled meanwhile
+                        continue
+                    if isinstance(answer, Exception):
+                        waiting.answer.set_exception(answer)
+                    else:
+                        waiting.answer.set_result(answer)
+        finally:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _next(self) -> list[_Waiting[Kind, Work, Answer]]:
+        batch: list[_Waiting[Kind, Work, Answer]] = []
+        left: deque[_Waiting[Kind, Work, Answer]] = deque()
+        cost = 0
+        for waiting in self._queue:
+            fits = not batch or (waiting.kind == batch[0].kind and cost + waiting.cost <= self._most)
+            (batch if fits else left).append(waiting)
+            cost += waiting.cost if fits else 0
+        self._queue = left
+        return batch
+
+    def _computed(self, batch: Sequence[_Waiting[Kind, Work, Answer]]) -> Sequence[Answer | Exception]:
+        """The answers of a batch. Where it fails as a whole, each request is computed alone: the others are not to
+        suffer for the request that broke it."""
+        try:
+            return self._compute(batch[0].kind, [waiting.work for waiting in batch])
+        except Exception as error:
+            return [error] if len(batch) == 1 else [answer for each in batch for answer in self._computed([each])]

@@ -1,0 +1,127 @@
+// The search page. All that documents and queries say is text: nodes are made, markup never.
+"use strict";
+
+const form = document.getElementById("form");
+const results = document.getElementById("results");
+const field = (name) => form.elements.namedItem(name);
+let latest = 0;
+
+function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function surface(token) {
+  const word = token.replace(/^(##|▁|Ġ|bm25:<?)/, "");
+  return (token.startsWith("bm25:") ? word.replace(/>$/, "") : word).trim();
+}
+
+// The text with the words that scored marked.
+function marked(text, tokens) {
+  const paragraph = element("p");
+  paragraph.dir = "auto";
+  const words = tokens.map(({ token }) => surface(token)).filter((word) => word.length > 1);
+  words.sort((a, b) => b.length - a.length);
+  const escaped = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  if (!escaped.length) {
+    paragraph.textContent = text;
+    return paragraph;
+  }
+  text.split(new RegExp(`(${escaped.join("|")})`, "iu")).forEach((part, number) => {
+    paragraph.append(number % 2 ? element("mark", part) : part);
+  });
+  return paragraph;
+}
+
+// Tokens with what they add to a score; the longer the bar, the more.
+function tokenList({ tokens, special_tokens: special }, score) {
+  const list = element("div", undefined, "tokens");
+  for (const { token, weight } of tokens) {
+    const chip = element("span", `${token} ${weight.toFixed(2)}`);
+    chip.style.setProperty("--share", `${Math.round((100 * weight) / (score || 1))}%`);
+    list.append(chip);
+  }
+  const sum = special.reduce((total, { weight }) => total + weight, 0);
+  if (sum) list.append(element("span", `special tokens ${sum.toFixed(2)}`, "special"));
+  return list;
+}
+
+function resultItem(result, elsewhere) {
+  const item = element("li");
+  const title = element("h3", result.title || result.id);
+  title.dir = "auto";
+  const about = element("div", undefined, "about");
+  const shown = [`${result.rank}.`, result.score.toFixed(3), result.id];
+  if (elsewhere) {
+    const rank = elsewhere.get(result.id);
+    shown.push(rank ? `beside: ${rank}.` : "beside: not among them");
+  }
+  about.append(...shown.map((text) => element("span", text)));
+  item.append(title, about, marked(result.snippet, result.tokens), tokenList(result, result.score));
+  return item;
+}
+
+function column(found, other) {
+  const section = element("section");
+  section.append(element("h2", found.run));
+  if (found.error) {
+    section.append(element("p", found.error, "error"));
+    return section;
+  }
+  for (const warning of found.warnings) section.append(element("p", warning, "warning"));
+  const largest = Math.max(...found.tokens.map(({ weight }) => weight), 0);
+  section.append(tokenList(found, largest));
+  if (!found.results.length) section.append(element("p", "Nothing found: no document shares a term with the query."));
+  const elsewhere = other && other.results && new Map(other.results.map(({ id, rank }) => [id, rank]));
+  const list = element("ol");
+  list.append(...found.results.map((result) => resultItem(result, elsewhere)));
+  section.append(list);
+  return section;
+}
+
+async function ask(run) {
+  const asked = new URLSearchParams({ q: field("q").value, run, top: field("top").value });
+  try {
+    const answer = await fetch(`/search?${asked}`);
+    return { run, ...(await answer.json()) };
+  } catch (error) {
+    return { run, error: `The server does not answer (${error.message}).` };
+  }
+}
+
+async function search() {
+  const number = ++latest;
+  const runs = [field("run").value, field("beside").value].filter(Boolean);
+  const found = await Promise.all(runs.map(ask));
+  if (number !== latest) return; // a later search is under way
+  results.replaceChildren(...found.map((each, index) => column(each, found[1 - index])));
+  document.title = `${field("q").value} – vtkit search`;
+}
+
+function readAddress() {
+  const asked = new URLSearchParams(location.search);
+  for (const name of ["q", "run", "beside", "top"]) if (asked.has(name)) field(name).value = asked.get(name);
+  if (field("run").selectedIndex < 0) field("run").selectedIndex = 0;
+  if (field("beside").selectedIndex < 0) field("beside").selectedIndex = 0;
+  if (field("top").selectedIndex < 0) field("top").selectedIndex = 0;
+  if (field("q").value.trim()) search();
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  history.pushState(null, "", `?${new URLSearchParams(new FormData(form))}`);
+  search();
+});
+for (const name of ["run", "beside", "top"]) field(name).addEventListener("change", () => form.requestSubmit());
+addEventListener("popstate", readAddress);
+
+(async () => {
+  const info = await (await fetch("/info")).json();
+  const runs = Object.entries(info.runs);
+  field("run").append(...runs.map(([name, documents]) => new Option(`${name} (${documents.toLocaleString()} documents)`, name)));
+  field("beside").append(new Option("beside it: none", ""), ...runs.map(([name]) => new Option(`beside it: ${name}`, name)));
+  field("beside").hidden = runs.length < 2;
+  readAddress();
+})();

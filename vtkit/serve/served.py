@@ -1,0 +1,127 @@
+"""What a server answers with: an encoder, and the indexes that can be searched, each for several requests at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from scipy import sparse
+
+from vtkit.encoder.asymmetric import dimension_names
+from vtkit.encoder.sides import Side, encode_side, prompt_of, tokenizer_of
+from vtkit.encoder.truncation import first_tokens
+from vtkit.runtime import Precision
+from vtkit.search.results import Found
+from vtkit.serve.refusals import invalid
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+    from vtkit.search.searcher import Searcher
+
+Text: TypeAlias = str | list[int]
+"""A text, or its tokens by their numbers."""
+
+CHARACTERS_A_TOKEN = 4
+"""To tell about how much work a text is."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Texts of one side that are to be encoded."""
+
+    side: Side
+
+
+@dataclass(frozen=True)
+class Searching:
+    """Queries that are to be searched for."""
+
+    run: str
+    top: int
+
+
+Kind: TypeAlias = Encoding | Searching
+"""Work of the same kind is done together."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one request asks for."""
+
+    texts: Sequence[Text]
+    truncate: bool = True
+    """Whether longer texts are cut; else they are refused."""
+
+    def tokens(self, limit: int) -> int:
+        """About how many tokens are read for it, ``limit`` of a text at most."""
+        counts = (len(text) if isinstance(text, list) else len(text) // CHARACTERS_A_TOKEN for text in self.texts)
+        return sum(min(count, limit) + 2 for count in counts)
+
+
+Answer: TypeAlias = sparse.csr_matrix | Found
+"""The vectors of a request's texts, (texts, vocabulary), or what its query finds."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """An encoder, and the indexes of runs."""
+
+    name: str
+    """What the encoder is called: folder, hub id or run."""
+
+    encoder: SparseEncoder
+    searchers: Mapping[str, Searcher]
+    text_tokens: int | None = None
+    """Tokens a text is cut at; None for as many as the encoder reads."""
+
+    precision: Precision = "float32"
+
+    def longest(self, side: Side) -> int:
+        """Tokens that are read of a text, special tokens among them."""
+        limits = (self.text_tokens, self.encoder.max_seq_length, tokenizer_of(self.encoder, side).model_max_length)
+        return min(limit for limit in limits if limit is not None)
+
+    def compute(self, kind: Kind, requests: Sequence[Work]) -> Sequence[Answer | Exception]:
+        """The answers to requests of one kind, or why one cannot be met."""
+        match kind:
+            case Encoding(side):
+                return self._encode(side, requests)
+            case Searching(run, top):
+                return list(self.searchers[run].search([str(request.texts[0]) for request in requests], top))
+
+    def _encode(self, side: Side, requests: Sequence[Work]) -> Sequence[Answer | Exception]:
+        rows: list[slice | Exception] = []
+        texts: list[str] = []
+        for request in requests:
+            try:
+                taken = [self._text(text, side) for text in request.texts]
+                if not request.truncate:
+                    self._refuse_long(taken, side)
+            except Exception as error:
+                rows.append(error)
+            else:
+                rows.append(slice(len(texts), len(texts) + len(taken)))
+                texts += taken
+        vectors = encode_side(self.encoder, texts, side, self.longest(side), precision=self.precision)
+        return [each if isinstance(each, Exception) else vectors[each] for each in rows]
+
+    def _text(self, text: Text, side: Side) -> str:
+        if isinstance(text, str):
+            return text
+        known = len(dimension_names(self.encoder))
+        if any(number >= known for number in text):
+            raise invalid(f"`inputs` has token ids that the vocabulary of {known:,} tokens does not have")
+        decoded: str = tokenizer_of(self.encoder, side).decode(text, skip_special_tokens=True)
+        return decoded
+
+    def _refuse_long(self, texts: Sequence[str], side: Side) -> None:
+        limit, prompt = self.longest(side), prompt_of(self.encoder, side)
+        token_ids = first_tokens(tokenizer_of(self.encoder, side), [prompt + text for text in texts], limit + 1)
+        for number, ids in enumerate(token_ids["input_ids"]):
+            if len(ids) > limit:
+                raise invalid(
+                    f"`inputs` must have at most {limit} tokens, and text {number} has more. Shorten it, or let it be "
+                    'cut: "truncate": true'
+                )

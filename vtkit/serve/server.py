@@ -1,0 +1,134 @@
+"""The server: one process, which listens until it is told to end, and then finishes what it has taken on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from vtkit import console
+from vtkit.errors import MachineError
+from vtkit.interrupt import leave_interrupted, watched_elsewhere
+
+if TYPE_CHECKING:
+    from vtkit.serve.limits import Limits
+    from vtkit.serve.served import Served
+
+CONNECTIONS_A_REQUEST = 4
+"""Connections that may be open for each request that may be under way: most of them wait for their next one."""
+
+BACKLOG = 2048
+"""Connections that the system holds until they are taken."""
+
+KEEP_ALIVE_SECONDS = 30
+"""An idle connection is kept for so long."""
+
+
+def serve(served: Served, limits: Limits, host: str, bound: socket.socket, ready: Callable[[str], None]) -> None:
+    """Answer requests until SIGTERM or Ctrl-C; then take no more, and end when those under way are answered. A second
+    Ctrl-C does not wait for them.
+
+    Args:
+        host: what ``bound`` was bound to (:func:`bind`).
+        ready: is told the address when requests can come.
+    """
+    from vtkit.serve.app import make_app
+
+    bound.listen(BACKLOG)
+    shown = f"[{host}]" if ":" in host else host
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # or it has a line for every client that goes
+    config = Config(
+        make_app(served, limits, host=host),
+        http=_Connection,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        limit_concurrency=CONNECTIONS_A_REQUEST * limits.requests,
+        timeout_keep_alive=min(KEEP_ALIVE_SECONDS, int(limits.seconds) + 1),
+        timeout_graceful_shutdown=int(limits.seconds) + 1,
+    )
+    config.load()
+    config.patience = 2 * limits.seconds + 1  # type: ignore[attr-defined]
+    server = _Server(config)
+    ready(f"http://{shown}:{bound.getsockname()[1]}")
+    with watched_elsewhere(), console.without_bars():
+        server.run([bound])
+    if server.force_exit:
+        leave_interrupted()
+
+
+class _Server(Server):
+    """Ends in good order with exit code 0; the library would end with the signal that it was told by."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit:
+            console.say("ending: requests under way are answered first")
+        super().handle_exit(sig, frame)
+
+
+class _Connection(H11Protocol):
+    """A connection that is ended where a request, from its first byte to the last of its answer, takes too long: the
+    library waits for ever for a client that sends half of a head, or that does not read its answer."""
+
+    watch: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._be_patient()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.watch is not None:
+            self.watch.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.cycle is not None and self.cycle.response_complete and self.timeout_keep_alive_task is not None:
+            self._be_patient()  # the next request begins
+        super().data_received(data)
+
+    def _be_patient(self) -> None:
+        if self.watch is not None:
+            self.watch.cancel()
+        self.watch = self.loop.call_later(self.config.patience, self.transport.abort)  # type: ignore[attr-defined]
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that has the address, and refuses connections until :func:`serve` listens on it.
+
+    Args:
+        port: 0 for any that is free.
+
+    Raises:
+        MachineError: there is no such address here, or another program has it.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except (OSError, UnicodeError) as error:
+        raise MachineError(
+            f"cannot listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}. Give another "
+            "--port or --host, or end the program that has it."
+        ) from error
+    return bound

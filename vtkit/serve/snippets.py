@@ -1,0 +1,61 @@
+"""The part of a document's text that shows why it was found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+WIDTH = 300
+"""Characters of a snippet."""
+
+READ = 100_000
+"""Characters of a document that are looked through."""
+
+_MARKS = re.compile(r"^(?:##|▁|Ġ|bm25:<?)")
+
+
+def surface(token: str) -> str:
+    """What a token looks like in a text: without the marks of its vocabulary and of BM25's terms (among those of
+    languages without spaces ``<`` and ``>`` are the ends of a word)."""
+    word = _MARKS.sub("", token)
+    return word.removesuffix(">") if token.startswith("bm25:") else word
+
+
+def snippet(text: str, tokens: Iterable[tuple[str, float]]) -> str:
+    """The stretch of ``text``, about :data:`WIDTH` characters, that holds most of the tokens by weight; its beginning
+    where it holds none. White space is made single spaces."""
+    text = text[:READ]
+    weights: dict[str, float] = {}
+    for token, weight in tokens:
+        word = surface(token).casefold()
+        if word.strip():
+            weights[word] = max(weight, weights.get(word, 0.0))
+    words = sorted(weights, key=len, reverse=True)
+    places: list[tuple[int, str]] = []
+    if words:
+        pattern = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
+        places = [(match.start(), match[0].casefold()) for match in pattern.finditer(text)]
+    best, start = 0.0, 0
+    first = 0
+    inside: dict[str, int] = {}
+    for place, word in places:
+        inside[word] = inside.get(word, 0) + 1
+        while place - places[first][0] > WIDTH - 60:
+            gone = places[first][1]
+            inside[gone] -= 1
+            if not inside[gone]:
+                del inside[gone]
+            first += 1
+        held = sum(weights.get(each, 0.0) for each in inside)
+        if held > best:
+            best, start = held, places[first][0]
+    start = max(0, start - 40)
+    if start:
+        space = text.find(" ", start, start + 20)
+        start = space + 1 if space >= 0 else start
+    end = start + WIDTH
+    if end < len(text):
+        space = text.rfind(" ", end - 20, end)
+        end = space if space >= 0 else end
+    shown = " ".join(text[start:end].split())
+    return f"{'… ' if start else ''}{shown}{' …' if end < len(text) else ''}"
