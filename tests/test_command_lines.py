@@ -14,6 +14,9 @@ import gzip
 import re
 import shlex
 import shutil
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -184,6 +187,13 @@ def test_help_names_commands_and_options_that_there_are(name: str, command: Any)
             assert f"vtkit {line}" in names, text
 
 
+def end_when_it_serves() -> None:
+    """End the server that this process becomes, as soon as it answers signals itself."""
+    while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        time.sleep(0.05)
+    signal.raise_signal(signal.SIGTERM)
+
+
 @pytest.mark.parametrize("line", LINES)
 def test_a_command_line_works_as_it_stands(line: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
@@ -202,6 +212,9 @@ def test_a_command_line_works_as_it_stands(line: str, folder: Path, monkeypatch:
         number = arguments.index("--join")
         part = ["--part", f"1/{arguments[number + 1]}"]
         assert CliRunner().invoke(app, arguments[:number] + part).exit_code == 0
+    if arguments[0] == "serve":
+        threading.Thread(target=end_when_it_serves, daemon=True).start()
+        arguments += ["--port", "0"]
     result = CliRunner().invoke(app, arguments, input="apple\n")
     if out is not None and aside.exists():  # the stand-in is smaller than what was made
         shutil.rmtree(out, ignore_errors=True)

@@ -17,7 +17,7 @@ FLOORS = [
     {"errors", "console", "interrupt", "runtime"},
     {"settings", "artifacts", "outputs", "results", "data"},
     {"vocabulary", "search", "evaluation.measures", "encoder"},
-    {"transfer", "training", "inspect", "export"},
+    {"transfer", "training", "inspect", "export", "serve"},
     {"evaluation"},
     {"recipe", "stages", "report"},
     {"runs"},
