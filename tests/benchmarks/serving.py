@@ -2,8 +2,8 @@
 
 Starts ``vtkit serve MODEL`` on this machine and lets some clients at once send a text after another for a while. Every
 answer is compared with ``encode`` of all texts together. One by one is the same encoder in this process, a text at a
-time, as a service without batching would compute it; the clients' own work is part of the server's figure, for they
-share its processors.
+time, as a service without batching would compute it. The clients share the server's processors, so processor time a text is
+given beside the clock's.
 
     python tests/benchmarks/serving.py MODEL [--texts FILE] [--clients 50] [--seconds 60] [--prompt document]
 """
@@ -59,6 +59,15 @@ def client(port: int, prompt: str, texts: list[str], wanted: np.ndarray, until: 
     return found
 
 
+def measured_by(port: int, name: str) -> list[float]:
+    """The values of one of the server's metrics."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return [float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)]
+
+
 def percentile(values: list[float], share: float) -> float:
     """In milliseconds."""
     return 1000 * sorted(values)[min(len(values) - 1, int(share * len(values)))]
@@ -83,18 +92,21 @@ def main() -> None:
     longest = encoder.max_seq_length or 512
     wanted = encode_side(encoder, texts, given.prompt, longest).toarray()
 
-    alone = []
+    alone: list[float] = []
+    used = time.process_time()
     until = time.monotonic() + min(given.seconds, 15)
     while time.monotonic() < until:
         begun = time.monotonic()
         encode_side(encoder, [texts[len(alone) % len(texts)]], given.prompt, longest)
         alone.append(time.monotonic() - begun)
+    used = time.process_time() - used
 
     server = subprocess.Popen(
         [sys.executable, "-m", "vtkit", "serve", given.model, "--port", "0"], stdout=subprocess.PIPE, text=True
     )
     assert server.stdout is not None
     port = int(re.findall(r":(\d+)$", server.stdout.readline().strip())[0])
+    used_before = measured_by(port, "process_cpu_seconds_total")[0]
     waits: list[list[float]] = []
     until = time.monotonic() + given.seconds
 
@@ -108,31 +120,31 @@ def main() -> None:
     for thread in threads:
         thread.join()
     seconds = time.monotonic() - begun
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    connection.request("GET", "/metrics")
-    measured = connection.getresponse().read().decode()
-    sums = re.findall(r"^vtkit_batch_requests_(?:sum|count)\{.*\} (\S+)$", measured, re.MULTILINE)
-    memory = float(re.findall(r"^process_resident_memory_bytes (\S+)$", measured, re.MULTILINE)[0])
+    requests, batches = (sum(measured_by(port, f"vtkit_batch_requests_{name}")) for name in ("sum", "count"))
+    memory = measured_by(port, "process_resident_memory_bytes")[0]
+    used_served = measured_by(port, "process_cpu_seconds_total")[0] - used_before
     server.send_signal(signal.SIGTERM)
     code = server.wait()
 
     all_waits = [wait for each in waits for wait in each]
-    batch = max(map(float, sums)) / min(map(float, sums))
     result = {
         "texts_per_second_alone": round(len(alone) / sum(alone), 1),
         "p99_ms_alone": round(percentile(alone, 0.99), 1),
+        "processor_ms_a_text_alone": round(1000 * used / len(alone), 1),
         "texts_per_second_served": round(len(all_waits) / seconds, 1),
         "p50_ms_served": round(1000 * statistics.median(all_waits), 1),
         "p99_ms_served": round(percentile(all_waits, 0.99), 1),
-        "requests_per_batch": round(batch, 1),
+        "processor_ms_a_text_served": round(1000 * used_served / len(all_waits), 1),
+        "requests_per_batch": round(requests / batches, 1),
         "resident_mb": round(memory / 1e6),
         "exit_code": code,
     }
     print(
-        f"one by one {result['texts_per_second_alone']} texts/s, p99 {result['p99_ms_alone']} ms; {given.clients} "
-        f"clients {result['texts_per_second_served']} texts/s, p50 {result['p50_ms_served']} ms, p99 "
-        f"{result['p99_ms_served']} ms, {result['requests_per_batch']} requests a batch; {len(all_waits):,} answers, "
-        "all equal to encode"
+        f"one by one {result['texts_per_second_alone']} texts/s, p99 {result['p99_ms_alone']} ms, "
+        f"{result['processor_ms_a_text_alone']} ms of processor a text; {given.clients} clients "
+        f"{result['texts_per_second_served']} texts/s, p50 {result['p50_ms_served']} ms, p99 "
+        f"{result['p99_ms_served']} ms, {result['processor_ms_a_text_served']} ms of processor a text, "
+        f"{result['requests_per_batch']} requests a batch; {len(all_waits):,} answers, all equal to encode"
     )
     print(json.dumps(result))
 
