@@ -266,7 +266,7 @@ def test_bm25_scores_are_those_of_its_search() -> None:
 
     bm25 = Bm25.build(TEXTS, "en")
     queries = [TEXTS[3][:20], "nothing of it"]
-    (scores,) = Bm25Teacher(bm25).scores([Asked(queries, [TEXTS[n] for n in (3, 5, 7)], [3, 5, 7], 1)])
+    (scores,) = Bm25Teacher(lambda: bm25).scores([Asked(queries, [TEXTS[n] for n in (3, 5, 7)], [3, 5, 7], 1)])
     ids, values = bm25.search(queries, 80)
     known = [dict(zip(i, v, strict=True)) for i, v in zip(ids.tolist(), values.tolist(), strict=True)]
     assert scores.tolist() == [[row.get(n, 0.0) for n in (3, 5, 7)] for row in known]

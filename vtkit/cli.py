@@ -22,6 +22,7 @@ import typer
 from vtkit import __version__, console
 from vtkit.errors import RecipeError, VtkitError, machine_failure
 from vtkit.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
+from vtkit.training.distributed import is_main
 
 DEFECT = 70
 """Exit code after an error that vtkit does not know (EX_SOFTWARE): never that of an error a user can act on."""
@@ -101,6 +102,8 @@ def main() -> None:
     leave_promptly()
     try:
         _refuse_undecodable()
+        if not is_main() and "run" not in sys.argv[1:2]:
+            return  # of several processes one is enough
         app(prog_name="vtkit")
     except VtkitError as error:
         console.fail(str(error))

@@ -91,6 +91,11 @@ def show_details(details: bool) -> None:
     _details = details
 
 
+def be_silent(silent: bool = True) -> None:
+    """Whether this process shows nothing, since another one beside it does."""
+    _terminal.quiet = silent
+
+
 def warn(message: str) -> None:
     """A surprise that works; what must be put right is an error instead."""
     _terminal.print(f"[yellow]warning:[/yellow] {escape(clean(message))}")

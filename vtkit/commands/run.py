@@ -54,6 +54,7 @@ def run(
     from vtkit.report.verdict import recommendation
     from vtkit.runs.folder import report_of
     from vtkit.runs.run import run as run_recipe
+    from vtkit.training import distributed
 
     allow_downloads(download)
     console.show_details(verbose)
@@ -71,7 +72,7 @@ def run(
     except KeyboardInterrupt:
         console.say("stopped. The same command goes on from here.")
         raise
-    if dry_run:
+    if dry_run or not distributed.is_main():
         return
     if until is not None and until != "report":
         console.say(f"stopped after {until}, as asked. The same command without --until goes on.")

@@ -56,6 +56,12 @@ class Ragged(Sequence[npt.NDArray[Any]]):
             found += np.bincount(part[part >= 0], minlength=size)
         return found
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process: numbers that are mapped from a file go by its name."""
+        if isinstance(self.values, np.memmap):
+            return _mapped, (self.values.filename, self.starts)
+        return Ragged, (self.values, self.starts)
+
     def __len__(self) -> int:
         return len(self.starts) - 1
 
@@ -96,8 +102,12 @@ class RaggedRows:
             values = np.frombuffer(self._out.getvalue(), np.int32)
         self._out.close()
         if self._file is not None and self._starts[-1]:
-            values = np.memmap(self._file, np.int32, "r")
+            return _mapped(self._file, np.frombuffer(self._starts, np.int64))
         return Ragged(values, np.frombuffer(self._starts, np.int64))
+
+
+def _mapped(file: Path | str, starts: npt.NDArray[np.int64]) -> Ragged:
+    return Ragged(np.memmap(file, np.int32, "r"), starts)
 
 
 class Lazy(Sequence[T]):

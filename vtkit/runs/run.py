@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -19,16 +20,22 @@ from vtkit.recipe.data_check import check_data
 from vtkit.recipe.load import LoadedRecipe, load_recipe
 from vtkit.recipe.preflight import NotFetched, preflight
 from vtkit.recipe.write import resolved_toml
+from vtkit.results import Result
 from vtkit.runs.disk import Estimate, estimate, free_bytes, refuse_full_disk
 from vtkit.runs.folder import finished_steps, publish_results, record
 from vtkit.runs.models import check_models
-from vtkit.runs.plan import Decision, Plan
+from vtkit.runs.plan import Decision, Plan, Step
 from vtkit.runtime import limit_threads, reuse_memory, want_threads
 from vtkit.settings.recipe import STORE, Recipe
 from vtkit.stages.order import refuse_unknown
+from vtkit.stages.stage import StageFunction
 from vtkit.stages.texts import used_where_left_open
+from vtkit.training import distributed
 
 LOG = "run.log"
+
+SECONDS_TO_SPEAK = 10.0
+"""In which the main process of a launch can end the others with a message of its own."""
 
 PLAN_LINES = 5
 """Of a plan that is not shown in full."""
@@ -61,6 +68,11 @@ def run(
         RecipeError: the recipe, or an argument, cannot be run as written; nothing was touched.
     """
     refuse_unknown(until, start, force)
+    runs = runs.absolute()
+    if not distributed.is_main():
+        if not dry_run:
+            _train_along(runs / STORE, threads)
+        return runs
     loaded = load_recipe(recipe_path, overrides)
     recipe = loaded.recipe
     recipe.run_by("vtkit", "run", str(recipe_path), *(word for setting in overrides for word in ("--set", setting)))
@@ -73,7 +85,6 @@ def run(
         not_fetched = error
     check_measures(recipe)
     _check_reporters(recipe)
-    runs = runs.absolute()
     folder = runs / recipe.recipe.name
     store = Store(runs / STORE)
     if dry_run:
@@ -121,7 +132,7 @@ def run(
                 reuse_memory()
                 limit_threads()
                 _seed(step.dependencies.seed)
-                make = partial(step.stage.function, step.view, inputs)
+                make = partial(_make, step, inputs)
                 store.build(step.dependencies, step.stage.result, make, afresh=decision.again)
                 console.say(f"  done in {time.monotonic() - started:.1f} s", short="")
             steps[step.name] = store.folder(step.dependencies).name
@@ -129,7 +140,38 @@ def run(
         publish_results(folder, store, plan, steps)
         if any(decision.runs for decision in decisions):
             console.say(f"run {recipe.recipe.name} took {time.monotonic() - begun:.0f} s")
+    distributed.from_main()  # the others leave
     return folder
+
+
+def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:
+    """Make an output in the main process; where it is trained, together with the others."""
+    function: StageFunction[Result] = step.stage.function
+    if not step.stage.trains:
+        with distributed.alone():
+            return function(step.view, inputs, out)
+    if distributed.count() > 1:
+        console.say(f"  {distributed.count()} processes train together")
+    distributed.from_main((step.stage, step.recipe, inputs, out))
+    return function(step.view, inputs, out)
+
+
+def _train_along(store: Path, threads: int | None) -> None:
+    """What the other processes of a launch do: they train where the main process does, and wait meanwhile."""
+    console.be_silent()
+    keep_large_collections(store / ".collections")
+    want_threads(threads)
+    while (work := distributed.from_main()) is not None:
+        stage, recipe, inputs, out = work
+        reuse_memory()
+        limit_threads()
+        _seed(recipe.recipe.seed)
+        try:
+            stage.function(stage.view(recipe), inputs, out)
+        except VtkitError:
+            time.sleep(SECONDS_TO_SPEAK)  # the main process sees the same, says it, and its end is theirs
+            console.be_silent(False)
+            raise
 
 
 def _check_reporters(recipe: Recipe) -> None:

@@ -60,7 +60,7 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
     """
     from vtkit.encoder.asymmetric import refuse_query_side
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
-    from vtkit.training import reporting
+    from vtkit.training import distributed, reporting
 
     section = recipe.adapt
     assert section is not None
@@ -77,8 +77,9 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
     else:
         texts, pairs, curve, validated = _train_vectors(recipe, inputs, out, encoder, objectives)
         found = AdaptResult(objectives, reason, texts, pairs, curve, validated=validated)
-    save_encoder(encoder, out / "model")
-    reporting.keep(out / CHECKPOINTS, out)
+    if distributed.is_main():
+        save_encoder(encoder, out / "model")
+        reporting.keep(out / CHECKPOINTS, out)
     return found
 
 
@@ -216,6 +217,7 @@ ADAPT = Stage(
     reads=("adapt",),
     corpora={"adapt.corpus": adaptation_corpus, "adapt.distill.query_corpus": _given_queries},
     function=adapt_encoder,
+    trains=True,
     label="after adaptation",
 )
 """Where ``adapt.objective`` may train the vectors, the plan adds what that reads: source, transfer, the language."""

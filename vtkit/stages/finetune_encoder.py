@@ -59,7 +59,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import prompt_of
-    from vtkit.training import reporting
+    from vtkit.training import distributed, reporting
     from vtkit.training.document_expansion import Expansions
     from vtkit.training.finetune import finetune
     from vtkit.training.query_table import with_query_encoder
@@ -92,11 +92,13 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
         validation=validation,
         read=None if expand is None else [document.contents for document in expand(data).documents],
     )
-    save_encoder(encoder, out / "model")
-    reporting.keep(out / CHECKPOINTS, out)
+    if distributed.is_main():
+        save_encoder(encoder, out / "model")
+        reporting.keep(out / CHECKPOINTS, out)
     mean_value = None
     if validation is not None and section.trainings > 1:
-        mean_value = validation.judged.value(encoder, section.query_length, length)
+        judged = validation.judged
+        mean_value = distributed.by_main(lambda: judged.value(encoder, section.query_length, length))
         console.say(f"  the mean of the weights has {validation.judged.metric} {mean_value:.4f} there")
     return FinetuneResult(
         len(data.queries), len(data.documents), curve, section.query_encoder, section.activation,
@@ -129,4 +131,11 @@ def _validation(
     return data, Validation(validation_set(judging, judged_on, seed), settings)
 
 
-FINETUNE = Stage("finetune", version=12, reads=("finetune",), function=finetune_encoder, label="after fine-tuning")
+FINETUNE = Stage(
+    "finetune",
+    version=12,
+    reads=("finetune",),
+    function=finetune_encoder,
+    trains=True,
+    label="after fine-tuning",
+)

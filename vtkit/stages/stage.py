@@ -90,6 +90,9 @@ class Stage(Generic[R]):
     corpora: Mapping[str, Callable[[Recipe], tuple[Corpus, ...]]] = field(default_factory=dict)
     """Setting -> the texts that stand for it, whatever sections they come from. In the key by their content."""
 
+    trains: bool = False
+    """Whether it trains, which all processes of a launch do together; the main process makes other stages alone."""
+
     label: str = ""
     """What the model it makes is called in reports, such as ``after transfer``; empty for stages that make none."""
 

@@ -38,6 +38,7 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     from vtkit.data.collections import load_retrieval
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.kinds import as_splade
+    from vtkit.training import distributed
     from vtkit.training.document_expansion import listed_stop_words
     from vtkit.training.pairs import judged_pairs
     from vtkit.training.tilde import counted_tokens, train_tilde
@@ -64,7 +65,8 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
         seed,
         out / CHECKPOINTS,
     )
-    save_encoder(encoder, out / "model")
+    if distributed.is_main():
+        save_encoder(encoder, out / "model")
     return ExpanderResult(len(judged), len(pairs) - len(judged), curve)
 
 
@@ -105,4 +107,5 @@ EXPAND = Stage(
         "finetune.validation.share",
     ),
     function=train_expander,
+    trains=True,
 )

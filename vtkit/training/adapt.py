@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from vtkit.errors import DataError
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection, DistillSection
 from vtkit.settings.finetune import SIDES, TargetActive
+from vtkit.training import distributed
 from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (
@@ -52,9 +52,6 @@ from vtkit.training.teachers import (
     only,
 )
 from vtkit.training.validation import Validation
-
-if TYPE_CHECKING:
-    pass
 
 QUERY_LENGTH = 64
 """Tokens a query is cut at."""
@@ -254,11 +251,18 @@ def _distill(
     loss = settings.loss or ("margin_mse" if pairwise else "listwise")
     bm25_teaches = (not pairwise or not teachers) if settings.bm25 is None else settings.bm25
     _refuse_signs(settings, loss, pairwise, several=len(teachers) + bm25_teaches > 1)
-    bm25 = Bm25.build(documents, language) if bm25_teaches or queries or settings.candidates > 1 else None
-    rankings = []
-    if bm25 is not None and (queries or settings.candidates > 1):
-        rankings = [bm25.search(asked, DEPTH)[0], *_mined(settings, asked, documents, section, folder)]
-    candidates = _candidates(rankings, own, settings.candidates, len(texts), len(asked), seed)
+
+    @cache
+    def bm25() -> Bm25:
+        return Bm25.build(documents, language)
+
+    def candidates_of_queries() -> np.ndarray:
+        rankings = []
+        if queries or settings.candidates > 1:
+            rankings = [bm25().search(asked, DEPTH)[0], *_mined(settings, asked, documents, section, folder)]
+        return _candidates(rankings, own, settings.candidates, len(texts), len(asked), seed)
+
+    candidates = distributed.by_main(candidates_of_queries)
     columns = {"query": asked, "document": [documents[number] for number in candidates[:, 0]]}
     for extra in range(1, settings.candidates):
         columns[f"negative_{extra}"] = [documents[number] for number in candidates[:, extra]]
@@ -271,7 +275,7 @@ def _distill(
         )
         for start in range(0, len(asked), size)
     ]
-    teacher = only([*teachers, *([Bm25Teacher(bm25)] if bm25_teaches and bm25 is not None else [])])
+    teacher = only([*teachers, *([Bm25Teacher(bm25)] if bm25_teaches else [])])
     scale = settings.scale or teacher.scale
     scores = KeptScores(teacher, steps, folder)
     if loss == "margin_mse":
@@ -332,7 +336,7 @@ def _generated(
 ) -> list[str]:
     """A query of the text of each row, another one each time that it comes; its opening, where it has none."""
     used = list(dict.fromkeys(rows))
-    written = generator.queries([texts[number] for number in used], seed, folder)
+    written = distributed.by_main(lambda: generator.queries([texts[number] for number in used], seed, folder))
     turns = {
         number: cycle(queries or [opening_pair(texts[number], words)[0]])
         for number, queries in zip(used, written, strict=True)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from vtkit import console
 from vtkit.encoder.asymmetric import query_table
+from vtkit.training import distributed
 from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated
 from vtkit.training.validation import BEST, Validation
@@ -64,18 +65,20 @@ def averaged(
     for number, seed in enumerate(seeds, 1):
         place = folder / f"training-{number}"
         file = place / "end.safetensors"
-        done = _kept(file)
+        done = distributed.by_main(lambda file=file: _kept(file))  # type: ignore[misc]
         if done is None:
             console.say(f"  training {number} of {len(seeds)}, seed {seed}")
             set_weights(parameters, start)
             curves = train(seed, place)
             done = _Done(curves, None if validation is None else validation.validated[-1])
-            _keep(done, parameters, file)
+            if distributed.is_main():
+                _keep(done, parameters, file)
         else:
             console.say(f"  training {number} of {len(seeds)} is done")
             if validation is not None and done.validated is not None:
                 validation.validated.append(done.validated)
-        for left in (*place.glob("checkpoint-*"), place / BEST):
+        distributed.wait()
+        for left in (*place.glob("checkpoint-*"), place / BEST) if distributed.is_main() else ():
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
         files.append(file)
         parts.append(done.curves)

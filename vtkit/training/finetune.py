@@ -105,7 +105,7 @@ def finetune(
     if section.taught:
         asked_of += [*([GivenScores(data)] if given else []), *teachers]
         if section.bm25 or (section.bm25 is None and not asked_of):
-            asked_of.append(Bm25Teacher(bm25()))
+            asked_of.append(Bm25Teacher(bm25))
 
     def train(seed: int, folder: Path) -> Curves:
         batches = TrainingBatches(judged, section, seed, pools)

@@ -162,12 +162,6 @@ class MaskedBatches(Dataset):  # type: ignore[type-arg]
         return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).long()
 
 
-def only(batches: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The data set's items are whole batches already."""
-    (batch,) = batches
-    return batch
-
-
 def parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     """``batch`` in parts of at most :data:`TOKENS_A_PART` tokens, each as long as its longest text."""
     texts, length = batch["input_ids"].shape

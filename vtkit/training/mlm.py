@@ -12,7 +12,7 @@ How well masked tokens are predicted is measured before and after it, on texts t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -38,13 +38,12 @@ from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
 from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, HeldOutPredictions
 from vtkit.settings.adapt import AdaptSection
-from vtkit.training import reporting
+from vtkit.training import distributed, reporting
 from vtkit.training.gates import LossGate
 from vtkit.training.held_out import held_out_predictions
 from vtkit.training.masked_batches import (
     SHORTEST,
     MaskedBatches,
-    only,
     parts,
     similar_lengths_together,
     tokenized,
@@ -103,10 +102,11 @@ def adapt(
     """
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
     output = encoder.output_tokenizer if isinstance(encoder, WholeEncoder) else None
+    distributed.share(section.batch_size)
     length = min(section.max_length, encoder.max_seq_length or section.max_length)
     labelling = None if section.objective == "sap" else output
     folder.mkdir(parents=True, exist_ok=True)
-    read = tokenized(tokenizer, labelling, texts, length, folder=folder)
+    read = distributed.by_main(lambda: tokenized(tokenizer, labelling, texts, length, folder=folder))
     if not read.kept:
         raise DataError(f"adapt.corpus: none of its {len(texts)} texts has {SHORTEST} tokens or more")
 
@@ -133,11 +133,9 @@ def adapt(
             raise ValueError("the objective sap needs a teacher")
         _refuse_other_outputs(encoder, teacher)
         limit = min(length, teacher.max_seq_length or length)
-        taught = RaggedRows(folder / "teacher_ids.bin")
-        for some in texts_in_batches(map(texts.__getitem__, read.kept)):
-            for ids in first_tokens(teacher.tokenizer, some, limit)["input_ids"]:
-                taught.append(ids)
-        batches.teacher_ids = taught.whole()
+        batches.teacher_ids = distributed.by_main(
+            lambda: _token_ids(teacher.tokenizer, (texts[number] for number in read.kept), limit, folder)
+        )
         batches.teacher_padding_id = teacher.tokenizer.pad_token_id
     else:
         _refuse_masked_texts(batches.labels, weights, special)
@@ -155,14 +153,13 @@ def adapt(
         warmup_steps=round(section.warmup * section.steps),
     )
     measured = _measured(encoder, labelling, held_out, length, new_tokens, batches, section)
-    before = measured()
+    before = distributed.by_main(measured)
     torch.manual_seed(seed)
     with console.progress("adapting", total=section.steps) as bar, fast_dropout(model):
         trainer = _MaskedTrainer(
             model=model,
             args=arguments,
             train_dataset=batches,
-            data_collator=only,
             callbacks=[*reporting.callbacks(section.report_to, folder), Progress(bar)],
         )
         trainer.gate = LossGate(
@@ -177,9 +174,18 @@ def adapt(
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     model.eval()
-    after = measured()
+    after = distributed.by_main(measured)
     told = None if before is None or after is None else HeldOutPredictions(len(held_out), before, after)
     return Adaptation(curve(history, "loss"), told)
+
+
+def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], most: int, folder: Path) -> Ragged:
+    """Of what a teacher reads of each text, mapped from a file."""
+    rows = RaggedRows(folder / "teacher_ids.bin")
+    for some in texts_in_batches(texts):
+        for ids in first_tokens(tokenizer, some, most)["input_ids"]:
+            rows.append(ids)
+    return rows.whole()
 
 
 def _measured(
@@ -325,12 +331,12 @@ class _MaskedTrainer(SequentialTrainer):
 
     gate: LossGate
 
-    def training_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
-        """The gradient of a batch, part by part."""
+    def share_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
+        """The gradient by the share of this process, part by part, and the loss of the batch."""
         model.train()
         self.speed.tokens += int(inputs["attention_mask"].sum())
         weighed = [(part, self._terms(part)) for part in parts(self._prepare_inputs(inputs))]
-        total = sum(terms for _, terms in weighed)
+        total = int(distributed.summed(torch.tensor(sum(terms for _, terms in weighed), device=self.args.device)))
         loss = torch.zeros((), device=self.args.device)
         for part, terms in weighed:
             if not terms:
@@ -339,6 +345,7 @@ class _MaskedTrainer(SequentialTrainer):
                 share = self.compute_loss(model, part) * (terms / total)
             self.accelerator.backward(share)
             loss += share.detach()
+        loss = distributed.summed(loss)
         self.gate(self.state.global_step, loss)
         return loss
 

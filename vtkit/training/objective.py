@@ -14,6 +14,7 @@ import torch
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
+from vtkit.training import distributed
 from vtkit.training.batch_encoding import term_weights_of
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.query_table import QueryTable
@@ -115,7 +116,7 @@ class Objective(nn.Module):
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> dict[str, Tensor]:
         features = list(features)
         looked_up = [] if self.table is None else [self.table(features[0])]
-        columns = [*looked_up, *self._encoded(features[len(looked_up) :])]
+        columns = [distributed.gathered(own) for own in (*looked_up, *self._encoded(features[len(looked_up) :]))]
         step = self.step()
         if self.targets and step % READ_EVERY == 0:
             self._read_without_dropout(features, columns)
@@ -147,7 +148,7 @@ class Objective(nn.Module):
                 continue  # which has no dropout
             column = first[target.side]
             (without,) = self._encoded([features[column]])
-            target.read(_mean_active(without), _mean_active(columns[column]))
+            target.read(_mean_active(distributed.gathered(without)), _mean_active(columns[column]))
         self.model.train(training)
 
     def _encoded(self, columns: Sequence[dict[str, Tensor]]) -> list[Tensor]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from vtkit.data.hub import downloads_allowed
 from vtkit.errors import MissingExtra
 from vtkit.settings.finetune import Reporter
+from vtkit.training import distributed
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -35,13 +36,13 @@ def require(reporters: Sequence[Reporter], section: str) -> None:
 
 
 def callbacks(reporters: Sequence[Reporter], folder: Path) -> list[TrainerCallback]:
-    """The trainer's callbacks of ``reporters``, which write below ``folder``.
+    """The trainer's callbacks of ``reporters``, which write below ``folder``; only the main process has any.
 
     Weights & Biases works offline (``wandb sync`` sends its files later) unless downloads are allowed, or WANDB_MODE
     says otherwise.
     """
     made: list[TrainerCallback] = []
-    for name in reporters:
+    for name in reporters if distributed.is_main() else ():
         place = folder / CURVES / name
         place.mkdir(parents=True, exist_ok=True)
         if name == "tensorboard":

@@ -11,6 +11,8 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,14 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.utils.data import Sampler, SequentialSampler
+from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vtkit import console
 from vtkit.encoder.families import takes_autocast
 from vtkit.runtime import bf16_is_fast, without_notices
 from vtkit.settings.finetune import SIDES
+from vtkit.training import distributed
 
 COMPLETE = "vtkit-complete"
 CURVE_POINTS_EVERY = 10
@@ -43,18 +46,20 @@ def kept_array(
 ) -> np.ndarray:
     """The array that ``file`` holds, if it is whole and ``fits``; else what ``make`` gives, which it then holds: a
     killed run does not compute it again."""
-    try:
-        found: np.ndarray = np.load(file, allow_pickle=False)
-        if fits(found):
-            return found
-    except (OSError, ValueError, EOFError):
-        pass
-    found = make()
-    aside = file.with_suffix(f".{os.getpid()}")
-    with aside.open("wb") as out:
-        np.save(out, found)
-    aside.replace(file)
-    return found
+
+    def read_or_made() -> np.ndarray:
+        with suppress(OSError, ValueError, EOFError):
+            array: np.ndarray = np.load(file, allow_pickle=False)
+            if fits(array):
+                return array
+        array = make()
+        aside = file.with_suffix(f".{os.getpid()}")
+        with aside.open("wb") as out:
+            np.save(out, array)
+        aside.replace(file)
+        return array
+
+    return distributed.by_main(read_or_made)
 
 
 def keep_weights(parameters: Mapping[str, Tensor], file: Path, metadata: Mapping[str, str] | None = None) -> None:
@@ -116,10 +121,12 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
 
 def train(trainer: Any, folder: Path) -> list[dict[str, float]]:
     """Train to the end, from the last complete checkpoint where there is one; returns the log history."""
-    checkpoint = last_complete_checkpoint(folder)
+    checkpoint = distributed.by_main(lambda: last_complete_checkpoint(folder))
     if checkpoint is not None:
         console.say(f"  continuing from step {checkpoint.name.rsplit('-', 1)[1]}")
     trainer.remove_callback(PrinterCallback)
+    if not distributed.is_main():  # whose dropout is not that of the main process's texts
+        torch.manual_seed(trainer.args.seed + 1_000_003 * trainer.args.process_index)
     try:
         with without_notices():
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
@@ -130,20 +137,61 @@ def train(trainer: Any, folder: Path) -> list[dict[str, float]]:
     return list(trainer.state.log_history)
 
 
-class SequentialTrainer(Trainer):  # type: ignore[misc]
-    """The library's trainer over batches in the order they have, with the tokens a second in its curve."""
+class JointSteps:
+    """Before a library trainer among the bases of a class: gradients summed over all processes
+    (:mod:`vtkit.training.distributed`), and the tokens a second in the curve."""
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
+    speed: Speed
+    accelerator: Any
+    optimizer: Any
+
+    def __init__(self, *, args: TrainingArguments, **settings: Any) -> None:
         self.speed = Speed()
-        super().__init__(*arguments, **settings)
+        args._n_gpu = min(args.n_gpu, 1)  # with more, one process would split its batches, past the streaming head
+        super().__init__(args=args, **settings)  # type: ignore[call-arg]
+        # without DistributedDataParallel: a step is several passes, and gradient caching makes some of them again
+        self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
+
+    def training_step(self, model: Any, *inputs: Any) -> Tensor:
+        """The gradient of a batch, and its loss."""
+        loss = self.share_step(model, *inputs)
+        distributed.sum_gradients(weight for group in self.optimizer.param_groups for weight in group["params"])
+        return loss
+
+    def share_step(self, model: Any, *inputs: Any) -> Tensor:
+        """The gradient by the share of this process, and the loss of the batch."""
+        loss: Tensor = super().training_step(model, *inputs)  # type: ignore[misc]
+        return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Put the tokens a second beside the loss."""
         if "loss" in logs:
             logs = {**logs, "tokens_per_second": self.speed.take()}
-        super().log(logs, start_time)
+        super().log(logs, start_time)  # type: ignore[misc]
+
+
+class SequentialTrainer(JointSteps, Trainer):  # type: ignore[misc]
+    """The library's trainer over whole batches in the order they have."""
+
+    def __init__(self, *, train_dataset: Dataset[dict[str, Tensor]], **settings: Any) -> None:
+        super().__init__(train_dataset=Shares(train_dataset), data_collator=lambda batches: batches[0], **settings)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         return SequentialSampler(self.train_dataset)
+
+
+class Shares(Dataset[dict[str, Tensor]]):
+    """``batches``, each in as many parts as there are processes: the trainer gives each process one of them."""
+
+    def __init__(self, batches: Any) -> None:
+        self._batches, self._parts = batches, distributed.count()
+
+    def __len__(self) -> int:
+        return len(self._batches) * self._parts
+
+    def __getitem__(self, number: int) -> dict[str, Tensor]:
+        batch = self._batches[number // self._parts]
+        return {name: rows[number % self._parts :: self._parts] for name, rows in batch.items()}
 
 
 class KeptState(TrainerCallback):  # type: ignore[misc]
@@ -158,7 +206,7 @@ class KeptState(TrainerCallback):  # type: ignore[misc]
             self.state.load_state_dict(load_file(self._file(args, state)))
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if kept := self.state.state_dict():
+        if distributed.is_main() and (kept := self.state.state_dict()):
             save_file(kept, self._file(args, state))
 
     @staticmethod
@@ -175,8 +223,8 @@ class Speed:
         self._taken, self._at = 0, time.monotonic()
 
     def take(self) -> float:
-        """Of the tokens counted since the last call."""
-        now, tokens = time.monotonic(), self.tokens
+        """Of the tokens that all processes have counted since the last call."""
+        now, tokens = time.monotonic(), int(distributed.summed(torch.tensor(self.tokens)))
         found = (tokens - self._taken) / max(now - self._at, 1e-6)
         self._taken, self._at = tokens, now
         return round(found, 1)
@@ -203,6 +251,9 @@ class Progress(TrainerCallback):  # type: ignore[misc]
             console.note(f"step {state.global_step}  {logs}")
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        distributed.wait()
+        if not distributed.is_main():
+            return
         (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
 
 

@@ -22,10 +22,10 @@ from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.sparse_head import streaming
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut, shortened
 from vtkit.settings.finetune import Reporter
-from vtkit.training import reporting
+from vtkit.training import distributed, reporting
 from vtkit.training.objective import Objective
 from vtkit.training.query_table import TableSteps
-from vtkit.training.resuming import KeptState, Progress, Speed, curve, train, trainer_settings
+from vtkit.training.resuming import JointSteps, KeptState, Progress, Speed, curve, train, trainer_settings
 from vtkit.training.validation import EarlyStopping, Validation
 
 TABLE = r"^table\."
@@ -95,11 +95,12 @@ def train_vectors(
             seed=schedule.seed,
             checkpoint_every=schedule.checkpoint_every,
         ),
-        per_device_train_batch_size=schedule.batch_size,
+        per_device_train_batch_size=distributed.share(schedule.batch_size),
         learning_rate=schedule.learning_rate,
         lr_scheduler_type=schedule.decay,
         warmup_steps=round(schedule.warmup * schedule.steps),
         batch_sampler=_in_sequence,
+        dataloader_drop_last=True,  # of several processes; there is no last batch
         learning_rate_mapping={} if schedule.table_learning_rate is None else {TABLE: schedule.table_learning_rate},
     )
     _say_what_is_cut(encoder, columns, lengths)
@@ -164,14 +165,8 @@ def _in_sequence(dataset: Dataset, **settings: Any) -> DefaultBatchSampler:
     return DefaultBatchSampler(SequentialSampler(dataset), **settings)
 
 
-class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
+class _Trainer(JointSteps, SparseEncoderTrainer):  # type: ignore[misc]
     """The library's trainer; its log carries the active dimensions beside the loss, and no model card is drafted."""
-
-    speed: Speed
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self.speed = Speed()
-        super().__init__(*arguments, **settings)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """None: the library's model card shows examples of the training texts, and vtkit writes a card of its own."""
@@ -182,7 +177,7 @@ class _Trainer(SparseEncoderTrainer):  # type: ignore[misc]
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
-            logs = {**logs, **self.loss.take_active_dimensions(), "tokens_per_second": self.speed.take()}
+            logs = {**logs, **self.loss.take_active_dimensions()}
         super().log(logs, start_time)
 
 

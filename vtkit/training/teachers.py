@@ -6,7 +6,7 @@ was not asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -167,12 +167,14 @@ class CrossEncoderTeacher:
 class Bm25Teacher:
     """BM25 over the corpus."""
 
-    bm25: Bm25
+    bm25: Callable[[], Bm25]
+    """Makes it, where it is asked."""
+
     scale: float = 1.0
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""
-        ids, values = self.bm25.search([text for step in steps for text in step.queries], BM25_DEPTH)
+        ids, values = self.bm25().search([text for step in steps for text in step.queries], BM25_DEPTH)
         found, row = [], 0
         for step in steps:
             matrix = np.zeros((len(step.queries), len(step.documents)), dtype=np.float32)

@@ -34,8 +34,8 @@ from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
 from vtkit.settings.expand import CHECKPOINT_EVERY, ExpandSection
+from vtkit.training import distributed
 from vtkit.training.gates import LossGate
-from vtkit.training.masked_batches import only
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 from vtkit.vocabulary.forms import special_ids
 
@@ -120,6 +120,7 @@ def train_tilde(
     if not pairs:
         raise DataError("[expand] has no pairs of a query and a document to learn from: finetune.data has none.")
     model, batch = encoder[0].auto_model, min(section.batch_size, len(pairs))
+    distributed.share(batch)
     read = [
         _tokenized(encoder, [pair[side] for pair in pairs], length)
         for side, length in enumerate((QUERY_LENGTH, section.document_length))
@@ -139,7 +140,6 @@ def train_tilde(
             model=model,
             args=arguments,
             train_dataset=_Batches(read[0], read[1], order, encoder.tokenizer),
-            data_collator=only,
             callbacks=[Progress(bar)],
         )
         trainer.counted = counted
@@ -248,6 +248,6 @@ class _TildeTrainer(SequentialTrainer):
             logits = first_logits(model, ids, mask)
             there = torch.zeros_like(logits).scatter_(1, inputs[f"{other}_ids"], 1.0)
             losses.append(likelihood_loss(logits, there, self.counted.to(logits.device)))
-        loss = torch.stack(losses).mean()
+        loss = distributed.gathered(torch.stack(losses).mean()[None]).mean()
         self.gate(self.state.global_step, loss.detach())
         return loss

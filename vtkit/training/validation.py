@@ -31,6 +31,7 @@ from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.runtime import fastest_precision
 from vtkit.search.engine import search_exactly
 from vtkit.settings.finetune import ValidationSettings
+from vtkit.training import distributed
 from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated
 
@@ -203,9 +204,10 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         if state.global_step not in self.at:
             return
         place = self.at.index(state.global_step)
-        self.state.values[place] = self.validation.judged.value(self.encoder, *self.lengths)
-        value, best = float(self.state.values[place]), self._best()
-        if best == place:
+        value = distributed.by_main(lambda: self.validation.judged.value(self.encoder, *self.lengths))
+        self.state.values[place] = value
+        best = self._best()
+        if best == place and distributed.is_main():
             keep_weights(self.learned, self.folder / BEST)
         metric = self.validation.judged.metric
         told = "" if best is None else f" (best {float(self.state.values[best]):.4f} at step {self.at[best]})"
@@ -217,6 +219,7 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
     def finish(self) -> None:
         """Give the encoder its best weights, and say so."""
         best, measured = self._best(), self._measured()
+        distributed.wait()
         if best is not None:
             set_weights(self.learned, load_file(self.folder / BEST))
         judged = self.validation.judged

@@ -1,0 +1,147 @@
+"""Every training loop on tiny models without dropout, in float32: ``torchrun … joint_training.py FOLDER`` trains in
+several processes, and the main one keeps the weights and curves in FOLDER."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from sentence_transformers import SparseEncoder
+from tiny import collection, encoder, interrupted_at, texts
+from torch import Tensor
+
+from vtkit.encoder.asymmetric import query_table
+from vtkit.encoder.kinds import as_unicoil
+from vtkit.settings.adapt import AdaptSection
+from vtkit.settings.expand import ExpandSection
+from vtkit.settings.finetune import FinetuneSection, ValidationSettings
+from vtkit.training import distributed, resuming, sparse_trainer
+from vtkit.training.adapt import Alignment, adapt_vectors
+from vtkit.training.finetune import finetune
+from vtkit.training.mlm import adapt
+from vtkit.training.query_table import with_query_encoder
+from vtkit.training.tilde import counted_tokens, train_tilde
+from vtkit.training.validation import Validation, validation_set
+
+DATA = collection(48, seed=4)
+TEXTS = texts(80, seed=11, words=(6, 30))
+Curves = dict[str, list[float]]
+
+
+def fine_tuning(**settings: Any) -> FinetuneSection:
+    wanted = {"data": "unused", "steps": 6, "batch_size": 8, "learning_rate": 1e-3, "checkpoint_every": 4}
+    return FinetuneSection(**{**wanted, **settings})
+
+
+def adaptation(objective: Any, **settings: Any) -> AdaptSection:
+    wanted = {"steps": 6, "batch_size": 8, "max_length": 24, "learning_rate": 1e-3, "checkpoint_every": 4}
+    return AdaptSection(objective=objective, **{**wanted, **settings})
+
+
+def of_every_loss(ours: SparseEncoder, folder: Path) -> Curves:
+    """All losses and most penalties, mined negatives, an aim, gradient caching, validation, two trainings."""
+    section = fine_tuning(
+        loss=["infonce", "margin_mse", "kl", "listwise"], hard_negatives=1, texts_at_once=2, trainings=2,
+        query_penalty=["flops", "l1"], document_penalty="df_flops", target_active={"query": 20, "document": 40},
+        validation={"every": 3},
+    )  # fmt: skip
+    assert isinstance(section.validation, ValidationSettings)
+    judged = validation_set(DATA, "nDCG@10", "the training queries", 20, 48, 0)
+    return finetune(ours, DATA, section, "en", 5, folder, validation=Validation(judged, section.validation))
+
+
+def of_a_query_table(ours: SparseEncoder, folder: Path) -> Curves:
+    section = fine_tuning(query_encoder="learned")
+    whole = with_query_encoder(ours, section, DATA.contents)
+    curves = finetune(whole, DATA, section, "en", 5, folder)
+    table = query_table(whole)
+    assert table is not None
+    ours.register_parameter("table", table.weight)
+    return curves
+
+
+def of_unicoil(ours: SparseEncoder, folder: Path) -> Curves:
+    return finetune(ours, DATA, fine_tuning(), "en", 5, folder)
+
+
+def of_spans_and_pairs(ours: SparseEncoder, folder: Path) -> Curves:
+    pairs = Alignment(TEACHERS[0], [(text, f"{text} oak") for text in TEXTS])
+    return adapt_vectors(ours, ["align", "crop"], TEXTS, adaptation("crop"), "en", 5, folder, alignment=pairs)
+
+
+def of_bm25(ours: SparseEncoder, folder: Path) -> Curves:
+    section = adaptation("distill", distill={"candidates": 3})
+    return adapt_vectors(ours, ["distill"], TEXTS, section, "en", 5, folder)
+
+
+def of_masked_tokens(ours: SparseEncoder, folder: Path) -> Curves:
+    """A tenth is masked, so that a share may have nothing to predict, and it goes through the encoder in parts."""
+    section = adaptation("mlm", train="all", mask_rate=0.1, prior="unigram")
+    trained = adapt(ours, TEXTS, np.arange(60, 90), section, 5, folder, held_out=texts(10, seed=12))
+    assert trained.held_out is not None
+    return {**trained.curve, "bits": [float(trained.held_out.after.all.bits_per_byte)]}
+
+
+def towards_vectors(ours: SparseEncoder, folder: Path) -> Curves:
+    section = adaptation("sap", train="all", teacher="unused")
+    return adapt(ours, TEXTS, np.arange(60, 90), section, 5, folder, TEACHERS[0]).curve
+
+
+def of_likely_tokens(ours: SparseEncoder, folder: Path) -> Curves:
+    section = ExpandSection(steps=6, batch_size=8, learning_rate=1e-3)
+    pairs = [(query.text, document.contents) for query, document in zip(DATA.queries, DATA.documents, strict=True)]
+    counted = counted_tokens(ours, np.zeros(len(ours.tokenizer), dtype=bool))
+    return train_tilde(ours, pairs, section, counted, 3, folder)
+
+
+TRAININGS: dict[str, Callable[[SparseEncoder, Path], Curves]] = {
+    "every loss": of_every_loss,
+    "query table": of_a_query_table,
+    "uniCOIL": of_unicoil,
+    "spans and pairs": of_spans_and_pairs,
+    "BM25": of_bm25,
+    "masked tokens": of_masked_tokens,
+    "vectors": towards_vectors,
+    "TILDE": of_likely_tokens,
+}
+
+
+TEACHERS: list[SparseEncoder] = []
+"""Made with the encoders: libraries write files in the main process only once several are connected."""
+
+
+def starts(folder: Path) -> dict[str, SparseEncoder]:
+    """An encoder for each of the :data:`TRAININGS`, and the teacher."""
+    TEACHERS[:] = [encoder(folder / "teacher", seed=3)]
+    ours = {name: encoder(folder / name, dropout=0.0) for name in TRAININGS}
+    return {**ours, "uniCOIL": as_unicoil(ours["uniCOIL"])}
+
+
+def trained(name: str, ours: SparseEncoder, folder: Path) -> tuple[dict[str, Tensor], Curves]:
+    """Weights and curves after one of the :data:`TRAININGS`."""
+    resuming.bf16_is_fast = lambda: False  # type: ignore[assignment]
+    curves = TRAININGS[name](ours, folder / name)
+    return {key: value.detach().clone() for key, value in ours.named_parameters()}, curves
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for name, ours in starts(Path(sys.argv[1]) / str(os.getpid())).items():
+        if name == "spans and pairs":  # begun before, and gone on with from its checkpoint
+            sparse_trainer.Progress = interrupted_at(5)  # type: ignore[misc]
+            with suppress(KeyboardInterrupt):
+                trained(name, deepcopy(ours), Path(sys.argv[1]))
+            sparse_trainer.Progress = resuming.Progress  # type: ignore[misc]
+            assert resuming.last_complete_checkpoint(Path(sys.argv[1]) / name)
+        parameters, curves = trained(name, ours, Path(sys.argv[1]))
+        if distributed.is_main():
+            save_file(parameters, Path(sys.argv[1]) / f"{name}.safetensors", {"curves": json.dumps(curves)})

@@ -1,0 +1,137 @@
+"""Training by two real processes, which torchrun starts: the weights of one, and a recipe from end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from joint_training import TRAININGS, starts, trained
+from safetensors import safe_open
+from tiny import SCRATCH, collection, texts, tokenizer, write_collection
+
+from vtkit.errors import DataError
+from vtkit.training import distributed
+from vtkit.training.resuming import Shares
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def launch(*command: str, processes: int = 2, **environment: str) -> subprocess.CompletedProcess[str]:
+    """``command`` under torchrun on this machine's processor."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return subprocess.run(
+        [*launcher, *command],
+        cwd=ROOT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the weights that two processes trained."""
+    folder = tmp_path_factory.mktemp("together")
+    done = launch("tests/joint_training.py", str(folder))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_two_processes_train_the_weights_of_one(name: str, together: Path, tmp_path: Path) -> None:
+    alone, curves = trained(name, starts(tmp_path / "starts")[name], tmp_path)
+    with safe_open(together / f"{name}.safetensors", framework="pt") as file:
+        assert set(file.keys()) == set(alone)
+        for key, weight in alone.items():
+            if key.endswith("key.bias"):  # no softmax depends on it: its gradient is what rounding leaves
+                continue
+            assert float((file.get_tensor(key) - weight).abs().max()) < 1e-5, key
+        joint = json.loads(file.metadata()["curves"])
+    assert joint.keys() == curves.keys()
+    for curve, values in curves.items():
+        np.testing.assert_allclose(joint[curve], values, rtol=1e-3, atol=2e-4, err_msg=curve)
+
+
+RECIPE = (
+    """
+[recipe]
+name = "launched"
+"""
+    + SCRATCH
+    + """
+[vocabulary]
+kind = "existing"
+tokenizer = "./tokens"
+[adapt]
+corpus = ["./texts.txt"]
+objective = "mlm"
+batch_size = 8
+steps = 6
+[finetune]
+data = "./collection"
+batch_size = 12
+steps = 10
+trainings = 2
+split = "test"
+checkpoint_every = 5
+"""
+)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    tokenizer().save_pretrained(str(tmp_path / "tokens"))
+    write_collection(tmp_path / "collection", collection(48, seed=4))
+    (tmp_path / "texts.txt").write_text("\n".join(texts(60, seed=2)), "utf-8")
+    file = tmp_path / "launched.toml"
+    file.write_text(RECIPE, "utf-8")
+    return file
+
+
+def vtkit(recipe: Path, *options: str) -> tuple[str, ...]:
+    return "-m", "vtkit", "run", str(recipe), "--runs", str(recipe.parent / "runs"), *options
+
+
+def test_a_recipe_runs_under_torchrun_and_says_everything_once(recipe: Path) -> None:
+    done = launch(*vtkit(recipe, "--until", "finetune"))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("2 processes train together") == 2  # adapt and finetune
+    assert done.stderr.count("] transfer") == done.stderr.count("training 2 of 2") == 1
+    assert done.stderr.count("stopped after finetune, as asked") == 1
+    assert list((recipe.parent / "runs" / "artifacts").glob("finetune-*/model/model.safetensors"))
+    alone = [sys.executable, *vtkit(recipe, "--until", "finetune")]
+    again = subprocess.run(alone, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "plan: 0 of " in again.stderr  # how many processes trained is no part of a key
+
+
+def test_a_batch_that_cannot_be_divided_is_one_message(recipe: Path) -> None:
+    done = launch(*vtkit(recipe, "--set", "adapt.batch_size=7"))
+    assert done.returncode == 1
+    assert done.stderr.count("error: a batch of 7 cannot be divided equally among 2 processes") == 1
+
+
+def test_other_commands_are_done_by_one_process(recipe: Path) -> None:
+    done = launch("-m", "vtkit", "recipe", "show", str(recipe))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('name = "launched"') == 1
+
+
+def test_processes_share_the_work_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = [{"input_ids": torch.arange(6).reshape(3, 2)}, {"input_ids": torch.arange(6, 12).reshape(3, 2)}]
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    shares = Shares(batches)
+    assert [shares[number]["input_ids"].tolist() for number in range(len(shares))] == [
+        [[0, 1], [4, 5]], [[2, 3]], [[6, 7], [10, 11]], [[8, 9]],
+    ]  # fmt: skip
+    with pytest.raises(DataError, match="a batch of 3 cannot be divided"):
+        distributed.share(3)
+    with distributed.alone():
+        assert distributed.share(3) == 3
+        assert distributed.by_main(lambda: 4) == 4

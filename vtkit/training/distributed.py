@@ -1,0 +1,174 @@
+"""Training by several processes, on several GPUs or machines, which ``torchrun`` or ``accelerate launch`` start.
+
+Each process encodes its share of a batch. Losses and penalties see the whole batch (:func:`gathered`), and gradients
+are summed (:func:`sum_gradients`), so a step is the one that a single process makes of the same batch; only dropout is
+another. What a run needs once is made by the main process (:func:`by_main`), and it alone writes files. Without a
+launcher all of this does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from vtkit.errors import DataError, VtkitError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+T = TypeVar("T")
+
+LONGEST_WAIT = timedelta(days=30)
+"""For the main process, which mines, asks teachers and makes whole stages while the others wait."""
+
+_alone = False
+
+
+class MainFailed(VtkitError):
+    """The main process has failed, and says itself why."""
+
+
+def count() -> int:
+    """Processes that train together."""
+    return 1 if _alone else int(os.environ.get("WORLD_SIZE") or 1)
+
+
+def is_main() -> bool:
+    """Whether this process writes files and messages."""
+    return int(os.environ.get("RANK") or 0) == 0
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """The block is run by one process, and waits for no other."""
+    global _alone
+    before, _alone = _alone, True
+    try:
+        yield
+    finally:
+        _alone = before
+
+
+def share(batch_size: int) -> int:
+    """Texts of a batch that each process encodes.
+
+    Raises:
+        DataError: they cannot be equally many.
+    """
+    if batch_size % count():
+        raise DataError(
+            f"a batch of {batch_size} cannot be divided equally among {count()} processes. Set batch_size to a "
+            f"multiple of {count()}, or start another number of processes."
+        )
+    return batch_size // count()
+
+
+def from_main(value: Any = None) -> Any:
+    """``value`` of the main process, in all of them."""
+    if count() == 1:
+        return value
+    import torch
+
+    values = [value]
+    _join()
+    torch.distributed.broadcast_object_list(values, src=0, device=torch.device("cpu"))
+    return values[0]
+
+
+def by_main(work: Callable[[], T]) -> T:
+    """What ``work`` gives in the main process, in all of them.
+
+    Raises:
+        MainFailed: in the others, where it failed.
+    """
+    if count() == 1:
+        return work()
+    answer: tuple[bool, Any] = (False, None)
+    if is_main():
+        try:
+            with alone():
+                answer = (True, work())
+        finally:
+            from_main(answer)
+    else:
+        answer = from_main()
+    done, value = answer
+    if not done:
+        raise MainFailed("the main process has failed")
+    result: T = value
+    return result
+
+
+def wait() -> None:
+    """Go on when all processes have come here."""
+    if count() > 1:
+        import torch
+
+        _join()
+        torch.distributed.barrier()
+
+
+def gathered(own: Tensor) -> Tensor:
+    """The rows of all processes, in their order; each process gets the gradient by its own rows.
+
+    Args:
+        own: equally many in each process, (rows, …).
+    """
+    if count() == 1:
+        return own
+    import torch
+
+    _join()
+    rank = torch.distributed.get_rank()
+    with torch.no_grad():
+        parts = [torch.empty_like(own) for _ in range(count())]
+        torch.distributed.all_gather(parts, own.detach().contiguous())
+    return torch.cat([*parts[:rank], own, *parts[rank + 1 :]])
+
+
+def summed(own: Tensor) -> Tensor:
+    """The sum over the processes, without a gradient."""
+    if count() == 1:
+        return own
+    import torch
+
+    _join()
+    total = own.detach().clone()
+    torch.distributed.all_reduce(total)
+    return total
+
+
+def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Sum the gradients of all processes; parameters without one in any of them keep none."""
+    if count() == 1:
+        return
+    import torch
+
+    _join()
+    learning = [parameter for parameter in parameters if parameter.requires_grad]
+    used = torch.tensor([parameter.grad is not None for parameter in learning], dtype=torch.int32)
+    used = used.to(learning[0].device)
+    torch.distributed.all_reduce(used, torch.distributed.ReduceOp.MAX)
+    under_way = []
+    for parameter in (parameter for parameter, one in zip(learning, used.tolist(), strict=True) if one):
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        under_way.append(torch.distributed.all_reduce(parameter.grad, async_op=True))
+    for sum_ in under_way:
+        sum_.wait()
+
+
+def _join() -> None:
+    """Connect the processes: tensors of a GPU go through NCCL, all else through gloo."""
+    import torch
+
+    if torch.distributed.is_initialized():
+        return
+    backend = "gloo"
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or 0))
+        backend = "cpu:gloo,cuda:nccl"
+    torch.distributed.init_process_group(backend, timeout=LONGEST_WAIT)
