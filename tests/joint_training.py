@@ -55,7 +55,7 @@ def of_every_loss(ours: SparseEncoder, folder: Path) -> Curves:
         validation={"every": 3},
     )  # fmt: skip
     assert isinstance(section.validation, ValidationSettings)
-    judged = validation_set(DATA, "nDCG@10", "the training queries", 20, 48, 0)
+    judged = validation_set(DATA, "the training queries", 0)
     return finetune(ours, DATA, section, "en", 5, folder, validation=Validation(judged, section.validation))
 
 
