@@ -47,8 +47,10 @@ CORPORA = ["corpus.txt", "msmarco.txt", "abstracts.txt.gz", "chemistry.txt.gz"]
 
 def command_lines(text: str) -> Iterator[str]:
     """What stands behind ``vtkit`` at the beginning of a line of a code block, joined over backslashes."""
-    for block in re.findall(r"^```(?:bash|sh|console)?\n(.*?)^```|((?:^    .*\n)+)", text, re.MULTILINE | re.DOTALL):
-        joined = re.sub(r"\\\n\s*", " ", "".join(block))
+    fence = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    fenced = [block for language, block in fence.findall(text) if language in {"", "bash", "sh", "console"}]
+    for block in [*fenced, *re.findall(r"(?:^    .*\n)+", fence.sub("", text), re.MULTILINE)]:
+        joined = re.sub(r"\\\n\s*", " ", block)
         yield from (line.strip() for line in joined.splitlines() if line.strip().startswith("vtkit "))
 
 
@@ -134,6 +136,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ENCODERS:
         if not (made / name).exists():
             save_encoder(encoder, made / name)
+    tiny.bare(made / "intfloat/multilingual-e5-small")
     for name in TOKENIZERS:
         tiny.tokenizer((*tiny.shuffled(2), "home", "house", "집")).save_pretrained(str(made / name))
     for name in [*COLLECTIONS, "my_beir_folder"]:

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
+
+import vtkit
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -14,7 +17,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
@@ -34,6 +38,31 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert path.exists(), f"{page.name}: {target} leads nowhere"
         if anchor and path.suffix == ".md":
             assert anchor in anchors(path), f"{page.name}: {target} names no heading"
+
+
+def test_every_page_that_code_and_recipes_name_is_there() -> None:
+    for folder in ("vtkit", "recipes", "tokenizers"):
+        for path in [*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("*.toml")]:
+            for name, anchor in re.findall(r"\bdocs/(\w+\.md)(?:#([\w-]+))?", path.read_text("utf-8")):
+                page = ROOT / "docs" / name
+                assert page.exists(), f"{path.relative_to(ROOT)}: there is no docs/{name}"
+                assert not anchor or anchor in anchors(page), f"{path.relative_to(ROOT)}: docs/{name} has no #{anchor}"
+
+
+def test_every_log_entry_begins_with_its_verdict() -> None:
+    entries = (ROOT / "docs" / "log.md").read_text("utf-8").split("\n## ")[1:]
+    for entry in entries:
+        title, _, text = entry.partition("\n")
+        assert text.lstrip().startswith("**Verdict:** "), title
+
+
+def test_the_citation_is_of_this_version_and_names_authors_and_years() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert str(citation["version"]) == vtkit.__version__
+    for reference in citation["references"]:
+        assert reference["title"]
+        assert reference["authors"]
+        assert 1900 < reference["year"] < 2100
 
 
 def test_the_map_of_the_code_names_every_file() -> None:

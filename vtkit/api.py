@@ -355,7 +355,7 @@ def transfer_encoder(
     seed: int = 42,
     work_folder: Name | None = None,
 ) -> Transfer:
-    """Move an encoder onto another vocabulary (docs/transfer.md), with the checks of a run (docs/gates.md).
+    """Move an encoder onto another vocabulary (docs/transfer.md), with the checks of a run (docs/transfer.md#gates).
 
     Args:
         source: the encoder, which is not changed. The one that is made is on the processor.
@@ -469,7 +469,7 @@ def calibrate_encoder(
     max_length: int = 128,
     seed: int = 42,
 ) -> Calibration:
-    """Rescale, shift and fold the logits of ``encoder``, in place (docs/calibration.md).
+    """Rescale, shift and fold the logits of ``encoder``, in place (docs/training.md#calibration).
 
     Args:
         encoder: is changed.
@@ -634,7 +634,7 @@ def expand_tokenizer(
     min_frequency: int = 2,
     lowercase: bool = False,
 ) -> Expansion:
-    """A tokenizer with the tokens that a corpus needs most behind its own (AdaLM, docs/expansion.md).
+    """A tokenizer with the tokens that a corpus needs most behind its own (AdaLM, docs/vocabulary.md).
 
     Args:
         tokenizer: WordPiece or byte-level BPE, by name or loaded.
@@ -777,7 +777,7 @@ def overlap(
     target: Name | PreTrainedTokenizerFast,
     mode: OverlapMode = "exact+symbols",
 ) -> VocabularyPair:
-    """Two vocabularies and which tokens of the second the first knows (docs/overlap.md).
+    """Two vocabularies and which tokens of the second the first knows (docs/vocabulary.md#overlap-of-two-vocabularies).
 
     ``overlap(a, b).overlap`` has the share, the counts by class and the pairs of ids.
     """
@@ -793,7 +793,7 @@ def inspect_vocabulary(
     languages: str = "all",
     han: Han = "zh",
 ) -> InspectedVocabulary:
-    """What a vocabulary is made of (docs/inspect.md).
+    """What a vocabulary is made of (docs/vocabulary.md#inspect-a-vocabulary).
 
     Args:
         tokenizer: by name or loaded.
@@ -817,7 +817,7 @@ def fragmentation(
     by_language: bool = False,
     top: int = 20,
 ) -> list[Fragmentation]:
-    """How tokenizers cut up a corpus: tokens a word, words split, unknown and lost characters (docs/fragmentation.md).
+    """How tokenizers cut up a corpus: tokens a word, words split, unknown and lost characters (docs/vocabulary.md).
 
     Args:
         corpus: read once.
@@ -854,7 +854,7 @@ def corpus_gap(
     top: int = 20,
     seed: int = 0,
 ) -> Gap:
-    """How far apart the words of two corpora are (docs/gap.md).
+    """How far apart the words of two corpora are (docs/vocabulary.md#the-gap-between-two-corpora).
 
     Args:
         first: the corpus that the model comes from.

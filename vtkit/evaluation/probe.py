@@ -130,7 +130,7 @@ def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
 
 KNOWS = 0.5
 """Mean reciprocal rank of spans by an encoder over that by BM25, below which a dense source is taken not to know the
-language: multilingual embedders have .6 and more, English ones on Arabic or Hindi less than .3 (docs/gates.md)."""
+language: multilingual embedders have .6 and more, English ones on Arabic or Hindi less than .3 (docs/transfer.md)."""
 
 
 def language_gate(bm25: np.ndarray, encoder: np.ndarray) -> Seen:

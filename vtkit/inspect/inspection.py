@@ -44,7 +44,7 @@ class SpecialToken:
 
 @dataclass(frozen=True)
 class Languages:
-    """Tokens by language, or by why they are counted for none (docs/inspect.md)."""
+    """Tokens by language, or by why they are counted for none (docs/vocabulary.md#inspect-a-vocabulary)."""
 
     asked_for: list[str]
     """Codes of the languages that were told apart."""
@@ -246,7 +246,7 @@ def corpus_use(tokenizers: Sequence[PreTrainedTokenizerFast], texts: Iterable[st
 
 
 def overlap_matrix(tokenizers: Sequence[PreTrainedTokenizerFast], mode: OverlapMode = "exact+symbols") -> OverlapMatrix:
-    """Overlap of every vocabulary with every other, by the overlap rule (docs/overlap.md)."""
+    """Overlap of every vocabulary with every other, by the overlap rule (docs/vocabulary.md)."""
     vocabularies = [Vocabulary(tokenizer) for tokenizer in tokenizers]
     found = [[find_overlap(source, target, mode) for target in vocabularies] for source in vocabularies]
     return OverlapMatrix(mode, [[Shared(len(cell.overlap_ids), cell.share) for cell in row] for row in found])

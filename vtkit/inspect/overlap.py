@@ -1,6 +1,6 @@
 """The overlap of two vocabularies in detail: how many tokens of each class, and which.
 
-The rule itself is :func:`vtkit.vocabulary.overlap.find_overlap` (docs/overlap.md); here it is counted and shown.
+The rule itself is :func:`vtkit.vocabulary.overlap.find_overlap` (docs/vocabulary.md); here it is counted and shown.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ language = {toml_value(language)}
 model = {toml_value(embedder)}
 [source.units]
 # Latent units learned from the texts. [source.head] in its place fits a head whose dimensions are the tokens, for
-# queries that are looked up in a table (docs/from_embedder.md).
+# queries that are looked up in a table (docs/language.md#from-a-dense-embedder).
 # size = 4096
 # texts = 6000  # more, where there is more text""")
     parts.append(f"""\

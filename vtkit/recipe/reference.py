@@ -80,7 +80,7 @@ def _plain(table: type[BaseModel]) -> str:
 
 
 def _linked(text: str) -> str:
-    return re.sub(r"\bdocs/(\w+\.md)", r"[\1](\1)", text)
+    return re.sub(r"\bdocs/(\w+\.md)(#[\w-]+)?", r"[\1](\1\2)", text)
 
 
 if __name__ == "__main__":

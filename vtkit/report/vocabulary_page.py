@@ -269,7 +269,7 @@ def _overlap_table(overlap: OverlapMatrix, columns: list[str]) -> Table:
     ]
     note = (
         f"Tokens of the vocabulary on top that the one at the left knows, by the rule “{overlap.mode}” "
-        "(docs/overlap.md), and their share of the vocabulary on top. Fillers are never known."
+        "(docs/vocabulary.md), and their share of the vocabulary on top. Fillers are never known."
     )
     return Table("Overlap", columns, rows, [note], "Tokens of the vocabulary on top that the one at the left knows")
 

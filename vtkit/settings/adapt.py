@@ -112,7 +112,7 @@ class AdaptSection(Section):
     sentences, on parallel text. ``distill``: a teacher's scores. A list of these trains on all of them at each step.
     ``mlm``: to predict masked tokens; for masked language models, since an encoder that has learned retrieval loses
     it. ``sap``: a teacher's vectors over the same output vocabulary (squared error on the dimensions where either is
-    positive; MILCO). ``auto``: chosen by the kind of source and the text given (docs/adaptation.md)."""
+    positive; MILCO). ``auto``: chosen by the kind of source and the text given (docs/training.md)."""
 
     corpus: tuple[CorpusName, ...] = ()
     """Text of the language or domain searched in. Default: the fine-tuning documents, else the evaluation documents."""

@@ -14,7 +14,7 @@ StaticQueryEncoder = Literal["binary", "idf"]
 
 class CalibrateSection(Section):
     """[calibrate]: what is done to the encoder without training: logits are rescaled, shifted, shifted by token, and
-    folded, in this order, and queries get a static table (docs/calibration.md)."""
+    folded, in this order, and queries get a static table (docs/training.md#calibration)."""
 
     target_activation: Share | None = None
     """Share of activations above zero after the shift. The shift is solved for on probe texts. Default: 0.35, unless

@@ -12,7 +12,7 @@ GateLevel = Literal["fail", "warn", "off"]
 
 
 class GatesSection(Section):
-    """[gates]: figures checked after transfer, adaptation and calibration (docs/gates.md). Where a gate fails, ``fail``
+    """[gates]: figures checked after transfer, adaptation and calibration (docs/transfer.md). Where a gate fails, ``fail``
     stops the run and ``warn`` continues; ``off`` skips the check."""
 
     overlap: GateLevel = "fail"

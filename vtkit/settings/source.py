@@ -43,7 +43,7 @@ class Scratch(Section):
 class Head(Section):
     """[source.head]: ``source.model`` is a dense embedder or another encoder without a trained masked-language-model
     head, and this head is fitted: it reads each token's own name back from the state that the encoder has of it
-    (docs/from_embedder.md). No judgement, no translation and no training of the transformer."""
+    (docs/language.md#from-a-dense-embedder). No judgement, no translation and no training of the transformer."""
 
     corpus: tuple[CorpusName, ...] = ()
     """Texts whose states it is fitted on, as many different ones of the language as there are. Default: what a
@@ -73,7 +73,7 @@ class Head(Section):
 
 class Units(Section):
     """[source.units]: ``source.model`` is a dense embedder, and its new dimensions are no words but latent units: a
-    sparse autoencoder learns to rebuild the states of tokens from few of so many (docs/from_embedder.md). What is read
+    sparse autoencoder learns to rebuild the states of tokens from few of so many (docs/language.md). What is read
     is the embedder's own vocabulary, whole or trimmed."""
 
     corpus: tuple[CorpusName, ...] = ()

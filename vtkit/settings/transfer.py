@@ -364,7 +364,7 @@ class TransferSection(_MethodTables):
     )
 
     overlap: OverlapMode = "exact+symbols"
-    """Which target tokens count as already known (docs/overlap.md)."""
+    """Which target tokens count as already known (docs/vocabulary.md#overlap-of-two-vocabularies)."""
 
     fallback: Literal["auto", "reassigned", "pieces", Fallback] = "auto"
     """The row of a token that no method has evidence for. ``reassigned``: the row of a source word that stands for

@@ -19,7 +19,7 @@ class SourceVocabulary(Section):
 class TrimmedVocabulary(Section):
     """[vocabulary] kind = "trimmed": the source's own vocabulary without the tokens that texts of the language do not
     need. Their rows leave the model, and what it computes of texts whose tokens are kept stays the same
-    (docs/trimming.md)."""
+    (docs/vocabulary.md#trim-a-vocabulary)."""
 
     kind: Literal["trimmed"]
 
@@ -180,7 +180,7 @@ class ExpandedVocabulary(Section):
     counting: Literal["paper", "code"] = "paper"
     """What may be added, and what entropy counts. ``paper``: all but tokens made of digits and marks only. ``code``,
     as the authors' script has it: only tokens that start a word, and not with a digit or mark; entropy counts the
-    special tokens around each text too (docs/expansion.md)."""
+    special tokens around each text too (docs/vocabulary.md#expand-a-vocabulary)."""
 
     min_frequency: Occurrences = 2
     """A new token must occur at least this often in the corpus."""

@@ -3,7 +3,7 @@
 A gate finds that its figures *fail* (NaN, vectors without a dimension, scores all equal, a text of unknown tokens, rows
 that should be copies and are not), that they are worth a *warning* (outside what working runs show), or that they
 *pass*. What follows is the recipe's choice: ``fail`` stops the run at failures, ``warn`` says so and goes on, ``off``
-does not look. Warnings never stop a run; the baselines of the literature have some (docs/gates.md).
+does not look. Warnings never stop a run; the baselines of the literature have some (docs/transfer.md#gates).
 """
 
 from __future__ import annotations
