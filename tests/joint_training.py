@@ -26,10 +26,10 @@ from vtkit.settings.expand import ExpandSection
 from vtkit.settings.finetune import FinetuneSection, ValidationSettings
 from vtkit.training import distributed, resuming, sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
+from vtkit.training.document_expansion.tilde import counted_tokens, train_tilde
 from vtkit.training.finetune import finetune
 from vtkit.training.mlm import adapt
 from vtkit.training.query_table import with_query_encoder
-from vtkit.training.tilde import counted_tokens, train_tilde
 from vtkit.training.validation import Validation, validation_set
 
 DATA = collection(48, seed=4)

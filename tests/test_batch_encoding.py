@@ -15,7 +15,7 @@ from test_finetuning import EVERYTHING, section, trained
 from tiny import ARCHITECTURES, encoder, same, texts, weights
 from torch import Tensor
 
-from vtkit.encoder.sparse_head import streaming
+from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.training import batch_encoding
 from vtkit.training.batch_encoding import term_weights_of

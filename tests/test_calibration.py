@@ -21,6 +21,7 @@ from vtkit.api import calibrate_encoder
 from vtkit.cli import app
 from vtkit.data.sampling import draw
 from vtkit.encoder import calibration
+from vtkit.encoder.calibrated import ROWS, Calibration
 from vtkit.encoder.calibration import (
     HIGHEST_RATE,
     ActivationRates,
@@ -32,7 +33,6 @@ from vtkit.encoder.calibration import (
     score_spread,
     token_rates,
 )
-from vtkit.encoder.calibration_result import ROWS, Calibration
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head

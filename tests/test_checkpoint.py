@@ -106,7 +106,7 @@ def test_a_sparse_encoder_of_other_modules_is_refused_by_what_it_is_made_of(tmp_
 
 
 def test_saving_inside_the_streaming_block_is_refused(tmp_path: Path) -> None:
-    from vtkit.encoder.sparse_head import streaming
+    from vtkit.encoder.kernels.sparse_head import streaming
 
     ours = encoder(tmp_path)
     with streaming(ours), pytest.raises(TypeError, match="after the streaming block"):

@@ -29,14 +29,13 @@ from tiny import (
 )
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from vtkit.data.borda import borda_count
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.errors import DataError
 from vtkit.settings.expand import ExpandSection
 from vtkit.settings.recipe import Recipe
-from vtkit.training import tilde
-from vtkit.training.document_expansion import (
+from vtkit.training.document_expansion import tilde
+from vtkit.training.document_expansion.expansions import (
     AddableTokens,
     Expansions,
     expansion_words,
@@ -44,8 +43,15 @@ from vtkit.training.document_expansion import (
     with_words,
     write_expansions,
 )
+from vtkit.training.document_expansion.tilde import (
+    aggregated_pairs,
+    borda_count,
+    counted_tokens,
+    likeliest_tokens,
+    likelihood_loss,
+    train_tilde,
+)
 from vtkit.training.resuming import Progress
-from vtkit.training.tilde import aggregated_pairs, counted_tokens, likeliest_tokens, likelihood_loss, train_tilde
 from vtkit.vocabulary.existing import wrap
 
 

@@ -9,7 +9,7 @@ import torch
 from tiny import encoder, weights
 from torch import Tensor, nn
 
-from vtkit.encoder.dropout import ATTENTION, attention, dropout, fast_dropout, kept_bits, scale
+from vtkit.encoder.kernels.dropout import ATTENTION, attention, dropout, fast_dropout, kept_bits, scale
 
 
 def definition(

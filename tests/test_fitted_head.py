@@ -19,9 +19,9 @@ from vtkit.cli import app
 from vtkit.encoder import fitted_head
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.fitted import HeadFit
 from vtkit.encoder.fitted_head import Head as FittedHead
 from vtkit.encoder.fitted_head import _ridge, fit_head, token_states
-from vtkit.encoder.head_result import HeadFit
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.errors import DataError, RecipeError
 from vtkit.evaluation.gates.encoder import read_back_gate

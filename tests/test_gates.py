@@ -18,7 +18,7 @@ from sentence_transformers import SparseEncoder
 from tiny import ROLES, TOKENS, WORDS, encoder, shuffled, texts, tokenizer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from vtkit.encoder.calibration_result import ActivationRates
+from vtkit.encoder.calibrated import ActivationRates
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import mask_dimensions

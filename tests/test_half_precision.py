@@ -13,11 +13,11 @@ from test_families import FAMILIES, TEXTS, source_of
 from tiny import encoder, shuffled, texts, tokenizer
 from torch import nn
 
-from vtkit.encoder import half_precision as module
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import NO_AUTOCAST, mlm_head, with_plain_head
-from vtkit.encoder.half_precision import half_precision
+from vtkit.encoder.kernels import half_precision as module
+from vtkit.encoder.kernels.half_precision import half_precision
 from vtkit.runtime import bf16_is_fast
 from vtkit.settings.adapt import AdaptSection
 from vtkit.training import resuming

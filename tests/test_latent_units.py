@@ -12,8 +12,8 @@ from sentence_transformers import SparseEncoder
 
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, writes_units
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
+from vtkit.encoder.fitted import UnitsFit
 from vtkit.encoder.fitted_head import Head, token_states
-from vtkit.encoder.head_result import UnitsFit
 from vtkit.errors import DataError, RecipeError
 from vtkit.runs.run import run
 from vtkit.settings.source import Units

@@ -13,7 +13,7 @@ from sentence_transformers.sparse_encoder.losses import FlopsLoss
 from tiny import TOKENS, encoder, texts, tokenizer
 from torch import Tensor
 
-from vtkit.encoder.sparse_head import streaming
+from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.settings.finetune import PENALTIES, SIDES, FinetuneSection, FlopsDefinition
 from vtkit.training import batch_encoding
 from vtkit.training.finetune import objective_terms

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from vtkit.encoder import screen
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.encoder.screen import CalibratedScreen, LowRankScreen, Screen
+from vtkit.encoder.kernels import screen
+from vtkit.encoder.kernels.screen import CalibratedScreen, LowRankScreen, Screen
 from vtkit.runtime import bf16_is_fast
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(2, 40), st.integers(1, 300))

@@ -15,10 +15,11 @@ from sentence_transformers.sparse_encoder.modules import SpladePooling
 from tiny import encoder, texts, weights
 from torch import Tensor
 
-from vtkit.encoder import encoding, sparse_head
+from vtkit.encoder import encoding
 from vtkit.encoder.encoding import encode
-from vtkit.encoder.screen import Screen
-from vtkit.encoder.sparse_head import streaming, term_weights, without_decoder
+from vtkit.encoder.kernels import sparse_head
+from vtkit.encoder.kernels.screen import Screen
+from vtkit.encoder.kernels.sparse_head import streaming, term_weights, without_decoder
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(1, 8), st.integers(1, 300))
 """Texts, positions, width, vocabulary; vocabularies reach across several blocks of 64 terms."""

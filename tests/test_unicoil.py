@@ -51,7 +51,7 @@ from vtkit.settings.gates import GatesSection
 from vtkit.settings.recipe import Recipe
 from vtkit.stages.calibrate_head import calibrate_encoder
 from vtkit.training import sparse_trainer
-from vtkit.training.document_expansion import Expansions, digest
+from vtkit.training.document_expansion.expansions import Expansions, digest
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
 

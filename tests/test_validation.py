@@ -19,7 +19,7 @@ from tiny import SCRATCH, collection, encoder, interrupted_at, same, texts, toke
 from vtkit.artifacts import result_of
 from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.encoder.encoding import encode
-from vtkit.encoder.sparse_head import streaming
+from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.errors import DataError, RecipeError
 from vtkit.evaluation.probe import probe_of, probe_validation_set, reciprocal_ranks
 from vtkit.recipe.load import load_recipe

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from vtkit.data.corpora import read_corpus
     from vtkit.encoder.asymmetric import dimension_names
-    from vtkit.encoder.calibration_result import Calibration
+    from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
     from vtkit.errors import CollapseError, DataError, MachineError, MissingExtra, RecipeError, VtkitError
     from vtkit.export.result import Export

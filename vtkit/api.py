@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerFast
 
-    from vtkit.encoder.calibration_result import Calibration
+    from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
     from vtkit.export.result import Export
     from vtkit.export.target import Target
@@ -242,7 +242,7 @@ def expand_documents(
     from vtkit.data.retrieval import Document
     from vtkit.outputs import new_folder
     from vtkit.settings.expand import ExpandSection
-    from vtkit.training.document_expansion import expansion_words, with_words
+    from vtkit.training.document_expansion.expansions import expansion_words, with_words
 
     section = _valid(ExpandSection, settings, "The settings of [expand] cannot be used:")
     documents = read_document_file(str(texts))

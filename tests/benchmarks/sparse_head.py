@@ -32,7 +32,7 @@ from tokenizers import Tokenizer, models
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from vtkit.encoder.sparse_head import StreamingSpladePooling, streaming, without_decoder
+from vtkit.encoder.kernels.sparse_head import StreamingSpladePooling, streaming, without_decoder
 from vtkit.runtime import reuse_memory
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

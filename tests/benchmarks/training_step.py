@@ -178,7 +178,7 @@ def follow(arguments: argparse.Namespace) -> None:
     from memory import forget_peak, peak_mebibytes
     from sentence_transformers import SparseEncoder  # noqa: F401 (loaded before memory is measured)
 
-    from vtkit.encoder.sparse_head import streaming
+    from vtkit.encoder.kernels.sparse_head import streaming
 
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -21,7 +21,7 @@ from scipy import sparse
 from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 
-from vtkit.encoder.calibration_result import (
+from vtkit.encoder.calibrated import (
     QUERY_TOKENS,
     RANKS,
     ActivationRates,
@@ -33,8 +33,8 @@ from vtkit.encoder.calibration_result import (
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import Fold, set_folding
+from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens, whole_encodings
 from vtkit.errors import CollapseError, DataError
 

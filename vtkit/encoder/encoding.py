@@ -12,8 +12,8 @@ from sentence_transformers import SparseEncoder
 
 from vtkit import console
 from vtkit.encoder.folding import fold_map_of, fold_weights, folding
-from vtkit.encoder.half_precision import half_precision
-from vtkit.encoder.sparse_head import streaming
+from vtkit.encoder.kernels.half_precision import half_precision
+from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.truncation import first_tokens
 from vtkit.runtime import Precision
 

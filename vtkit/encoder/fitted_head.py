@@ -30,9 +30,9 @@ from torch import Tensor, nn
 
 from vtkit import console
 from vtkit.encoder.families import mlm_head, takes_autocast
-from vtkit.encoder.head_result import HeadFit
+from vtkit.encoder.fitted import HeadFit
+from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import is_masked, mask_dimensions
-from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
 from vtkit.runtime import bf16_is_fast, fastest_device

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vtkit.encoder.calibration_result import Calibration
+from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.gates.result import CheckResult
 from vtkit.evaluation.judging import SystemFacts
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions

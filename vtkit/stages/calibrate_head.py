@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vtkit import console
 from vtkit.data.sampling import draw, drawn
-from vtkit.encoder.calibration_result import Calibration
+from vtkit.encoder.calibrated import Calibration
 from vtkit.errors import DataError
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.stages.stage import Stage, View

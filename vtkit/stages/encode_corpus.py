@@ -56,7 +56,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
     from vtkit.runtime import fastest_device
     from vtkit.search.sharded_encoding import encode_to_disk
     from vtkit.search.stored_vectors import VECTORS
-    from vtkit.training.document_expansion import Expansions
+    from vtkit.training.document_expansion.expansions import Expansions
 
     encoder = load_encoder(model_name(recipe, inputs), fastest_device())
     expansions = Expansions.load(inputs["expansions"]) if "expansions" in inputs else None

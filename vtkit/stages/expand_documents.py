@@ -31,7 +31,7 @@ def expand_documents(recipe: View, inputs: Mapping[str, Path], out: Path) -> Exp
     and the evaluation read."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.runtime import fastest_device
-    from vtkit.training.document_expansion import expansion_words, write_expansions
+    from vtkit.training.document_expansion.expansions import expansion_words, write_expansions
 
     section = recipe.expand
     assert section is not None

@@ -60,7 +60,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     from vtkit.encoder.query_tables import query_encoder_of
     from vtkit.encoder.sides import prompt_of
     from vtkit.training import distributed, reporting
-    from vtkit.training.document_expansion import Expansions
+    from vtkit.training.document_expansion.expansions import Expansions
     from vtkit.training.finetune import finetune
     from vtkit.training.query_table import with_query_encoder
     from vtkit.training.teachers import load_teacher

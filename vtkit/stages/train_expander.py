@@ -39,9 +39,9 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     from vtkit.encoder.checkpoint import load_encoder, save_encoder
     from vtkit.encoder.kinds import as_splade
     from vtkit.training import distributed
-    from vtkit.training.document_expansion import listed_stop_words
+    from vtkit.training.document_expansion.expansions import listed_stop_words
+    from vtkit.training.document_expansion.tilde import counted_tokens, train_tilde
     from vtkit.training.pairs import judged_pairs
-    from vtkit.training.tilde import counted_tokens, train_tilde
     from vtkit.training.validation import held_out_queries
 
     section, tuning, seed = recipe.expand, recipe.finetune, recipe.recipe.seed
@@ -74,8 +74,8 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     """Query and document for the documents that the rankings of the recipe together put first."""
     from vtkit.data.queries import is_blank
     from vtkit.search.bm25 import Bm25
+    from vtkit.training.document_expansion.tilde import QUERY_LENGTH, aggregated_pairs
     from vtkit.training.negatives import RANKINGS_FOLDER, system_rankings
-    from vtkit.training.tilde import QUERY_LENGTH, aggregated_pairs
 
     section = recipe.expand
     assert section is not None

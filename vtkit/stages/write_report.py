@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from vtkit import console
 from vtkit.artifacts import read_manifest, result_of, versions
-from vtkit.encoder.calibration_result import Calibration
+from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.gates.result import Checked
 from vtkit.evaluation.judging import PER_QUERY, EvaluateResult
 from vtkit.evaluation.measures.sparsity import Sparsity

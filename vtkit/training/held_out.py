@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from vtkit.data.sequences import Ragged
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import masked_dimensions
-from vtkit.encoder.sparse_head import without_decoder
 from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, grouped_predictions
 from vtkit.training.masked_batches import MaskedBatches
 from vtkit.training.masking import IGNORED

@@ -30,10 +30,10 @@ from vtkit import console
 from vtkit.data.sequences import Ragged, RaggedRows
 from vtkit.data.text import batches as texts_in_batches
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
-from vtkit.encoder.dropout import fast_dropout
 from vtkit.encoder.families import mlm_head
+from vtkit.encoder.kernels.dropout import fast_dropout
+from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
-from vtkit.encoder.sparse_head import without_decoder
 from vtkit.encoder.truncation import first_tokens
 from vtkit.errors import DataError
 from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, HeldOutPredictions

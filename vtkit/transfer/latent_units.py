@@ -32,8 +32,8 @@ from torch import Tensor, nn
 from vtkit import console
 from vtkit.encoder.asymmetric import WholeEncoder, settings_of
 from vtkit.encoder.checkpoint import as_sparse_encoder
+from vtkit.encoder.fitted import UnitsFit
 from vtkit.encoder.fitted_head import OWN_LOGIT, ROWS_AT_ONCE, Head, States, token_states
-from vtkit.encoder.head_result import UnitsFit
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError
 from vtkit.runtime import fastest_device

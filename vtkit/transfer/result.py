@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vtkit.encoder.head_result import HeadFit, UnitsFit
+from vtkit.encoder.fitted import HeadFit, UnitsFit
 from vtkit.results import Result
 from vtkit.transfer.neighbours import Neighbour
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sentence_transformers import SparseEncoder
 
-from vtkit.encoder.head_result import HeadFit
+from vtkit.encoder.fitted import HeadFit
 from vtkit.evaluation.gates.result import CheckResult, Gate, Seen, Stage, results
 from vtkit.evaluation.gates.rows import Moved, head_only, identity_gate, neighbours_gate
 from vtkit.evaluation.gates.vectors import vector_gates

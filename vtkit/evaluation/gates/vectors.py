@@ -7,8 +7,8 @@ import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
+from vtkit.encoder.calibrated import QUERY_TOKENS, ActivationRates
 from vtkit.encoder.calibration import activation_rates, score_spread
-from vtkit.encoder.calibration_result import QUERY_TOKENS, ActivationRates
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.unicoil import is_unicoil

@@ -25,8 +25,8 @@ from transformers import AutoModelForMaskedLM
 from vtkit.encoder.asymmetric import WholeEncoder, refuse_output_vocabulary, settings_of
 from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.families import FIXED_PADDING, as_array, mlm_head, position_offset, with_plain_head
+from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.encoder.sparse_head import without_decoder
 from vtkit.errors import DataError
 from vtkit.transfer.mixture import Mixture
 

@@ -5,12 +5,12 @@ the positions and where it was reached are kept. The gradient then runs through 
 that are positive, and through no others: the max and the ReLU make every other entry's gradient exactly zero.
 Of thousands of terms a text has a few hundred that are positive. Where the processor multiplies bf16 matrices in
 hardware, a product in bf16 finds those that can be, and only they are computed in float32
-(:mod:`vtkit.encoder.screen`).
+(:mod:`vtkit.encoder.kernels.screen`).
 
 sentence-transformers keeps the decoder inside its ``Transformer`` module and the pooling in
 ``SpladePooling``. :func:`streaming` puts the two together for the length of a ``with`` block (training,
-encoding), with a faster dropout (:mod:`vtkit.encoder.dropout`), and leaves the encoder as it found it, so that what is
-saved is always the library's own modules.
+encoding), with a faster dropout (:mod:`vtkit.encoder.kernels.dropout`), and leaves the encoder as it found it, so that
+what is saved is always the library's own modules.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from torch.autograd.graph import increment_version
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.checkpoint import checkpoint
 
-from vtkit.encoder.dropout import fast_dropout
 from vtkit.encoder.families import mlm_head
-from vtkit.encoder.screen import CalibratedScreen, Screen
+from vtkit.encoder.kernels.dropout import fast_dropout
+from vtkit.encoder.kernels.screen import CalibratedScreen, Screen
 from vtkit.encoder.unicoil import is_unicoil
 from vtkit.runtime import bf16_is_fast
 

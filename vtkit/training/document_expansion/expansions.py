@@ -24,8 +24,8 @@ from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import shortened, whole_encodings
 from vtkit.search.analysers import stop_words
 from vtkit.settings.expand import ExpandSection
+from vtkit.training.document_expansion.tilde import likeliest_tokens
 from vtkit.training.resuming import kept_array
-from vtkit.training.tilde import likeliest_tokens
 from vtkit.vocabulary.forms import special_ids, surface_and_start
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def expansion_words(
     have.
 
     Args:
-        encoder: trained by :func:`vtkit.training.tilde.train_tilde`.
+        encoder: trained by :func:`vtkit.training.document_expansion.tilde.train_tilde`.
         texts: whole documents; of each, ``section.document_length`` tokens are read.
         section: settings.
         language: whose stop words are left out, where there is a list.

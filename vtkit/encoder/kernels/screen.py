@@ -82,7 +82,7 @@ class Screen:
 
     def possible(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Which terms can be positive in which text, (batch, vocabulary) bool; arguments as of
-        :func:`vtkit.encoder.sparse_head.term_weights`.
+        :func:`vtkit.encoder.kernels.sparse_head.term_weights`.
 
         Where hidden states are no numbers, nothing can be told, and every term is possible.
         """
