@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         corpus_gap,
         encode,
         encode_texts,
+        evaluate,
         expand_documents,
         expand_tokenizer,
         export_for,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from vtkit.encoder.casing import CasingChange
     from vtkit.errors import CollapseError, DataError, MachineError, MissingExtra, RecipeError, VtkitError
     from vtkit.export.result import Export
+    from vtkit.evaluation.comparison import Comparison
     from vtkit.inspect.corpus_gap import Gap
     from vtkit.inspect.inspection import InspectedVocabulary
     from vtkit.inspect.meter import Fragmentation
@@ -66,9 +68,10 @@ _NAMES_OF_MODULE = {
     "inspect.corpus_gap": ("Gap",),
     "inspect.inspection": ("InspectedVocabulary",),
     "inspect.meter": ("Fragmentation",),
+    "evaluation.comparison": ("Comparison",),
     "api": (
         *("build_tokenizer", "calibrate_encoder", "change_casing", "change_tokenizer_casing", "corpus_gap", "encode"),
-        *("encode_texts", "expand_documents", "index_vectors"),
+        *("encode_texts", "evaluate", "expand_documents", "index_vectors"),
         *("expand_tokenizer", "export_for", "fragmentation", "inspect_vocabulary"),
         *("load_encoder", "load_recipe", "load_tokenizer", "open_run", "overlap", "report_of", "run_recipe"),
         *("save_encoder", "save_tokenizer", "search_run", "train_tokenizer", "transfer_encoder"),
@@ -103,6 +106,7 @@ __all__ = [
     "CasingChange",
     "CasingCounts",
     "CollapseError",
+    "Comparison",
     "DataError",
     "Encoding",
     "ExactIndex",
@@ -133,6 +137,7 @@ __all__ = [
     "dimension_names",
     "encode",
     "encode_texts",
+    "evaluate",
     "expand_documents",
     "expand_tokenizer",
     "export_for",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vtkit.encoder.casing import CasingChange
     from vtkit.export.result import Export
     from vtkit.export.target import Target
+    from vtkit.evaluation.comparison import Comparison
     from vtkit.inspect.composition import Han
     from vtkit.inspect.corpus_gap import Gap
     from vtkit.inspect.inspection import InspectedVocabulary
@@ -770,6 +771,58 @@ def search_run(
             console.warn(warning)
         results.append(list(found.results))
     return results
+
+
+def evaluate(
+    systems: Names,
+    collections: Names,
+    *,
+    split: str | None = None,
+    measures: Sequence[str] = ("nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10"),
+    baseline: str | None = None,
+    correction: Literal["holm", "bonferroni"] = "holm",
+    balance: str | None = None,
+    rerank: str | None = None,
+    rerank_depth: int = 100,
+    depth: int = 1000,
+    language: str | None = None,
+    max_queries: int | None = None,
+    seed: int = 42,
+    out: Name | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Systems on collections, with intervals and paired tests against one of them.
+
+    Args:
+        systems: sparse encoders and dense embedders, ``bm25``, ``bm25-words``, ``MODEL+bm25``, runs, indexes of
+            :func:`index_vectors`, TREC run files.
+        collections: folders or names.
+        split: judgements; default: as of recipes.
+        measures: names of ir_measures.
+        baseline: the system that the others are compared with; default: the first.
+        correction: of p, for the systems on a collection.
+        balance: judgements whose queries choose the weights of sums, on which no model was trained; default: spans of
+            the documents choose them.
+        rerank: cross-encoder; each system with its first ``rerank_depth`` results reranked is a further row.
+        depth: results a query.
+        language: ISO 639 code for BM25; default: told by the texts.
+        max_queries: judge a sample of the queries, drawn with ``seed``.
+        out: folder for ``results.json``, run files and values by query.
+        settings: of ``[index]``, such as ``document_length=128``.
+
+    Raises:
+        RecipeError: all that is wrong with names, measures, collections and run files, before anything is encoded.
+    """
+    from vtkit.runs.evaluate import Setting, evaluate_named
+    from vtkit.settings.index import IndexSection
+
+    how = Setting(tuple(measures), depth, language, max_queries, seed, balance, rerank, rerank_depth)
+    index = _valid(IndexSection, settings, "The settings of [index] cannot be used:") if settings else None
+    folder = None if out is None else Path(out)
+    return evaluate_named(
+        _names(systems), _names(collections), how,
+        split=split, index=index, baseline=baseline, correction=correction, out=folder,
+    )  # fmt: skip
 
 
 def overlap(

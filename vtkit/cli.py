@@ -40,6 +40,7 @@ COMMANDS = {
     "analyse": "analyse:analyse",
     "search": "search:search",
     "explain": "search:explain",
+    "evaluate": "evaluate:evaluate",
     "serve": "serve:serve",
     "calibrate": "calibrate:calibrate",
     "casing": "casing:casing",

@@ -21,6 +21,7 @@ from vtkit.encoder.truncation import whole_encodings
 from vtkit.settings.index import DocumentWeighting
 
 if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
     from transformers import PreTrainedTokenizerBase
 
 
@@ -97,3 +98,22 @@ def weighted(vectors: sparse.csr_matrix, weights: NDArray[np.float32]) -> sparse
     result.data = result.data * weights[result.indices]
     result.eliminate_zeros()
     return result
+
+
+def document_weights(
+    encoder: SparseEncoder, vectors: sparse.csr_matrix, texts: Iterable[str], weighting: DocumentWeighting
+) -> NDArray[np.float32]:
+    """:func:`idf_weights` of the dimensions of an encoder, counted on ``texts``, whose vectors these are.
+
+    A dimension stands for its token, or for all tokens that are folded into it; dimensions that are units and no tokens
+    are counted in the vectors.
+    """
+    from vtkit.encoder.asymmetric import output_tokenizer, writes_units
+    from vtkit.encoder.folding import fold_map_of, folding
+
+    if writes_units(encoder):
+        frequencies, count = np.bincount(vectors.indices, minlength=vectors.shape[1]), vectors.shape[0]
+    else:
+        folded_to = None if folding(encoder) is None else fold_map_of(encoder)
+        frequencies, count = document_frequencies(output_tokenizer(encoder), texts, vectors.shape[1], folded_to)
+    return idf_weights(frequencies, count, weighting)

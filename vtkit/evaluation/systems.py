@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.errors import DataError
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from vtkit.search.engine import Index
     from vtkit.search.index_info import Ids, Scores
     from vtkit.search.lexical import LexicalPart
+    from vtkit.training.teachers import CrossEncoderTeacher
 
 EncodeQueries = Callable[[Sequence[str]], "sp.csr_matrix"]
 """Texts -> vectors, (texts, vocabulary)."""
@@ -61,20 +66,26 @@ class SparseSystem:
     balance: Balance | None = None
 
     @classmethod
-    def over(cls, encoder: SparseEncoder, collection: RetrievalSet, settings: IndexSection) -> SparseSystem:
-        """The encoder over documents that are encoded and searched in memory."""
+    def over(
+        cls, encoder: SparseEncoder, collection: RetrievalSet, settings: IndexSection, kept: Path | None = None
+    ) -> SparseSystem:
+        """The encoder over documents that are encoded here.
+
+        Args:
+            kept: folder in which their vectors are kept, part after part, and found again where all is the same; None:
+                in memory, without pruning and weighting, for a few documents.
+        """
         from vtkit.encoder.query_tables import query_encoder_of
         from vtkit.encoder.sides import encode_side
         from vtkit.search.exact import ExactIndex
 
-        vectors = encode_side(
-            encoder,
-            [document.contents for document in collection.documents],
-            "document",
-            settings.document_length,
-            precision=settings.precision,
-            description=f"encoding the documents of {collection.name}",
-        )
+        length, precision = settings.document_length, settings.precision
+        said = f"encoding the documents of {collection.name}"
+        if kept is None:
+            texts = list(collection.contents)
+            vectors = encode_side(encoder, texts, "document", length, precision=precision, description=said)
+        else:
+            vectors = _kept_vectors(encoder, collection, settings, kept, said)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
         return cls(ExactIndex.build(vectors), encode, query_encoder=query_encoder_of(encoder))
 
@@ -191,6 +202,36 @@ class RunSystem:
 
 
 @dataclass(frozen=True)
+class RerankedSystem:
+    """The first results of a system in the order of a cross-encoder's scores, the others below as they were."""
+
+    system: System
+    cross_encoder: CrossEncoderTeacher
+    reranked: int
+    """Results a query that the cross-encoder scores; of equal scores the one that stood higher stays above."""
+
+    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
+        """As :meth:`System.rank`."""
+        from vtkit.training.teachers import Asked
+
+        texts = {query.id: query.text for query in asked.queries}
+        run: Run = {}
+        before = self.system.rank(asked, depth).run
+        with console.progress(f"reranking {asked.name}", total=len(before)) as bar:
+            for query, results in before.items():
+                names = [document for document, _ in results]
+                first, rest = names[: self.reranked], names[self.reranked :]
+                contents = [asked.contents[number] for number in asked.numbers_of(first)]
+                (scores,) = self.cross_encoder.scores([Asked([texts[query]], contents, [], len(first))])
+                order = (-scores[0]).argsort(kind="stable").tolist()
+                ranked = [(first[place], float(scores[0, place])) for place in order]
+                last = ranked[-1][1] if ranked else 0.0
+                run[query] = ranked + [(name, last - number) for number, name in enumerate(rest, 1)]
+                bar.advance(1)
+        return Ranking(run, SystemFacts(role="reranked"))
+
+
+@dataclass(frozen=True)
 class AboveLast:
     """A system whose scores are counted from the last of each query's list (:func:`above_last`), to be summed."""
 
@@ -231,6 +272,43 @@ def query_vectors(encoder: SparseEncoder, settings: IndexSection, description: s
         precision=settings.precision,
         description=description,
     )
+
+
+def _kept_vectors(
+    encoder: SparseEncoder, collection: RetrievalSet, settings: IndexSection, kept: Path, description: str
+) -> sp.csr_matrix:
+    """The vectors of the documents as ``settings`` prunes and weights them, those that ``kept`` has or new ones."""
+    from vtkit.encoder.idf import document_weights, weighted
+    from vtkit.search.sharded_encoding import encode_to_disk
+    from vtkit.search.stored_vectors import read_vectors
+
+    made_from = settings.model_dump(mode="json", include={"document_length", "top_dimensions", "keep", "precision"})
+    digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode())
+    for text in collection.contents:
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    place = kept / digest.hexdigest()[:16]
+    if not place.is_dir():
+        half = place.with_suffix(".half")
+        shutil.rmtree(half, ignore_errors=True)
+        encode_to_disk(
+            encoder,
+            collection.contents,
+            "document",
+            min(settings.document_length, encoder.max_seq_length or settings.document_length),
+            half,
+            place.with_suffix(".parts"),
+            made_from={},  # the folder says it
+            top_dimensions=settings.top_dimensions,
+            keep=settings.keep,
+            precision=settings.precision,
+            description=description,
+            total=len(collection.documents),
+        )
+        half.rename(place)
+    vectors = read_vectors(place)
+    if settings.document_weighting == "none":
+        return vectors
+    return weighted(vectors, document_weights(encoder, vectors, collection.contents, settings.document_weighting))
 
 
 def run_of(asked: RetrievalSet, ids: Ids, scores: Scores) -> Run:

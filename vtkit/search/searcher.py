@@ -213,7 +213,7 @@ class Searcher:
         )
 
     def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
-        """(queries, dimensions of the index).
+        """The vectors of queries, (queries, dimensions of the index).
 
         A blank query has no weights, although a model gives some to its special tokens.
         """

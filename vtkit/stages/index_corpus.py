@@ -77,22 +77,15 @@ def weighted_vectors(
     """
     import numpy as np
 
-    from vtkit.encoder.asymmetric import output_tokenizer, writes_units
-    from vtkit.encoder.folding import fold_map_of, folding
-    from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
+    from vtkit.encoder.idf import document_weights, weighted
     from vtkit.search.index_record import IDF
     from vtkit.search.stored_vectors import VECTORS, read_vectors
 
     vectors = read_vectors(inputs["vectors"] / str(corpus.folder) / VECTORS)
     if recipe.index.document_weighting == "none":
         return vectors
-    folded_to = None if folding(encoder) is None else fold_map_of(encoder)
-    if writes_units(encoder):
-        frequencies, count = np.bincount(vectors.indices, minlength=vectors.shape[1]), vectors.shape[0]
-    else:
-        texts = (document.contents for document in opened(corpus).documents)
-        frequencies, count = document_frequencies(output_tokenizer(encoder), texts, vectors.shape[1], folded_to)
-    weights = idf_weights(frequencies, count, recipe.index.document_weighting)
+    texts = (document.contents for document in opened(corpus).documents)
+    weights = document_weights(encoder, vectors, texts, recipe.index.document_weighting)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         np.save(out / IDF, weights, allow_pickle=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -49,6 +49,43 @@ def paired_randomization(a: Mapping[str, float], b: Mapping[str, float], samples
         signs = 1.0 - 2.0 * generator.integers(0, 2, size=(rows, len(differences)), dtype=np.int8)
         hits += int(np.count_nonzero(np.abs(signs @ differences) >= enough))
     return (1 + hits) / (1 + samples)
+
+
+def paired_t(a: Mapping[str, float], b: Mapping[str, float]) -> float:
+    """Two-sided p-value of Student's t-test for paired values; 1 where no query differs.
+
+    Args:
+        a, b: values by query id, of the same queries.
+
+    Raises:
+        ValueError: the queries differ, or there are none.
+    """
+    from scipy.stats import ttest_rel
+
+    if a.keys() != b.keys() or not a:
+        raise ValueError("a paired test needs the same queries in both runs, and at least one")
+    differences = [a[query] - b[query] for query in a]
+    if len(differences) < 2 or not any(differences):
+        return 1.0
+    if min(differences) == max(differences):  # without variance every difference is beyond chance
+        return 0.0
+    return float(ttest_rel([a[query] for query in a], [b[query] for query in a]).pvalue)
+
+
+def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Student's interval of the mean of ``values``, mean ± t · s/√n; of one value the value itself."""
+    from scipy.stats import t
+
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, mean
+    half = float(t.ppf((1 + confidence) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    return mean - half, mean + half
+
+
+def bonferroni(p_values: Mapping[str, float]) -> dict[str, float]:
+    """The p values of several claims, each multiplied by their number, and 1 at most."""
+    return {claim: min(1.0, len(p_values) * p) for claim, p in p_values.items()}
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:

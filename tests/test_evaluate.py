@@ -1,0 +1,244 @@
+"""``vtkit evaluate``: any systems on any collections, with the figures of a run and of ir_measures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import pytest
+import tiny
+from scipy.stats import ttest_rel
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from transformers import BertConfig, BertForSequenceClassification
+from typer.testing import CliRunner, Result
+
+import vtkit
+from vtkit.cli import app
+from vtkit.data.retrieval import Query, RetrievalSet
+from vtkit.data.trec import read_trec, write_trec
+from vtkit.errors import RecipeError
+from vtkit.evaluation.comparison import Comparison
+from vtkit.evaluation.measures.significance import bonferroni, mean_interval, paired_t
+from vtkit.runs.folder import report_of
+
+MEASURES = ("nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run over ``collection``, another collection, and a model of each kind."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    tiny.finished_run(folder, tiny.collection(60))
+    tiny.write_collection(folder / "other", renamed(tiny.collection(40, seed=7)))
+    tiny.model().base_model.save_pretrained(folder / "plain")
+    for name in ("plain", "cross"):
+        tiny.tokenizer().save_pretrained(str(folder / name))
+    modules = [Transformer(str(folder / "plain")), Pooling(32, "mean"), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "dense"))
+    BertForSequenceClassification(BertConfig.from_pretrained(folder / "plain", num_labels=1)).save_pretrained(
+        folder / "cross"
+    )
+    return folder
+
+
+def renamed(found: RetrievalSet) -> RetrievalSet:
+    """``found`` under other ids."""
+    documents = [type(each)(f"other-{each.id}", each.title, each.text) for each in found.documents]
+    queries = [Query(f"other-{each.id}", each.text) for each in found.queries]
+    qrels = {f"other-{q}": {f"other-{d}": grade for d, grade in of.items()} for q, of in found.qrels.items()}
+    return RetrievalSet("other", documents, queries, qrels)
+
+
+def says(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+
+
+def reached(found: Comparison, system: str, collection: Path) -> dict[str, float]:
+    return dict(found.cell(system, str(collection)).evaluated.measures)
+
+
+def test_figures_are_those_of_a_run_and_of_ir_measures(place: Path, tmp_path: Path) -> None:
+    run, collection, out = place / "runs" / "tiny", place / "collection", tmp_path / "out"
+    found = vtkit.evaluate(
+        [run, "bm25", "bm25-words", f"{run}+bm25", run / "trec" / "collection" / "hybrid.trec"],
+        collection, baseline="bm25", language="en", out=out,
+    )  # fmt: skip
+    report = report_of(run)
+    assert report is not None
+    rows = {row.model: row.measures for row in report.results[0].rows}
+    names = {"tiny": "transfer", "bm25": "BM25", "bm25-words": "BM25 (words)", "tiny+bm25": "transfer + BM25"}
+    for system, row in (names | {"hybrid.trec": "transfer + BM25"}).items():
+        own = reached(found, system, collection)
+        assert {name: own[name] for name in rows[row]} == pytest.approx(rows[row], abs=1e-12)
+        file = out / "collection" / system / "run.trec"
+        judged = list(ir_measures.read_trec_run(str(file)))
+        qrels = [ir_measures.Qrel(query, f"d{query[1:]}", 1) for query in {entry.query_id for entry in judged}]
+        theirs = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in MEASURES], qrels, judged)
+        share = len(qrels) / 60  # ir_measures averages over the queries of the judgements it is given
+        for measure, value in theirs.items():
+            assert own[str(measure)] == pytest.approx(value * share, abs=1e-6)
+    assert read_trec(out / "collection" / "tiny" / "run.trec") == read_trec(
+        run / "trec" / "collection" / "transfer.trec"
+    )
+    assert Comparison.from_json(json.loads((out / "results.json").read_text("utf-8"))) == found
+    values = json.loads((out / "collection" / "bm25" / "per_query.json").read_text("utf-8"))
+    assert np.mean(list(values["AP"].values())) == pytest.approx(reached(found, "bm25", collection)["AP"])
+    assert not (tmp_path / ".out.vectors").exists()
+
+
+def test_tests_are_paired_with_the_baseline_and_corrected(place: Path, tmp_path: Path) -> None:
+    run, collection = place / "runs" / "tiny", place / "collection"
+    found = vtkit.evaluate(
+        ["bm25", run, "bm25-words"], collection, measures=["RR@10"], correction="bonferroni", language="en",
+        out=tmp_path / "out",
+    )  # fmt: skip
+    values = {
+        name: json.loads((tmp_path / "out" / "collection" / name / "per_query.json").read_text("utf-8"))["RR@10"]
+        for name in ("bm25", "tiny")
+    }
+    tested = found.cell("tiny", str(collection)).tested["RR@10"]
+    expected = ttest_rel(list(values["tiny"].values()), [values["bm25"][query] for query in values["tiny"]])
+    assert tested.t == pytest.approx(min(1.0, 2 * expected.pvalue))
+    assert tested.difference == pytest.approx(
+        np.mean(list(values["tiny"].values())) - np.mean(list(values["bm25"].values()))
+    )
+    assert found.cell("bm25", str(collection)).tested == {}
+    low, high = found.cell("tiny", str(collection)).intervals["RR@10"]
+    assert (low + high) / 2 == pytest.approx(reached(found, "tiny", collection)["RR@10"])
+
+
+def test_interval_and_corrections_by_hand() -> None:
+    """Four values 0, 0, 1, 1: mean ½, s = √⅓, t(3) = 3.18245, so ± 3.18245 · 0.57735 / 2."""
+    assert mean_interval([0, 0, 1, 1]) == pytest.approx((0.5 - 0.91869, 0.5 + 0.91869), abs=1e-4)
+    assert mean_interval([0.3]) == (0.3, 0.3)
+    assert bonferroni({"a": 0.02, "b": 0.6}) == {"a": 0.04, "b": 1.0}
+    assert paired_t({"q": 1.0, "r": 0.5}, {"q": 1.0, "r": 0.5}) == 1.0
+    assert paired_t({"q": 1.0, "r": 0.5}, {"q": 0.5, "r": 0.0}) == 0.0  # by the same everywhere
+    with pytest.raises(ValueError, match="same queries"):
+        paired_t({"q": 1.0}, {"r": 1.0})
+
+
+def test_one_that_fails_does_not_stop_the_others(place: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(place / "encoder", broken)
+    (weights,) = broken.glob("*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-100])
+    third = tiny.write_collection(tmp_path / "third", tiny.collection(30, seed=3))
+    collections = [str(place / "collection"), str(place / "other"), str(third)]
+    on = [word for name in collections for word in ("--on", name)]
+    shown = says(place / "encoder", broken, place / "dense", *on, "--out", tmp_path / "out")
+    assert shown.exit_code == 1
+    found = Comparison.from_json(json.loads((tmp_path / "out" / "results.json").read_text("utf-8")))
+    assert {(cell.system, cell.collection) for cell in found.cells} == {
+        (system, name) for system in ("encoder", "dense") for name in collections
+    }
+    assert [(each.system, each.collection) for each in found.failures] == [("broken", name) for name in collections]
+    for name in collections:
+        assert f"broken on {name}: " in shown.stderr
+    assert {path.name for path in (tmp_path / ".out.vectors").iterdir()}  # kept for another try
+
+
+def test_what_is_wrong_is_said_at_once_and_before_any_encoding(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtkit.encoder.checkpoint.load_encoder", None)  # whatever loads one would fail
+    torn = tmp_path / "torn"
+    shutil.copytree(place / "collection", torn)
+    (torn / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tnowhere\t1\n", "utf-8")
+    strange = tmp_path / "strange.trec"
+    write_trec({"q1": [("no-such-document", 1.0)]}, strange, "x")
+    refused = says(
+        place / "encoder", "./nothing", place / "runs" / "tiny" / "trec" / "collection" / "bm25.trec", strange,
+        "--on", place / "other", "--on", torn, "--measure", "nDGC@10", "--baseline", "bm26",
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert isinstance(refused.exception, RecipeError)
+    said = str(refused.exception)
+    for complaint in (
+        "'nDGC@10': no such measure",
+        "./nothing: there is no such thing",
+        "bm25.trec is of another collection",
+        "strange.trec is of another collection",
+        "document 'nowhere' (query 'q1') is not in corpus.jsonl",
+        "--baseline bm26: name one of the systems",
+    ):
+        assert complaint in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["strange.trec", "torn"]
+    with pytest.raises(RecipeError, match="has no document 'no-such-document'"):
+        vtkit.evaluate(strange, place / "collection")
+    with pytest.raises(RecipeError, match=r"--balance dev: .* has no judgements beside 'test'"):
+        vtkit.evaluate("bm25", place / "collection", balance="dev", language="en")
+
+
+def test_a_run_file_is_judged_on_its_own_collection_only(place: Path) -> None:
+    file = place / "runs" / "tiny" / "trec" / "collection" / "bm25.trec"
+    found = vtkit.evaluate(["bm25", file], [place / "collection", place / "other"], language="en")
+    assert [cell.system for cell in found.cells] == ["bm25", "bm25.trec", "bm25"]
+    assert found.cell("bm25.trec", str(place / "collection")).tested["AP"].difference == 0.0
+    assert not found.failures
+
+
+def test_reranking_sorts_the_first_results_by_the_cross_encoder(place: Path, tmp_path: Path) -> None:
+    collection = place / "collection"
+    found = vtkit.evaluate(
+        "bm25", collection, rerank=str(place / "cross"), rerank_depth=5, language="en", out=tmp_path / "out"
+    )
+    before, after = (read_trec(tmp_path / "out" / "collection" / name / "run.trec") for name in ("bm25", "bm25-cross"))
+    assert found.cell("bm25 > cross", str(collection)).evaluated.role == "reranked"
+    data = tiny.collection(60)
+    texts = {each.id: each.contents for each in data.documents} | {each.id: each.text for each in data.queries}
+    model = CrossEncoder(str(place / "cross"), device="cpu", max_length=512)
+    for query in list(before)[:6]:
+        first = [document for document, _ in before[query][:5]]
+        logits = model.predict([(texts[query], texts[name]) for name in first], show_progress_bar=False)
+        expected = [first[number] for number in np.argsort(-logits, kind="stable")]
+        assert [document for document, _ in after[query]] == expected + [name for name, _ in before[query][5:]]
+        assert [score for _, score in after[query]] == sorted((score for _, score in after[query]), reverse=True)
+
+
+def test_an_index_and_a_dense_embedder_are_systems_too(place: Path, tmp_path: Path) -> None:
+    collection = place / "collection"
+    vtkit.encode_texts(place / "encoder", collection, tmp_path / "vectors")
+    vtkit.index_vectors(tmp_path / "vectors", tmp_path / "index")
+    systems = [place / "encoder", tmp_path / "index", place / "dense", f"{place / 'dense'}+bm25"]
+    found = vtkit.evaluate(systems, collection, language="en")
+    assert reached(found, "index", collection) == reached(found, "encoder", collection)
+    assert [cell.evaluated.role for cell in found.cells] == ["encoder", "index", "peer", "sum"]
+    balance = found.cell("dense+bm25", str(collection)).evaluated.balance
+    assert balance is not None
+    assert not balance.judged
+    with pytest.raises(RecipeError, match="other has 40 documents, the index 60"):
+        vtkit.evaluate(tmp_path / "index", place / "other")
+    with pytest.raises(RecipeError, match="only models are summed"):
+        vtkit.evaluate(f"{tmp_path / 'index'}+bm25", collection, language="en")
+
+
+def test_vectors_of_an_earlier_try_are_taken_over(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(place / "encoder", tmp_path / "broken")
+    (tmp_path / "broken" / "model.safetensors").write_bytes(b"")
+    systems, out = [place / "encoder", tmp_path / "broken"], tmp_path / "out"
+    first = vtkit.evaluate(systems, place / "collection", out=out)
+    assert len(first.failures) == 1
+    shutil.rmtree(out)
+    monkeypatch.setattr("vtkit.search.sharded_encoding.encode_to_disk", None)  # encoding again would fail
+    second = vtkit.evaluate(systems, place / "collection", out=out)
+    assert second.cells == first.cells
+
+
+def test_real_models_on_real_collections(shared: Path, tmp_path: Path) -> None:
+    sparse, dense = shared / "models" / "minilm-splade-en", shared / "models" / "all-MiniLM-L6-v2"
+    for needed in (sparse, dense, shared / "data" / "xquad-en"):
+        if not needed.is_dir():
+            pytest.skip(f"{needed} is not there")
+    collection = shared / "data" / "xquad-en"
+    found = vtkit.evaluate(
+        ["bm25", sparse, dense], collection, max_queries=50, out=tmp_path / "out", document_length=48
+    )  # fmt: skip
+    assert not found.failures
+    assert all(0.5 < cell.evaluated.measures["nDCG@10"] <= 1 for cell in found.cells)
+    assert found.cells[0].evaluated.not_comparable == ("sampled: 50 of 1,190 queries",)
+    assert all(cell.tested["nDCG@10"].t <= 1 for cell in found.cells[1:])

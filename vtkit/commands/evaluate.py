@@ -1,0 +1,130 @@
+"""``vtkit evaluate``: any systems on any collections, compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, section_settings
+
+if TYPE_CHECKING:
+    from vtkit.evaluation.comparison import Cell, Comparison
+
+MEASURES = ["nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10"]
+
+
+def evaluate(
+    systems: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SYSTEM...",
+            help="A sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25, a run, an index "
+            "of `vtkit index`, or a TREC run file.", show_default=False,
+        ),
+    ],
+    on: Annotated[
+        list[str],
+        typer.Option("--on", metavar="COLLECTION", help="Folder or name. May be repeated.", show_default=False),
+    ],
+    split: Annotated[
+        str | None, typer.Option("--split", help="Judgements to use. Default: test.", show_default=False)
+    ] = None,
+    measure: Annotated[
+        list[str], typer.Option("--measure", "-m", metavar="NAME", help="Of ir_measures. May be repeated.")
+    ] = MEASURES,
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", metavar="SYSTEM", help="Test the others against it. Default: the first.",
+                     show_default=False),
+    ] = None,
+    correction: Annotated[
+        Literal["holm", "bonferroni"], typer.Option("--correction", help="Of p for several systems.")
+    ] = "holm",
+    balance: Annotated[
+        str | None,
+        typer.Option("--balance", metavar="SPLIT", help="Judgements that choose the weight of MODEL+bm25, on which the "
+                     "model was not trained. Default: spans of the documents choose it.", show_default=False),
+    ] = None,
+    rerank: Annotated[
+        str | None,
+        typer.Option("--rerank", metavar="MODEL", help="A cross-encoder: each system reranked is a row too.",
+                     show_default=False),
+    ] = None,
+    depth: Annotated[int, typer.Option("--depth", min=1, help="Results a query that --rerank scores.")] = 100,
+    results: Annotated[int, typer.Option("--results", min=1, max=10_000, help="Results a query.")] = 1000,
+    language: Annotated[
+        str | None,
+        typer.Option("--language", metavar="CODE", help="For BM25. Default: told by the texts.", show_default=False),
+    ] = None,
+    max_queries: Annotated[
+        int | None, typer.Option("--max-queries", min=1, help="Judge a sample of the queries.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of samples.")] = 42,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of [index], e.g. document_length=128. May be "
+                     "repeated.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FOLDER", help="Keep results.json, and for each system its run file and "
+                     "values by query.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+    download: DownloadOption = False,
+) -> None:  # fmt: skip
+    """Evaluate systems on collections, with intervals and paired tests.
+
+    A system that fails on a collection does not stop the others; it is named at the end.
+    """
+    allow_downloads(download)
+    from vtkit.api import evaluate as evaluated
+
+    found = evaluated(
+        systems, on, split=split, measures=measure, baseline=baseline, correction=correction, balance=balance,
+        rerank=rerank, rerank_depth=depth, depth=results, language=language, max_queries=max_queries, seed=seed,
+        out=out,
+        **section_settings("index", settings or (), "document_length=128"),
+    )  # fmt: skip
+    if as_json:
+        console.write_json(found.to_json())
+    else:
+        _print(found, out)
+    if found.failures:
+        named = "\n".join(f"  {each.system} on {each.collection}: {each.reason}" for each in found.failures)
+        console.fail(f"not everything could be evaluated:\n{named}")
+        raise typer.Exit(1)
+
+
+def _print(found: Comparison, out: Path | None) -> None:
+    for collection in dict.fromkeys(cell.collection for cell in found.cells):
+        cells = [cell for cell in found.cells if cell.collection == collection]
+        first = cells[0].evaluated
+        console.write(f"{collection}: {first.queries:,} queries, {first.documents:,} documents")
+        tests = ["p (randomisation)", "p (t)"] * any(cell.tested for cell in cells)
+        console.write_table(["", *found.measures, *tests], [_row(cell, found, bool(tests)) for cell in cells])
+        for reason in first.not_comparable:
+            console.write(f"Not comparable with published figures: {reason}.")
+        console.write()
+    if found.cells:
+        console.write("± half of the 95 % interval of the mean over the queries.")
+    if any(cell.tested for cell in found.cells):
+        console.write(
+            f"p: {found.measures[0]} against {found.baseline}, two-sided, corrected for the rows of a table "
+            f"({found.correction.title()})."
+        )
+    if out is not None:
+        console.say(f"wrote {out}")
+
+
+def _row(cell: Cell, found: Comparison, tested: bool) -> list[str]:
+    values = []
+    for name in found.measures:
+        low, high = cell.intervals[name]
+        values.append(f"{cell.evaluated.measures[name]:.4f} ±{(high - low) / 2:.3f}")
+    test = cell.tested.get(found.measures[0])
+    ps = ["–"] * 2 if test is None else [f"{p:.4f}" for p in (test.randomization, test.t)]
+    return [cell.system, *values, *(ps if tested else [])]

@@ -1,0 +1,98 @@
+"""Systems compared on collections: measures with intervals, and paired tests against one of the systems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from vtkit.evaluation.judging import Evaluated, Judged
+from vtkit.evaluation.measures.significance import bonferroni, holm, mean_interval, paired_randomization, paired_t
+from vtkit.results import Result
+
+Correction = Literal["holm", "bonferroni"]
+
+
+@dataclass(frozen=True)
+class Tested(Result):
+    """The difference of a system from the baseline in one measure."""
+
+    difference: float
+    randomization: float
+    """p of Fisher's randomisation test, corrected for all systems that are compared on the collection; so ``t``."""
+
+    t: float
+    """p of Student's paired t-test."""
+
+
+@dataclass(frozen=True)
+class Cell(Result):
+    """One system on one collection."""
+
+    system: str
+    collection: str
+    evaluated: Evaluated
+    intervals: Mapping[str, tuple[float, float]]
+    """Measure -> 95 % interval of its mean over the queries."""
+
+    tested: Mapping[str, Tested]
+    """Measure -> the comparison with the baseline; empty for the baseline itself and where it has no results."""
+
+
+@dataclass(frozen=True)
+class Failure(Result):
+    """A system that could not be evaluated on a collection."""
+
+    system: str
+    collection: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Comparison(Result):
+    """All systems on all collections."""
+
+    measures: tuple[str, ...]
+    baseline: str
+    correction: Correction
+    cells: tuple[Cell, ...]
+    failures: tuple[Failure, ...]
+
+    def cell(self, system: str, collection: str) -> Cell:
+        """The one of a system on a collection.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for cell in self.cells:
+            if (cell.system, cell.collection) == (system, collection):
+                return cell
+        raise KeyError((system, collection))
+
+
+def compared(
+    judged: Mapping[str, Judged], collection: str, measures: Sequence[str], baseline: str, correction: Correction
+) -> list[Cell]:
+    """The systems that were judged on one collection, by their names, each against ``baseline`` where that is there."""
+    correct = holm if correction == "holm" else bonferroni
+    tested: dict[str, dict[str, Tested]] = {name: {} for name in judged}
+    others = [name for name in judged if name != baseline]
+    for measure in measures if baseline in judged else ():
+        base = judged[baseline].per_query[measure]
+        values = {name: judged[name].per_query[measure] for name in others}
+        randomization = correct({name: paired_randomization(values[name], base) for name in others})
+        t = correct({name: paired_t(values[name], base) for name in others})
+        reached = judged[baseline].evaluated.measures[measure]
+        for name in others:
+            difference = judged[name].evaluated.measures[measure] - reached
+            tested[name][measure] = Tested(difference, randomization[name], t[name])
+    return [
+        Cell(
+            name,
+            collection,
+            of.evaluated,
+            {measure: mean_interval(list(of.per_query[measure].values())) for measure in measures},
+            tested[name],
+        )
+        for name, of in judged.items()
+    ]
