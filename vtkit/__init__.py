@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
     from vtkit.errors import CollapseError, DataError, MachineError, MissingExtra, RecipeError, VtkitError
-    from vtkit.export.result import Export
     from vtkit.evaluation.comparison import Comparison
+    from vtkit.export.result import Export
     from vtkit.inspect.corpus_gap import Gap
     from vtkit.inspect.inspection import InspectedVocabulary
     from vtkit.inspect.meter import Fragmentation

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
+    from vtkit.evaluation.comparison import Comparison
     from vtkit.export.result import Export
     from vtkit.export.target import Target
-    from vtkit.evaluation.comparison import Comparison
     from vtkit.inspect.composition import Han
     from vtkit.inspect.corpus_gap import Gap
     from vtkit.inspect.inspection import InspectedVocabulary

@@ -406,9 +406,9 @@ def _given(named: Named) -> RunSystem | Searcher:
         from vtkit.evaluation.systems import RunSystem
 
         return RunSystem.load(Path(named.name))
-    from vtkit.search.folders import open_index_folder
+    from vtkit.runs.search import open_searcher
 
-    return open_index_folder(Path(named.name))
+    return open_searcher(Path(named.name), model=None, collection=None)
 
 
 def _fits(given: RunSystem | Searcher, place: Collection) -> bool:
