@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import command_line
@@ -51,23 +49,19 @@ def test_a_new_recipe_runs_to_its_report_and_its_index_is_not_below_bm25(
 
 
 def test_the_first_commands_of_the_readme_run_as_written(shared: Path, tmp_path: Path) -> None:
-    converter = [sys.executable, str(shared / "tools" / "korquad_to_beir.py"), str(tmp_path / "whole")]
-    subprocess.run(converter, cwd=shared, check=True, capture_output=True)
-    part_of(tmp_path / "whole" / "korquadr-ko", tmp_path / "my_beir_folder", 100)
-    (tmp_path / "en-ko.tsv.gz").symlink_to(shared / "data" / "parallel" / "pud-en-ko.tsv.gz")
+    part_of(shared / "data" / "xquadr-en", tmp_path / "my_beir_folder", 100)
     block = re.search(r"(?:    .*\n)*    vtkit recipe new(?:.*\n    )*.*\n", (ROOT / "README.md").read_text("utf-8"))
     assert block is not None
-    lines = block[0].replace("\\\n", " ").replace("naver/splade-v3", str(shared / "models" / "minilm-splade-en"))
+    english = str(shared / "models" / "all-MiniLM-L6-v2")
+    lines = block[0].replace("\\\n", " ").replace("intfloat/multilingual-e5-small", english)
     commands = [
-        shlex.split(line, comments=True)
-        for line in lines.replace("monologg/kobigbird-bert-base", str(shared / "vocab" / "kobigbird")).splitlines()
+        shlex.split(line, comments=True) for line in lines.replace("--language ko", "--language en").splitlines()
     ]
     assert [command[:2] for command in commands] == [
-        ["vtkit", "recipe"], ["vtkit", "recipe"], ["vtkit", "run"], ["vtkit", "run"],
+        ["vtkit", "recipe"], ["vtkit", "recipe"], ["vtkit", "run"], ["vtkit", "search"],
     ]  # fmt: skip
-    for number, command in enumerate(commands):
-        quickly = [*QUICKLY, *TRAINED, "evaluate.models=['finetune']"] if number == 3 else []
-        more = [word for setting in quickly for word in ("--set", setting)]
+    for command in commands:
+        more = ["--set", "source.units.steps=20"] if command[1] == "run" else []
         done = command_line.call(tmp_path, [*command[1:], *more], {**os.environ, "PYTHONPATH": str(ROOT)})
         assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "runs" / "my-korean" / "report.html").is_file()

@@ -19,7 +19,9 @@ def overlap(
         str, typer.Argument(metavar="SOURCE", help="Model or tokenizer to move from: folder, file or hub id.")
     ],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Model or tokenizer whose vocabulary to move to.")],
-    mode: Annotated[OverlapMode, typer.Option(help="Which tokens count as known (docs/vocabulary.md).")] = "exact+symbols",
+    mode: Annotated[
+        OverlapMode, typer.Option(help="Which tokens count as known (docs/vocabulary.md).")
+    ] = "exact+symbols",
     examples: Annotated[int, typer.Option(min=0, help="Tokens shown of each class.")] = 8,
     list_file: Annotated[
         Path | None,

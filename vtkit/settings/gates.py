@@ -12,8 +12,8 @@ GateLevel = Literal["fail", "warn", "off"]
 
 
 class GatesSection(Section):
-    """[gates]: figures checked after transfer, adaptation and calibration (docs/transfer.md). Where a gate fails, ``fail``
-    stops the run and ``warn`` continues; ``off`` skips the check."""
+    """[gates]: figures checked after transfer, adaptation and calibration (docs/transfer.md). Where a gate fails,
+    ``fail`` stops the run and ``warn`` continues; ``off`` skips the check."""
 
     overlap: GateLevel = "fail"
     """Share of the target vocabulary that overlaps, compared with other pairs of vocabularies in these scripts."""
