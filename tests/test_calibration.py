@@ -431,10 +431,10 @@ def test_the_command_prints_the_table_and_writes_the_model(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--target", "1.5"], "--target is a share between 0 and 1, not 1.5"),
-        (["--head-scale", "-2"], "--head-scale must be above 0, not -2"),
-        (["--token-strength", "2"], "--token-strength is a share above 0 and up to 1, not 2"),
-        (["--token-bound", "0"], "--token-bound must be above 0, not 0"),
+        (["--target", "1.5"], "--target: must be less than 1, not 1.5"),
+        (["--head-scale", "-2"], "--head-scale: must be greater than 0, not -2"),
+        (["--token-strength", "2"], "--token-strength: must be at most 1, not 2"),
+        (["--token-bound", "0"], "--token-bound: must be greater than 0, not 0"),
         ([], "has 3 probe texts and needs at least 8"),
     ],
 )

@@ -200,7 +200,7 @@ def test_damaged_vectors_make_no_index(model: Path, beir: Path, tmp_path: Path, 
 
 
 def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path, beir: Path) -> None:
-    with pytest.raises(RecipeError, match="engine: Input should be"):
+    with pytest.raises(RecipeError, match='engine: must be "exact"'):
         vtkit.index_vectors(indexed / "vectors", tmp_path / "index", engine="fast")
     with pytest.raises(RecipeError, match="only for the indexes of recipes"):
         vtkit.index_vectors(indexed / "vectors", tmp_path / "index", lexical="bm25")

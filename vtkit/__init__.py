@@ -79,7 +79,7 @@ _NAMES_OF_MODULE = {
     ),
     "data.corpora": ("read_corpus",),
     "encoder.asymmetric": ("dimension_names",),
-    "encoder.calibration_result": ("Calibration",),
+    "encoder.calibrated": ("Calibration",),
     "encoder.casing": ("CasingChange",),
     "export.result": ("Export",),
     "errors": ("CollapseError", "DataError", "MachineError", "MissingExtra", "RecipeError", "VtkitError"),

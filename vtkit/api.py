@@ -10,11 +10,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from vtkit.data.hub import located
-from vtkit.errors import RecipeError, WrongSettings, machine_errors
+from vtkit.errors import RecipeError, machine_errors
+from vtkit.recipe.problems import section_of
 from vtkit.runs.folder import RunFolder
+from vtkit.settings.casing import CasingSection
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from vtkit.inspect.corpus_gap import Gap
     from vtkit.inspect.inspection import InspectedVocabulary
     from vtkit.inspect.meter import Fragmentation
-    from vtkit.recipe.load import LoadedRecipe
     from vtkit.report.data import ReportData
     from vtkit.runtime import Precision
     from vtkit.search.folders import Encoding, IndexFolder
@@ -49,8 +50,6 @@ Texts = str | Path | Iterable[str]
 Names = Name | Sequence[Name]
 Settings = Mapping[str, Any] | Sequence[str]
 """Settings of a recipe: ``{"transfer.focus.alpha": 2.5}``, or ``["transfer.focus.alpha=2.5"]`` as behind ``--set``."""
-
-S = TypeVar("S")
 
 LOADED = "loaded"
 """Stands in a recipe for what is there already and is not named."""
@@ -245,7 +244,7 @@ def expand_documents(
     from vtkit.settings.expand import ExpandSection
     from vtkit.training.document_expansion.expansions import expansion_words, with_words
 
-    section = _valid(ExpandSection, settings, "The settings of [expand] cannot be used:")
+    section = section_of(ExpandSection, settings, refused="The settings of [expand] cannot be used:")
     documents = read_document_file(str(texts))
     with new_folder(Path(folder)) as work, TemporaryDirectory(prefix=".tokens-", dir=work) as tokens:
         encoder = load_encoder(expander)
@@ -275,7 +274,7 @@ def index_vectors(vectors: Name, folder: Name, **settings: Any) -> IndexFolder:
     from vtkit.search.folders import index_folder
     from vtkit.settings.index import IndexSection
 
-    index = _valid(IndexSection, settings, "The settings of [index] cannot be used:")
+    index = section_of(IndexSection, settings, refused="The settings of [index] cannot be used:")
     with new_folder(Path(folder)) as work:
         return index_folder(Path(vectors), work, index)
 
@@ -345,16 +344,11 @@ def transfer_encoder(
     target: Name | PreTrainedTokenizerFast,
     *,
     method: str | Sequence[str] = "auto",
-    parallel: Names = (),
-    embedder: Name | None = None,
-    target_embeddings: Name | None = None,
-    vectors: Name | None = None,
-    source_vectors: Name | None = None,
-    dictionary: Names = (),
     corpus: Names = (),
     settings: Settings = (),
     seed: int = 42,
     work_folder: Name | None = None,
+    **given: Names | None,
 ) -> Transfer:
     """Move an encoder onto another vocabulary (docs/transfer.md), with the checks of a run (docs/transfer.md#gates).
 
@@ -362,16 +356,12 @@ def transfer_encoder(
         source: the encoder, which is not changed. The one that is made is on the processor.
         target: the tokenizer whose vocabulary to use, or a specification of one (``.toml``).
         method: one method, or several of which the first that has evidence for a token makes its row.
-        parallel: files of parallel text or dictionaries, source language first.
-        embedder: an embedder that knows both languages.
-        target_embeddings: a model that owns the target vocabulary (``semantic``).
-        vectors: word vectors (``focus``, ``ofa``, ``wechsel``).
-        source_vectors: word vectors of the source language (``wechsel``).
-        dictionary: bilingual dictionaries (``wechsel``).
         corpus: target text; the decoder bias then follows its token frequencies, and is mixed like the rows otherwise.
         settings: any others of [transfer], [casing] and [gates] (docs/settings.md).
         seed: of what a method draws.
         work_folder: where the model is written on its way; by default the system's folder for temporary files.
+        given: what the methods need, each by the name of its setting: ``parallel`` (files of parallel text),
+            ``embedder``, ``target_embeddings``, ``vectors``, ``source_vectors``, ``dictionary``.
 
     Raises:
         RecipeError: settings that cannot be, or files that are not there; all at once.
@@ -385,37 +375,37 @@ def transfer_encoder(
     from vtkit.evaluation.gates.rows import Moved
     from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
     from vtkit.recipe.data_check import check_data
+    from vtkit.recipe.load import load_recipe as load
     from vtkit.recipe.preflight import preflight
-    from vtkit.settings.transfer import METHODS
+    from vtkit.recipe.tables import takes_several
+    from vtkit.settings.transfer import ARGUMENTS, METHODS
     from vtkit.stages.probed_transfer import transfer
     from vtkit.stages.texts import bias_corpus, focus_corpus, probe_texts, read_texts
     from vtkit.stages.untrained import is_bare_model
     from vtkit.vocabulary.pair import pair_of
 
-    texts = _names(corpus) or None
-    given: dict[str, Any] = {
-        "recipe.name": "transfer",
-        "recipe.seed": seed,
-        "source.model": located(str(source)) if isinstance(source, str | Path) else LOADED,
-        "vocabulary.kind": "existing",
-        "vocabulary.tokenizer": located(str(target)) if isinstance(target, str | Path) else LOADED,
-        "transfer.method": method if isinstance(method, str) else list(method) if len(method) > 1 else method[0],
-        "transfer.bias.corpus": texts,
-        "transfer.bias.method": "zscore" if texts else "mixture",
+    path, texts = Path("vtkit transfer"), _names(corpus)
+    listed = [method] if isinstance(method, str) else list(method)
+    tables: dict[str, Any] = {"method": listed if len(listed) > 1 else listed[0]}
+    tables["bias"] = {"method": "zscore", "corpus": texts} if texts else {"method": "mixture"}
+    for name, things in {**given, "corpus": texts}.items():  # to each method what it has a setting for
+        if name not in ARGUMENTS:
+            raise RecipeError(f"transfer has no argument {name!r}. There are {', '.join(ARGUMENTS)}.")
+        if not things:
+            continue
+        for own, setting in ARGUMENTS[name]:
+            several = takes_several(METHODS[own].model_fields[setting])
+            tables.setdefault(own, {})[setting] = _names(things) if several else str(things)
+    sections: dict[str, Mapping[str, Any]] = {
+        "recipe": {"name": "transfer", "seed": seed},
+        "source": {"model": located(str(source)) if isinstance(source, str | Path) else LOADED},
+        "vocabulary": {
+            "kind": "existing",
+            "tokenizer": located(str(target)) if isinstance(target, str | Path) else LOADED,
+        },
+        "transfer": tables,
     }
-    own: dict[str, Any] = {
-        "files": _names(parallel) or None,
-        "embedder": embedder and str(embedder),
-        "target_embeddings": target_embeddings and str(target_embeddings),
-        "vectors": vectors and str(vectors),
-        "source_vectors": source_vectors and str(source_vectors),
-        "dictionary": _names(dictionary) or None,
-        "corpus": texts,
-    }
-    for kind in METHODS.values():  # to each method what it has a setting for; those not asked ignore it
-        given |= {f"transfer.{kind.name}.{name}": own[name] for name in kind.model_fields if name in own}
-    path = Path("vtkit transfer")
-    loaded = _loaded_recipe(path, [*_overrides(given), *_overrides(settings)], text="")
+    loaded = load(path, _overrides(settings), given=sections)
     recipe = loaded.recipe
     there = {
         setting
@@ -458,34 +448,17 @@ def calibrate_encoder(
     encoder: SparseEncoder,
     corpus: Texts,
     *,
-    target_activation: float | None = None,
-    definition: Literal["token", "pooled"] = "token",
-    shift: float | None = None,
-    head_scale: float | None = None,
-    tokens: Literal["document-frequency", "held"] | None = None,
-    token_strength: float = 0.5,
-    token_bound: float = 1.0,
-    fold: Literal["max", "sum"] | None = None,
-    texts: int = 512,
-    max_length: int = 128,
     seed: int = 42,
+    **settings: Any,
 ) -> Calibration:
     """Rescale, shift and fold the logits of ``encoder``, in place (docs/training.md#calibration).
 
     Args:
         encoder: is changed.
         corpus: probe texts; half of those sampled solve for the target, the other half measure what changed.
-        target_activation: share of activations wanted above zero; 0.35 where nothing else is asked for.
-        definition: what counts: (position, token) logits, or dimensions after max-pooling.
-        shift: lower the decoder bias by this much.
-        head_scale: divide all logits by this, first of all.
-        tokens: shift each token's bias by its document frequency in ``corpus``, or raise it where texts hold it.
-        token_strength: how far each token goes, up to 1.
-        token_bound: largest shift of a token.
-        fold: let case variants share one dimension.
-        texts: probe texts sampled.
-        max_length: tokens a probe text is cut at.
         seed: of the sample.
+        settings: of [calibrate] (docs/settings.md): ``target_activation=0.01``, ``head_scale=8``. Queries by a table
+            are made with :func:`with_static_queries`.
 
     Raises:
         RecipeError: a setting that cannot be.
@@ -494,19 +467,7 @@ def calibrate_encoder(
     from vtkit.settings.calibrate import CalibrateSection
     from vtkit.stages.calibrate_head import calibrate_encoder as calibrate
 
-    settings: dict[str, Any] = {
-        "target_activation": target_activation,
-        "definition": definition,
-        "shift": shift,
-        "head_scale": head_scale,
-        "tokens": tokens,
-        "token_strength": token_strength,
-        "token_bound": token_bound,
-        "fold": fold,
-        "texts": texts,
-        "max_length": max_length,
-    }
-    section = _valid(CalibrateSection, settings, "the encoder cannot be calibrated like this:")
+    section = section_of(CalibrateSection, settings, refused="the encoder cannot be calibrated like this:")
     return calibrate(encoder, _texts(corpus), section, seed)
 
 
@@ -527,84 +488,61 @@ def with_static_queries(encoder: SparseEncoder, kind: Literal["binary", "idf"], 
     return with_table(encoder, kind, _texts(corpus))
 
 
-def change_casing(
-    encoder: SparseEncoder,
-    *,
-    output: Literal["mask", "map", "fold"] | None = None,
-    input: Literal["keep", "lowercase"] = "keep",
-    fold: Literal["max", "sum"] = "max",
-) -> CasingChange:
+def change_casing(encoder: SparseEncoder, **settings: Any) -> CasingChange:
     """Put a casing policy into ``encoder``, in place and without training (docs/casing.md).
 
     Args:
         encoder: is changed.
-        output: of cased dimensions: ``mask``, never active; ``map``, cased-only tokens take their lower-case names and
-            the others are masked; ``fold``, case variants share one dimension in vectors made with vtkit.
-        input: what its tokenizer does with upper case.
-        fold: how the weights of variants come together.
+        settings: of [casing] (docs/settings.md): ``output="mask"``, ``input="lowercase"``.
 
     Raises:
-        RecipeError: ``map`` without lower-cased input.
+        RecipeError: a setting that cannot be, such as ``map`` without lower-cased input.
     """
     from vtkit.encoder.casing import change_encoder
 
-    _refuse_unreached(output, input)
-    return change_encoder(encoder, output, input, fold)
+    casing = _casing(settings)
+    return change_encoder(encoder, None if casing.output == "all" else casing.output, casing.input, casing.fold)
 
 
 def change_tokenizer_casing(
-    tokenizer: Name | PreTrainedTokenizerFast,
-    *,
-    output: Literal["map"] | None = None,
-    input: Literal["keep", "lowercase"] = "keep",
+    tokenizer: Name | PreTrainedTokenizerFast, **settings: Any
 ) -> tuple[PreTrainedTokenizerFast, CasingChange]:
     """A copy of a tokenizer with a casing policy, and what it changed; see :func:`change_casing`.
 
     Raises:
-        RecipeError: ``map`` without lower-cased input.
+        RecipeError: a setting that cannot be, such as ``map`` without lower-cased input.
     """
     from vtkit.encoder.casing import CasingChange, change_tokenizer
 
-    _refuse_unreached(output, input)
-    changed = change_tokenizer(_tokenizer(tokenizer), output, input)
+    casing = _casing(settings)
+    output: Literal["map"] | None = "map" if casing.output == "map" else None
+    changed = change_tokenizer(_tokenizer(tokenizer), output, casing.input)
     renamed, unreached = len(changed.renamed), len(changed.unreached)
-    change = CasingChange(input, output, renamed_tokens=renamed, not_reached_by_text=unreached)
-    return changed.tokenizer, change
+    return changed.tokenizer, CasingChange(casing.input, output, renamed_tokens=renamed, not_reached_by_text=unreached)
 
 
-def _refuse_unreached(output: str | None, input: str) -> None:
-    if output == "map" and input != "lowercase":
-        raise RecipeError('output "map" gives tokens lower-case names, and needs input "lowercase" to reach them')
+def _casing(settings: Mapping[str, Any]) -> CasingSection:
+    return section_of(CasingSection, settings, refused="the casing cannot be changed like this:")
 
 
-def train_tokenizer(
-    corpus: Texts,
-    *,
-    size: int = 30_000,
-    algorithm: Literal["wordpiece", "bpe", "unigram"] = "wordpiece",
-    lowercase: bool = False,
-    settings: Mapping[str, Any] | None = None,
-) -> Built:
+def train_tokenizer(corpus: Texts, *, lowercase: bool = False, **settings: Any) -> Built:
     """A vocabulary learned from a corpus; the same texts in the same order give the same bytes (docs/vocabulary.md).
 
     Args:
         corpus: what to learn from.
-        size: tokens, special tokens included.
-        algorithm: WordPiece, BPE or Unigram.
         lowercase: whether the tokenizer folds its input to lower case.
-        settings: others of [vocabulary] kind = "trained", such as ``{"split": "scripts"}``.
+        settings: of [vocabulary] kind = "trained" (docs/settings.md): ``size=8000``, ``split="scripts"``.
 
     Raises:
         RecipeError: settings that cannot be.
         DataError: a corpus that cannot be read, or from which the vocabulary cannot be learned.
     """
-    from vtkit.settings.casing import CasingSection
     from vtkit.settings.vocabulary import TrainedVocabulary
     from vtkit.vocabulary.specification import build
 
-    values = {**(settings or {}), "kind": "trained", "corpus": (LOADED,), "size": size, "algorithm": algorithm}
-    section = _valid(TrainedVocabulary, values, "a vocabulary cannot be trained like this:")
-    return build(section, CasingSection(input="lowercase" if lowercase else "keep"), _texts(corpus))
+    values = {**settings, "kind": "trained", "corpus": (LOADED,)}
+    section = section_of(TrainedVocabulary, values, refused="a vocabulary cannot be trained like this:")
+    return build(section, _casing({"input": "lowercase" if lowercase else "keep"}), _texts(corpus))
 
 
 def build_tokenizer(specification: Name, settings: Settings = ()) -> Built:
@@ -627,48 +565,28 @@ def expand_tokenizer(
     tokenizer: Name | PreTrainedTokenizerFast,
     corpus: Texts,
     *,
-    increment: int = 3000,
-    stop: Literal["exhausted", "entropy-gain", "first-gain"] = "exhausted",
-    epsilon: float | None = None,
-    size: int | None = None,
-    counting: Literal["paper", "code"] = "paper",
-    min_frequency: int = 2,
     lowercase: bool = False,
+    **settings: Any,
 ) -> Expansion:
     """A tokenizer with the tokens that a corpus needs most behind its own (AdaLM, docs/vocabulary.md).
 
     Args:
         tokenizer: WordPiece or byte-level BPE, by name or loaded.
         corpus: text of the domain.
-        increment: tokens by which the wanted size grows from one step to the next.
-        stop: which rule ends the growth.
-        epsilon: threshold of the rule; 0.01 for ``entropy-gain`` and 0.1 for ``first-gain`` by default.
-        size: largest size wanted, the tokenizer's own tokens included.
-        counting: what may be added, as in the paper or in its code.
-        min_frequency: a new token must occur at least this often.
         lowercase: make the tokenizer lower-case its input first.
+        settings: of [vocabulary] kind = "expanded" (docs/settings.md): ``increment=1000``, ``stop="entropy-gain"``.
 
     Raises:
         RecipeError: settings that cannot be.
         DataError: a corpus or a tokenizer that cannot be read, or a tokenizer that cannot be expanded.
     """
-    from vtkit.settings.casing import CasingSection
     from vtkit.settings.vocabulary import ExpandedVocabulary
     from vtkit.vocabulary.expanded import expand_vocabulary
 
-    values = {
-        "kind": "expanded",
-        "tokenizer": str(tokenizer) if isinstance(tokenizer, str | Path) else LOADED,
-        "corpus": (LOADED,),
-        "increment": increment,
-        "stop": stop,
-        "epsilon": epsilon,
-        "size": size,
-        "counting": counting,
-        "min_frequency": min_frequency,
-    }
-    section = _valid(ExpandedVocabulary, values, "a vocabulary cannot be expanded like this:")
-    casing = CasingSection(input="lowercase" if lowercase else "keep")
+    named = str(tokenizer) if isinstance(tokenizer, str | Path) else LOADED
+    values = {**settings, "kind": "expanded", "tokenizer": named, "corpus": (LOADED,)}
+    section = section_of(ExpandedVocabulary, values, refused="a vocabulary cannot be expanded like this:")
+    casing = _casing({"input": "lowercase" if lowercase else "keep"})
     return expand_vocabulary(_tokenizer(tokenizer), _texts(corpus), section, casing)
 
 
@@ -678,7 +596,9 @@ def load_recipe(path: Name, settings: Settings = ()) -> Recipe:
     Raises:
         RecipeError: everything that is wrong with it, with file, line and setting.
     """
-    return _loaded_recipe(Path(path), _overrides(settings)).recipe
+    from vtkit.recipe.load import load_recipe as load
+
+    return load(Path(path), _overrides(settings)).recipe
 
 
 def run_recipe(
@@ -817,7 +737,7 @@ def evaluate(
     from vtkit.settings.index import IndexSection
 
     how = Setting(tuple(measures), depth, language, max_queries, seed, balance, rerank, rerank_depth)
-    index = _valid(IndexSection, settings, "The settings of [index] cannot be used:") if settings else None
+    index = section_of(IndexSection, settings, refused="The settings of [index] cannot be used:") if settings else None
     folder = None if out is None else Path(out)
     return evaluate_named(
         _names(systems), _names(collections), how,
@@ -925,24 +845,6 @@ def corpus_gap(
     return measure_gap(_texts(first), _texts(second), language=language, punctuation=punctuation, top=top, seed=seed)
 
 
-def _valid(kind: type[S], values: Mapping[str, Any], said: str) -> S:
-    """The section with these settings.
-
-    Raises:
-        WrongSettings: everything that is wrong with them, under ``said``.
-    """
-    from pydantic import ValidationError
-
-    try:
-        return kind(**values)
-    except ValidationError as error:
-        wrong = [
-            (".".join(str(part) for part in each["loc"]), str(each["msg"]).removeprefix("Value error, "))
-            for each in error.errors()
-        ]
-        raise WrongSettings(said, wrong) from error
-
-
 def _texts(corpus: Texts) -> Iterable[str]:
     if isinstance(corpus, str | Path):
         from vtkit.data.corpora import read_corpus
@@ -976,12 +878,6 @@ def _overrides(settings: Settings) -> list[str]:
     if not isinstance(settings, Mapping):
         return list(settings)
     return [f"{name}={toml_value(value)}" for name, value in settings.items() if value is not None]
-
-
-def _loaded_recipe(path: Path, overrides: Sequence[str], text: str | None = None) -> LoadedRecipe:
-    from vtkit.recipe.load import load_recipe as load
-
-    return load(path, overrides, text=text)
 
 
 def _on_cpu(source: Name | SparseEncoder, work: Path) -> SparseEncoder:

@@ -7,7 +7,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,15 +22,6 @@ class RecipeError(VtkitError):
     """A recipe, or arguments, that cannot be run as written. The message lists every problem at once."""
 
     exit_code = 2
-
-
-class WrongSettings(RecipeError):
-    """Settings of a function that cannot be."""
-
-    def __init__(self, said: str, complaints: Sequence[tuple[str, str]]) -> None:
-        self.complaints = tuple(complaints)
-        """Each setting by its dotted name (empty where several do not go together), and what is wrong with it."""
-        super().__init__("\n".join([said, *(f"{name}: {why}" if name else why for name, why in complaints)]))
 
 
 class DataError(VtkitError):

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from vtkit import console
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.commands.options import DownloadOption, JsonOption, OutOption, allow_downloads, settings_of
 from vtkit.data.hub import located
 from vtkit.errors import RecipeError
 from vtkit.outputs import new_folder
+from vtkit.settings.casing import CasingSection
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-    from vtkit.encoder.casing import Input, Output
-    from vtkit.encoder.folding import Fold
 
 EXAMPLES = 6
 """Tokens shown behind each count."""
@@ -26,35 +24,20 @@ EXAMPLES = 6
 TOKEN_WIDTH = 60
 
 List = Literal["cased", "variants", "cased-only"]
-Apply = Literal["mask", "map", "fold"]
 
 
+@settings_of(CasingSection, called={"output": "--apply"})
 def casing(
     name: Annotated[
         str,
         typer.Argument(metavar="TOKENIZER_OR_MODEL", help="Folder, tokenizer file or hub id.", show_default=False),
     ],
+    settings: CasingSection,
     listed: Annotated[
         List | None,
         typer.Option("--list", help="List every such token, tab-separated, instead of the counts.", show_default=False),
     ] = None,
-    apply: Annotated[
-        Apply | None,
-        typer.Option(
-            "--apply",
-            help="Change cased dimensions: never active (mask), the same but cased-only tokens take their lower-case "
-            "names (map), or variants share one in vectors made with vtkit (fold).",
-            show_default=False,
-        ),
-    ] = None,
-    input: Annotated[
-        Literal["keep", "lowercase"], typer.Option("--input", help="What the saved tokenizer does with upper case.")
-    ] = "keep",
-    fold: Annotated[Literal["max", "sum"], typer.Option("--fold", help="How variants are folded.")] = "max",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FOLDER", help="Where the changed model goes.", show_default=False),
-    ] = None,
+    out: OutOption = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
@@ -64,16 +47,15 @@ def casing(
     its input casing (--input) and its output casing (--apply). map needs --input lowercase; mask and fold need a model.
     """
     allow_downloads(download)
-    if out is None and (apply is not None or input != "keep"):
+    changes = settings.output != "all" or settings.input != "keep"
+    if out is None and changes:
         raise RecipeError("--apply and --input change a model: say with --out where the changed one goes.")
     if out is not None:
-        if apply is None and input == "keep":
+        if not changes:
             raise RecipeError("--out writes a changed model: say with --apply or --input what to change.")
         if listed is not None:
             raise RecipeError("--list shows a vocabulary and --out writes a changed model: give one of them.")
-        if apply == "map" and input != "lowercase":
-            raise RecipeError("--apply map gives tokens lower-case names, and needs --input lowercase to reach them.")
-        _write(located(name), apply, input, fold, out, as_json)
+        _write(located(name), settings, out, as_json)
         return
 
     from vtkit import api
@@ -139,23 +121,23 @@ def _show(name: str, tokenizer: PreTrainedTokenizerFast, listed: List | None, as
         console.write("\t".join(console.one_line(cell, TOKEN_WIDTH) for cell in cells))
 
 
-def _write(name: str, apply: Output | None, input: Input, fold: Fold, out: Path, as_json: bool) -> None:
+def _write(name: str, settings: CasingSection, out: Path, as_json: bool) -> None:
     """Write the changed model, or the changed tokenizer where ``name`` is no model."""
     path = Path(name)
     is_model = not path.exists() or any((path / file).is_file() for file in ("modules.json", "config.json"))
-    renaming: Literal["map"] | None = "map" if apply == "map" else None
-    if not is_model and apply != renaming:
-        raise RecipeError(f"{name} is a tokenizer, and --apply {apply} changes a model's vectors: name a model.")
+    if not is_model and settings.output not in ("all", "map"):
+        raise RecipeError(
+            f"{name} is a tokenizer, and --apply {settings.output} changes a model's vectors: name a model."
+        )
     from vtkit import api
 
     with new_folder(out) as work:
         if is_model:
             encoder = api.load_encoder(name)
-            change = api.change_casing(encoder, output=apply, input=input, fold=fold)
+            change = api.change_casing(encoder, **settings.model_dump())
             api.save_encoder(encoder, work)
         else:
-            tokenizer = api.load_tokenizer(name)
-            tokenizer, change = api.change_tokenizer_casing(tokenizer, output=renaming, input=input)
+            tokenizer, change = api.change_tokenizer_casing(name, **settings.model_dump())
             api.save_tokenizer(tokenizer, work)
     done = {label: value for label, value in asdict(change).items() if value is not None}
     if as_json:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from vtkit import console
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, section_settings
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, section_settings, settings_of
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
-from vtkit.errors import RecipeError
 from vtkit.outputs import refuse_existing
+from vtkit.settings.index import IndexSection
 
 
+@settings_of(IndexSection, "top_dimensions", "keep", "precision")
 def encode(
     model: Annotated[str, typer.Argument(help="Folder or hub id of a sparse encoder.", show_default=False)],
     texts: Annotated[str, typer.Argument(help=f"Documents: {DOCUMENT_FORMS}.", show_default=False)],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the vectors go.", show_default=False)
     ],
+    settings: IndexSection,
     queries: Annotated[
         bool, typer.Option("--queries", help="The texts are queries; of a BEIR folder its queries.jsonl.")
     ] = False,
@@ -32,23 +34,6 @@ def encode(
             show_default=False,
         ),
     ] = None,
-    top_dimensions: Annotated[
-        int | None,
-        typer.Option(
-            "--top-dimensions", metavar="N", min=1, help="Keep only so many of a text's largest weights.",
-            show_default=False,
-        ),
-    ] = None,
-    keep: Annotated[
-        float | None,
-        typer.Option(
-            "--keep", metavar="SHARE", help="Keep only the largest weights that hold this share of a vector's sum.",
-            show_default=False,
-        ),
-    ] = None,
-    precision: Annotated[
-        Literal["float32", "bf16"], typer.Option("--precision", help="Of the encoder's matrix products.")
-    ] = "float32",
     part: Annotated[
         str | None,
         typer.Option(
@@ -71,8 +56,6 @@ def encode(
     Parts that are done outlive a kill: the same command goes on from there. `vtkit index` makes an index of the
     vectors. With --part, processes on several machines that share the folder of --out encode one collection.
     """
-    if keep is not None and not 0 < keep <= 1:
-        raise RecipeError(f"--keep is a share above 0 and up to 1, not {keep:g}.")
     refuse_existing(out)
     allow_downloads(download)
     from vtkit.api import encode_texts
@@ -83,9 +66,9 @@ def encode(
         out,
         side="query" if queries else "document",
         max_length=max_length,
-        top_dimensions=top_dimensions,
-        keep=keep,
-        precision=precision,
+        top_dimensions=settings.top_dimensions,
+        keep=settings.keep,
+        precision=settings.precision,
         part=part,
         join=join,
     )

@@ -4,52 +4,30 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from vtkit import console
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
-from vtkit.commands.tokenizer import option_names
+from vtkit.commands.options import DownloadOption, JsonOption, OutOption, allow_downloads, settings_of
 from vtkit.data.hub import located
 from vtkit.errors import RecipeError, VtkitError
 from vtkit.outputs import new_folder
+from vtkit.settings.casing import CasingSection
+from vtkit.settings.vocabulary import ExpandedVocabulary
 
 NEW_TOKENS_SHOWN = 40
 
 
+@settings_of(ExpandedVocabulary, fixed={"kind": "expanded", "tokenizer": "base", "corpus": ("corpora",)})
 def expand(
     base: Annotated[
         str, typer.Argument(metavar="BASE", help="Tokenizer to expand: hub id, folder or file.", show_default=False)
     ],
     corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help=CORPUS_HELP, show_default=False)],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="FOLDER", help="Where to save it. Default: nothing is saved.", show_default=False
-        ),
-    ] = None,
-    increment: Annotated[int, typer.Option("--increment", min=1, help="Tokens added in each step.")] = 3000,
-    stop: Annotated[
-        Literal["exhausted", "entropy-gain", "first-gain"], typer.Option("--stop", help="When to stop growing.")
-    ] = "exhausted",
-    epsilon: Annotated[
-        float | None,
-        typer.Option(
-            "--epsilon", help="Threshold of the rule. Default: 0.01 (entropy-gain), 0.1 (first-gain).",
-            show_default=False,
-        ),
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option("--size", help="Largest size wanted, BASE's tokens included.", show_default=False)
-    ] = None,
-    counting: Annotated[
-        Literal["paper", "code"], typer.Option("--counting", help="What may be added: as in the paper, or in its code.")
-    ] = "paper",
-    min_frequency: Annotated[
-        int, typer.Option("--min-frequency", min=1, help="A new token must occur at least this often.")
-    ] = 2,
+    settings: ExpandedVocabulary,
+    out: OutOption = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Make BASE lower-case its input first.")] = False,
     encoding_errors: EncodingErrorsOption = "strict",
     as_json: JsonOption = False,
@@ -69,23 +47,14 @@ def expand(
         raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")
     allow_downloads(download)
 
-    from vtkit.api import expand_tokenizer
+    from vtkit.api import load_tokenizer
     from vtkit.report.expansion import COLUMNS, cells, expansion_page, write_expansion_png
+    from vtkit.vocabulary.expanded import expand_vocabulary
     from vtkit.vocabulary.saved import save_tokenizer
 
     texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
-    with option_names():
-        expansion = expand_tokenizer(
-            located(base),
-            texts,
-            increment=increment,
-            stop=stop,
-            epsilon=epsilon,
-            size=size,
-            counting=counting,
-            min_frequency=min_frequency,
-            lowercase=lowercase,
-        )
+    casing = CasingSection(input="lowercase" if lowercase else "keep")
+    expansion = expand_vocabulary(load_tokenizer(located(base)), texts, settings, casing)
     stats = expansion.stats
     try:
         if out is not None:

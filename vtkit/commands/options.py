@@ -1,19 +1,34 @@
-"""Arguments and options that several commands take."""
+"""Arguments and options that several commands take, and options made of the settings of a section."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
+from pydantic.fields import FieldInfo
 
 from vtkit.errors import RecipeError
 from vtkit.recipe.lines import one_value
+from vtkit.recipe.problems import section_of
+from vtkit.recipe.tables import choices, meaning, tables_in
+from vtkit.settings.named import find_mark
+from vtkit.settings.types import Section
 
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder of a run, as `vtkit run` printed it.", show_default=False)
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", "-o", metavar="FOLDER", help="Where it goes. Default: nothing is written.", show_default=False
+    ),
 ]
 DownloadOption = Annotated[
     bool, typer.Option("--download", help="Allow models and collections to be fetched from the Hugging Face hub.")
@@ -37,6 +52,12 @@ SetOption = Annotated[
     ),
 ]
 
+Command = Callable[..., None]
+Decorator = Callable[[Command], Command]
+
+LAST = ("as_json", "download")
+"""Options of every command, which stand behind those of its settings."""
+
 
 def allow_downloads(allowed: bool) -> None:
     """Let this process fetch from the hub, where the user said so."""
@@ -44,6 +65,87 @@ def allow_downloads(allowed: bool) -> None:
 
     if allowed:
         os.environ[DOWNLOAD_VARIABLE] = "1"
+
+
+def settings_of(
+    section: type[Section], *names: str, fixed: Mapping[str, Any] | None = None, called: Mapping[str, str] | None = None
+) -> Decorator:
+    """Options for the settings of ``section``; the command gets them as the section, its argument ``settings``.
+
+    Names, types, defaults and help are those of the section, and what cannot be is refused before the command starts.
+
+    Args:
+        section: class of the section.
+        names: of the settings; by default all that are no tables and not ``fixed``.
+        fixed: settings that the command gives itself.
+        called: other names of options, by setting: ``{"target_activation": "--target"}``.
+    """
+    given, other = fixed or {}, called or {}
+    fields = {
+        name: field
+        for name, field in section.model_fields.items()
+        if (name in names if names else name not in given and not tables_in(field.annotation))
+    }
+    options = {name: other.get(name, option_name(name)) for name in fields}
+
+    def made(settings: Mapping[str, Any]) -> Section:
+        return section_of(section, {**given, **settings}, lambda name: options.get(name, name))
+
+    return with_options({name: (options[name], field) for name, field in fields.items()}, made)
+
+
+def with_options(
+    options: Mapping[str, tuple[str, FieldInfo]], made: Callable[[Mapping[str, Any]], Any] = dict
+) -> Decorator:
+    """Options like settings: parameter -> its option and the setting that it is like. The command gets as ``settings``
+    what ``made`` makes of those that were given."""
+    values = {value for _, field in options.values() for value in choices(field.annotation)}
+    shown = {f"`{name}`": option for name, (option, _) in options.items() if name not in values}
+    parameters = [_parameter(name, option, field, shown) for name, (option, field) in options.items()]
+
+    def decorated(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        own = [each for name, each in signature.parameters.items() if name != "settings"]
+
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:
+            settings = {name: arguments.pop(name) for name in options}
+            command(**arguments, settings=made({name: value for name, value in settings.items() if value is not None}))
+
+        first = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name not in LAST]
+        last = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name in LAST]
+        run.__signature__ = inspect.Signature([*first, *parameters, *last])  # type: ignore[attr-defined]
+        run.__annotations__ = {}  # typer resolves these, which are strings, beside the signature
+        return run
+
+    return decorated
+
+
+def option_name(setting: str) -> str:
+    """The option of a setting: ``--max-length`` for ``max_length``."""
+    return f"--{setting.replace('_', '-')}"
+
+
+def _parameter(name: str, option: str, field: FieldInfo, options: Mapping[str, str]) -> inspect.Parameter:
+    """``options`` are what other settings are called in its help."""
+    text = re.sub("`[^`]*`", lambda quoted: options.get(quoted[0], quoted[0]), " ".join(meaning(field).split()))
+    default = field.get_default()
+    if isinstance(default, str | int | float) and not isinstance(default, bool) and default != "":
+        text += f" Default: {default}."
+    mark = find_mark(field.metadata, field.annotation)
+    named = None if mark is None else "MODEL" if mark.what == "model" else "FILE"
+    typed: Any = _typed(field.annotation) | None
+    annotation = Annotated[typed, typer.Option(option, help=text, metavar=named, show_default=False)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _typed(annotation: Any) -> Any:
+    """A type that typer knows, for that of a setting: without bounds, None, and names of their own."""
+    if annotation in (bool, int, float, str) or get_origin(annotation) is Literal:
+        return annotation
+    if get_origin(annotation) is tuple:
+        return list[str]
+    return next(_typed(inner) for inner in get_args(annotation) if inner is not NoneType)
 
 
 def section_settings(section: str, given: Sequence[str], example: str) -> dict[str, Any]:

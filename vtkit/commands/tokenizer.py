@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vtkit import console
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
-from vtkit.errors import RecipeError, WrongSettings
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, settings_of
+from vtkit.errors import RecipeError
 from vtkit.outputs import new_folder
+from vtkit.settings.casing import CasingSection
+from vtkit.settings.vocabulary import TrainedVocabulary
 
 if TYPE_CHECKING:
     from vtkit.vocabulary.specification import Built
@@ -62,80 +63,26 @@ def build_specification(
 
 
 @tokenizers.command("train")
+@settings_of(TrainedVocabulary, fixed={"kind": "trained", "corpus": ("corpora",), "invalid_utf8": "strict"})
 def train_tokenizer(
     corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help=CORPUS_HELP, show_default=False)],
     out: OutOption,
-    size: Annotated[int, typer.Option("--size", help="Tokens, special tokens included.")] = 30_000,
-    algorithm: Annotated[Literal["wordpiece", "bpe", "unigram"], typer.Option("--algorithm")] = "wordpiece",
-    alphabet: Annotated[
-        Literal["bytes", "characters"], typer.Option("--alphabet", help="What BPE starts from.")
-    ] = "bytes",
-    byte_fallback: Annotated[
-        bool, typer.Option("--byte-fallback", help="Spell unknown characters in bytes (unigram, bpe over characters).")
-    ] = False,
-    alphabet_limit: Annotated[
-        int | None, typer.Option("--alphabet-limit", help="Most characters in the alphabet.", show_default=False)
-    ] = None,
-    min_frequency: Annotated[int, typer.Option("--min-frequency", help="Occurrences a token needs.")] = 2,
-    unicode: Annotated[Literal["NFKC", "NFC", "none"], typer.Option("--unicode", help="Unicode form.")] = "NFKC",
+    settings: TrainedVocabulary,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Fold to lower case.")] = False,
-    strip_accents: Annotated[bool, typer.Option("--strip-accents", help="Take accents off letters.")] = False,
-    fold_spelling: Annotated[
-        bool, typer.Option("--fold-spelling", help="Arabic, Hebrew, Devanagari: one spelling of each word.")
-    ] = False,
-    clean: Annotated[
-        Literal["format", "bert", "none"], typer.Option("--clean", help="Drop control and format characters.")
-    ] = "format",
-    cjk_spacing: Annotated[bool, typer.Option("--cjk-spacing", help="Each Han character on its own.")] = False,
-    whitespace: Annotated[
-        Literal["collapse", "keep"], typer.Option("--whitespace", help="Runs of spaces.")
-    ] = "collapse",
-    split: Annotated[
-        Literal["words", "scripts", "bert", "whitespace"], typer.Option("--split", help="What no token can cross.")
-    ] = "words",
-    split_digits: Annotated[bool, typer.Option("--split-digits", help="Each digit on its own.")] = False,
-    invalid_utf8: EncodingErrorsOption = "strict",
+    encoding_errors: EncodingErrorsOption = "strict",
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:
     """Learn a vocabulary from corpora.
 
-    The same corpora in the same order give the same bytes. What the options mean in full, and more of them, is in
-    docs/vocabulary.md; a specification file has them all.
+    The same corpora in the same order give the same bytes (docs/vocabulary.md).
     """
-    from vtkit.api import train_tokenizer as train
+    from vtkit.vocabulary.specification import build
 
     allow_downloads(download)
-    texts = (text for corpus in corpora for text in texts_of(corpus, invalid_utf8))
-    settings = {
-        "alphabet": alphabet,
-        "byte_fallback": byte_fallback,
-        "alphabet_limit": alphabet_limit,
-        "min_frequency": min_frequency,
-        "unicode": unicode,
-        "strip_accents": strip_accents,
-        "fold_spelling": fold_spelling,
-        "clean": clean,
-        "cjk_spacing": cjk_spacing,
-        "whitespace": whitespace,
-        "split": split,
-        "split_digits": split_digits,
-    }
-    with option_names():
-        _build(
-            lambda: train(texts, size=size, algorithm=algorithm, lowercase=lowercase, settings=settings), out, as_json
-        )
-
-
-@contextmanager
-def option_names() -> Iterator[None]:
-    """Settings that the Python API refuses, named as the command line names them."""
-    try:
-        yield
-    except WrongSettings as error:
-        raise RecipeError(
-            "\n".join(f"--{name.replace('_', '-')}: {why}" if name else why for name, why in error.complaints)
-        ) from error
+    texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
+    casing = CasingSection(input="lowercase" if lowercase else "keep")
+    _build(lambda: build(settings, casing, texts), out, as_json)
 
 
 def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vtkit import console
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, option_name, with_options
 from vtkit.outputs import new_folder
-from vtkit.settings.transfer import METHODS
+from vtkit.settings.transfer import ARGUMENTS, METHODS
 
 Files = list[str] | None
+
+GIVEN = {
+    name: (option_name(name), METHODS[method].model_fields[setting])
+    for name, ((method, setting), *_) in ARGUMENTS.items()
+    if name != "corpus"
+}
+"""What methods need, by the names that they have as arguments."""
 
 
 def _option(name: str, help: str, metavar: str) -> Any:
     return typer.Option(name, help=help, metavar=metavar, show_default=False)
 
 
+@with_options(
+    {
+        name: (option_name(name), METHODS[places[0][0]].model_fields[places[0][1]])
+        for name, places in ARGUMENTS.items()
+        if name != "corpus"
+    }
+)
 def transfer(
     source: Annotated[str, typer.Argument(help="Encoder to start from: folder or hub id.", show_default=False)],
     target: Annotated[
         str, typer.Argument(help="Tokenizer whose vocabulary to use: folder, file or hub id.", show_default=False)
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the model goes.")],
+    settings: Mapping[str, Any],
     method: Annotated[
         list[str],
         typer.Option(
@@ -32,21 +48,11 @@ def transfer(
             help=f"{', '.join(METHODS)}. Several: the first that has evidence for a token makes its row.",
         ),
     ] = ["auto"],  # noqa: B006
-    parallel: Annotated[Files, _option("--parallel", "Pairs of texts, source first. Repeatable.", "TSV")] = None,
-    embedder: Annotated[str | None, _option("--embedder", "Embedder that knows both languages.", "MODEL")] = None,
-    target_embeddings: Annotated[
-        str | None, _option("--target-embeddings", "Model that owns the target vocabulary (semantic).", "MODEL")
-    ] = None,
-    vectors: Annotated[str | None, _option("--vectors", "Word vectors (focus, ofa, wechsel).", "FILE")] = None,
-    source_vectors: Annotated[
-        str | None, _option("--source-vectors", "Word vectors of the source language (wechsel).", "FILE")
-    ] = None,
-    dictionary: Annotated[Files, _option("--dictionary", "Bilingual dictionary (wechsel). Repeatable.", "TSV")] = None,
     corpus: Annotated[
         Files,
         _option("--corpus", "Target text, to count the bias on (and for focus to train on). Repeatable.", "FILE"),
     ] = None,
-    settings: Annotated[
+    others: Annotated[
         Files,
         _option("--set", "Any other setting of [transfer] or [casing], e.g. transfer.pad_to=8.", "SECTION.KEY=VALUE"),
     ] = None,
@@ -69,14 +75,9 @@ def transfer(
             source,
             target,
             method=method,
-            parallel=parallel or (),
-            embedder=embedder,
-            target_embeddings=target_embeddings,
-            vectors=vectors,
-            source_vectors=source_vectors,
-            dictionary=dictionary or (),
             corpus=corpus or (),
-            settings=settings or (),
+            settings=others or (),
+            **settings,
             seed=seed,
             work_folder=work,
         )

@@ -76,7 +76,13 @@ class LoadedRecipe:
         return self.path.parent
 
 
-def load_recipe(path: Path, overrides: Sequence[str] = (), *, text: str | None = None) -> LoadedRecipe:
+def load_recipe(
+    path: Path,
+    overrides: Sequence[str] = (),
+    *,
+    text: str | None = None,
+    given: Mapping[str, Mapping[str, Any]] | None = None,
+) -> LoadedRecipe:
     """The recipe in the TOML file ``path``, with ``overrides`` laid over it.
 
     ``extends = "base.toml"`` (or a list, later ones over earlier ones) takes over the settings of other
@@ -95,14 +101,18 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), *, text: str | None =
         path: the recipe's file.
         overrides: settings from the command line, the last one of a setting wins.
         text: what the file would hold, where it is not written: problems are then told without lines.
+        given: the settings of each section, where there is no file at all; paths are relative to the current folder.
 
     Raises:
         RecipeError: everything that is wrong with the recipe, with file, line and setting.
     """
     reader = _Reader(str(path))
-    tree = reader.read(Path(path), text)
+    if given is None:
+        tree = reader.read(Path(path), text)
+    else:
+        tree = _tree(dict(given), (), lambda _: Place("", Path.cwd(), (0, 0)))
     incomplete = bool(reader.problems)
-    overlay = reader.overlay(overrides, labelled=text is None)
+    overlay = reader.overlay(overrides, labelled=text is None and given is None)
     problems = reader.problems
     if incomplete:  # checking what could be read would only mislead
         raise refusal(reader.shown, problems)

@@ -4,11 +4,11 @@ and what was found. All problems of a recipe end in one error."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -17,6 +17,8 @@ from vtkit.errors import RecipeError
 from vtkit.recipe.tables import all_settings, choices, field_called, meaning, tables_in, tags_of
 from vtkit.recipe.write import toml_text, toml_value
 from vtkit.settings.recipe import Recipe
+
+S = TypeVar("S", bound=BaseModel)
 
 _LONGEST_VALUE = 60
 _LONGEST_SETTING = 100
@@ -95,13 +97,35 @@ def cut(text: str, longest: int = _LONGEST_VALUE) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def faults_in(error: ValidationError) -> list[Fault]:
-    """What pydantic found, in plain words; one for each problem, in the order of the settings."""
+def section_of(kind: type[S], settings: Mapping[str, Any], called: Callable[[str], str] = str, refused: str = "") -> S:
+    """The section ``kind`` with these settings.
+
+    Args:
+        kind: its class.
+        settings: by their names; None: not given.
+        called: how a setting is called where they come from, ``--target`` for ``target_activation``.
+        refused: first line of the error.
+
+    Raises:
+        RecipeError: everything that is wrong with them.
+    """
+    try:
+        return kind(**{name: value for name, value in settings.items() if value is not None})
+    except ValidationError as error:
+        lines = [
+            f"{called('.'.join(fault.path))}: {fault.what}" if fault.path else fault.what
+            for fault in faults_in(error, kind)
+        ]
+        raise RecipeError("\n".join([refused, *lines] if refused else lines)) from error
+
+
+def faults_in(error: ValidationError, root: type[BaseModel] = Recipe) -> list[Fault]:
+    """What pydantic found wrong with a ``root``, in plain words; one for each problem, in the order of the settings."""
     entries = [entry for entry in error.errors(include_url=False) if not _other_variant(entry)]
     # A list with a bad entry is also reported as shorter than it is.
     entries = [entry for entry in entries if entry["type"] != "too_short" or not entry["input"]]
     # To look for the setting that is meant takes a while, and so many are not shown anyway.
-    return [_fault(entry) for entry in entries[: _MOST_SHOWN + 1]] + [
+    return [_fault(entry, root) for entry in entries[: _MOST_SHOWN + 1]] + [
         Fault(tuple(map(str, entry["loc"])), "", entry["type"]) for entry in entries[_MOST_SHOWN + 1 :]
     ]
 
@@ -135,8 +159,8 @@ def unknown_setting(path: tuple[str, ...], tables: Sequence[type[BaseModel]]) ->
     return f"unknown {thing}. There {'is' if len(known) == 1 else 'are'} {', '.join(known)}."
 
 
-def _fault(entry: Any) -> Fault:
-    path, entry_number, field, tables = _walk(entry["loc"])
+def _fault(entry: Any, root: type[BaseModel]) -> Fault:
+    path, entry_number, field, tables = _walk(entry["loc"], root)
     kind, found, context = entry["type"], entry["input"], entry.get("ctx", {})
     if kind.startswith("union_tag"):
         assert field is not None
@@ -148,7 +172,7 @@ def _fault(entry: Any) -> Fault:
             return Fault(path, _not_one_of(expected, found[tag]), kind)
         return Fault(path, f"is missing: {_choice(expected)}.", kind)
     if kind == "extra_forbidden":
-        return Fault(path, _unknown(path, tables), kind)
+        return Fault(path, _unknown(path, tables, root), kind)
     what = _words(kind, found, context, field, entry["msg"])
     if isinstance(found, tuple) and field is not None and (inner := tables_in(field.annotation)):
         lists = [name for table in inner for name, below in table.model_fields.items() if below.default == ()]
@@ -209,13 +233,15 @@ def _missing(field: FieldInfo | None) -> str:
     return f"{'the section ' if tables_in(field.annotation) else ''}is missing: {_brief(field)}"
 
 
-def _walk(loc: Sequence[str | int]) -> tuple[tuple[str, ...], int | None, FieldInfo | None, list[type[BaseModel]]]:
+def _walk(
+    loc: Sequence[str | int], root: type[BaseModel]
+) -> tuple[tuple[str, ...], int | None, FieldInfo | None, list[type[BaseModel]]]:
     """Pydantic's location as: dotted path, number of the list entry, the setting, the tables it stands in."""
     path: list[str] = []
     entry: int | None = None
     field: FieldInfo | None = None
     tables: list[type[BaseModel]] = []
-    inner: list[type[BaseModel]] = [Recipe]
+    inner: list[type[BaseModel]] = [root]
     for part in loc:
         if isinstance(part, int):
             entry = part
@@ -231,7 +257,15 @@ def _walk(loc: Sequence[str | int]) -> tuple[tuple[str, ...], int | None, FieldI
     return tuple(path), entry, field, tables
 
 
-def _unknown(path: tuple[str, ...], tables: list[type[BaseModel]]) -> str:
+def _unknown(path: tuple[str, ...], tables: list[type[BaseModel]], root: type[BaseModel]) -> str:
+    if root is not Recipe:
+        known = list(dict.fromkeys(name for table in tables for name in table.model_fields))
+        close = get_close_matches(path[-1], known, n=1)
+        return (
+            f"unknown setting. Did you mean '{close[0]}'?"
+            if close
+            else f"unknown setting. There are {', '.join(known)}."
+        )
     if len(path) > 1:
         union = Recipe.model_fields[path[0]]
         for variant in tables_in(union.annotation) if len(path) == 2 and union.discriminator else []:

@@ -37,6 +37,11 @@ def takes_text(annotation: Any) -> bool:
     return get_origin(annotation) is not tuple and any(map(takes_text, getattr(annotation, "__args__", ())))
 
 
+def takes_several(field: FieldInfo) -> bool:
+    """Whether a setting is a list."""
+    return get_origin(field.annotation) is tuple
+
+
 def choices(annotation: Any) -> list[str]:
     """The words that may stand where ``annotation`` is expected; none where it is not a choice of words."""
     if get_origin(annotation) is Literal:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_arg
 
 from pydantic import Field, create_model, model_validator
 
+from vtkit.settings.named import find_mark
 from vtkit.settings.types import (
     CorpusName,
     ModelName,
@@ -304,6 +305,15 @@ AnyMethod = (
 
 METHODS: dict[str, type[AnyMethod]] = {kind.name: kind for kind in get_args(AnyMethod)}
 """Name of each method -> its settings, in the order of help texts."""
+
+ARGUMENTS: dict[str, list[tuple[str, str]]] = {}
+"""What a method can be given without a recipe -> the settings it stands for, each by method and name: everything that
+names a file or model, under the setting's name; the files of a method under the method's."""
+for _kind in METHODS.values():
+    for _setting, _field in _kind.model_fields.items():
+        if find_mark(_field.metadata, _field.annotation) is not None:
+            _called = _kind.name if _setting == "files" else _setting
+            ARGUMENTS.setdefault(_called, []).append((_kind.name, _setting))
 
 ROW_ORIGINS: dict[str, tuple[str, str]] = {
     "overlap": ("overlap", "the row of the same token in the source vocabulary"),
