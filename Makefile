@@ -1,13 +1,14 @@
 # make demo: a virtual environment, vtkit in it, and the quickstart recipe.
 # make test: the environment with the test extras, one with transformers 4.57 (of its own, but for torch and numpy), and
 # the whole test suite.
+# make docs: the documentation as a site. make wheel: the wheel, in an environment with nothing else.
 
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 OLDER := .venv-4.57
 
-.PHONY: demo test benchmarks soak rehearsal clean
+.PHONY: demo test docs wheel benchmarks soak rehearsal clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vtkit run recipes/quickstart.toml
@@ -17,6 +18,18 @@ test: $(VENV)/.installed-test $(OLDER)/.installed
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+docs: $(VENV)/.installed-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+# From a folder beside the sources, so that nothing but the wheel can be imported.
+wheel: $(VENV)/bin/python
+	rm -rf build && mkdir -p build
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build/wheel/*.whl
+	cd build/wheel && ../clean/bin/vtkit --version && ../clean/bin/vtkit run ../../recipes/quickstart.toml --dry-run
 
 benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/sparse_head.py
