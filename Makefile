@@ -24,7 +24,7 @@ docs: $(VENV)/.installed-test
 
 # From a folder beside the sources, so that nothing but the wheel can be imported.
 wheel: $(VENV)/bin/python
-	rm -rf build && mkdir -p build
+	rm -rf build/lib build/bdist* build/wheel build/clean
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
 	$(PYTHON) -m venv build/clean
 	build/clean/bin/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
