@@ -102,7 +102,7 @@ def missing_of(arguments: list[str]) -> list[str]:
         Exception: of the parser: an unknown command or option, or an option without its value.
     """
     command, rest = ROOT_COMMAND, list(arguments)
-    while rest and hasattr(command, "commands"):
+    while rest and hasattr(command, "commands") and not rest[0].startswith("-"):
         assert rest[0] in command.commands, f"there is no command {rest[0]!r}"
         command = command.commands[rest.pop(0)]
     context = command.context_class(command, info_name="vtkit")

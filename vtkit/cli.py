@@ -35,6 +35,8 @@ STYLE: dict[str, Any] = {
 
 COMMANDS = {
     "run": "run:run",
+    "runs": "runs:runs",
+    "clean": "runs:clean",
     "encode": "encode:encode",
     "index": "encode:index",
     "analyse": "analyse:analyse",

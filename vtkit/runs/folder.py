@@ -18,7 +18,7 @@ from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import STORE, Recipe
 from vtkit.stages.deploy_index import DEPLOY
 
-RUN_RECORD = "run.json"
+RUN_RECORD, LOCK = "run.json", ".lock"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from vtkit.recipe.preflight import NotFetched, preflight
 from vtkit.recipe.write import resolved_toml
 from vtkit.results import Result
 from vtkit.runs.disk import Estimate, estimate, free_bytes, refuse_full_disk
-from vtkit.runs.folder import finished_steps, publish_results, record
+from vtkit.runs.folder import LOCK, finished_steps, publish_results, record
 from vtkit.runs.models import check_models
 from vtkit.runs.plan import Decision, Plan, Step
 from vtkit.runtime import limit_threads, reuse_memory, want_threads
@@ -105,7 +105,7 @@ def run(
         ) from error
     with (
         machine_errors(runs, " What was finished is kept, and the work goes on from there."),
-        held(folder / ".lock", f"run {recipe.recipe.name}"),
+        held(folder / LOCK, f"run {recipe.recipe.name}"),
         console.log_to(folder / LOG),
     ):
         remove_half_written(folder)

@@ -1,0 +1,92 @@
+"""``vtkit runs`` and ``vtkit clean``: the runs of a folder, and what of its store no run needs any more."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import JsonOption
+
+RunsArgument = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
+]
+
+
+def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> None:
+    """List the runs of a folder: state, key figures, size on disk and time.
+
+    Runs share the stage outputs they have in common; `alone` is what no other run uses.
+    """
+    from vtkit.runs.listing import list_runs
+
+    found = list_runs(folder)
+    if as_json:
+        console.write_json([asdict(run) for run in found])
+        return
+    if not found:
+        console.write(f"no run in {folder}")
+        return
+    console.write_table(
+        ["run", "measure", "value", "BM25", "size", "alone", "time", "last step"],
+        [
+            [
+                run.name,
+                run.measure or "",
+                "" if run.value is None else f"{run.value:.4f}",
+                "" if run.bm25 is None else f"{run.bm25:.4f}",
+                console.size(run.bytes),
+                console.size(run.own_bytes),
+                _duration(run.seconds),
+                run.changed[:16].replace("T", " "),
+            ]
+            for run in found
+        ],
+    )
+    for run in found:
+        console.write(f"{run.name}: {run.state}" + (f"; {run.verdict}" if run.verdict else ""))
+
+
+def clean(
+    folder: RunsArgument = Path("runs"),
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it; without this it is only shown.")] = False,
+    unfinished: Annotated[
+        bool,
+        typer.Option("--unfinished", help="Also interrupted work, whose checkpoints the same recipe would go on from."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove stage outputs that no run of a folder refers to: first show them, and remove them with --yes.
+
+    A run refers to what its last run made. Outputs of settings that were tried before are made again if they come back.
+    To free what a run has alone, remove its folder first.
+    """
+    from vtkit.runs.cleaning import remove, unused
+
+    found = remove(folder, unfinished=unfinished) if yes else unused(folder)
+    if as_json:
+        console.write_json([{**asdict(each), "folder": str(each.folder)} for each in found])
+        return
+    shown = [each for each in found if unfinished or not each.unfinished]
+    kept = [each for each in found if each not in shown]
+    for each in shown:
+        console.write(f"{console.size(each.bytes):>9}  {each.folder}{'  (unfinished)' if each.unfinished else ''}")
+    total = console.size(sum(each.bytes for each in shown))
+    if kept:
+        console.say(
+            f"{len(kept)} more are unfinished work, {console.size(sum(each.bytes for each in kept))}: --unfinished"
+        )
+    if not shown:
+        console.write("nothing to remove: runs refer to every finished output")
+    elif yes:
+        console.write(f"removed {len(shown)} folders, {total}")
+    else:
+        console.write(f"{len(shown)} folders, {total}. To remove them: the same command with --yes")
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{seconds:.0f} s" if seconds < 60 else f"{minutes} min" if minutes < 100 else f"{seconds / 3600:.1f} h"
