@@ -433,8 +433,6 @@ def test_the_command_prints_the_table_and_writes_the_model(tmp_path: Path) -> No
     [
         (["--target", "1.5"], "--target: must be less than 1, not 1.5"),
         (["--head-scale", "-2"], "--head-scale: must be greater than 0, not -2"),
-        (["--token-strength", "2"], "--token-strength: must be at most 1, not 2"),
-        (["--token-bound", "0"], "--token-bound: must be greater than 0, not 0"),
         ([], "has 3 probe texts and needs at least 8"),
     ],
 )
@@ -497,11 +495,3 @@ def test_texts_activate_their_own_tokens_after_these_are_raised_and_not_before(t
         active.append(np.mean([vectors[n, token] > 0 for n, held in enumerate(own) for token in held]))
     assert active[0] < 0.5
     assert active[1] > 0.98
-
-
-@pytest.mark.parametrize("setting", [{"token_strength": 0.9}, {"token_bound": 2.0}])
-def test_settings_of_document_frequencies_are_refused_beside_held_tokens(setting: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="no effect on tokens"):
-        CalibrateSection(tokens="held", **setting)
-    assert CalibrateSection(tokens="held", token_strength=0.5, token_bound=1.0).tokens == "held"
-    assert CalibrateSection(tokens="document-frequency", **setting).tokens == "document-frequency"

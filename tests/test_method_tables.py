@@ -72,27 +72,26 @@ def test_another_method_is_one_override_away_whatever_tables_stand_there(tmp_pat
 
 
 def test_a_setting_of_a_table_is_set_by_its_path(tmp_path: Path) -> None:
-    transfer = load(tmp_path, "transfer.parallel.iterations=5").recipe.transfer
+    transfer = load(tmp_path, "transfer.parallel.min_probability=0.2").recipe.transfer
     assert transfer is not None
-    assert transfer.settings_of(ParallelTransfer) == ParallelTransfer(iterations=5)
-    assert "transfer.parallel.iterations" not in transfer.settings_read  # wechsel is asked
+    assert transfer.settings_of(ParallelTransfer) == ParallelTransfer(min_probability=0.2)
+    assert "transfer.parallel.min_probability" not in transfer.settings_read  # wechsel is asked
 
 
 def test_what_is_read_are_the_settings_of_the_methods_asked_and_of_those_they_use() -> None:
     parallel = {"parallel.files", "parallel.estimator", "parallel.min_probability"}
-    learned = {"parallel.iterations", "parallel.agreement"}
     sembridge = {"sembridge.embedder", "sembridge.pooling", "sembridge.prompt", "sembridge.alpha"}
     assert used(section(method="mean", parallel={"files": ("a",)})) == set()
-    assert used(section(method="parallel", parallel={"files": ("a",)})) == parallel | learned
+    assert used(section(method="parallel", parallel={"files": ("a",)})) == parallel
     counted = {"files": ("a",), "estimator": "cooccurrence"}
     assert used(section(method="parallel", parallel=counted)) == parallel | {"parallel.alpha"}
-    either = parallel | learned | {"parallel.alpha"}
+    either = parallel | {"parallel.alpha"}
     assert used(section(method="auto")) == either | sembridge | {"auto.probe_pairs"}
     by_rule = section(method="auto", auto={"probe_pairs": 0})
-    assert used(by_rule) == parallel | learned | sembridge | {"auto.probe_pairs"}
+    assert used(by_rule) == parallel | sembridge | {"auto.probe_pairs"}
     both = section(method=("sembridge", "mean"), sembridge={"embedder": "e"})
     assert used(both) == sembridge
-    assert used(section(method="focus")) == {"focus.vectors", "focus.corpus", "focus.vector_size", "focus.alpha"}
+    assert used(section(method="focus")) == {"focus.vectors", "focus.corpus", "focus.alpha"}
     assert used(section(method="focus", focus={"vectors": "v"})) == {"focus.vectors", "focus.alpha"}
 
 
@@ -125,9 +124,9 @@ def test_a_setting_beside_its_table_is_told_where_it_stands(tmp_path: Path) -> N
     for override, meant in {
         'transfer.parallel=["a.tsv"]': ["transfer.parallel.files"],
         "transfer.embedders=a/b": ["transfer.sembridge.embedder"],
-        "transfer.iterations=3": ["transfer.parallel.iterations"],
+        "transfer.min_probability=0.3": ["transfer.parallel.min_probability"],
         "transfer.rank=3": ["transfer.ofa.rank"],
-        "transfer.temperature=1.0": ["transfer.ofa.temperature", "transfer.wechsel.temperature"],
+        "transfer.vectors=a": ["transfer.focus.vectors", "transfer.ofa.vectors", "transfer.wechsel.vectors"],
     }.items():
         hint = " or ".join(f"'{setting}'" for setting in meant)
         assert f"Did you mean {hint}?" in refused(tmp_path, override), override

@@ -236,7 +236,6 @@ def test_what_changes_no_number_changes_no_key(override: str, folder: Path) -> N
 def test_settings_of_other_methods_change_no_key(folder: Path) -> None:
     for override in (
         "transfer.parallel.files=['dictionary.tsv']",
-        "transfer.parallel.iterations=3",
         "transfer.parallel.min_probability=0.2",
     ):
         assert changed(folder, override) == [], override
@@ -244,11 +243,13 @@ def test_settings_of_other_methods_change_no_key(folder: Path) -> None:
     for override in (
         "transfer.sembridge.alpha=2.0",
         "transfer.sembridge.embedder=none",
-        "transfer.parallel.iterations=3",
+        "transfer.parallel.min_probability=0.3",
     ):
         assert changed(folder, subtoken, override, before=(subtoken,)) == [], override
     parallel = ("transfer.method=parallel", "transfer.parallel.files=['dictionary.tsv']")
-    assert changed(folder, *parallel, "transfer.parallel.iterations=3", before=parallel) == downstream("transfer")
+    assert changed(folder, *parallel, "transfer.parallel.min_probability=0.3", before=parallel) == downstream(
+        "transfer"
+    )
     assert changed(folder, *parallel, "transfer.sembridge.embedder=none", before=parallel) == []
 
 

@@ -305,7 +305,7 @@ def test_extended_tables_are_merged_and_lists_replaced(tmp_path: Path) -> None:
     assert (recipe.recipe.name, recipe.recipe.seed, recipe.recipe.about) == ("small", 1, "top")
     assert recipe.transfer is not None
     own = recipe.transfer.settings_of(ParallelTransfer)
-    assert (own.files, own.alpha, own.iterations) == ((f"{tmp_path}/c.tsv",), 2.0, 8)
+    assert (own.files, own.alpha, own.min_probability) == ((f"{tmp_path}/c.tsv",), 2.0, 0.05)
     assert (recipe.transfer.method, recipe.transfer.bias.method) == ("mean", "mixture")
 
 

@@ -24,6 +24,15 @@ from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
 from vtkit.settings.engines import SeismicSettings
 
+CENTROID_FRACTION = 0.1
+"""Blocks of a list, as a share of its postings."""
+
+SUMMARY_ENERGY = 0.4
+"""Share of a block's weight that its summary keeps; a larger one is slower and finds more."""
+
+DOCUMENT_CUT = 15
+"""Largest weights of a document by which it is put into blocks."""
+
 _NAME = "documents"
 _FILE = f"{_NAME}.index.seismic"
 _QUERIES_AT_ONCE = 1024
@@ -62,8 +71,8 @@ def build_seismic(documents: sp.csr_matrix, folder: Path, settings: SeismicSetti
     found = f"finds {overlap:.1%} of the exact first {DEPTH} of queries made of documents"
     if overlap < _OVERLAP:
         console.warn(
-            f"seismic, with a heap factor of {heap_factor:g}, {found}. A larger index.seismic.query_cut, n_postings or "
-            "summary_energy, or a smaller heap_factor, finds more."
+            f"seismic, with a heap factor of {heap_factor:g}, {found}. A larger index.seismic.query_cut or "
+            "n_postings, or a smaller heap_factor, finds more."
         )
     else:
         console.say(f"  seismic, with a heap factor of {heap_factor:g}, {found}")
@@ -109,9 +118,9 @@ def _build(seismic: Any, documents: sp.csr_matrix, folder: Path, settings: Seism
     built = index.build_from_dataset(
         collected,
         n_postings=settings.n_postings,
-        centroid_fraction=settings.centroid_fraction,
-        summary_energy=settings.summary_energy,
-        doc_cut=settings.doc_cut,
+        centroid_fraction=CENTROID_FRACTION,
+        summary_energy=SUMMARY_ENERGY,
+        doc_cut=DOCUMENT_CUT,
         num_threads=search_threads(),
     )
     built.save(str(folder / _NAME))

@@ -35,12 +35,6 @@ class CalibrateSection(Section):
     ``held``: raise each token's bias until the token is active in almost all texts of ``corpus`` that hold it; after
     ``target_activation``. For queries by a static table (``query_encoder``)."""
 
-    token_strength: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """``document-frequency``: how far each token goes; 1 is all the way."""
-
-    token_bound: PositiveFloat = 1.0
-    """``document-frequency``: largest shift of a token, in logits."""
-
     fold: Literal["max", "sum"] | None = None
     """Let tokens equal up to case and word-start mark share one dimension, in vectors made with vtkit."""
 
@@ -64,12 +58,3 @@ class CalibrateSection(Section):
         if isinstance(values, dict) and all(values.get(name) is None for name in methods):
             return {**values, "target_activation": 0.35}
         return values
-
-    @model_validator(mode="after")
-    def _held_tokens_have_no_strength(self) -> CalibrateSection:
-        if self.tokens == "held" and (self.token_strength, self.token_bound) != (0.5, 1.0):
-            raise ValueError(
-                'token_strength and token_bound have no effect on tokens = "held". Remove them, or set tokens to '
-                '"document-frequency"'
-            )
-        return self

@@ -63,15 +63,6 @@ class SeismicSettings(Section):
     n_postings: PositiveInt = 3500
     """Postings kept of a list, on average; more find more, and build longer."""
 
-    centroid_fraction: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Blocks of a list, as a share of its postings."""
-
-    summary_energy: Annotated[float, Field(gt=0, le=1)] = 0.4
-    """Share of a block's weight that its summary keeps; a larger one is slower and finds more."""
-
-    doc_cut: PositiveInt = 15
-    """Largest weights of a document by which it is put into blocks."""
-
     query_cut: PositiveInt = 20
     """Largest weights of a query whose lists are looked into; all of them count in the score."""
 
@@ -135,9 +126,6 @@ BUILT_FROM = (
     "index.engine",
     "index.quantisation_bits",
     "index.seismic.n_postings",
-    "index.seismic.centroid_fraction",
-    "index.seismic.summary_energy",
-    "index.seismic.doc_cut",
     "index.seismic.query_cut",
     "index.seismic.heap_factor",
     "index.milvus",

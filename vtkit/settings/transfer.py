@@ -16,9 +16,7 @@ from vtkit.settings.named import find_mark
 from vtkit.settings.types import (
     CorpusName,
     ModelName,
-    NonNegativeFloat,
     PairsName,
-    PositiveFloat,
     PositiveInt,
     Section,
     VectorsName,
@@ -90,13 +88,6 @@ class ParallelTransfer(MethodSettings):
     estimator: Literal["ibm1", "cooccurrence"] = "ibm1"
     """Translation probabilities of IBM model 1, or nearest source tokens by the sentences in which both occur."""
 
-    iterations: PositiveInt = 8
-    """``ibm1``: rounds of expectation maximisation."""
-
-    agreement: NonNegativeFloat = 0.5
-    """``ibm1``: exponent of p(target | source), which rewards translations that hold in both directions; 0 uses
-    p(source | target) alone."""
-
     min_probability: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Translations less probable than this are dropped and the rest renormalised."""
 
@@ -107,7 +98,7 @@ class ParallelTransfer(MethodSettings):
     @property
     def settings_read(self) -> set[str]:
         """Names of its own settings that have an effect."""
-        return super().settings_read - ({"alpha"} if self.estimator == "ibm1" else {"iterations", "agreement"})
+        return super().settings_read - ({"alpha"} if self.estimator == "ibm1" else set())
 
 
 class SembridgeTransfer(MethodSettings):
@@ -180,16 +171,13 @@ class FocusTransfer(MethodSettings):
     corpus: tuple[CorpusName, ...] = ()
     """Text to train vectors on. Default: the text of the bias, else of the adaptation stage."""
 
-    vector_size: PositiveInt = 100
-    """Width of the vectors that are trained (the authors' code; the paper has 300)."""
-
     alpha: Alpha = 2.0
     """α of the entmax that turns similarities into weights. 2, sparsemax, is the paper's."""
 
     @property
     def settings_read(self) -> set[str]:
         """Names of its own settings that have an effect."""
-        return super().settings_read - ({"corpus", "vector_size"} if self.vectors is not None else set())
+        return super().settings_read - ({"corpus"} if self.vectors is not None else set())
 
 
 class OfaTransfer(MethodSettings):
@@ -202,12 +190,6 @@ class OfaTransfer(MethodSettings):
 
     vectors: VectorsName | None = None
     """Static word vectors of both languages, word2vec text or binary format."""
-
-    neighbours: PositiveInt = 10
-    """Nearest source tokens that are mixed."""
-
-    temperature: PositiveFloat = 0.1
-    """Temperature of the softmax over the neighbours' similarities."""
 
     rank: PositiveInt | None = None
     """Rank that the source embeddings are factorised to. Default: full rank."""
@@ -236,12 +218,6 @@ class WechselTransfer(MethodSettings):
 
     dictionary: tuple[PairsName, ...] = ()
     """Bilingual dictionary, two tab-separated columns, source language first."""
-
-    neighbours: PositiveInt = 10
-    """Nearest source tokens that are mixed."""
-
-    temperature: PositiveFloat = 0.1
-    """Temperature of the softmax over the neighbours' similarities."""
 
 
 class MeanTransfer(MethodSettings):

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 FEWEST = 8
 
+TOKEN_STRENGTH, TOKEN_BOUND = 0.5, 1.0
+"""How far each token goes by document frequency, and its largest shift in logits."""
+
 HELD_TEXTS = 20_000
 """Texts drawn at most to see where tokens are held: more than probe texts, since most words stand in few texts."""
 
@@ -96,7 +99,7 @@ def calibrate_encoder(
         shift=section.shift or 0.0,
         tokens=None
         if counter is None
-        else TokenTargets(counter.frequencies, counter.documents, section.token_strength, section.token_bound),
+        else TokenTargets(counter.frequencies, counter.documents, TOKEN_STRENGTH, TOKEN_BOUND),
         held_in=held_in,
         fold=section.fold,
     )

@@ -150,7 +150,7 @@ def _mixture(
                 from vtkit.transfer.methods.cooccurrence import cooccurrence_mixture
 
                 return cooccurrence_mixture(bitext, pair, settings.alpha, settings.min_probability)
-            return translation_mixture(bitext, pair, settings.iterations, settings.agreement, settings.min_probability)
+            return translation_mixture(bitext, pair, min_probability=settings.min_probability)
         case SembridgeTransfer():
             from vtkit.transfer.methods.sembridge import sembridge_mixture
 
@@ -168,7 +168,6 @@ def _mixture(
                 pair,
                 vectors=None if settings.vectors is None else Path(settings.vectors),
                 texts=texts() if settings.vectors is None else None,
-                vector_size=settings.vector_size,
                 alpha=settings.alpha,
                 seed=seed,
             )
@@ -176,13 +175,7 @@ def _mixture(
             from vtkit.transfer.methods.ofa import ofa_mixture
 
             assert settings.vectors is not None
-            return ofa_mixture(
-                pair,
-                vectors=Path(settings.vectors),
-                neighbours=settings.neighbours,
-                temperature=settings.temperature,
-                rank=settings.rank,
-            )
+            return ofa_mixture(pair, vectors=Path(settings.vectors), rank=settings.rank)
         case WechselTransfer():
             from vtkit.transfer.methods.wechsel import wechsel_mixture
 
@@ -193,8 +186,6 @@ def _mixture(
                 vectors=Path(settings.vectors),
                 source_vectors=Path(settings.source_vectors),
                 dictionary=[Path(name) for name in settings.dictionary],
-                neighbours=settings.neighbours,
-                temperature=settings.temperature,
             )
         case SubtokenTransfer():
             from vtkit.transfer.methods.subtoken import subtoken_mixture
