@@ -1,4 +1,4 @@
-"""Every command line of README and docs, run as it stands there, in a folder with small stand-ins for what it names.
+"""Every command line and Python example of README and docs, run as it stands, in a folder with small stand-ins.
 
 Those in backticks, in the help and in the heads of recipes are read by the command's own parser, and those in backticks
 are run where nothing is left out of them.
@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tiny
 import typer
@@ -78,6 +79,14 @@ def comment_lines(text: str) -> Iterator[str]:
     """Command lines in the comments of a recipe or specification: alone on a line, or behind a colon."""
     joined = re.sub(r"\\\n#\s*", " ", text)
     yield from re.findall(r"^# (?:  |.*: +)(vtkit .*)$", joined, re.MULTILINE)
+
+
+EXAMPLES = {
+    f"{page.name}-{number}": example
+    for page in PAGES
+    if page.name not in {"python.md", "architecture.md"}  # test_python_api.py; the form of a stage
+    for number, example in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S))
+}
 
 
 ROOT_COMMAND: Any = typer.main.get_command(app)
@@ -223,3 +232,12 @@ def test_a_command_line_works_as_it_stands(line: str, folder: Path, monkeypatch:
         shutil.rmtree(out, ignore_errors=True)
         aside.rename(out)
     assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_python_example_runs_as_it_stands(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    values: dict[str, Any] = {}
+    exec(compile(EXAMPLES[name], name, "exec"), values)
+    if "same" in values:
+        assert np.allclose(values["folded"].toarray(), values["same"].toarray(), atol=1e-5)
