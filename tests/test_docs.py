@@ -40,6 +40,11 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in anchors(path), f"{page.name}: {target} names no heading"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_holds_the_marks_of_a_merge(page: Path) -> None:
+    assert not re.search(r"^(?:<{7}|>{7}) ", page.read_text("utf-8"), re.MULTILINE)
+
+
 def test_every_page_that_code_and_recipes_name_is_there() -> None:
     for folder in ("vtkit", "recipes", "tokenizers"):
         for path in [*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("*.toml")]:
