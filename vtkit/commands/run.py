@@ -109,8 +109,7 @@ def _show_results(report: ReportData) -> None:
                 for row in result.rows
             ],
         )
-    example = report.example
-    if example is not None and example.results:
+    for example in report.examples[:1]:
         console.say(f"example search: {console.one_line(example.query)}")
         for found in example.results[:3]:
             console.say(f"  {found.rank}. {console.one_line(found.id)}  {console.one_line(found.text, 90)}")

@@ -109,6 +109,9 @@ class ExampleResult(Result):
     tokens: tuple[WeightedToken, ...] = ()
     """Tokens that made the score, and what each added."""
 
+    relevant: bool = False
+    """Whether it is judged to be relevant to the query."""
+
 
 @dataclass(frozen=True)
 class Example(Result):
@@ -117,6 +120,52 @@ class Example(Result):
     query: str
     tokens: tuple[WeightedToken, ...] = ()
     results: tuple[ExampleResult, ...] = ()
+    why: str = ""
+    """Why this query is shown, in words."""
+
+
+@dataclass(frozen=True)
+class QueryOutcome(Result):
+    """One query by two systems."""
+
+    query: str
+    value: float
+    baseline: float
+    tokens: tuple[WeightedToken, ...] = ()
+    """What it is searched as."""
+
+
+@dataclass(frozen=True)
+class Outcomes(Result):
+    """The queries of one set that a system won and lost beside a baseline, by one measure."""
+
+    set: str
+    measure: str
+    system: str
+    baseline: str
+    queries: int
+    won: int
+    lost: int
+    most_won: tuple[QueryOutcome, ...] = ()
+    """Those with the largest difference first; so ``most_lost``."""
+
+    most_lost: tuple[QueryOutcome, ...] = ()
+
+
+@dataclass(frozen=True)
+class SearchCost(Result):
+    """What the index to be used takes, and how long a query takes in it, encoding included."""
+
+    set: str
+    documents: int
+    index_bytes: int
+    queries: int
+    """Timed, one at a time."""
+
+    query_ms: float
+    """The median."""
+
+    query_ms_p99: float
 
 
 @dataclass(frozen=True)
@@ -186,4 +235,11 @@ class ReportData(Result):
     sparsity: Sparsity | None = None
     """Of the index of the final model, first evaluation set."""
 
-    example: Example | None = None
+    examples: tuple[Example, ...] = ()
+    outcomes: Outcomes | None = None
+    cost: SearchCost | None = None
+    query_tokens_shared: Number = None
+    """Share of a judged query's dimensions that a document relevant to it activates, on average."""
+
+    without_evidence: tuple[str, ...] = ()
+    """A few new words that no method had evidence for."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from vtkit.report.content import Paragraph, Section, Table, Token
-from vtkit.report.html import page, section_html, verdict_html
+from vtkit.report.blocks import Page, Paragraph, Section, Table, Token
+from vtkit.report.pages import html_page
 from vtkit.report.plots import FIRST, PRINTED, SECOND, SOFT, Chart, chart, write_picture
 from vtkit.report.wording import visible, whole
 from vtkit.vocabulary.statistics import ExpansionStats, Increment
@@ -19,6 +19,12 @@ HEIGHT_INCHES = 5.4
 TOKENS_SHOWN = 500
 
 COLUMNS = ("size", "new tokens", "tokens", "tokens per word", "I(C)", "gain", "of first gain")
+
+NOTES = {
+    "I(C)": "Unigram entropy of the corpus, Σ log p over its tokens, in nats.",
+    "gain": "What the entropy rose by, as a share of its magnitude before.",
+    "of first gain": "The gain as a share of what the first increment raised the entropy by.",
+}
 
 
 def cells(increment: Increment) -> list[str]:
@@ -66,25 +72,15 @@ def expansion_page(stats: ExpansionStats, name: str, corpora: Sequence[str], add
         "the result."
     )
     rows = tuple(tuple((cell,) for cell in cells(increment)) for increment in stats.curve)
-    note = (
-        "I(C): unigram entropy of the corpus, Σ log p over its tokens, in nats. Gain: what it rose by, as a share of "
-        "its magnitude before; and as a share of what the first increment raised it by."
+    table = Table("Each increment", COLUMNS, rows, notes=NOTES)
+    tokens = Paragraph(tuple(Token(token) for token in added[:TOKENS_SHOWN]))
+    sections = (
+        Section("increments", "Increments", (table,)),
+        Section("tokens", "New tokens, most frequent first", (tokens,)),
     )
-    curve = Section(
-        "increments", "Increments", (Table("Each increment", COLUMNS, rows), Paragraph((note,), quiet=True))
-    )
-    tokens = Section(
-        "tokens",
-        "New tokens, most frequent first",
-        (Paragraph(tuple(Token(token) for token in added[:TOKENS_SHOWN])),),
-    )
-    parts = [section_html(curve, [expansion_chart(stats)]), section_html(tokens)]
-    return page(
-        title=f"{name}, expanded",
-        kicker=f"vtkit expand · {', '.join(corpora)}",
-        head=verdict_html(said),
-        body="<main>\n" + "\n".join(parts) + "\n</main>",
-    )
+    kicker = f"vtkit expand · {', '.join(corpora)}"
+    page = Page(f"{name}, expanded", kicker, sections, summary=said)
+    return html_page(page, {"increments": [expansion_chart(stats)]})
 
 
 def _draw(figure: Figure, curve: Sequence[Increment], colours: Mapping[str, str]) -> None:

@@ -11,9 +11,11 @@ import re
 import tomllib
 from typing import Any
 
-from vtkit.report.content import UNICOIL, Block, Command, Folded, Paragraph, Section, Table, expanded, sections
+from vtkit.report.blocks import Block, Command, Folded, Paragraph, Section, Table
+from vtkit.report.content import sections
 from vtkit.report.data import ReportData
-from vtkit.report.markdown import markdown_paragraph, markdown_section, markdown_words
+from vtkit.report.pages import from_template
+from vtkit.report.training import UNICOIL, expanded
 from vtkit.report.verdict import DEMONSTRATION, is_encoder, verdict
 from vtkit.report.wording import is_number, visible
 
@@ -29,26 +31,6 @@ CARD_SECTIONS = {
 TAGS = ("sentence-transformers", "sparse-encoder", "sparse", "feature-extraction", "vtkit")
 """And the kind of the encoder."""
 
-EXPAND = "vtkit expand-documents RUN/expander DOCUMENTS --out FOLDER"
-
-LOADED = 'model = SparseEncoder("path/to/this/folder")'
-
-LOADED_UNICOIL = """\
-# vtkit must be installed, whose classes the folder names; the library imports no classes but its own without this flag.
-# vtkit.load_encoder("path/to/this/folder") needs none.
-model = SparseEncoder("path/to/this/folder", trust_remote_code=True)"""
-
-USE = """\
-```python
-from sentence_transformers import SparseEncoder
-
-{loaded}
-documents = model.encode_document(["text of a document", "text of another"])
-queries = model.encode_query(["what is searched for"])
-print(model.similarity(queries, documents))
-print(model.decode(queries, top_k=10))  # the tokens a query is searched as
-```"""
-
 
 def model_card(report: ReportData) -> str:
     """Markdown for the model folder, with the YAML header of a sentence-transformers sparse encoder.
@@ -60,40 +42,27 @@ def model_card(report: ReportData) -> str:
         The card. Results enter the header only where the run is no demonstration, since the hub shows
         what stands there without the words around it.
     """
-    name = visible(report.name or "model")
-    lines = [_header(report, name), f"# {markdown_words(name)}", ""]
-    if report.demonstration:
-        lines += [f"> **Demonstration.** {DEMONSTRATION}", ""]
-    for words in (report.about or "", verdict(report)):
-        if visible(words):
-            lines += [markdown_paragraph(words), ""]
-    use = USE.format(loaded=LOADED_UNICOIL if report.kind == "unicoil" else LOADED)
-    lines += [_what_it_is(report), "", "## Use", "", use, ""]
-    for section in sections(report):
-        if section.key in CARD_SECTIONS:
-            blocks = tuple(block for block in section.blocks if _travels(block))
-            if blocks:
-                lines += [markdown_section(Section(section.key, CARD_SECTIONS[section.key], blocks)), ""]
-    return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _travels(block: Block) -> bool:
-    """Whether a block holds nothing of its maker's: no paths, no words of the texts."""
-    return not (isinstance(block, Command | Folded) or (isinstance(block, Paragraph | Table) and block.own_texts))
-
-
-def _what_it_is(report: ReportData) -> str:
-    size = report.vocabulary.target_size if report.vocabulary is not None else None
-    dimensions = (
-        f"{size:,} dimensions, one for each token of its vocabulary" if size is not None else "sparse dimensions"
+    name = visible(report.name) or "model"
+    repeated = (Section(each.key, CARD_SECTIONS.get(each.key, ""), _travelling(each)) for each in sections(report))
+    return from_template(
+        "model_card.md",
+        header=_header(report, name),
+        title=name,
+        notice=f"Demonstration. {DEMONSTRATION}" if report.demonstration else "",
+        report=report,
+        verdict=verdict(report),
+        unicoil=UNICOIL,
+        expanded="" if report.words_added is None else expanded(report.words_added),
+        sections=[section for section in repeated if section.title and section.blocks],
     )
-    return (
-        f"A sparse retrieval encoder: it turns queries and documents into vectors of {dimensions}, "
-        "most of them zero. The score of a document is the dot product of both vectors."
-        + (f" {UNICOIL}" if report.kind == "unicoil" else "")
-        + ("" if report.words_added is None else f" {expanded(report.words_added)} `{EXPAND}` expands others.")
-        + (f" Queries are encoded by {report.query_encoder}." if report.query_encoder is not None else "")
-        + (" No model runs for a query." if "static table" in (report.query_encoder or "") else "")
+
+
+def _travelling(section: Section) -> tuple[Block, ...]:
+    """The blocks that hold nothing of the maker's: no paths, no words of the texts."""
+    return tuple(
+        block
+        for block in section.blocks
+        if not (isinstance(block, Command | Folded) or (isinstance(block, Paragraph | Table) and block.own_texts))
     )
 
 

@@ -29,9 +29,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from vtkit.errors import DataError
-from vtkit.report.content import curve, histogram, profiles, token_kinds
+from vtkit.report.content import histogram
 from vtkit.report.data import ReportData, Row
+from vtkit.report.training import TRAININGS, curves_of, points
 from vtkit.report.verdict import is_encoder, row_label
+from vtkit.report.vocabularies import profiles, token_kinds
 from vtkit.report.wording import amount, is_number, score, share, visible, whole
 
 WIDTH_INCHES = 5.2
@@ -184,35 +186,22 @@ def _bars(name: str, values: Sequence[tuple[Row, float]], caption: str) -> Chart
 
 
 def training_charts(report: ReportData) -> list[Chart]:
-    """Loss of both trainings, active dimensions and FLOPS penalty while fine-tuning."""
-    wanted: list[tuple[str, str, str, list[tuple[str, str]]]] = [
-        ("adapt-loss", "Loss, adaptation", "adapt", [("loss", "loss")]),
-        ("finetune-loss", "Loss, fine-tuning", "finetune", [("loss", "loss"), ("contrastive", "its contrastive part")]),
-        (
-            "finetune-dimensions",
-            "Active dimensions, fine-tuning",
-            "finetune",
-            [("document_dimensions", "a document"), ("query_dimensions", "a query")],
-        ),
-        (
-            "finetune-flops",
-            "FLOPS penalty, fine-tuning",
-            "finetune",
-            [("document_flops", "of documents"), ("query_flops", "of queries")],
-        ),
-    ]
+    """Loss of each training, active dimensions and FLOPS penalty while fine-tuning."""
     drawn = []
-    for name, caption, stage, curves in wanted:
-        lines = [(label, *curve(report, stage, quantity)) for quantity, label in curves]
-        lines = [line for line in lines if len(line[1]) > 1]
-        if lines:
-            drawn.append(_lines(name, lines, caption))
+    for stage in report.curves:
+        lines: dict[str, list[tuple[str, list[float], list[float]]]] = {}
+        for curve in curves_of(report, stage):
+            steps, values = points(report, stage, curve.name)
+            if curve.chart and len(steps) > 1:
+                lines.setdefault(curve.chart, []).append((curve.line, steps, values))
+        for number, (chart, drawn_lines) in enumerate(lines.items()):
+            drawn.append(_lines(f"{stage}-{number}", drawn_lines, f"{chart}, {TRAININGS.get(stage, stage)}"))
     return drawn
 
 
 def _lines(name: str, lines: Sequence[tuple[str, list[float], list[float]]], caption: str) -> Chart:
     # Only counts of dimensions fall by orders of magnitude and stay above zero.
-    logarithmic = name.endswith("dimensions")
+    logarithmic = "dimensions" in caption
     lowest = min(min(values) for _, _, values in lines)
     highest = max(max(values) for _, _, values in lines)
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vtkit.evaluation.measures.significance import CHANCE
+from vtkit.report.blocks import KeyFigure
 from vtkit.report.data import Number, ReportData, Row
-from vtkit.report.wording import amount, is_number, p_value, score, share, visible
+from vtkit.report.wording import amount, is_number, p_value, score, share, size, visible
 
 DEMONSTRATION = (
     "This run is a demonstration: its sizes were chosen so that it ends quickly. "
@@ -16,14 +17,6 @@ DEMONSTRATION = (
 
 UNREAD = 0.01
 """Share of words with [UNK] from which on their number says more than that of tokens a word."""
-
-
-@dataclass(frozen=True)
-class KeyFigure:
-    """A number at the head of the page."""
-
-    value: str
-    label: str
 
 
 def row_label(row: Row) -> str:
@@ -107,7 +100,7 @@ class Recommendation:
 
 
 def recommendation(report: ReportData) -> Recommendation | None:
-    """By the difference of the index to be used from the better BM25 and its p; None where nothing was evaluated.
+    """By the difference of the index to be used from the better BM25 and its p; None if nothing was evaluated.
 
     On several sets: below BM25 beyond chance on any is a reason against it.
     """
@@ -115,22 +108,19 @@ def recommendation(report: ReportData) -> Recommendation | None:
     if not stood:
         return None
     first = stood[0]
-    what = "the one index" if first.deployed is first.hybrid else "the encoder"
+    system = "the one index" if first.deployed is first.hybrid else "the encoder"
     gains = [(standing.name, *_gain(standing, standing.deployed)) for standing in stood if standing.bm25 is not None]
     if not gains:
-        return Recommendation(f"nothing says whether to deploy {what}: compare it with BM25 (evaluate.bm25)", False)
+        return Recommendation(f"Compare {system} with BM25 (evaluate.bm25) before you deploy it", False)
     below = [name for name, gain, p in gains if gain < 0 and p < CHANCE]
     above = [name for name, gain, p in gains if gain > 0 and p < CHANCE]
-    head = f"do not deploy {what}" if below else f"deploy {what}" if above else f"no gain shown by {what}"
+    head = f"Do not deploy {system}" if below else f"Deploy {system}" if above else f"No gain shown by {system}"
     if len(gains) == 1:
-        said = f"{_signed(gains[0][1])} {first.measure} over BM25, p {_related(gains[0][2])}"
+        said = f"{first.measure} {score(first.value(first.deployed))}, "
+        said += f"{_signed(gains[0][1])} over BM25, p {_related(gains[0][2])}"
     else:
         said = f"{_signed(sum(gain for _, gain, _ in gains) / len(gains))} {first.measure} over BM25 on average, "
-        said += f"beyond chance above it on {len(above)} of {len(gains)} sets, below it on {', '.join(below) or 'none'}"
-    if what == "the encoder" and not above and first.hybrid is not None:
-        gain, p = _gain(first, first.hybrid)
-        if gain > 0 and p < CHANCE:
-            said += f'; summed with BM25 (index.lexical = "bm25") {_signed(gain)}, p {_related(p)}'
+        said += f"above it beyond chance on {len(above)} of {len(gains)} sets, below it on {', '.join(below) or 'none'}"
     return Recommendation(visible(f"{head}: {said}"), bool(below))
 
 
@@ -184,14 +174,19 @@ def _fragmentation(report: ReportData) -> str:
         ("a document", analysis.source.documents, analysis.target.documents),
     ):
         if old is not None and new is not None:
-            said = (
-                f"It cuts a word of {text} into {new.tokens_per_word:.2f} tokens on average, where the source's "
-                f"vocabulary makes {old.tokens_per_word:.2f}"
+            cut = (
+                f"It cuts a word of {text} into {new.tokens_per_word:.2f} tokens on average, the source's vocabulary "
+                f"into {old.tokens_per_word:.2f}."
             )
             if max(old.unknown_words, new.unknown_words) < UNREAD:
-                return f"{said}."
+                return cut
             # a word that is one [UNK] is one token, and nothing is known of it
-            return f"{said} and cannot read {share(old.unknown_words)} of the words (it: {share(new.unknown_words)})."
+            if new.unknown_words < UNREAD:
+                return f"The source's vocabulary cannot read {share(old.unknown_words)} of the words of {text}. {cut}"
+            return (
+                f"{share(new.unknown_words)} of the words of {text} cannot be read with the new vocabulary, "
+                f"{share(old.unknown_words)} with the source's. {cut}"
+            )
     return ""
 
 
@@ -241,7 +236,8 @@ def _all_sets_verdict(stood: Sequence[Standing]) -> str:
 
 
 def key_figures(report: ReportData) -> list[KeyFigure]:
-    """The numbers at the head of the page, all of the first set; empty where no encoder was judged."""
+    """The numbers at the head of the page, all of the first set, that of the system to deploy first; empty if no
+    encoder was evaluated."""
     stood = standings(report)
     if not stood:
         return []
@@ -249,12 +245,18 @@ def key_figures(report: ReportData) -> list[KeyFigure]:
     where = f" on {first.name}" if len(stood) > 1 else ""
     if any(results.not_comparable for results in report.results if results.set == first.name):
         where += " (not comparable)"
-    rows = [(first.final, row_label(first.final)), (first.bm25, "BM25"), (first.hybrid, "both together")]
-    figures = [
-        KeyFigure(score(first.value(row)), f"{label}, {first.measure}{where}")
-        for row, label in rows
-        if first.value(row) is not None
-    ]
+    deployed = "the one index" if first.deployed is first.hybrid else row_label(first.deployed)
+    rows: dict[str, Row | None] = {deployed: first.deployed}
+    rows |= {"BM25": first.bm25, "the encoder alone": first.final, "encoder and BM25 together": first.hybrid}
+    figures: list[KeyFigure] = []
+    shown: list[Row] = []
+    for label, row in rows.items():
+        if row is not None and row not in shown and first.value(row) is not None:
+            shown.append(row)
+            figures.append(KeyFigure(score(first.value(row)), f"{first.measure}, {label}{where}"))
     if is_number(first.final.document_dimensions):
         figures.append(KeyFigure(amount(first.final.document_dimensions), "active dimensions a document"))
+    if report.cost is not None:
+        figures.append(KeyFigure(size(report.cost.index_bytes), "index"))
+        figures.append(KeyFigure(f"{report.cost.query_ms:,.1f} ms", "a query, median"))
     return figures

@@ -9,9 +9,8 @@ from typing import NamedTuple
 from vtkit.console import one_line
 from vtkit.inspect.composition import ETC, LANGUAGES
 from vtkit.inspect.inspection import CorpusUse, InspectedVocabulary, Inspection, OverlapMatrix, Sort
-from vtkit.report import content
-from vtkit.report.content import Paragraph, Section
-from vtkit.report.html import page, section_html
+from vtkit.report import blocks, pages
+from vtkit.report.blocks import Page, Paragraph, Section
 from vtkit.report.plots import StackedBars, stacked_bars
 
 SHOWN_LANGUAGES = 12
@@ -116,22 +115,18 @@ def html_page(report: Inspection) -> str:
         )
         for number, table in enumerate(tables(report), start=1)
     ]
-    parts = [section_html(section) for section in described]
-    parts.append(section_html(Section("charts", "Side by side", ()), drawn))
-    parts += [section_html(section) for section in listed]
-    return page(
-        title="What the vocabularies are made of",
-        kicker="vtkit inspect-vocab",
-        head="",
-        body="<main>\n" + "\n".join(parts) + "\n</main>",
+    side_by_side = Section("charts", "Side by side", ())
+    sections = (*described, side_by_side, *listed)
+    return pages.html_page(
+        Page("What the vocabularies are made of", "vtkit inspect-vocab", sections), {"charts": drawn}
     )
 
 
-def _block(table: Table) -> content.Table:
+def _block(table: Table) -> blocks.Table:
     """The table for the page; a row that is a part of the one above has a dot before it."""
     labels = [("· " if row[0].startswith("  ") else "") + row[0].strip() for row in table.rows]
     rows = tuple(((label,), *((cell,) for cell in row[1:])) for label, row in zip(labels, table.rows, strict=True))
-    return content.Table(table.caption, ("", *table.columns), rows)
+    return blocks.Table(table.caption, ("", *table.columns), rows)
 
 
 def language_name(code: str) -> str:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from vtkit import console
 from vtkit.artifacts import read_manifest, result_of, versions
 from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.gates.result import Checked
-from vtkit.evaluation.judging import PER_QUERY, EvaluateResult
+from vtkit.evaluation.judging import PER_QUERY, Evaluated, EvaluateResult
 from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
 from vtkit.recipe.write import resolved_toml
-from vtkit.report.data import Example, Need, Overlap, ReportData, Row, SetResults
+from vtkit.report.data import Need, Overlap, ReportData, Row, SetResults
 from vtkit.results import Result
 from vtkit.settings.named import is_local, named_things
 from vtkit.settings.recipe import Recipe
@@ -36,8 +36,6 @@ from vtkit.stages.texts import evaluation_sets, used_where_left_open
 from vtkit.stages.train_expander import ExpanderResult
 from vtkit.transfer.result import TransferResult
 
-EXAMPLE_RESULTS = 5
-
 R = TypeVar("R", bound=Result)
 
 
@@ -46,18 +44,20 @@ def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> ReportD
 
     ``inputs`` are the outputs of all other steps by their names.
     """
-    from vtkit.report.html import html_page
-    from vtkit.report.markdown import markdown_page
+    from vtkit.report.content import report_page
     from vtkit.report.model_card import model_card
+    from vtkit.report.pages import html_page, markdown_page
+    from vtkit.report.plots import charts
 
     report = collect(recipe, inputs)
+    page = report_page(report)
     if "json" in recipe.report.formats:
         data = json.dumps(report.to_json(), indent=1, ensure_ascii=False)
         (out / "report.json").write_text(data, encoding="utf-8")
     if "md" in recipe.report.formats:
-        (out / "report.md").write_text(markdown_page(report), encoding="utf-8")
+        (out / "report.md").write_text(markdown_page(page), encoding="utf-8")
     if "html" in recipe.report.formats:
-        (out / "report.html").write_text(html_page(report), encoding="utf-8")
+        (out / "report.html").write_text(html_page(page, charts(report)), encoding="utf-8")
     (out / "model_card.md").write_text(model_card(report), encoding="utf-8")
     return report
 
@@ -116,7 +116,8 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
             gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], Checked).gates
         ),
         sparsity=_sparsity(index),
-        example=_example(recipe, inputs, final),
+        **_searches(recipe, inputs, final),
+        without_evidence=_without_evidence(inputs["transfer"]),
     )
 
 
@@ -193,8 +194,7 @@ def _results(
     results = []
     for folder in next(iter(judged.values()), {}):
         on_set = {name: sets[folder] for name, sets in judged.items()}
-        lexical = [name for name, found in on_set.items() if found.role == "bm25"]  # no claim against a weak one
-        baseline = max(lexical, key=lambda name: on_set[name].measures[first], default=None)
+        baseline = _strongest_bm25(on_set, first)
         claims = [name for name, found in on_set.items() if found.role not in ("bm25", "encoder") or name == final]
         p_values = {}
         if baseline is not None:
@@ -232,6 +232,12 @@ def _deployed(recipe: Recipe) -> str:
     return (LEXICAL[index.lexical] or "in the index to be used") + engine
 
 
+def _strongest_bm25(on_set: Mapping[str, Evaluated], measure: str) -> str | None:
+    """The BM25 that is better in ``measure``: no claim is made against a weak one."""
+    lexical = [name for name, evaluated in on_set.items() if evaluated.role == "bm25"]
+    return max(lexical, key=lambda name: on_set[name].measures[measure], default=None)
+
+
 def _per_query(inputs: Mapping[str, Path], name: str, folder: str, measure: str) -> dict[str, float]:
     """Query -> value of ``measure``."""
     text = (inputs[f"evaluate:{name}"] / folder / PER_QUERY).read_text("utf-8")
@@ -243,30 +249,64 @@ def _sparsity(index: IndexResult | None) -> Sparsity | None:
     return next((one.sparsity for one in index.sets.values()), None) if index is not None else None
 
 
-def _example(recipe: View, inputs: Mapping[str, Path], final: str) -> Example | None:
+def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str, Any]:
+    """What the queries of the first set show of the index to be used: fields of :class:`ReportData`."""
     if f"index:{final}" not in inputs or recipe.evaluate is None:
-        return None
-    from vtkit.search.searcher import explain_results
+        return {}
+    from vtkit.report.searches import examples, outcomes, query_tokens_shared, search_cost
+    from vtkit.search.searcher import Searcher
 
-    first = recipe.corpora("evaluate.sets")[0]
-    query = recipe.report.example_query
-    if query is None:
-        query = opened(first).queries[0].text
-    found = explain_results(
-        str(inputs[final] / "model"),
-        inputs.get(DEPLOY.name, inputs[f"index:{final}"]) / str(first.folder),
-        recipe.index,
-        query,
-        depth=EXAMPLE_RESULTS,
+    first, measure = recipe.corpora("evaluate.sets")[0], recipe.evaluate.measures[0]
+    folder = str(first.folder)
+    index = inputs.get(DEPLOY.name, inputs[f"index:{final}"]) / folder
+    searcher = Searcher.load(str(inputs[final] / "model"), index, recipe.index)
+    collection = opened(first).sample(recipe.evaluate.max_queries, recipe.recipe.seed)
+    collection = replace(collection, name=folder)
+    evaluated = {
+        name: result_of(output, EvaluateResult).sets[folder]
+        for step, output in inputs.items()
+        if (name := step.removeprefix("evaluate:")) != step
+    }
+    baseline = _strongest_bm25(evaluated, measure)
+    system = DEPLOYED if f"evaluate:{DEPLOYED}" in inputs else final
+    compared = None
+    if baseline is not None and f"evaluate:{system}" in inputs:
+        values = (_per_query(inputs, name, folder, measure) for name in (system, baseline))
+        names = (
+            "the index to deploy" if system == DEPLOYED else "the encoder",
+            _called(recipe, {final: final}, final)[baseline][1],
+        )
+        compared = outcomes(searcher, collection, *values, measure=measure, names=names)
+    return {
+        "outcomes": compared,
+        "examples": examples(searcher, collection, recipe.report.example_query, compared),
+        "query_tokens_shared": query_tokens_shared(searcher, collection),
+        "cost": search_cost(searcher, collection, index),
+    }
+
+
+def _without_evidence(transfer: Path) -> tuple[str, ...]:
+    """The first new words, the most frequent in most vocabularies, that the transfer had no evidence for."""
+    from vtkit.report.diagnosis import NO_EVIDENCE
+    from vtkit.transfer.provenance import PROVENANCE, read_provenance
+
+    if not (transfer / PROVENANCE).is_file():
+        return ()
+    words = (
+        origin.token.strip("▁Ġ ")
+        for origin in read_provenance(transfer / PROVENANCE)
+        if origin.method in NO_EVIDENCE and not origin.token.startswith("##")
     )
-    for warning in found.warnings:
-        console.warn(warning)
-    return Example.from_json(asdict(found))
+    return tuple(islice((word for word in words if len(word) > 1 and word.isalpha()), WORDS_SHOWN))
+
+
+WORDS_SHOWN = 5
+"""New words without evidence that the advice of a report names."""
 
 
 REPORT = Stage(
     "report",
-    version=11,
+    version=12,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,

@@ -1,0 +1,171 @@
+"""The parts of a page, before it is HTML or Markdown.
+
+Both forms are rendered from the same blocks, so that neither can say what the other does not. Nothing is escaped here:
+the templates escape every string, whichever block it stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# Inline pieces: a cell or a paragraph is a sequence of them.
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token of a vocabulary, with its weight if it has one; ``strength`` (0 to 1) shades it."""
+
+    text: str
+    weight: str = ""
+    strength: float = 0.0
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Words of the collection (not of this program): in the report's language, maybe right to left."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Strong:
+    """Words that stand out."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A number, with a bar of that share (0 to 1) of the cell behind it where there is a page to draw on."""
+
+    text: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Code:
+    """A setting or a command inside a sentence."""
+
+    text: str
+
+
+Inline = str | Token | Foreign | Strong | Bar | Code
+Inlines = tuple[Inline, ...]
+
+
+# Blocks
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Running words; ``quiet`` for explanations of what stands above."""
+
+    parts: Inlines
+    quiet: bool = False
+    own_texts: bool = False
+    """Whether it quotes the user's texts or paths, which do not travel with the model."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a caption; the first column names the row."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Inlines, ...], ...]
+    words: frozenset[int] = frozenset()
+    """Columns beside the first that hold words, set to the left; all others hold numbers, set to the right."""
+
+    own_texts: bool = False
+    """As in :class:`Paragraph`."""
+
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Column, or name of a row -> its explanation: behind a button on a page, below the table in Markdown."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One result of an example search."""
+
+    rank: str
+    score: str
+    identifier: str
+    title: str
+    text: str
+    tokens: Inlines
+    relevant: bool = False
+    """Whether it is judged to be relevant."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Verbatim text behind a line that opens it."""
+
+    summary: str
+    text: str
+    syntax: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A line for a shell."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading inside a section."""
+
+    text: str
+
+
+Block = Paragraph | Table | Hit | Folded | Command | Heading
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page; ``key`` is its anchor."""
+
+    key: str
+    title: str
+    blocks: tuple[Block, ...]
+    folded: bool = False
+    """Whether a page shows its title only until it is opened."""
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """A number at the head of a page."""
+
+    value: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: what a reader wants first stands first."""
+
+    title: str
+    kicker: str
+    """The line above the title."""
+
+    sections: tuple[Section, ...]
+    notice: str = ""
+    about: str = ""
+    headline: str = ""
+    """The verdict in one line."""
+
+    harmful: bool = False
+    """Whether the headline is a warning."""
+
+    figures: tuple[KeyFigure, ...] = ()
+    """The first of them large."""
+
+    advice: tuple[Inlines, ...] = ()
+    """What to do next."""
+
+    summary: str = ""
+    language: str = "en"
+    """Of the words and tokens that are not this program's own."""

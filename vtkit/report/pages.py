@@ -1,0 +1,117 @@
+"""Pages as HTML and as GitHub-flavoured Markdown, by the templates beside this file.
+
+Tokens, queries and documents come from other people's collections. Every string that a template writes is made visible
+(:mod:`vtkit.report.wording`) and escaped, unless a template says ``safe``; and an HTML page forbids itself scripts and
+anything from elsewhere, so that even a slip could not run.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from vtkit.report.blocks import Page, Section
+from vtkit.report.wording import visible, visible_lines, visible_token
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from vtkit.report.plots import Chart
+
+
+def html_page(page: Page, charts: Mapping[str, Sequence[Chart]] | None = None) -> str:
+    """One self-contained page: inline styles and drawings, no JavaScript, no file beside it.
+
+    Args:
+        charts: by the key of the section that they close.
+    """
+    return _html().get_template("page.html").render(page=page, charts=charts or {})
+
+
+def markdown_page(page: Page) -> str:
+    """The same words without the charts."""
+    return from_template("page.md", page=page)
+
+
+def markdown_section(section: Section) -> str:
+    """One section, its heading first."""
+    return from_template("section.md", section=section)
+
+
+def from_template(name: str, **values: object) -> str:
+    """A Markdown template filled in."""
+    return _markdown().get_template(name).render(**values).strip("\n") + "\n"
+
+
+@cache
+def _html() -> Environment:
+    found = _environment(visible)
+    found.filters["token"] = lambda text: escape(visible_token(text))
+    found.filters["lines"] = lambda text: escape(visible_lines(text))
+    return found
+
+
+@cache
+def _markdown() -> Environment:
+    found = _environment(lambda text: Markup(markdown_words(visible(text))))
+    found.filters["token"] = lambda text: Markup(markdown_words(visible_token(text)))
+    found.filters["line"] = lambda text: Markup(_plain_line(str(text)))
+    found.filters["code"] = lambda text: Markup(visible_lines(text).replace("`", "'"))
+    found.filters["fenced"] = _fenced
+    return found
+
+
+def _environment(shown: Callable[[str], str]) -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    def finalize(value: Any) -> Any:
+        return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    found = Environment(
+        loader=PackageLoader("vtkit.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["kind"] = lambda part: type(part).__name__
+    found.globals["tight"] = _tight
+    return found
+
+
+def _tight(before: object, after: object) -> bool:
+    """Whether no space belongs between two pieces of a sentence."""
+    opens, closes = isinstance(before, str) and before.endswith("("), isinstance(after, str) and after[:1] in ".,;:)"
+    return opens or closes
+
+
+_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]|~$#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+
+
+def markdown_words(text: str) -> str:
+    """``text``, already visible, so that it means nothing to Markdown, to HTML inside it, or to a table.
+
+    Words written from right to left are isolated, or the numbers beside them would change places.
+    """
+    # The beginning of an address is written so that it does not become a link on its own.
+    escaped = re.sub(r"(:/|www)([/.])", r"\1\\\2", text.translate(_SPECIAL), flags=re.IGNORECASE)
+    rightward = any(unicodedata.bidirectional(char) in {"R", "AL", "AN"} for char in text)
+    return f"\u2068{escaped}\u2069" if rightward else escaped
+
+
+def _plain_line(text: str) -> str:
+    """A line that is a paragraph, not a list item or a rule, whatever it begins with."""
+    return re.sub(r"^(\d*)([-+=]|[.)](?=\s|$))", r"\1\\\2", text)
+
+
+def _fenced(text: str, syntax: str) -> Markup:
+    """Verbatim text between fences that it cannot close."""
+    text = visible_lines(text)
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return Markup(f"{fence}{syntax}\n{text}\n{fence}")

@@ -1,0 +1,139 @@
+"""What a run's own queries show of its index: queries won and lost, examples, shared tokens, and its cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit import console
+from vtkit.report.data import Example, ExampleResult, Outcomes, QueryOutcome, SearchCost
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from vtkit.data.retrieval import Query, RetrievalSet
+    from vtkit.search.results import Found
+    from vtkit.search.searcher import Searcher
+
+EXAMPLE_RESULTS = 3
+OUTCOMES_SHOWN = 5
+"""Queries most won, and most lost, that are listed."""
+
+TOKENS_SHOWN = 8
+"""Tokens of each of these."""
+
+QUERIES_READ = 100
+"""Queries that are timed, and whose shared tokens are counted: the first of the set."""
+
+
+def outcomes(
+    searcher: Searcher,
+    collection: RetrievalSet,
+    system: Mapping[str, float],
+    baseline: Mapping[str, float],
+    *,
+    measure: str,
+    names: tuple[str, str],
+) -> Outcomes:
+    """The queries that are better and worse by the system than by the baseline.
+
+    Args:
+        system: query id -> ``measure``; so ``baseline``.
+        names: of system and baseline, in words.
+    """
+    texts = {query.id: query.text for query in collection.queries}
+    differences = {name: system[name] - baseline[name] for name in texts if name in system and name in baseline}
+    ordered = sorted(differences, key=lambda name: -differences[name])
+    won = [name for name in ordered if differences[name] > 0]
+    lost = [name for name in reversed(ordered) if differences[name] < 0]
+
+    def listed(ids: list[str]) -> tuple[QueryOutcome, ...]:
+        shown = ids[:OUTCOMES_SHOWN]
+        searched = searcher.search([texts[name] for name in shown], 1)
+        return tuple(
+            QueryOutcome(texts[name], system[name], baseline[name], found.tokens[:TOKENS_SHOWN])
+            for name, found in zip(shown, searched, strict=True)
+        )
+
+    return Outcomes(
+        collection.name, measure, *names, len(differences), len(won), len(lost), listed(won), listed(lost)
+    )  # fmt: skip
+
+
+def examples(
+    searcher: Searcher, collection: RetrievalSet, query: str | None, outcomes: Outcomes | None
+) -> tuple[Example, ...]:
+    """The searches for ``query`` (default: the first of the set), and for the queries most won and most lost."""
+    chosen = {query or collection.queries[0].text: ""}
+    if outcomes is not None:
+        for why, entries in (("Most won", outcomes.most_won), ("Most lost", outcomes.most_lost)):
+            for entry in entries[:1]:
+                said = f"{outcomes.measure} {entry.value:.3f}, {outcomes.baseline} {entry.baseline:.3f}"
+                chosen[entry.query] = f"{why} ({said})"
+    ids = {each.text: each.id for each in collection.queries}
+    found = list(searcher.search(list(chosen), EXAMPLE_RESULTS))
+    for warning in found[0].warnings:
+        console.warn(warning)
+    return tuple(
+        _example(each, why, collection.qrels.get(ids.get(each.query, ""), {}))
+        for each, why in zip(found, chosen.values(), strict=True)
+    )
+
+
+def _example(found: Found, why: str, judged: Mapping[str, int]) -> Example:
+    results = tuple(
+        ExampleResult(each.rank, each.score, each.id, each.title, each.text, each.tokens, judged.get(each.id, 0) > 0)
+        for each in found.results
+    )
+    return Example(found.query, found.tokens, results, why)
+
+
+def query_tokens_shared(searcher: Searcher, collection: RetrievalSet) -> float | None:
+    """Share of a query's dimensions that a document relevant to it activates too, averaged over the relevant documents
+    of the first queries. Special tokens and the terms of a lexical part do not count; None if no query has any left."""
+    shares = []
+    for query, vector in _encoded(searcher, collection):
+        own = set(_own_dimensions(searcher, vector.indices))
+        relevant = [name for name, grade in collection.qrels.get(query.id, {}).items() if grade > 0]
+        for name in relevant if own else ():
+            number = collection.numbers.get(name)
+            if number is not None:
+                shared = searcher.index.explain(vector, number).dimensions
+                shares.append(len(own & set(_own_dimensions(searcher, shared))) / len(own))
+    return float(np.mean(shares)) if shares else None
+
+
+def search_cost(searcher: Searcher, collection: RetrievalSet, folder: Path) -> SearchCost:
+    """Size of the index in ``folder``, without the documents' texts, and time of the first queries, one at a time."""
+    from vtkit.data.document_files import DOCUMENTS
+
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != DOCUMENTS)
+    queries = collection.queries[:QUERIES_READ]
+    searcher.index.search(searcher.encode([queries[0].text]), 10)  # what is loaded at the first search is not timed
+    milliseconds = []
+    for query in queries:
+        start = time.perf_counter()
+        searcher.index.search(searcher.encode([query.text]), 10)
+        milliseconds.append(1000 * (time.perf_counter() - start))
+    median, slowest = np.quantile(milliseconds, [0.5, 0.99])
+    size = sum(path.stat().st_size for path in files)
+    return SearchCost(
+        collection.name, len(searcher.documents), size, len(queries), round(float(median), 2), round(float(slowest), 2)
+    )
+
+
+def _encoded(searcher: Searcher, collection: RetrievalSet) -> list[tuple[Query, csr_matrix]]:
+    queries = collection.queries[:QUERIES_READ]
+    vectors = searcher.encode([query.text for query in queries])
+    return [(query, vectors[row]) for row, query in enumerate(queries)]
+
+
+def _own_dimensions(searcher: Searcher, dimensions: NDArray[np.integer]) -> list[int]:
+    """Those of the encoder's tokens that stand for text."""
+    width = searcher.index.info.vocabulary if searcher.lexical is None else searcher.lexical.vocabulary
+    return [number for number in dimensions.tolist() if number < width and number not in searcher.special]

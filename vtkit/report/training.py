@@ -1,0 +1,176 @@
+"""How the model of a run was trained and calibrated, and the one list of training curves, for tables and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
+from vtkit.report.blocks import Block, Paragraph, Section, Table
+from vtkit.report.data import Number, ReportData
+from vtkit.report.wording import amount, is_number, score, share, whole
+
+TRAININGS = {"adapt": "adaptation", "expand": "document expansion", "finetune": "fine-tuning"}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A quantity that a training stage logs."""
+
+    name: str
+    label: str
+    form: Callable[[Number], str] = score
+    chart: str = ""
+    """The chart that it is drawn in, and its own name there; empty: in none."""
+
+    line: str = ""
+
+
+CURVES = (
+    Curve("loss", "loss", chart="Loss", line="loss"),
+    Curve("contrastive", "contrastive part of the loss", chart="Loss", line="its contrastive part"),
+    Curve("document_dimensions", "active dimensions a document", amount, "Active dimensions", "a document"),
+    Curve("query_dimensions", "active dimensions a query", amount, "Active dimensions", "a query"),
+    Curve("document_flops", "FLOPS penalty of documents", amount, "FLOPS penalty", "of documents"),
+    Curve("query_flops", "FLOPS penalty of queries", amount, "FLOPS penalty", "of queries"),
+    Curve("query_lambda", "λ of queries", amount),
+    Curve("document_lambda", "λ of documents", amount),
+    Curve("margin_mse", "MarginMSE"),
+    Curve("kl", "divergence from the teacher, own documents"),
+    Curve("listwise", "divergence from the teacher, all documents"),
+)
+"""The curves that have other words than their names, in the order of the table; the last of a chart is drawn last."""
+
+UNICOIL = "The encoder is uniCOIL's: each token of a text has one weight, in its own dimension, and no other has any."
+
+
+def curves_of(report: ReportData, stage: str) -> list[Curve]:
+    """The curves that a stage logged, those of :data:`CURVES` first."""
+    logged = report.curves.get(stage, {})
+    known = [curve for curve in CURVES if curve.name in logged]
+    names = {curve.name for curve in CURVES} | {"steps"}
+    return known + [Curve(name, name.replace("_", " ")) for name in logged if name not in names]
+
+
+def points(report: ReportData, stage: str, name: str) -> tuple[list[float], list[float]]:
+    """Steps and values of one training curve, without points that are missing or not finite."""
+    recorded = report.curves.get(stage, {})
+    steps, values = recorded.get("steps", ()), recorded.get(name, ())
+    found = [(s, v) for s, v in zip(steps, values, strict=False) if is_number(s) and is_number(v)]
+    return [float(s) for s, _ in found], [float(v) for _, v in found]
+
+
+def expanded(words: float) -> str:
+    """What the encoder reads, where that is not the documents as they are."""
+    return (
+        f"It was trained on documents that a model had expanded (TILDE), by {words:.1f} words on average, and those "
+        "of the index are expanded too."
+    )
+
+
+def training_section(report: ReportData) -> Section | None:
+    """First and last values of every curve, validations, and what the model is."""
+    rows = []
+    for stage in report.curves:
+        for curve in curves_of(report, stage):
+            steps, values = points(report, stage, curve.name)
+            if values:
+                numbers = (whole(steps[-1]), curve.form(values[0]), curve.form(values[-1]))
+                rows.append(((TRAININGS.get(stage, stage),), (curve.label,), *((number,) for number in numbers)))
+    blocks: list[Block] = []
+    if rows:
+        columns = ("stage", "quantity", "steps", "first", "last")
+        blocks.append(Table("First and last values logged", columns, tuple(rows), frozenset({1})))
+    said = [UNICOIL] if report.kind == "unicoil" else []
+    if report.words_added is not None:
+        said.append(expanded(report.words_added))
+    if report.query_encoder is not None:
+        said.append(f"Queries are encoded by {report.query_encoder}.")
+    if report.activation is not None:
+        said.append(f"Fine-tuning turned logits x into weights by {report.activation}.")
+    if report.trainings > 1:
+        seeds = "" if report.seed is None else f", with the seeds {report.seed} to {report.seed + report.trainings - 1}"
+        said.append(f"The weights are the mean of {report.trainings} fine-tunings{seeds}.")
+    blocks += [Paragraph((sentence,)) for sentence in said]
+    for stage, trainings in report.validated.items():
+        for number, validated in enumerate(trainings, 1):
+            name = TRAININGS.get(stage, stage) + (f", training {number}" if len(trainings) > 1 else "")
+            cells = tuple(
+                ((whole(step),), (score(value),)) for step, value in zip(validated.steps, validated.values, strict=True)
+            )
+            blocks.append(Paragraph((f"Validation of {name}: {validated.words()}",)))
+            blocks.append(Table(f"Validations of {name}", ("step", validated.metric), cells))
+    if is_number(report.mean_value):
+        metric = report.validated["finetune"][0].metric
+        blocks.append(Paragraph((f"The mean of the weights has {metric} {score(report.mean_value)} there.",)))
+    if report.held_out is not None:
+        blocks.append(_held_out(report.held_out))
+    return Section("training", "Training", tuple(blocks)) if blocks else None
+
+
+def _held_out(held_out: HeldOutPredictions) -> Table:
+    """Prediction of masked tokens, by whether their rows came from the source."""
+    groups = (
+        ("all", held_out.before.all, held_out.after.all),
+        ("shared with the source", held_out.before.overlapping, held_out.after.overlapping),
+        ("new", held_out.before.new, held_out.after.new),
+    )
+    rows = tuple(
+        (
+            (label,), (whole(before.tokens),), (share(before.accuracy),), (share(after.accuracy),),
+            (f"{before.bits_per_byte:.2f}",), (f"{after.bits_per_byte:.2f}",),
+        )
+        for label, before, after in groups
+        if before is not None and after is not None
+    )  # fmt: skip
+    columns = ("tokens", "masked", "accuracy before", "after", "bits per byte before", "after")
+    return Table(f"Masked tokens of {whole(held_out.texts)} texts held out of adaptation", columns, rows)
+
+
+COUNTED = {"token": "(position, token) logits", "pooled": "dimensions after max-pooling"}
+"""What the two definitions of activation count."""
+
+FOLDED = {"max": "with the largest of their weights", "sum": "with the sum of their weights"}
+"""What folding makes of the weights of case variants."""
+
+TOWARDS = {
+    "document-frequency": "towards activation rates that follow their document frequencies",
+    "held": "up, so that texts activate the tokens that they hold",
+}
+"""What single tokens were moved for."""
+
+
+def calibration_section(report: ReportData) -> Section | None:
+    """What calibration changed, and the shares above zero before and after."""
+    done = report.calibration
+    if done is None:
+        return None
+    counted = COUNTED[done.definition]
+    said = [f"All logits were divided by {score(done.head_scale)}."] if is_number(done.head_scale) else []
+    if done.tokens is not None:
+        said.append(
+            f"The decoder bias of {whole(done.tokens.tokens)} tokens was moved by {score(done.tokens.mean)} on "
+            f"average, {TOWARDS[done.by]}."
+        )
+    if done.target is not None or done.shift or not is_number(done.shift):
+        shift = done.shift
+        moved = f"{'raised' if shift < 0 else 'lowered'} by {score(abs(shift))}" if is_number(shift) else "shifted"
+        aim = "" if done.target is None else f", so that {share(done.target)} of the {counted} are above zero"
+        said.append(f"The decoder bias of every token was {moved}{aim}.")
+    if done.fold is not None:
+        said.append(f"Tokens equal up to case and word-start mark share one dimension, {FOLDED[done.fold]}.")
+    moments = {"before": done.before, "after": done.after, "after, on texts held out": done.held_out}
+    rows = tuple(((label,), (share(shares.token),), (share(shares.pooled),)) for label, shares in moments.items())
+    blocks: list[Block] = [Paragraph((" ".join(said),))] if said else []
+    blocks.append(Table("Share above zero", ("", *(f"of {counted}" for counted in COUNTED.values())), rows))
+    before, after = done.probe.get("before"), done.probe.get("after")
+    if before is not None and after is not None:
+        figures: tuple[tuple[str, Callable[[Number], str], Number, Number], ...] = (
+            ("active dimensions of a text's beginning", whole, before.query_dimensions, after.query_dimensions),
+            ("active dimensions of a text", whole, before.document_dimensions, after.document_dimensions),
+            ("score spread, relative to the mean score", score, before.spread, after.spread),
+            ("tied among the best ten scores", share, before.tied, after.tied),
+        )
+        cells = tuple(((label,), (form(first),), (form(second),)) for label, form, first, second in figures)
+        blocks.append(Table("Probe texts held out", ("", "before", "after"), cells))
+    return Section("calibration", "Calibration", tuple(blocks))

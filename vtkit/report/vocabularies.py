@@ -1,0 +1,203 @@
+"""The vocabularies of a run as a page shows them: overlap, where the new rows came from, languages, fragmentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from vtkit.inspect.composition import LANGUAGES
+from vtkit.inspect.profiles import TextMetrics, VocabularyAnalysis, VocabularyProfile
+from vtkit.report.blocks import Bar, Block, Foreign, Inline, Inlines, Paragraph, Section, Strong, Table, Token
+from vtkit.report.data import Number, ReportData
+from vtkit.report.wording import amount, count_and_share, is_number, p_value, score, share
+from vtkit.settings.transfer import ROW_ORIGINS
+from vtkit.transfer.result import Probed
+
+OVERLAP_RULES = {
+    "exact": "equal tokens",
+    "symbol": "equal symbols or digits",
+    "special": "special tokens of the same role",
+    "fuzzy": "equal but for case or word-start mark",
+}
+
+
+def vocabulary_section(report: ReportData) -> Section | None:
+    """Overlap of both vocabularies, where the new rows came from, and the languages of the tokens."""
+    overlap, analysis = report.vocabulary, report.vocabularies
+    blocks: list[Block] = []
+    if overlap is not None:
+        sizes = (
+            f"The new vocabulary has {amount(overlap.target_size)} tokens, that of the source model "
+            f"{amount(overlap.source_size)}. {share(overlap.overlap_share)} of the new tokens are in both."
+        )
+        blocks.append(Paragraph((sizes,)))
+        if overlap.probed:
+            blocks.append(Paragraph((_probed(overlap.probed),)))
+        total = sum(overlap.methods.values())
+        rows = []
+        for name, count in overlap.methods.items():
+            label, meaning = ROW_ORIGINS.get(name, (name, ""))
+            if name == "overlap":
+                meaning += _overlap_rules(overlap.overlap)
+            rows.append(((label,), (amount(count),), (Bar(share(count / total), count / total),), (meaning,)))
+        if total > 0:
+            columns = ("rows from", "tokens", "share", "what they are")
+            title = "Where the embeddings of the new vocabulary come from"
+            blocks.append(Table(title, columns, tuple(rows), frozenset({3})))
+    if analysis is not None:
+        blocks += _languages(analysis)
+    return Section("vocabulary", "Vocabulary", tuple(blocks)) if blocks else None
+
+
+def _probed(probed: Sequence[Probed]) -> str:
+    rule, *others = probed
+    taken = next(one.name for one in probed if one.taken)
+    compared = ", ".join(f"{one.name} {score(one.reciprocal_rank)} (p {p_value(one.p)})" for one in others)
+    return (
+        "The method auto compared its rule with what comes close to it, by how well spans of target texts find the "
+        "texts they were cut out of (mean reciprocal rank): "
+        f"rule {score(rule.reciprocal_rank)}, {compared}. Taken: {taken}."
+    )
+
+
+def _overlap_rules(overlap: Mapping[str, int]) -> str:
+    counts = [f"{amount(n)} {OVERLAP_RULES.get(rule, rule)}" for rule, n in overlap.items() if n > 0]
+    return f" ({', '.join(counts)})" if counts else ""
+
+
+def profiles(analysis: VocabularyAnalysis) -> dict[str, VocabularyProfile]:
+    """What each vocabulary is called on the page -> its profile, the source's first."""
+    source = {} if analysis.source is None else {"source vocabulary": analysis.source}
+    return source | {"new vocabulary" if source else "vocabulary": analysis.target}
+
+
+def token_kinds(analysis: VocabularyAnalysis) -> dict[str, tuple[int, ...]]:
+    """Language, or what else a token is -> how many tokens of each vocabulary (in the order of :func:`profiles`) are.
+
+    Languages by their largest share first; then the scripts of no language asked for, the undecided, and tokens
+    without letters.
+    """
+    found = list(profiles(analysis).values())
+    codes = {code for one in found for code in one.languages}
+    largest = {code: max(one.languages.get(code, 0) / max(one.size, 1) for one in found) for code in codes}
+    ordered = sorted(codes, key=lambda code: (-largest[code], code))
+    kinds = {LANGUAGES.get(code, code): tuple(one.languages.get(code, 0) for one in found) for code in ordered}
+    kinds["other scripts"] = tuple(sum(one.other_scripts.values()) for one in found)
+    kinds["undecided"] = tuple(one.undecided for one in found)
+    kinds["no letters"] = tuple(one.no_letters for one in found)
+    return {kind: counts for kind, counts in kinds.items() if any(counts)}
+
+
+def _languages(analysis: VocabularyAnalysis) -> list[Block]:
+    found = profiles(analysis)
+    rows: list[tuple[Inlines, ...]] = [
+        ((kind,), *((count_and_share(n, one.size),) for n, one in zip(counts, found.values(), strict=True)))
+        for kind, counts in token_kinds(analysis).items()
+    ]
+    rows.append(((Strong("all tokens"),), *((Strong(amount(one.size)),) for one in found.values())))
+    named = [LANGUAGES.get(code, code) for code in analysis.languages]
+    note = (
+        f"Told apart: {', '.join(named)}. A script that only one of them is written in decides, so every token in "
+        "Latin letters counts as English where no other language with these letters is among them."
+        if not analysis.shared_scripts.get("Latin")
+        else f"Told apart: {', '.join(named)}. A script that only one of them is written in decides."
+    )
+    for script, codes in analysis.shared_scripts.items():
+        both = " and ".join(LANGUAGES.get(code, code) for code in codes)
+        note += (
+            f" Characters that {both} share count as Japanese where the run's language is Japanese, else as Chinese."
+            if script == "Han"
+            else f" {script} words of {both} are told apart by a statistical detector; pieces and short words are "
+            "undecided."
+        )
+    other = [_other_scripts(name, one) for name, one in found.items() if one.other_scripts]
+    blocks: list[Block] = [Table("Tokens by language", ("language", *found), tuple(rows))]
+    return [*blocks, Paragraph((" ".join([note, *other]),), quiet=True)]
+
+
+def _other_scripts(name: str, one: VocabularyProfile) -> str:
+    most = ", ".join(f"{script} {amount(count)}" for script, count in list(one.other_scripts.items())[:SCRIPTS_SHOWN])
+    return f"Other scripts of the {name}: {most}{', …' if len(one.other_scripts) > SCRIPTS_SHOWN else ''}."
+
+
+SCRIPTS_SHOWN = 5
+"""Scripts of no language asked for that are named."""
+
+FRAGMENTATION: tuple[tuple[str, Callable[[TextMetrics], Number], Callable[[Number], str]], ...] = (
+    ("tokens per word", lambda metrics: metrics.tokens_per_word, lambda value: f"{value:.2f}"),
+    ("words split", lambda metrics: metrics.split_words, share),
+    ("tokens per text", lambda metrics: metrics.tokens_per_text, amount),
+    ("[UNK] among the tokens", lambda metrics: metrics.unknown_tokens, share),
+    ("words with [UNK], or without any token", lambda metrics: metrics.unknown_words, share),
+    ("texts with a split word", lambda metrics: metrics.texts_with_split_word, share),
+    ("texts with [UNK]", lambda metrics: metrics.texts_with_unknown, share),
+)
+"""Rows of the table of fragmentation: label, value and form. Of documents and of queries; "text" stands for either."""
+
+
+def fragmentation_section(report: ReportData) -> Section | None:
+    """How both vocabularies cut documents and queries, and the words that cost most."""
+    analysis = report.vocabularies
+    if analysis is None:
+        return None
+    found = profiles(analysis)
+    blocks: list[Block] = []
+    sides = {
+        "document": [one.documents for one in found.values()],
+        "query": [one.queries for one in found.values()],
+    }
+    plural = {"document": "documents", "query": "queries"}
+    for side, metrics in sides.items():
+        known = [one for one in metrics if one is not None]
+        if not known:
+            continue
+        sample = analysis.documents if side == "document" else analysis.queries
+        rows = tuple(
+            (
+                (label.replace("texts", plural[side]).replace("text", side),),
+                *((form(value(one)),) for one in known),
+            )
+            for label, value, form in FRAGMENTATION
+            if any(is_number(value(one)) for one in known)
+        )
+        measured = f"{plural[side]}: {amount(sample.texts)}"
+        if sample.texts < sample.of:
+            measured += f" of {amount(sample.of)}, sampled"
+        if sample.shortened:
+            measured += f", {amount(sample.shortened)} of them cut to their beginning"
+        caption = f"How the {plural[side]} are cut ({measured}; {amount(known[0].words)} words)"
+        blocks.append(Table(caption, ("", *found), rows))
+    for name, one in found.items():
+        if one.worst_words:
+            words = tuple(
+                ((Foreign(word.word),), (amount(word.occurrences),), tuple(Token(piece) for piece in word.pieces))
+                for word in one.worst_words
+            )
+            title = f"Words that cost the {name} most extra tokens"
+            blocks.append(Table(title, ("word", "occurrences", "cut into"), words, frozenset({2}), own_texts=True))
+    if not blocks:
+        return None
+    note = (
+        "Special tokens around a text are not counted. A word is what stands between white space without the "
+        "punctuation around it; in Chinese, Japanese, Thai, Lao, Khmer and Burmese, a word of ICU's dictionaries."
+    )
+    return Section("fragmentation", "Fragmentation", (*blocks, Paragraph((note,), quiet=True)), folded=True)
+
+
+def neighbours_section(report: ReportData) -> Section | None:
+    """A few new tokens with what their rows were mixed from."""
+    if not report.neighbours:
+        return None
+    rows = []
+    for entry in report.neighbours:
+        sources: list[Inline] = [
+            Token(token, f"{weight:.2f}", min(1.0, max(0.0, weight))) for token, weight in entry.sources
+        ]
+        label = ROW_ORIGINS.get(entry.method, (entry.method, ""))[0]
+        rows.append(((Token(entry.token),), (label,), tuple(sources) or ("–",)))
+    table = Table(
+        "New tokens, and the source tokens their rows were mixed from",
+        ("new token", "by", "source tokens and weights"),
+        tuple(rows),
+        frozenset({1, 2}),
+    )
+    return Section("neighbours", "What the new tokens were made of", (table,), folded=True)
