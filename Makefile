@@ -43,7 +43,6 @@ benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/engines.py --documents 20000
 	$(BIN)/python tests/benchmarks/sparse_weights.py
 	$(BIN)/python tests/benchmarks/transfer.py
-	$(BIN)/python tests/benchmarks/fragmentation.py
 	$(BIN)/python tests/benchmarks/expansion.py
 	$(BIN)/python tests/benchmarks/vocabulary_training.py
 

@@ -25,9 +25,7 @@ from typer.testing import CliRunner
 from vtkit.cli import app
 from vtkit.data.corpora import read_corpus
 from vtkit.errors import DataError
-from vtkit.inspect.fragmentation import language_groups, measure_fragmentation
-from vtkit.inspect.meter import Counts, Fragmentation, QueryCounts
-from vtkit.inspect.white_space import cuts_at_white_space, parts_of_chunks
+from vtkit.inspect.fragmentation import Counts, Fragmentation, QueryCounts, language_groups, measure_fragmentation
 from vtkit.inspect.words import Punctuation, lowered, script_of, script_of_text, word_spans, words
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.vocabulary.existing import load_tokenizer, wrap
@@ -199,7 +197,7 @@ def test_the_script_of_characters_and_texts_is_that_of_unicode() -> None:
 def test_counts_are_those_of_tokenizing_every_line(kind: str) -> None:
     texts = TEXTS * 3 + [" ".join(TEXTS), "  ", TEXTS[0] + " "]
     found = check(texts, kind, tokenizer(kind))
-    assert found.by_chunks == (kind != "no-cut")
+    assert found.characters_read == found.characters
 
 
 SPACES = [" ", " ", " ", "  ", "   ", "\t", "\n", "\u3000", "\xa0", "\u2028", "\x0b", "\x1c", "\x85", "\r\n"]
@@ -245,24 +243,23 @@ def test_counts_are_those_of_tokenizing_every_line_however_messy_the_text(kind: 
     check([*texts, "so that there is some text"], kind, tokenizer(kind))
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "byte-level", "byte-level-trim"])
-@hypothesis_settings(max_examples=50)
-@given(st.lists(st.text("the'sll.-=17(), \u0338\u0301éΣ漢…", min_size=1), min_size=1, max_size=8))
-def test_words_that_are_taken_apart_give_the_tokens_of_the_line(kind: str, texts: list[str]) -> None:
-    check([*texts, "so that there is some text"], kind, tokenizer(kind))
+def test_of_a_large_corpus_a_seeded_sample_is_read_and_gives_the_shares_of_the_whole(shared: Path) -> None:
+    texts = list(islice(read_corpus(shared / "data" / "text" / "biomed-abstracts-en.txt.gz"), 2000))
+    name = {"t": real(shared, "bert-base-uncased")}
+    (whole,) = measure_fragmentation(texts, name)
+    (sample,) = measure_fragmentation(texts, name, most_characters=whole.characters // 4)
+    assert 0.9 * whole.characters / 4 < sample.characters_read <= whole.characters / 4
+    assert sample.characters == whole.characters == whole.characters_read
+    assert sample.total.texts < 0.4 * whole.total.texts
+    assert sample.total.split_share == pytest.approx(whole.total.split_share, abs=0.01)
+    assert sample.total.tokens_per_word == pytest.approx(whole.total.tokens_per_word, abs=0.03)
+    assert measure_fragmentation(texts, name, most_characters=whole.characters // 4) == [sample]
+    assert measure_fragmentation(texts, name, most_characters=whole.characters // 4, seed=1) != [sample]
 
 
-@pytest.mark.parametrize(
-    ("kind", "parts"),
-    [
-        ("wordpiece", ["it", "'", "s", "  ", "(", "CD25", ")", ",", " ", "a=\u0338b", " ", "x,é", ".", " ", "s", "'"]),
-        ("byte-level", ["it", "'s", "  (", "CD", "25", "),", " a", "=\u0338b", " x", ",é.", " s", "'"]),
-        *((kind, None) for kind in ("byte-level-prefix", "metaspace", "no-cut", "trained-wordpiece-bert-collapse")),
-    ],
-)
-def test_words_are_taken_apart_where_the_tokenizer_does_whatever_is_around(kind: str, parts: list[str] | None) -> None:
-    pattern = parts_of_chunks(tokenizer(kind).backend_tokenizer)
-    assert (pattern and pattern.findall("it's  (CD25), a=\u0338b x,é. s'")) == parts
+@pytest.mark.parametrize("kind", ["wordpiece", "byte-level", "byte-level-trim", "metaspace"])
+def test_a_text_that_is_read_in_pieces_counts_once_with_the_tokens_of_the_whole(kind: str) -> None:
+    check(["the wild-type IL-2 receptor, 서울은 크다 " * 4000, "the"], kind, tokenizer(kind))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +277,7 @@ def test_words_are_taken_apart_where_the_tokenizer_does_whatever_is_around(kind:
 def test_counts_of_real_text_are_those_of_tokenizing_every_line(shared: Path, corpus: str, lines: int) -> None:
     texts = list(islice(read_corpus(shared / "data" / corpus), lines))
     for name in ("bert-base-uncased", "ModernBERT-base", "focus-ar-bpe-50k", "unilm3-cased-spm"):
-        assert check(texts, name, real(shared, name)).by_chunks
+        check(texts, name, real(shared, name))
 
 
 @cache
@@ -345,48 +342,6 @@ def test_what_a_normalizer_does_beyond_case_is_told_by_script() -> None:
     assert found["none"] == found["case"] == {}
     assert found["accents"] == {"Latin": {"stripped": 4}, "Hangul": {"decomposed": 1}, "Devanagari": {"dropped": 2}}
     assert found["nfkc"] == {"Latin": {"replaced": 1}, "Common": {"replaced": 1}}
-
-
-def layout(normalizer: object = None, pre_tokenizer: object = None, dropout: float | None = None) -> Tokenizer:
-    backend = Tokenizer(models.BPE(vocab={"a": 0}, merges=[], dropout=dropout))
-    if normalizer is not None:
-        backend.normalizer = normalizer
-    if pre_tokenizer is not None:
-        backend.pre_tokenizer = pre_tokenizer
-    return backend
-
-
-def split(pattern: str, behavior: str = "isolated", invert: bool = False) -> object:
-    return pre_tokenizers.Split(Regex(pattern), behavior=behavior, invert=invert)
-
-
-@pytest.mark.parametrize(
-    ("backend", "cuts"),
-    [
-        (layout(), False),
-        (layout(normalizers.NFC(), pre_tokenizers.ByteLevel()), True),
-        (layout(None, pre_tokenizers.ByteLevel()), True),
-        (layout(None, pre_tokenizers.ByteLevel(use_regex=False)), False),
-        (layout(None, pre_tokenizers.BertPreTokenizer()), True),
-        (layout(None, pre_tokenizers.BertPreTokenizer(), dropout=0.1), False),
-        (layout(None, pre_tokenizers.Metaspace(split=False)), False),
-        (layout(None, pre_tokenizers.UnicodeScripts()), False),
-        (layout(None, pre_tokenizers.Sequence([pre_tokenizers.Digits(), pre_tokenizers.WhitespaceSplit()])), True),
-        (layout(None, split(r" ?\p{L}+| ?[^\s\p{L}]+")), True),
-        (layout(None, split(r" ?\p{L}+")), False),  # digits stay with the spaces beside them
-        (layout(None, split(r"\p{L}+|[^\s\p{L}]", "removed", True)), True),
-        (layout(None, split(r"\w+ \w+|[^\s]")), False),
-        (layout(None, split(r"[^a]+|a")), False),
-        (layout(None, split(r" ?\p{Common}+| ?\S")), False),
-        (layout(None, split(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+")), False),
-        (layout(normalizers.Replace(" ", "▁"), pre_tokenizers.Metaspace()), True),
-        (layout(normalizers.Replace(Regex(r"\s+"), " "), pre_tokenizers.BertPreTokenizer()), True),
-        (layout(normalizers.Replace("New York", "NY"), pre_tokenizers.BertPreTokenizer()), False),
-        (layout(normalizers.Replace(Regex("a .b"), "c"), pre_tokenizers.BertPreTokenizer()), False),
-    ],
-)  # fmt: skip
-def test_only_layouts_that_cannot_look_across_white_space_are_read_by_chunks(backend: Tokenizer, cuts: bool) -> None:
-    assert cuts_at_white_space(backend) == cuts
 
 
 def test_texts_of_several_languages_are_counted_apart() -> None:

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from vtkit.evaluation.comparison import Comparison
     from vtkit.export.result import Export
     from vtkit.inspect.corpus_gap import Gap
+    from vtkit.inspect.fragmentation import Fragmentation
     from vtkit.inspect.inspection import InspectedVocabulary
-    from vtkit.inspect.meter import Fragmentation
     from vtkit.report.data import ReportData
     from vtkit.runs.folder import RunFolder
     from vtkit.search.bm25 import Bm25
@@ -67,7 +67,7 @@ __version__ = "0.1.0"
 _NAMES_OF_MODULE = {
     "inspect.corpus_gap": ("Gap",),
     "inspect.inspection": ("InspectedVocabulary",),
-    "inspect.meter": ("Fragmentation",),
+    "inspect.fragmentation": ("Fragmentation",),
     "evaluation.comparison": ("Comparison",),
     "api": (
         *("build_tokenizer", "calibrate_encoder", "change_casing", "change_tokenizer_casing", "corpus_gap", "encode"),

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from vtkit.export.target import Target
     from vtkit.inspect.composition import Han
     from vtkit.inspect.corpus_gap import Gap
+    from vtkit.inspect.fragmentation import Fragmentation
     from vtkit.inspect.inspection import InspectedVocabulary
-    from vtkit.inspect.meter import Fragmentation
     from vtkit.report.data import ReportData
     from vtkit.runtime import Precision
     from vtkit.search.folders import Encoding, IndexFolder

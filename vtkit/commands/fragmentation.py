@@ -24,7 +24,7 @@ from vtkit.data.text import Invalid
 from vtkit.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
-    from vtkit.inspect.meter import Counts, Fragmentation, FragmentedWord
+    from vtkit.inspect.fragmentation import Counts, Fragmentation, FragmentedWord
 
 SMALL_GROUP = 0.001
 """Languages with less than this share of the words are summed up in one row."""
@@ -74,7 +74,8 @@ def fragmentation(
 ) -> None:
     """Measure how tokenizers split a corpus: tokens per word, words split, unknown and lost characters.
 
-    The numbers are those of tokenizing every text, without the special tokens around it.
+    The numbers are those of tokenizing every text, without the special tokens around it; of a corpus of more than ten
+    million characters a sample is read, and the result says so.
     """
     from vtkit.inspect.fragmentation import language_groups, measure_fragmentation
     from vtkit.inspect.words import RULE, script_of_text
@@ -107,6 +108,11 @@ def fragmentation(
     total = found[0].total
     groups = ", ".join(f"{name} {counts.texts:,}" for name, counts in found[0].groups.items())
     console.write(f"{name_of(corpus)}: {total.texts:,} texts ({groups}), {total.words:,} words")
+    read, characters = found[0].characters_read, found[0].characters
+    if read < characters:
+        console.write(
+            f"a sample, {read:,} of {characters:,} characters, of the texts and of pieces of long ones (seed 0)"
+        )
     console.write(f"words: {RULE}")
     if punctuation == "cut":
         console.write("       punctuation inside a white-space word ends it")
@@ -203,7 +209,7 @@ def _print_groups(found: list[Fragmentation]) -> None:
 
 
 def _sum(one: Fragmentation, without: list[str]) -> Counts:
-    from vtkit.inspect.meter import Counts
+    from vtkit.inspect.fragmentation import Counts
 
     total = Counts()
     for name, counts in one.groups.items():
@@ -261,7 +267,8 @@ def _as_json(one: Fragmentation) -> dict[str, Any]:
 
     return {
         "name": one.name,
-        "by_chunks": one.by_chunks,
+        "characters_read": one.characters_read,
+        "characters": one.characters,
         "total": counted(one.total),
         "groups": {name: counted(counts) for name, counts in one.groups.items()},
         "queries": counted(one.queries),

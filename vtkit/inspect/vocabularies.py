@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vtkit.inspect.composition import LANGUAGES, SEMBRIDGE, compose
-from vtkit.inspect.fragmentation import measure_fragmentation
-from vtkit.inspect.meter import Counts, QueryCounts
+from vtkit.inspect.fragmentation import Counts, QueryCounts, measure_fragmentation
 from vtkit.inspect.profiles import SplitWord, TextMetrics, VocabularyProfile
 
 if TYPE_CHECKING:
