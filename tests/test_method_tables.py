@@ -192,7 +192,7 @@ from test_overlap import wordpiece
 from vtkit.cli import app
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.reference import settings_reference
-from vtkit.report.content import ROW_ORIGINS
+from vtkit.report.vocabularies import ROW_ORIGINS
 from vtkit.transfer.dispatch import mixture_of
 from vtkit.vocabulary.pair import pair_of
 

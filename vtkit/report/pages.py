@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from vtkit.report.blocks import Page, Section
+from vtkit.report.blocks import Page
 from vtkit.report.wording import visible, visible_lines, visible_token
 
 if TYPE_CHECKING:
@@ -36,11 +36,6 @@ def html_page(page: Page, charts: Mapping[str, Sequence[Chart]] | None = None) -
 def markdown_page(page: Page) -> str:
     """The same words without the charts."""
     return from_template("page.md", page=page)
-
-
-def markdown_section(section: Section) -> str:
-    """One section, its heading first."""
-    return from_template("section.md", section=section)
 
 
 def from_template(name: str, **values: object) -> str:
