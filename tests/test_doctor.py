@@ -1,0 +1,55 @@
+"""``vtkit doctor``: what it finds on this machine, and that it says what to do."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.runs.doctor import ADDS, FOR_AUTHORS, _wrong, examine
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_every_extra_is_explained() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert set(ADDS) == set(extras) - set(FOR_AUTHORS)
+
+
+def test_a_package_that_is_missing_or_too_old_is_named() -> None:
+    assert _wrong(Requirement("no-such-package>=1")) == "no-such-package is missing"
+    assert str(_wrong(Requirement("torch>=999"))).endswith("is not >=999")
+    assert _wrong(Requirement("torch>=1")) is None
+
+
+def test_this_machine_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    (tmp_path / "hub" / "models--a--b").mkdir(parents=True)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    found = {each.about: each for each in examine(tmp_path / "runs")}
+    assert {"vtkit", "packages", "processors", "bf16", "Java", "hub", "disk, runs", "extra serve"} <= set(found)
+    assert "torch " in found["packages"].found
+    assert "HF_HUB_OFFLINE keep it offline" in found["hub"].found
+    assert "1 threads are used (OMP_NUM_THREADS)" in found["processors"].found
+    assert found["Java"].state == "ok"
+    assert str(tmp_path / "runs") in found["disk, runs"].found
+    if sys.platform == "linux":
+        assert "available" in found["memory"].found
+    assert all(each.remedy for each in found.values() if each.state != "ok")
+
+
+def test_the_command_prints_a_line_for_each_finding(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["doctor", "--runs", str(tmp_path)])
+    assert result.exit_code == 0, result.stdout
+    lines = result.stdout.splitlines()
+    assert all(line.split()[0] in ("ok", "note") for line in lines)
+    listed = json.loads(CliRunner().invoke(app, ["doctor", "--runs", str(tmp_path), "--json"]).stdout)
+    assert len(listed) == len(lines)
+    assert set(listed[0]) == {"about", "found", "state", "remedy"}

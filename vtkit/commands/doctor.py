@@ -1,0 +1,39 @@
+"""``vtkit doctor``: what this machine has for vtkit, and what is amiss."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import JsonOption
+
+
+def doctor(
+    runs: Annotated[
+        Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
+    ] = Path("runs"),
+    download: Annotated[
+        bool, typer.Option("--download", help="Also see whether the Hugging Face hub answers. Nothing is fetched.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at this machine: versions, accelerators, bf16, memory, Java, the hub's cache, disk, what extras would add.
+
+    Exit code 1 where something keeps vtkit from working.
+    """
+    from vtkit.runs.doctor import examine
+
+    findings = examine(runs, ask_hub=download)
+    if as_json:
+        console.write_json([asdict(each) for each in findings])
+    else:
+        width = max(len(each.about) for each in findings)
+        for each in findings:
+            said = f"{each.state:<5}  {each.about:<{width}}  {console.one_line(each.found)}"
+            console.write(said + (f"  ({each.remedy})" if each.remedy else ""))
+    if any(each.state == "amiss" for each in findings):
+        raise typer.Exit(1)
