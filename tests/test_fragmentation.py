@@ -63,9 +63,9 @@ def tokenizer(kind: str) -> PreTrainedTokenizerFast:
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     roles = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
     if kind.startswith("trained-"):
-        _, algorithm, split, space = kind.split("-")
+        _, algorithm, split = kind.split("-")
         size = 205 if algorithm == "unigram" else 400
-        settings = {"algorithm": algorithm, "size": size, "split": split, "whitespace": space, "min_frequency": 1}
+        settings = {"algorithm": algorithm, "size": size, "split": split, "min_frequency": 1}
         section = TrainedVocabulary.model_validate({"kind": "trained", "corpus": ("x",), **settings})
         return train_vocabulary(TEXTS, section)
     if kind == "wordpiece":
@@ -96,7 +96,7 @@ def tokenizer(kind: str) -> PreTrainedTokenizerFast:
 
 KINDS = [
     *("wordpiece", "byte-level", "byte-level-trim", "byte-level-prefix", "metaspace", "no-cut"),
-    *("trained-wordpiece-bert-collapse", "trained-bpe-words-keep", "trained-unigram-scripts-collapse"),
+    *("trained-wordpiece-bert", "trained-bpe-words", "trained-unigram-scripts"),
 ]
 
 

@@ -78,7 +78,7 @@ def test_the_vocabulary_has_the_wanted_size_and_roles(algorithm: str, tmp_path: 
 KINDS: dict[str, dict[str, object]] = {
     "wordpiece": {"algorithm": "wordpiece", "size": 600},
     "bpe": {"algorithm": "bpe", "size": 600},
-    "characters": {"algorithm": "bpe", "alphabet": "characters", "byte_fallback": True, "size": 600},
+    "characters": {"algorithm": "bpe", "alphabet": "characters", "size": 600},
     "unigram": {"algorithm": "unigram", "size": 200},
 }
 
@@ -174,11 +174,9 @@ SETTINGS = st.fixed_dictionaries(
         "unicode": st.sampled_from(["NFKC", "NFC", "none"]),
         "clean": st.sampled_from(["format", "bert", "none"]),
         "split": st.sampled_from(["words", "scripts", "bert", "whitespace"]),
-        "whitespace": st.sampled_from(["collapse", "keep"]),
         "strip_accents": st.booleans(),
         "fold_spelling": st.booleans(),
         "cjk_spacing": st.booleans(),
-        "split_digits": st.booleans(),
     }
 )
 
@@ -205,15 +203,6 @@ def test_words_are_counted_as_the_tokenizer_cuts_whole_texts(
     assert (counted.texts, counted.characters) == (len(texts), sum(map(len, texts)))
 
 
-@pytest.mark.parametrize("kind", ["characters", "unigram"])
-def test_what_an_alphabet_lacks_is_spelled_in_bytes_on_request(kind: str) -> None:
-    with_bytes = train_vocabulary(made_up_texts(), section(**{**KINDS[kind], "byte_fallback": True, "size": 450}))
-    without = train_vocabulary(made_up_texts(), section(**{**KINDS[kind], "byte_fallback": False, "size": 190}))
-    assert with_bytes.tokenize("kato ☃")[-3:] == ["<0xE2>", "<0x98>", "<0x83>"]
-    assert with_bytes.decode(with_bytes("kato ☃", add_special_tokens=False)["input_ids"]).strip() == "kato ☃"
-    assert without.unk_token_id in without("kato ☃")["input_ids"]
-
-
 def test_the_settings_by_eye() -> None:
     def cut(text: str, **chosen: object) -> list[str]:
         lowercase = bool(chosen.pop("lowercase", False))
@@ -228,7 +217,6 @@ def test_the_settings_by_eye() -> None:
     assert cut("الدَّوْلَةُ العُثمَانِيَّة إلى", fold_spelling=True) == ["الدوله", "العثمانيه", "الي"]
     assert cut("ज़ाँच בְּרֵאשִׁית Café", fold_spelling=True) == ["जांच", "בראשית", "Café"]
     assert cut("الدَّوْلَةُ") == ["الدَّوْلَةُ"]
-    assert cut("in 2024", split_digits=True) == ["in", "2", "0", "2", "4"]
     assert cut("漢字かな") == ["漢字かな"]
     assert cut("漢字かな", cjk_spacing=True) == ["漢", "字", "かな"]
     assert cut("漢字かな", split="scripts") == ["漢字", "かな"]
@@ -237,7 +225,6 @@ def test_the_settings_by_eye() -> None:
     assert cut("5€+x", split="words") == ["5", "€", "+", "x"]
     assert cut("5€+x", split="bert") == ["5€", "+", "x"]
     assert cut("soft\u00adhy\u200bphen") == ["softhyphen"]
-    assert cut("a  b", algorithm="unigram", whitespace="keep") == ["▁a", "▁", "▁b"]
     assert cut(" a  b", algorithm="unigram") == ["▁a", "▁b"]
 
 
@@ -249,21 +236,6 @@ def test_a_corpus_may_hold_any_characters(algorithm: str) -> None:
     read = tokenizer("\U000f0000a", add_special_tokens=False)["input_ids"]
     assert tokenizer.unk_token_id not in read
     assert tokenizer.decode(read).replace(" ", "") == "\U000f0000a"
-
-
-def test_special_tokens_are_spelled_as_wanted_and_are_never_words() -> None:
-    spelled = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
-    tokenizer = train_vocabulary(made_up_texts(), section(special_tokens=spelled))
-    assert tokens(tokenizer)[:5] == list(spelled.values())
-    assert special_roles(tokenizer) == {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
-    assert tokenizer.convert_ids_to_tokens(tokenizer("<mask> kato")["input_ids"])[:2] == ["<s>", "<mask>"]
-
-
-def test_the_alphabet_keeps_to_its_limit_and_the_frequent_characters() -> None:
-    texts = made_up_texts()
-    frequent = {letter for letter, _ in Counter("".join(texts).replace(" ", "")).most_common(20)}
-    tokenizer = train_vocabulary(texts, section(alphabet_limit=20, size=150))
-    assert {surface for surface, starts in surface_and_start(tokenizer)[5:] if len(surface) == 1} == frequent
 
 
 def test_what_is_rarer_than_the_minimum_becomes_no_token() -> None:
@@ -424,7 +396,6 @@ def test_the_recipes_load(name: str, kind: str) -> None:
         ("".join(map(chr, range(0x4E00, 0x4F00))).encode(), ["--size", "120"], "too small for this corpus"),
         (b"some text", ["--algorithm", "bpe", "--size", "200"], "alone are 261 tokens"),
         (b"some text", ["--size", "400000"], "--size: "),
-        (b"some text", ["--byte-fallback"], "byte_fallback needs"),
         (b"some text", ["--out", "."], "already exists"),
     ],
 )

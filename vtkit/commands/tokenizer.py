@@ -63,7 +63,7 @@ def build_specification(
 
 
 @tokenizers.command("train")
-@settings_of(TrainedVocabulary, fixed={"kind": "trained", "corpus": ("corpora",), "invalid_utf8": "strict"})
+@settings_of(TrainedVocabulary, fixed={"kind": "trained", "corpus": ("corpora",)})
 def train_tokenizer(
     corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help=CORPUS_HELP, show_default=False)],
     out: OutOption,

@@ -21,7 +21,6 @@ from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
 from vtkit.settings.named import local_path
 from vtkit.settings.recipe import Recipe
-from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
 
 VERSION = 2
 """To be raised when something new is looked for: what was found sound before is read again."""
@@ -107,8 +106,6 @@ def check_data(
 
 
 def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
-    vocabulary = recipe.vocabulary
-    replaced = isinstance(vocabulary, TrainedVocabulary | ExpandedVocabulary) and vocabulary.invalid_utf8 == "replace"
     for thing in required_things(recipe):
         value, local = thing.value, local_path(thing.value)
         paths = (local,) if local is not None else ()
@@ -132,7 +129,7 @@ def _checks(recipe: Recipe, chain: tuple[str, ...]) -> Iterator[_Check]:
                         paths,
                         partial(checking.collection_problems, value, judged),
                     )
-            case "corpus" if local is None or (replaced and thing.setting == "vocabulary.corpus"):
+            case "corpus" if local is None:
                 continue
             case "corpus":
                 yield _Check(thing.setting, f"corpus {value}", paths, partial(checking.corpus_problems, value))

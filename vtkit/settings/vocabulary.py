@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from vtkit.settings.types import CorpusName, Occurrences, PositiveInt, Section, Share, TokenizerName, TokenSpelling
+from vtkit.settings.types import CorpusName, Occurrences, PositiveInt, Section, Share, TokenizerName
 
 
 class SourceVocabulary(Section):
@@ -46,31 +46,6 @@ class ExistingVocabulary(Section):
     file with [vocabulary] and [casing] that says how to build it; settings beside this one override those in it."""
 
 
-class SpecialTokens(Section):
-    """[vocabulary.special_tokens]: how a trained vocabulary spells its special tokens, which have its first ids."""
-
-    pad: TokenSpelling = "[PAD]"
-    """Token, without white space, that fills texts up to the length of a batch."""
-
-    unk: TokenSpelling = "[UNK]"
-    """Token, without white space, that stands for what the vocabulary cannot write."""
-
-    cls: TokenSpelling = "[CLS]"
-    """Token, without white space, that begins a text."""
-
-    sep: TokenSpelling = "[SEP]"
-    """Token, without white space, that ends a text."""
-
-    mask: TokenSpelling = "[MASK]"
-    """Token, without white space, that hides others while a masked-language model is trained."""
-
-    @model_validator(mode="after")
-    def _all_different(self) -> SpecialTokens:
-        if len(set(self.model_dump().values())) < 5:
-            raise ValueError("special_tokens must be five different tokens")
-        return self
-
-
 class TrainedVocabulary(Section):
     """[vocabulary] kind = "trained": a vocabulary learned from a corpus."""
 
@@ -91,14 +66,6 @@ class TrainedVocabulary(Section):
     alphabet: Literal["bytes", "characters"] = "bytes"
     """What BPE starts from: the 256 bytes (no text is unknown), or the characters of the corpus (``▁`` starts a
     word)."""
-
-    byte_fallback: bool = False
-    """Spell characters outside the alphabet in 256 byte tokens, ``<0x00>`` and so on, instead of the unknown token
-    (Unigram, and BPE over characters)."""
-
-    alphabet_limit: PositiveInt | None = None
-    """Most characters that the alphabet keeps, the most frequent ones. Default: as many as cover 99.95 % of the
-    corpus. Byte-level BPE has its 256 bytes."""
 
     min_frequency: Occurrences = 2
     """A token must occur at least this often in the corpus (WordPiece and BPE)."""
@@ -122,31 +89,10 @@ class TrainedVocabulary(Section):
     cjk_spacing: bool = False
     """Each Han character is a word of its own, as in BERT."""
 
-    whitespace: Literal["collapse", "keep"] = "collapse"
-    """``collapse``: every run of white space counts as one space, and none at the ends of a text. ``keep``: white
-    space stays as it is, and runs of it are tokens (BPE, Unigram)."""
-
     split: Literal["words", "scripts", "bert", "whitespace"] = "words"
     """What no token can cross. ``words``: white space, and every character that is no letter, mark or
     digit is on its own. ``scripts``: the borders between scripts too, Hiragana, Katakana and Han apart (for Japanese
     and mixed text). ``bert``: white space and punctuation. ``whitespace``: nothing but white space."""
-
-    split_digits: bool = False
-    """Each digit is a token of its own."""
-
-    special_tokens: SpecialTokens = SpecialTokens()
-
-    invalid_utf8: Literal["strict", "replace"] = "strict"
-    """What becomes of bytes in the corpus that are not UTF-8: an error with their number and the place of the first,
-    or U+FFFD and a warning."""
-
-    @model_validator(mode="after")
-    def _byte_fallback_has_its_algorithm(self) -> TrainedVocabulary:
-        if self.byte_fallback and self.algorithm == "wordpiece":
-            raise ValueError('vocabulary.byte_fallback needs algorithm = "unigram", or "bpe" over characters')
-        if self.byte_fallback and self.algorithm == "bpe" and self.alphabet == "bytes":
-            raise ValueError('vocabulary.byte_fallback is for alphabet = "characters": bytes have no fallback')
-        return self
 
 
 EPSILON = {"entropy-gain": 0.01, "first-gain": 0.1}
@@ -184,10 +130,6 @@ class ExpandedVocabulary(Section):
 
     min_frequency: Occurrences = 2
     """A new token must occur at least this often in the corpus."""
-
-    invalid_utf8: Literal["strict", "replace"] = "strict"
-    """What becomes of bytes in the corpus that are not UTF-8: an error with their number and the place of the first,
-    or U+FFFD and a warning."""
 
     @model_validator(mode="before")
     @classmethod

@@ -47,7 +47,7 @@ def build(
             from vtkit.vocabulary.trained import describe, train
 
             if texts is None:
-                texts = read_corpora(vocabulary.corpus, vocabulary.invalid_utf8)
+                texts = read_corpora(vocabulary.corpus)
             training = train(texts, vocabulary, casing)
             counts = CorpusCounts(training.texts, training.characters, training.words, training.distinct_words)
             return Built(training.tokenizer, describe(vocabulary, casing), counts)
@@ -56,7 +56,7 @@ def build(
             from vtkit.vocabulary.expanded import expand_vocabulary
 
             if texts is None:
-                texts = read_corpora(vocabulary.corpus, vocabulary.invalid_utf8)
+                texts = read_corpora(vocabulary.corpus)
             expansion = expand_vocabulary(load_tokenizer(vocabulary.tokenizer), texts, vocabulary, casing)
             return Built(expansion.tokenizer, expansion=expansion.stats)
         case _:

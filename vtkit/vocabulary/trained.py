@@ -20,7 +20,7 @@ import re
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -31,12 +31,12 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from vtkit import console
 from vtkit.data.spelling import FOLDED
-from vtkit.data.unspaced import BEHIND, IDEOGRAPHS, RUN, UNSPACED, begins_unspaced, count_unspaced, cut_runs
+from vtkit.data.unspaced import BEHIND, RUN, UNSPACED, begins_unspaced, count_unspaced, cut_runs
 from vtkit.data.word_counts import DEFAULT_MEMORY, ChunkCounts, Tally, count_chunks
 from vtkit.errors import DataError
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
-from vtkit.vocabulary.existing import ROLES, Role, wrap
+from vtkit.vocabulary.existing import Role, wrap
 from vtkit.vocabulary.statistics import say_if_smaller
 
 if TYPE_CHECKING:
@@ -54,7 +54,10 @@ LONGEST_WORD = 400
 MOST_WORDS = 4_000_000
 """Different words that a vocabulary is learned from; of a corpus with more, the most frequent."""
 
-BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+SPECIAL_TOKENS: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+"""The special tokens, whose ids are 0 to 4."""
+
+UNKNOWN = SPECIAL_TOKENS["unk"]
 """The tokens of ``byte_fallback``."""
 
 SPACED_SCRIPTS = (
@@ -90,14 +93,6 @@ RUNS = {
 }
 """What may be one token, for each value of ``split``."""
 
-SINGLE_DIGIT_RUNS = {
-    "words": (r"[\p{L}\p{M}]+", r"\p{N}", r"[^\s\p{L}\p{M}\p{N}]"),
-    "scripts": tuple(r"\p{N}" if run == r"\p{N}+" else run for run in SCRIPT_RUNS),
-    "bert": (r"[^\s\p{N}\p{P}$+<=>^`|~]+", r"\p{N}", r"[\p{P}$+<=>^`|~]"),
-    "whitespace": (r"[^\s\p{N}]+", r"\p{N}"),
-}
-"""The same with ``split_digits``."""
-
 UNSPACED_SHARE = 0.05
 """From this share of characters of scripts without spaces on, WordPiece marks the beginnings of words (``▁``), as the
 other algorithms do, instead of their continuations (``##``), which such scripts cannot tell apart."""
@@ -113,7 +108,6 @@ _THREADS = "TOKENIZERS_PARALLELISM"
 _REPEATS_AT_ONCE = 10_000
 _CHECKED_EVERY = 200_000
 
-_HAN_AND_SPACE = re.compile(rf"[{IDEOGRAPHS}]\s")
 _JOINED = re.compile("[\x1c-\x1f]")
 _JOINED_BY_BERT = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 """Characters at which Python cuts words, but which a normalizer drops, so that the words around them become one."""
@@ -159,7 +153,7 @@ def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSectio
     different words are learned from.
 
     Returns:
-        A tokenizer with the roles of ``section.special_tokens`` as ids 0 to 4, and what it was learned from.
+        A tokenizer with :data:`SPECIAL_TOKENS` as ids 0 to 4, and what it was learned from.
 
     Raises:
         DataError: no words in the texts; a size that does not even hold the alphabet; or a corpus so small that
@@ -184,16 +178,10 @@ def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSectio
             backend.model = _character_bpe(words, section)
         case "unigram":
             backend.model = _unigram(words, section)
-    roles = special_tokens(section)
-    backend.add_special_tokens(list(roles.values()))
-    tokenizer: PreTrainedTokenizerFast = wrap(backend, roles, "trained from the corpus")
+    backend.add_special_tokens(list(SPECIAL_TOKENS.values()))
+    tokenizer: PreTrainedTokenizerFast = wrap(backend, SPECIAL_TOKENS, "trained from the corpus")
     say_if_smaller(len(tokenizer), section.size)
     return Training(tokenizer, words.texts, words.characters, words.total, words.distinct)
-
-
-def special_tokens(section: TrainedVocabulary) -> dict[Role, str]:
-    """The token of each role, in the order of the ids 0 to 4."""
-    return {role: getattr(section.special_tokens, role) for role in ROLES}
 
 
 def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
@@ -204,7 +192,7 @@ def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
     steps += ["accents stripped"] if section.strip_accents else []
     steps += ["spellings folded (Arabic, Hebrew, Devanagari)"] if section.fold_spelling else []
     steps += ["lower-cased"] if casing.input == "lowercase" else ["case kept"]
-    steps += ["runs of white space as one space"] if section.whitespace == "collapse" else ["white space kept"]
+    steps.append("runs of white space as one space")
     cuts = {
         "words": "cut at white space and around every character that is no letter, mark or digit",
         "scripts": "cut at white space, punctuation and the borders between scripts",
@@ -213,7 +201,6 @@ def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
     }
     steps.append(cuts[section.split])
     steps += ["each Han character on its own"] if section.cjk_spacing else []
-    steps += ["each digit on its own"] if section.split_digits else []
     return ", ".join(steps)
 
 
@@ -223,11 +210,10 @@ def _pipeline(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -
     Args:
         marks_starts: whether tokens show that they begin a word (``▁`` or ``Ġ``), instead of that they continue one.
     """
-    runs = (SINGLE_DIGIT_RUNS if section.split_digits else RUNS)[section.split]
+    runs = RUNS[section.split]
     steps = _steps(section, lowercase, marks_starts)
     if not marks_starts:
-        unknown = section.special_tokens.unk
-        backend = Tokenizer(models.WordPiece({unknown: 0}, unk_token=unknown))
+        backend = Tokenizer(models.WordPiece({UNKNOWN: 0}, unk_token=UNKNOWN))
         backend.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(runs)), behavior="removed", invert=True)
         backend.decoder = decoders.WordPiece(prefix="##")
     else:
@@ -245,8 +231,7 @@ def _pipeline(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -
             backend.pre_tokenizer = pre_tokenizers.Sequence(
                 [cut, pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="never", split=False)]
             )
-            spaces = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-            backend.decoder = decoders.Sequence([decoders.ByteFallback(), spaces]) if section.byte_fallback else spaces
+            backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
     backend.normalizer = normalizers.Sequence(steps)
     return backend
 
@@ -257,8 +242,6 @@ def _cut_with_spaces(runs: Sequence[str], section: TrainedVocabulary) -> Any:
     if section.algorithm == "wordpiece":
         unspaced = [run.replace("*", f"{{0,{LONGEST_RUN - 1}}}") for run in unspaced]
     spaced = [f" ?{_without_unspaced(run)}" for run in runs if run not in UNSPACED_RUNS]
-    if section.whitespace == "keep":
-        return pre_tokenizers.Split(Regex("|".join([*unspaced, *spaced])), behavior="isolated")
     return pre_tokenizers.Split(Regex("|".join([*unspaced, *spaced])), behavior="removed", invert=True)
 
 
@@ -309,11 +292,7 @@ def _steps(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -> l
         steps.append(normalizers.Lowercase())
     if marks_starts:
         steps.append(normalizers.Replace(Regex(BEHIND), " "))
-    if section.whitespace == "collapse":
-        steps += [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
-    elif section.algorithm != "wordpiece" and not _is_byte_level(section):
-        steps.append(normalizers.Replace(Regex(r"\s"), " "))  # ▁ is all that stands for white space
-    return steps
+    return [*steps, normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
 
 
 def _is_byte_level(section: TrainedVocabulary) -> bool:
@@ -370,12 +349,12 @@ class _Corpus(NamedTuple):
 
 def _read(texts: Iterable[str], section: TrainedVocabulary) -> _Corpus:
     whole = Tally()
-    is_whole = _cut_whole(section)
+    joined = (_JOINED_BY_BERT if section.clean == "bert" else _JOINED).search
 
     def regular() -> Iterator[str]:
         with console.progress("texts read for the vocabulary") as bar:
             for text in texts:
-                if is_whole(text):
+                if joined(text):
                     whole.add([text])
                     _make_room(whole)
                 else:
@@ -400,7 +379,7 @@ def _count_words(
     normalize = normalizers.Sequence(_steps(section, lowercase, marks_starts)).normalize_str
     mark = " " if marks_starts else ""
     written = ("Ġ" if _is_byte_level(section) else "▁") if marks_starts else ""
-    one_piece = str.isalpha if section.split == "scripts" or section.split_digits else str.isalnum
+    one_piece = str.isalpha if section.split == "scripts" else str.isalnum
 
     def cut(text: str) -> Iterator[str]:
         for part in cut_runs(text) if marks_starts else [text]:
@@ -412,13 +391,11 @@ def _count_words(
         for word in cut(backend.normalizer.normalize_str(text)):
             words.add_many(word, count)
         _make_room(words)
-    collapsed = section.whitespace == "collapse"
-    for number, (chunk, count) in enumerate(corpus.chunks.words() if collapsed else corpus.chunks, 1):
+    for number, (chunk, count) in enumerate(corpus.chunks.words(), 1):
         if chunk.isascii() and one_piece(chunk):  # most words: nothing happens to them but lower-casing
             words.add_many(written + (chunk.lower() if lowercase else chunk), count)
         elif text := normalize(chunk):
-            starts_word = collapsed or not chunk[0].isspace()
-            for word in cut(mark + text if starts_word else text):
+            for word in cut(mark + text):
                 words.add_many(word, count)
         if number % _CHECKED_EVERY == 0:
             _make_room(words)
@@ -431,26 +408,9 @@ def _make_room(words: Tally) -> None:
         words.spill()
 
 
-def _cut_whole(section: TrainedVocabulary) -> Callable[[str], Any]:
-    """Tells the texts that cannot be cut at white space first."""
-    joined = (_JOINED_BY_BERT if section.clean == "bert" else _JOINED).search
-    if section.whitespace == "collapse":
-        return joined
-
-    def cut_whole(text: str) -> bool:
-        if not text:
-            return False
-        first = text[0]  # which a normalizer may drop, so that the text begins with what follows
-        dropped = not first.isprintable() or unicodedata.category(first).startswith("M") or FOLDED.get(first) == ""
-        spaced_out = section.cjk_spacing and _HAN_AND_SPACE.search(text)  # a space more than the chunk itself has
-        return first.isspace() or dropped or bool(joined(text) or spaced_out)
-
-    return cut_whole
-
-
 def _alphabet(words: _Words, section: TrainedVocabulary) -> set[str]:
     """The most frequent characters: as many as cover the wanted share of the corpus, and beyond that, in a small
-    alphabet, all that occur often enough; no more than the limit. On ties the lower code point comes first."""
+    alphabet, all that occur often enough. On ties the lower code point comes first."""
     counts: Counter[str] = Counter()
     for word, count in words:
         for character in word:
@@ -459,8 +419,6 @@ def _alphabet(words: _Words, section: TrainedVocabulary) -> set[str]:
     kept: set[str] = set()
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         if needed <= 0 and (len(kept) >= SMALL_ALPHABET or count < section.min_frequency):
-            break
-        if section.alphabet_limit is not None and len(kept) >= section.alphabet_limit:
             break
         kept.add(character)
         needed -= count
@@ -474,7 +432,7 @@ def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) ->
     that can stand inside words are in the alphabet in both forms, so that no new word is unknown for its order.
     """
     kept = sorted(_alphabet(words, section))
-    usual = section.split in ("words", "scripts") and not section.cjk_spacing and not section.split_digits
+    usual = section.split in ("words", "scripts") and not section.cjk_spacing
     inside = [c for c in kept if (c.isalnum() or _is_mark(c) if usual else _stays_whole(c + c, backend))]
     known = set(kept)
     unused = (private for private in map(chr, _PRIVATE) if private not in known)
@@ -483,13 +441,13 @@ def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) ->
     table = str.maketrans(continuing)
     mapped = ((word[0] + word[1:].translate(table), count) for word, count in words if known.issuperset(word))
     merged, _ = _merge(mapped, [*kept, *plain], section)
-    vocabulary = {token: number for number, token in enumerate(special_tokens(section).values())}
+    vocabulary = {token: number for number, token in enumerate(SPECIAL_TOKENS.values())}
     for token in merged:
         text = "".join(plain.get(character, character) for character in token)
         vocabulary[f"##{text}" if token[0] in plain else text] = len(vocabulary)
     return models.WordPiece(
         vocabulary,
-        unk_token=section.special_tokens.unk,
+        unk_token=UNKNOWN,
         max_input_chars_per_word=LONGEST_WORD,
         continuing_subword_prefix="##",
     )
@@ -504,7 +462,7 @@ def _wordpiece_of_starts(words: _Words, section: TrainedVocabulary) -> tuple[mod
     vocabulary, alphabet, _ = _merged_characters(words, section)
     model = models.WordPiece(
         vocabulary,
-        unk_token=section.special_tokens.unk,
+        unk_token=UNKNOWN,
         max_input_chars_per_word=LONGEST_WORD,
         continuing_subword_prefix="",
     )
@@ -514,7 +472,7 @@ def _wordpiece_of_starts(words: _Words, section: TrainedVocabulary) -> tuple[mod
 def _byte_level_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
     """GPT-2's byte-level BPE; its alphabet is the 256 bytes, so that no text is unknown."""
     merged, merges = _merge(words, sorted(pre_tokenizers.ByteLevel.alphabet()), section)
-    vocabulary = {token: number for number, token in enumerate([*special_tokens(section).values(), *merged])}
+    vocabulary = {token: number for number, token in enumerate([*SPECIAL_TOKENS.values(), *merged])}
     return models.BPE(vocabulary, merges)
 
 
@@ -524,9 +482,8 @@ def _character_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
     return models.BPE(
         vocabulary,
         merges,
-        unk_token=section.special_tokens.unk,
+        unk_token=UNKNOWN,
         fuse_unk=True,
-        byte_fallback=section.byte_fallback,
     )
 
 
@@ -537,20 +494,14 @@ def _merged_characters(
     known = _alphabet(words, section) | {"▁"}
     mapped = ((word, count) for word, count in words if known.issuperset(word))
     merged, merges = _merge(mapped, sorted(known), section)
-    return {token: number for number, token in enumerate([*_reserved(section), *merged])}, known, merges
-
-
-def _reserved(section: TrainedVocabulary) -> list[str]:
-    """The tokens in front of the alphabet: special tokens, and the bytes where they are wanted."""
-    bytes_wanted = section.byte_fallback and not _is_byte_level(section)
-    return [*special_tokens(section).values(), *(BYTES if bytes_wanted else ())]
+    return {token: number for number, token in enumerate([*SPECIAL_TOKENS.values(), *merged])}, known, merges
 
 
 def _merge(
     words: Iterable[tuple[str, int]], alphabet: list[str], section: TrainedVocabulary
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """The tokens that byte-pair merging over counted words gives, alphabet first, and the merges in order."""
-    size = section.size - len(_reserved(section))
+    size = section.size - len(SPECIAL_TOKENS)
     _check_alphabet(len(alphabet), section)
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -600,8 +551,7 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
 
     known = _alphabet(words, section) | {"▁"}
     _check_alphabet(len(known), section)
-    reserved = _reserved(section)
-    size = section.size - len(reserved)
+    size = section.size - len(SPECIAL_TOKENS)
     with tempfile.TemporaryDirectory() as folder:
         counted, prefix = Path(folder, "words.tsv"), Path(folder, "vocabulary")
         with counted.open("w", encoding="utf-8") as file:
@@ -620,7 +570,7 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
                 normalization_rule_name="identity",
                 add_dummy_prefix=False,
                 remove_extra_whitespaces=False,
-                allow_whitespace_only_pieces=section.whitespace == "keep",
+                allow_whitespace_only_pieces=False,
                 split_by_unicode_script=False,
                 split_by_number=False,
                 bos_id=-1,
@@ -636,16 +586,12 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
         pieces = [(processor.id_to_piece(n), processor.get_score(n)) for n in range(1, processor.get_piece_size())]
     if all(len(piece.removeprefix("▁")) <= 1 for piece, _ in pieces) and len(pieces) < size:
         raise _too_small(len(pieces), section)
-    # The bytes are reached through the fallback only: spelled out in a text, <0x41> is not one of them.
-    worst = min(score for _, score in pieces) - 100
-    front = [(token, worst if token in BYTES else 0.0) for token in reserved]
-    return models.Unigram(
-        front + pieces, unk_id=reserved.index(section.special_tokens.unk), byte_fallback=section.byte_fallback
-    )
+    front = [(token, 0.0) for token in SPECIAL_TOKENS.values()]
+    return models.Unigram(front + pieces, unk_id=list(SPECIAL_TOKENS).index("unk"), byte_fallback=False)
 
 
 def _check_alphabet(characters: int, section: TrainedVocabulary) -> None:
-    smallest = characters + len(_reserved(section))
+    smallest = characters + len(SPECIAL_TOKENS)
     if section.size >= smallest:
         return
     if _is_byte_level(section):
@@ -655,7 +601,7 @@ def _check_alphabet(characters: int, section: TrainedVocabulary) -> None:
         )
     raise DataError(
         f"vocabulary.size = {section.size} is too small for this corpus: its alphabet and the special tokens alone "
-        f"are {smallest} tokens. Set it well above that, limit the alphabet (vocabulary.alphabet_limit), or choose "
+        f"are {smallest} tokens. Set it well above that, or choose "
         'algorithm = "bpe" (an alphabet of 256 bytes).'
     )
 
