@@ -27,17 +27,17 @@ def analyse(
                           show_default=False),
     ],
     split: Annotated[str | None, typer.Option(help="Split of its judgements.", show_default="its usual one")] = None,
-    language: Annotated[str, typer.Option(help="Of its texts, ISO 639 code.")] = "en",
-    documents: Annotated[int, typer.Option(min=2, help="Documents at most: the relevant ones, and others.")] = 5000,
-    queries: Annotated[int, typer.Option(min=1, help="Queries at most.")] = 500,
-    max_length: Annotated[int, typer.Option("--max-length", min=4, help="Tokens of a document.")] = 256,
+    language: Annotated[str, typer.Option(help="Language of its texts, ISO 639 code.")] = "en",
+    documents: Annotated[int, typer.Option(min=2, help="Most documents: relevant ones and others.")] = 5000,
+    queries: Annotated[int, typer.Option(min=1, help="Most queries.")] = 500,
+    max_length: Annotated[int, typer.Option("--max-length", min=4, help="Tokens read of each document.")] = 256,
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:  # fmt: skip
     """Compare how encoders use their vocabularies on a judged collection.
 
-    Term weights against the judgements (RSJ), split words, tokens that relevant documents hold, activation against
-    frequency, confusion of case, and what merging case variants would cost. See docs/evaluation.md.
+    Compares term weights with the judgements (RSJ), and reports split words, tokens that relevant documents contain,
+    activation by frequency, confusion of case, and the cost of merging case variants (docs/evaluation.md).
     """
     allow_downloads(download)
     from vtkit.data.collections import default_split, load_retrieval

@@ -34,9 +34,8 @@ def calibrate(
 ) -> None:  # fmt: skip
     """Calibrate a sparse encoder: set the share of positive activations, and show what it changes.
 
-    The options are applied in this order: --head-scale, --shift, --tokens (held: after
-    --target), --target, --fold, --query-encoder. Half of the probe texts solve for the
-    shifts, the other half fill the table.
+    The options are applied in this order: --head-scale, --shift, --tokens (held: after --target), --target, --fold,
+    --query-encoder. The shifts are found on one half of the probe texts; the table shows the other half.
     """
     allow_downloads(download)
 

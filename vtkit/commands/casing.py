@@ -35,7 +35,7 @@ def casing(
     settings: CasingSection,
     listed: Annotated[
         List | None,
-        typer.Option("--list", help="List every such token, tab-separated, instead of the counts.", show_default=False),
+        typer.Option("--list", help="List these tokens, tab-separated, instead of the counts.", show_default=False),
     ] = None,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -43,8 +43,8 @@ def casing(
 ) -> None:
     """Count and list cased tokens and case and word-start variants, or put a casing policy into a model.
 
-    Nothing is retrained. With --out the model (or tokenizer) is written as a folder that loads without vtkit, with
-    its input casing (--input) and its output casing (--apply). map needs --input lowercase; mask and fold need a model.
+    Nothing is retrained. --out writes the model (or tokenizer), with the chosen input casing (--input) and output
+    casing (--apply), as a folder that loads without vtkit. map needs --input lowercase; mask and fold need a model.
     """
     allow_downloads(download)
     changes = settings.output != "all" or settings.input != "keep"

@@ -17,12 +17,15 @@ from vtkit.errors import DataError
 
 EncodingErrorsOption = Annotated[
     Invalid,
-    typer.Option("--encoding-errors", help="Bytes that are not UTF-8: stop, or replace them by U+FFFD and warn."),
+    typer.Option("--encoding-errors", help="Bytes that are not UTF-8: stop, or replace them with U+FFFD and warn."),
 ]
 LanguageOption = Annotated[
     str | None,
     typer.Option(
-        "--language", metavar="CODE", help="Language of the texts. Default: by their script.", show_default=False
+        "--language",
+        metavar="CODE",
+        help="Language of the texts. Default: decided by their script.",
+        show_default=False,
     ),
 ]
 PunctuationOption = Annotated[

@@ -25,26 +25,26 @@ def encode(
     ],
     settings: IndexSection,
     queries: Annotated[
-        bool, typer.Option("--queries", help="The texts are queries; of a BEIR folder its queries.jsonl.")
+        bool, typer.Option("--queries", help="Encode queries; in a BEIR folder, its queries.jsonl.")
     ] = False,
     max_length: Annotated[
         int | None,
         typer.Option(
-            "--max-length", metavar="TOKENS", min=3, help="Cut texts here. Default: 256, and 64 of queries.",
+            "--max-length", metavar="TOKENS", min=3, help="Cut texts here. Default: 256; for queries, 64.",
             show_default=False,
         ),
     ] = None,
     part: Annotated[
         str | None,
         typer.Option(
-            "--part", metavar="N/OF", help="Encode only this part, e.g. 3/16; --join 16 makes the folder.",
+            "--part", metavar="N/OF", help="Encode only this part, e.g. 3/16; --join 16 puts the parts together.",
             show_default=False,
         ),
     ] = None,
     join: Annotated[
         int | None,
         typer.Option(
-            "--join", metavar="PARTS", min=1, help="Encode nothing: make the folder of the parts that --part encoded.",
+            "--join", metavar="PARTS", min=1, help="Encode nothing; put together the parts that --part encoded.",
             show_default=False,
         ),
     ] = None,
@@ -53,8 +53,8 @@ def encode(
 ) -> None:  # fmt: skip
     """Encode documents or queries into vectors on disk.
 
-    Parts that are done outlive a kill: the same command goes on from there. `vtkit index` makes an index of the
-    vectors. With --part, processes on several machines that share the folder of --out encode one collection.
+    If the command is interrupted, repeat it to continue. `vtkit index` makes an index of the vectors. With --part,
+    several machines that share the folder of --out encode one collection.
     """
     refuse_existing(out)
     allow_downloads(download)
@@ -92,7 +92,7 @@ def index(
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the index goes.", show_default=False)
     ],
     engine: Annotated[
-        str, typer.Option("--engine", help="What searches it: exact, lucene, seismic, milvus or opensearch.")
+        str, typer.Option("--engine", help="Search engine: exact, lucene, seismic, milvus or opensearch.")
     ] = "exact",
     settings: Annotated[
         list[str] | None,
@@ -105,7 +105,7 @@ def index(
 ) -> None:  # fmt: skip
     """Make an index of encoded documents, which `vtkit search` opens.
 
-    The folder needs its model to encode queries, and nothing else. A lexical part and weighting are made by recipes.
+    To encode queries, the index needs its model and nothing else. Lexical parts and document weighting need a recipe.
     """
     refuse_existing(out)
     given = section_settings("index", settings or (), "query_length=32")

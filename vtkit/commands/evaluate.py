@@ -33,15 +33,15 @@ def evaluate(
         str | None, typer.Option("--split", help="Judgements to use. Default: test.", show_default=False)
     ] = None,
     measure: Annotated[
-        list[str], typer.Option("--measure", "-m", metavar="NAME", help="Of ir_measures. May be repeated.")
+        list[str], typer.Option("--measure", "-m", metavar="NAME", help="Name from ir_measures. May be repeated.")
     ] = MEASURES,
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", metavar="SYSTEM", help="Test the others against it. Default: the first.",
+        typer.Option("--baseline", metavar="SYSTEM", help="System to test the others against. Default: the first.",
                      show_default=False),
     ] = None,
     correction: Annotated[
-        Literal["holm", "bonferroni"], typer.Option("--correction", help="Of p for several systems.")
+        Literal["holm", "bonferroni"], typer.Option("--correction", help="Correction of p for several systems.")
     ] = "holm",
     balance: Annotated[
         str | None,
@@ -50,19 +50,19 @@ def evaluate(
     ] = None,
     rerank: Annotated[
         str | None,
-        typer.Option("--rerank", metavar="MODEL", help="A cross-encoder: each system reranked is a row too.",
+        typer.Option("--rerank", metavar="MODEL", help="Cross-encoder that reranks each system, as a further row.",
                      show_default=False),
     ] = None,
-    depth: Annotated[int, typer.Option("--depth", min=1, help="Results a query that --rerank scores.")] = 100,
-    results: Annotated[int, typer.Option("--results", min=1, max=10_000, help="Results a query.")] = 1000,
+    depth: Annotated[int, typer.Option("--depth", min=1, help="Results per query that --rerank scores.")] = 100,
+    results: Annotated[int, typer.Option("--results", min=1, max=10_000, help="Results per query.")] = 1000,
     language: Annotated[
         str | None,
-        typer.Option("--language", metavar="CODE", help="For BM25. Default: told by the texts.", show_default=False),
+        typer.Option("--language", metavar="CODE", help="For BM25. Default: detected from texts.", show_default=False),
     ] = None,
     max_queries: Annotated[
         int | None, typer.Option("--max-queries", min=1, help="Judge a sample of the queries.", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of samples.")] = 42,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of samples.")] = 42,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting of [index], e.g. document_length=128. May be "
@@ -70,7 +70,7 @@ def evaluate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FOLDER", help="Keep results.json, and for each system its run file and "
+        typer.Option("--out", "-o", metavar="FOLDER", help="Write results.json and, for each system, its run file and "
                      "values by query.", show_default=False),
     ] = None,
     as_json: JsonOption = False,

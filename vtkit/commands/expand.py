@@ -28,11 +28,11 @@ def expand(
     corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help=CORPUS_HELP, show_default=False)],
     settings: ExpandedVocabulary,
     out: OutOption = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Make BASE lower-case its input first.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the input of BASE first.")] = False,
     encoding_errors: EncodingErrorsOption = "strict",
     as_json: JsonOption = False,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", help="Draw the curve.", show_default=False)
+        Path | None, typer.Option("--png", metavar="FILE", help="Draw the curve as a PNG image.", show_default=False)
     ] = None,
     page: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page about it.", show_default=False)
@@ -41,7 +41,7 @@ def expand(
 ) -> None:  # fmt: skip
     """Expand a vocabulary with the tokens that a corpus needs most (AdaLM).
 
-    A table shows size, unigram entropy and tokens per word after each step, and why it stopped.
+    A table shows size, unigram entropy and tokens per word after each step, and why the expansion stopped.
     """
     if out is not None and os.path.lexists(out):
         raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")

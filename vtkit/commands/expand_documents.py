@@ -17,16 +17,16 @@ from vtkit.outputs import refuse_existing
 def expand_documents(
     expander: Annotated[
         str,
-        typer.Argument(help="Folder or hub id of the model that expands: RUN/expander of a run with [expand].",
+        typer.Argument(help="Folder or hub id of the expansion model: RUN/expander of a run with [expand].",
                        show_default=False),
     ],
     texts: Annotated[str, typer.Argument(help=f"Documents: {DOCUMENT_FORMS}.", show_default=False)],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where corpus.jsonl goes.", show_default=False)
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for corpus.jsonl.", show_default=False)
     ],
-    language: Annotated[str, typer.Option("--language", help="Whose stop words are not added.")] = "en",
+    language: Annotated[str, typer.Option("--language", help="Language of the stop words to leave out.")] = "en",
     max_length: Annotated[
-        int, typer.Option("--max-length", min=4, help="Tokens that the encoder will read; what is added is among them.")
+        int, typer.Option("--max-length", min=4, help="Tokens the encoder will read, added words included.")
     ] = 256,
     settings: Annotated[
         list[str] | None,
@@ -40,7 +40,7 @@ def expand_documents(
 ) -> None:  # fmt: skip
     """Add to each document the words that a model expects its queries to have (TILDE).
 
-    For an encoder that was trained on expanded documents: `vtkit encode` then reads the folder.
+    Use it for an encoder that was trained on expanded documents; `vtkit encode` then reads the folder.
     """
     refuse_existing(out)
     allow_downloads(download)

@@ -24,7 +24,7 @@ def export(
             help="Folder of a run, of an index that `vtkit index` made, or folder or hub id of a sparse encoder.",
         ),
     ],
-    target: Annotated[Target, typer.Option("--for", help="The engine.", show_default=False)],
+    target: Annotated[Target, typer.Option("--for", help="Engine to export for.", show_default=False)],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where it goes.", show_default=False)
     ],
@@ -40,7 +40,7 @@ def export(
         int | None,
         typer.Option(
             "--top-dimensions", metavar="N", min=1, show_default=False,
-            help="Keep only so many of a document's largest weights. An HNSW index of PostgreSQL takes at most 1,000.",
+            help="Keep this many of a document's largest weights. An HNSW index of PostgreSQL takes at most 1,000.",
         ),
     ] = None,
     model: ModelOption = None,
@@ -50,9 +50,9 @@ def export(
 ) -> None:  # fmt: skip
     """Hand a model and its index over to a search engine.
 
-    The folder has the encoder as ONNX and for sentence-transformers, the documents' vectors in the engine's bulk
-    form, a README with the commands to the first result, and queries with the results that the engine should give.
-    What is done outlives a kill: the same command goes on from there.
+    The folder contains the encoder as ONNX and for sentence-transformers, the documents' vectors in the engine's bulk
+    format, a README with every command to the first result, and queries with the results the engine should give. If
+    the export is interrupted, repeat the command to continue.
     """
     refuse_existing(out)
     allow_downloads(download)

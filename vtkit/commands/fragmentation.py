@@ -46,28 +46,30 @@ def fragmentation(
     ] = None,
     recipe: Annotated[
         Path | None,
-        typer.Option("--recipe", metavar="RECIPE", help="Compare its source and its target.", show_default=False),
+        typer.Option(
+            "--recipe", metavar="RECIPE", help="Compare its source and target vocabularies.", show_default=False
+        ),
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option("--run", metavar="RUN", help="Compare its source and its target.", show_default=False),
+        typer.Option("--run", metavar="RUN", help="Compare its source and target vocabularies.", show_default=False),
     ] = None,
     queries: Annotated[
         str | None,
         typer.Option(
             "--queries",
             metavar="PATH",
-            help="Queries: a BEIR folder, or a corpus of them. Default: those of CORPUS, where it is a BEIR folder.",
+            help="Queries: a BEIR folder, or a corpus of them. Default: those of CORPUS if it is a BEIR folder.",
             show_default=False,
         ),
     ] = None,
     language: LanguageOption = None,
     by_language: Annotated[
         bool,
-        typer.Option("--by-language", help="Detect the language of each text (lingua) where its script has several."),
+        typer.Option("--by-language", help="Detect the language of each text (lingua) if its script has several."),
     ] = False,
     punctuation: PunctuationOption = "keep",
-    top: Annotated[int, typer.Option("--top", min=0, help="Words and unknown characters listed.")] = 10,
+    top: Annotated[int, typer.Option("--top", min=0, help="How many words and unknown characters to list.")] = 10,
     as_json: JsonOption = False,
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,

@@ -37,15 +37,15 @@ def gap(
     ],
     language: LanguageOption = None,
     punctuation: PunctuationOption = "keep",
-    top: Annotated[int, typer.Option("--top", min=0, help="Typical words of each corpus.")] = 20,
+    top: Annotated[int, typer.Option("--top", min=0, help="How many typical words of each corpus to list.")] = 20,
     as_json: JsonOption = False,
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
 ) -> None:  # fmt: skip
     """Measure how different the words of two corpora are, and what that means for expanding a vocabulary.
 
-    The measure is the weighted Jaccard similarity of word frequencies, the yardstick the table of the CAI paper (MS
-    MARCO against BEIR).
+    The measure is the weighted Jaccard similarity of word frequencies; the thresholds come from the CAI paper's
+    comparison of MS MARCO with BEIR.
     """
     from vtkit.inspect.corpus_gap import BEIR_TO_MSMARCO, advice, measure_gap
     from vtkit.inspect.words import RULE

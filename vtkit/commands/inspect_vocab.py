@@ -49,7 +49,7 @@ def inspect_vocab(
         ),
     ] = "all",
     han: Annotated[
-        HanCounts, typer.Option(help="What Han characters that Chinese, Japanese and Korean share count as.")
+        HanCounts, typer.Option(help="Language of Han characters that Chinese, Japanese and Korean share.")
     ] = HanCounts.zh,
     corpus: Annotated[
         list[str] | None,
@@ -71,8 +71,8 @@ def inspect_vocab(
 ) -> None:
     """Show what vocabularies consist of: languages, scripts, casing, unused tokens, and what they share.
 
-    Languages are told by the script where it has one candidate, and by lingua where it has several and the token is
-    the beginning of a word of five letters or more; the rest is counted as undecided.
+    The script decides the language if only one candidate uses it. Otherwise lingua decides for tokens that start a
+    word and have at least five letters; other tokens are undecided.
     """
     if not tokenizers:
         _list_candidates(as_json)

@@ -27,7 +27,7 @@ RunArgument = Annotated[
 OutOption = Annotated[
     Path | None,
     typer.Option(
-        "--out", "-o", metavar="FOLDER", help="Where it goes. Default: nothing is written.", show_default=False
+        "--out", "-o", metavar="FOLDER", help="Folder to write. Default: nothing is written.", show_default=False
     ),
 ]
 DownloadOption = Annotated[
@@ -47,7 +47,7 @@ SetOption = Annotated[
         "--set",
         metavar="SECTION.KEY=VALUE",
         help="Give a setting another value, e.g. adapt.steps=4000 or 'transfer.parallel.files=[\"a.tsv\"]'; "
-        "none drops a setting or a whole section. May be repeated.",
+        "none removes a setting or a whole section. May be repeated.",
         show_default=False,
     ),
 ]

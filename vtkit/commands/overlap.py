@@ -22,7 +22,7 @@ def overlap(
     mode: Annotated[
         OverlapMode, typer.Option(help="Which tokens count as known (docs/vocabulary.md).")
     ] = "exact+symbols",
-    examples: Annotated[int, typer.Option(min=0, help="Tokens shown of each class.")] = 8,
+    examples: Annotated[int, typer.Option(min=0, help="How many tokens of each class to show.")] = 8,
     list_file: Annotated[
         Path | None,
         typer.Option(
@@ -34,7 +34,7 @@ def overlap(
 ) -> None:
     """Show which tokens of TARGET's vocabulary are also in SOURCE's.
 
-    By class, with examples, and beside the other modes.
+    Shows the tokens by class, with examples, and the counts of the other modes.
     """
     from vtkit.inspect.overlap import HEADER, overlap_report, pair_rows
 

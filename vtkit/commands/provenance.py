@@ -28,33 +28,33 @@ WHOLE = 0.99
 def provenance(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help="Folder of a run, or that `vtkit transfer` wrote.", show_default=False),
+        typer.Argument(metavar="RUN", help="Folder of a run, or one written by `vtkit transfer`.", show_default=False),
     ],
     words: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="TOKEN...",
-            help="Tokens, or words: looked up by their text, or cut into tokens.",
+            help="Tokens, or words, which are looked up by their text or split into tokens.",
             show_default=False,
         ),
     ] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
-            "--source", "-s", metavar="TOKEN", help="Which tokens a source token, or word, went into. Repeatable."
+            "--source", "-s", metavar="TOKEN", help="Show which tokens this source token or word went into. Repeatable."
         ),
     ] = None,
     beside: Annotated[
         list[Path] | None,
         typer.Option("--beside", "-b", metavar="RUN", help="Another run to show beside it. Repeatable."),
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="Tokens listed for a source token.")] = MOST_TAKERS,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many tokens to list for a source token.")] = MOST_TAKERS,
     as_json: JsonOption = False,
 ) -> None:
     """Show where tokens came from: the source tokens a row was made of, their weights, the method and the bias.
 
-    With --source the reverse: the target tokens that a source token is part of, heaviest first. With --beside several
-    transfers of the same words stand side by side.
+    With --source, shows the target tokens that a source token is part of, heaviest first. With --beside, shows
+    several transfers of the same words side by side.
     """
     from vtkit.transfer.provenance import read_provenance
 

@@ -37,10 +37,9 @@ def check_recipe(
 ) -> None:
     """Find everything that keeps a recipe from running.
 
-    Every mistake in its settings is listed, with its line; then every file, model and collection it needs that is
-    not available here. The exit code is 2 if there is any. With --data the files are read as well, as vtkit run does
-    before its first stage, and what is wrong with any of them is listed, with exit code 1. Then the vocabulary is made
-    aside and compared with the source's and with the texts, as the run's first check does.
+    Lists every mistake in the settings with its line, then every file, model and collection that is not available
+    here; the exit code is 2 if there are any. With --data, the files are read as well, as before a run; problems in
+    them give exit code 1. The vocabulary is then made in a temporary folder and checked as a run's first check does.
     """
     from vtkit.evaluation.measures.effectiveness import check_measures
     from vtkit.recipe.load import load_recipe
@@ -74,8 +73,8 @@ def check_recipe(
 def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
     """Print a recipe with all its settings.
 
-    Every setting has its value and meaning. What the recipe extends, what --set changes and
-    what is left to defaults is all written out, paths absolute, so the output is a recipe that stands on its own.
+    Every setting is printed with its value and meaning: inherited ones, those changed by --set, and defaults. Paths
+    are absolute, so the output is a complete recipe.
     """
     from vtkit.recipe.load import load_recipe
     from vtkit.recipe.write import resolved_toml
@@ -89,7 +88,7 @@ def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
 def show_schema() -> None:
     """Print the JSON Schema of recipes.
 
-    Editors complete and explain settings by it, with a first line in the recipe such as: #:schema recipe.json
+    Editors use it to complete and explain settings if the recipe begins with: #:schema recipe.json
     """
     from vtkit.recipe.schema import json_schema
 
@@ -134,8 +133,8 @@ def write_new_recipe(
 ) -> None:
     """Write a first recipe, with comments.
 
-    On a terminal it prompts for what is not given. Paths are given relative to the current folder and written
-    relative to the recipe's.
+    On a terminal it prompts for missing options. Paths are given relative to the current folder and written relative
+    to the recipe's folder.
     """
     from vtkit.recipe.load import load_recipe
     from vtkit.recipe.new import as_written_in, new_recipe

@@ -22,22 +22,24 @@ def run(
     runs: Annotated[
         Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
     ] = Path("runs"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run and why, and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run and why, then stop.")] = False,
     until: Annotated[
         str | None, typer.Option("--until", metavar="STAGE", help="Stop after this stage.", show_default=False)
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="STAGE", help="Make this stage and all later ones again.", show_default=False),
+        typer.Option("--from", metavar="STAGE", help="Repeat this stage and all later ones.", show_default=False),
     ] = None,
     force: Annotated[
         list[str] | None,
-        typer.Option("--force", metavar="STAGE", help="Make this stage again. May be repeated.", show_default=False),
+        typer.Option(
+            "--force", metavar="STAGE", help="Repeat this stage. May be given several times.", show_default=False
+        ),
     ] = None,
     threads: Annotated[
         int | None,
         typer.Option(
-            "--threads", min=1, help="Processor threads. Default: OMP_NUM_THREADS, else all cores.", show_default=False
+            "--threads", min=1, help="Processor threads. Default: OMP_NUM_THREADS, or all cores.", show_default=False
         ),
     ] = None,
     verbose: Annotated[
@@ -47,9 +49,9 @@ def run(
 ) -> None:
     """Run a recipe: vocabulary, transfer, adapt, calibrate, finetune, index, evaluate, report.
 
-    Checks after vocabulary, transfer, adaptation and calibration stop a run that cannot work. What is done already
-    is skipped, what was interrupted goes on, and each stage says why it runs. The results are in RUNS/NAME: model,
-    index, TREC runs, report.html.
+    Finished stages are skipped, interrupted ones continue, and the plan says why each stage runs. Checks after
+    vocabulary, transfer, adaptation and calibration stop a run that cannot work. RUNS/NAME contains the results:
+    model, index, TREC runs and report.html.
     """
     from vtkit.report.verdict import recommendation
     from vtkit.runs.folder import report_of

@@ -30,7 +30,9 @@ ModelOption = Annotated[
 ]  # fmt: skip
 CollectionOption = Annotated[
     str | None,
-    typer.Option("--collection", metavar="NAME", help="Which evaluation set. Default: the first.", show_default=False),
+    typer.Option(
+        "--collection", metavar="NAME", help="Evaluation set to search. Default: the first.", show_default=False
+    ),
 ]
 
 HINT = "Ctrl-D ends. :top N changes how many results are shown, :explain RANK shows what made a score."
@@ -41,7 +43,7 @@ def search(
     query: Annotated[
         str | None, typer.Argument(help="What to search for. Default: prompt for queries.", show_default=False)
     ] = None,
-    top: Annotated[int, typer.Option("--top", "-k", min=1, help="Results.")] = 10,
+    top: Annotated[int, typer.Option("--top", "-k", min=1, help="How many results.")] = 10,
     batch: Annotated[
         str | None,
         typer.Option(
@@ -51,13 +53,13 @@ def search(
     ] = None,
     model: ModelOption = None,
     collection: CollectionOption = None,
-    why: Annotated[bool, typer.Option("--why", help="Show the tokens that made each score.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Show the tokens that contributed to each score.")] = False,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Search the index of a run or of a folder.
 
-    Loading takes seconds, and a search milliseconds. Without a query it prompts for queries (off a terminal:
-    read from standard input, one a line).
+    Without a query, the command prompts for queries, or reads one per line from standard input. Loading takes
+    seconds, a search milliseconds.
     """
     if query is not None and batch is not None:
         raise RecipeError("Give a query, or a file of them with --batch.")
@@ -84,7 +86,7 @@ def explain(
     collection: CollectionOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show why a document scores what it does for a query: each shared token with both weights and their product."""
+    """Explain a document's score for a query: each shared token with both weights and their product."""
     if is_blank(query):
         raise RecipeError("The query is empty: there is nothing to search for.")
     _print_explanation(_opened(run, model, collection).explain(query, document_id), as_json)

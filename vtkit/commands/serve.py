@@ -27,7 +27,7 @@ def serve(
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; 0.0.0.0 lets other machines in.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any that is free.")] = 8080,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes any free one.")] = 8080,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -39,7 +39,7 @@ def serve(
     collection: Annotated[
         str | None,
         typer.Option(
-            "--collection", metavar="NAME", help="Which evaluation set of each run. Default: the first.",
+            "--collection", metavar="NAME", help="Evaluation set of each run. Default: the first.",
             show_default=False,
         ),
     ] = None,
@@ -47,37 +47,37 @@ def serve(
         int | None,
         typer.Option(
             "--max-length", metavar="TOKENS", min=3, show_default=False,
-            help="Tokens that are read of a text. Default: as many as the model reads.",
+            help="Tokens read of each text. Default: the model's limit.",
         ),
     ] = None,
     truncate: Annotated[
-        bool, typer.Option(help="Cut longer texts where a request does not say; else refuse them.")
+        bool, typer.Option(help="Cut longer texts, or refuse them, if a request does not say.")
     ] = DEFAULTS.truncate,
     batch_size: Annotated[
-        int, typer.Option("--batch-size", metavar="TEXTS", min=1, help="Texts of one request, at most.")
+        int, typer.Option("--batch-size", metavar="TEXTS", min=1, help="Most texts in one request.")
     ] = DEFAULTS.texts,
     batch_tokens: Annotated[
-        int, typer.Option("--batch-tokens", min=1, help="Tokens of waiting requests that are encoded together, about.")
+        int, typer.Option("--batch-tokens", min=1, help="About how many waiting tokens are encoded together.")
     ] = DEFAULTS.batch_tokens,
     body_size: Annotated[
-        int, typer.Option("--body-size", metavar="BYTES", min=1, help="Of one request, at most.")
+        int, typer.Option("--body-size", metavar="BYTES", min=1, help="Largest size of one request.")
     ] = DEFAULTS.body_bytes,
     requests: Annotated[
-        int, typer.Option("--requests", min=1, help="Requests under way at once; further ones are refused.")
+        int, typer.Option("--requests", min=1, help="Most requests at once; further ones are refused.")
     ] = DEFAULTS.requests,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="To receive a request, and to answer it.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Time to receive or answer a request.")
     ] = DEFAULTS.seconds,
     precision: Annotated[
-        Literal["float32", "bf16"], typer.Option("--precision", help="Of the encoder's matrix products.")
+        Literal["float32", "bf16"], typer.Option("--precision", help="Precision of the encoder's matrix products.")
     ] = "float32",
     download: DownloadOption = False,
 ) -> None:  # fmt: skip
     """Serve a model, or runs with their models, over HTTP.
 
     /embed_sparse and /info as in text-embeddings-inference; /search and a search page at / for runs, two of them side
-    by side; /health, and /metrics for Prometheus. Requests that wait are encoded together. Nothing can be written.
-    Ctrl-C or SIGTERM ends it when the requests under way are answered.
+    by side; /health, and /metrics for Prometheus. Waiting requests are encoded together. Nothing can be written.
+    After Ctrl-C or SIGTERM, the server answers open requests and ends.
     """
     try:
         from vtkit.serve import server

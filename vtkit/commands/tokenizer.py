@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vtkit.vocabulary.specification import Built
 
 tokenizers = typer.Typer(
-    help="Learn a vocabulary from corpora, or build that of a specification.",
+    help="Learn a vocabulary from corpora, or build one from a specification.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -54,7 +54,7 @@ def build_specification(
 ) -> None:
     """Build the tokenizer of a specification.
 
-    A recipe can name the specification itself as its tokenizer; it is then built by the run that needs it first.
+    A recipe can also name the specification as its tokenizer; the first run that needs it builds it.
     """
     from vtkit.api import build_tokenizer
 
@@ -68,7 +68,7 @@ def train_tokenizer(
     corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help=CORPUS_HELP, show_default=False)],
     out: OutOption,
     settings: TrainedVocabulary,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Fold to lower case.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the input.")] = False,
     encoding_errors: EncodingErrorsOption = "strict",
     as_json: JsonOption = False,
     download: DownloadOption = False,

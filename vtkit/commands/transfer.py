@@ -63,8 +63,8 @@ def transfer(
     """Move an encoder onto another vocabulary, and nothing else.
 
     Writes FOLDER/model, a SparseEncoder that plain sentence-transformers loads, and FOLDER/provenance.parquet, which
-    vtkit provenance reads. With --corpus the decoder bias follows the token frequencies of that text; without, it is
-    mixed as the embeddings are.
+    vtkit provenance reads. With --corpus, the decoder bias follows the token frequencies of that text; otherwise it
+    is mixed like the embeddings.
     """
     from vtkit.api import save_encoder, transfer_encoder
     from vtkit.transfer.provenance import PROVENANCE
