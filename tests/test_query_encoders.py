@@ -615,7 +615,7 @@ def test_a_whole_run_trains_indexes_evaluates_and_searches_by_its_table(tmp_path
     rows = {row["model"]: row["query_encoder"] for row in report["results"][0]["rows"]}
     assert (rows["finetune"], rows["transfer"], rows["BM25"]) == (words, None, None)
     page = (tmp_path / "runs" / "tiny" / "report.md").read_text("utf-8")
-    assert f"Queries of after fine-tuning are encoded by {words}." in page
+    assert f"Queries are encoded by {words}." in page
     card = (tmp_path / "runs" / "tiny" / "model" / "README.md").read_text("utf-8")
     assert f"Queries are encoded by {words}. No model runs for a query." in card
 
