@@ -78,13 +78,9 @@ def row(
 def profile(**changes: Any) -> dict[str, Any]:
     """A vocabulary that cuts words into two."""
     documents = {
-        "words": 20000,
-        "tokens_per_word": 2.06,
-        "split_words": 0.6,
-        "tokens_per_text": 88.4,
-        "unknown_tokens": 0.0,
-        "unknown_words": 0.0,
-    }
+        "words": 20000, "tokens_per_word": 2.06, "split_words": 0.6, "tokens_per_text": 88.4,
+        "unknown_tokens": 0.0, "unknown_words": 0.0,
+    }  # fmt: skip
     queries = documents | {
         "words": 1100,
         "tokens_per_word": 1.91,
@@ -93,16 +89,11 @@ def profile(**changes: Any) -> dict[str, Any]:
         "texts_with_unknown": 0.0,
     }
     return {
-        "size": 32000,
-        "languages": {"ko": 27000, "en": 1760},
-        "undecided": 240,
-        "other_scripts": {"Hiragana": 800, "Greek": 200},
-        "no_letters": 2000,
-        "documents": documents,
+        "size": 32000, "languages": {"ko": 27000, "en": 1760}, "undecided": 240,
+        "other_scripts": {"Hiragana": 800, "Greek": 200}, "no_letters": 2000, "documents": documents,
         "queries": queries,
-        "worst_words": [{"word": "발견했다", "occurrences": 31, "pieces": ["발견", "##했", "##다"]}],
-        **changes,
-    }
+        "worst_words": [{"word": "발견했다", "occurrences": 31, "pieces": ["발견", "##했", "##다"]}], **changes,
+    }  # fmt: skip
 
 
 def two_vocabularies() -> dict[str, Any]:
@@ -114,10 +105,8 @@ def two_vocabularies() -> dict[str, Any]:
     return {
         "languages": ["en", "ar", "zh", "hi", "ko", "ru"],
         "documents": {"texts": 2000, "of": 6510, "shortened": 3},
-        "queries": {"texts": 400, "of": 400, "shortened": 0},
-        "source": source,
-        "target": profile(),
-    }
+        "queries": {"texts": 400, "of": 400, "shortened": 0}, "source": source, "target": profile(),
+    }  # fmt: skip
 
 
 def a_report(**changes: Any) -> dict[str, Any]:
@@ -134,111 +123,46 @@ def a_report(**changes: Any) -> dict[str, Any]:
         row("finetune", 0.596, 0.9, 175.0, 0.21),
         row("finetune + BM25", 0.6, 0.9),
     ]
+    text = "세종이 1446년에 반포한 문자 체계이다."
+    hit = {"rank": 1, "id": "d-7", "title": "훈민정음", "text": text, "score": 8.5, "relevant": True}
+    hit["tokens"] = [["훈민", 4.4], ["##정음", 4.1]]
     return {
-        "name": "korean",
-        "about": "English to Korean.",
-        "language": "ko",
-        "created": "2026-03-14",
-        "seed": 42,
-        "demonstration": False,
+        "name": "korean", "about": "English to Korean.", "language": "ko", "created": "2026-03-14",
+        "seed": 42, "demonstration": False,
         "command": ["vtkit", "run", "my recipe.toml", "--set", "finetune.epochs=2"],
-        "needs": [
-            {"setting": "source.model", "name": "naver/splade-v3", "local": False},
-            {"setting": "evaluate.sets", "name": "/home/me/news-ko", "local": True},
-        ],
+        "needs": [{"setting": "source.model", "name": "naver/splade-v3", "local": False},
+            {"setting": "evaluate.sets", "name": "/home/me/news-ko", "local": True}],
         "recipe_toml": '[recipe]\nname = "korean"\n\n[source]\nmodel = "naver/splade-v3"\n',
         "versions": {"vtkit": "0.1.0", "torch": "2.13.0"},
         "seconds": {"vocabulary": 14.2, "finetune": 3725.0},
-        "results": [
-            {"set": "news-ko", "queries": 400, "documents": 6510, "rows": news},
-            {"set": "encyclopaedia-ko", "queries": 213, "documents": 148612, "rows": encyclopaedia},
-        ],
-        "vocabulary": {
-            "source_size": 30522,
-            "target_size": 32000,
-            "overlap": {"exact": 2911, "symbol": 804, "special": 5},
-            "overlap_share": 0.11625,
-            "methods": {"overlap": 3720, "parallel": 24510, "pieces": 3702, "mean": 68},
-        },
+        "results": [{"set": "news-ko", "queries": 400, "documents": 6510, "rows": news},
+            {"set": "encyclopaedia-ko", "queries": 213, "documents": 148612, "rows": encyclopaedia}],
+        "vocabulary": {"source_size": 30522, "target_size": 32000, "overlap": {"exact": 2911, "symbol": 804,
+            "special": 5}, "overlap_share": 0.11625, "methods": {"overlap": 3720, "parallel": 24510,
+            "pieces": 3702, "mean": 68}},
         "vocabularies": two_vocabularies(),
-        "curves": {
-            "adapt": {"steps": [10, 20, 30], "loss": [9.0, 5.0, 3.0]},
-            "finetune": {
-                "steps": [10, 20, 30],
-                "loss": [3.0, 1.0, 0.5],
-                "query_dimensions": [900.0, 40.0, 15.0],
-                "document_dimensions": [9000.0, 800.0, 180.0],
-                "document_flops": [0.0, 0.2, 0.1],
-            },
-        },
-        "calibration": {
-            "shift": -2.314,
-            "target": 0.35,
-            "definition": "token",
-            "head_scale": None,
-            "fold": None,
-            "probe": {},
-            "before": {"token": 0.61, "pooled": 0.98},
-            "after": {"token": 0.35, "pooled": 0.87},
-            "held_out": {"token": 0.34, "pooled": 0.86},
-        },
-        "gates": [
-            {
-                "gate": "overlap",
-                "stage": "transfer",
-                "finding": "warn",
-                "level": "fail",
-                "seen": "0.4% of the target vocabulary overlaps",
-                "advice": "Check transfer.overlap.",
-                "figures": {},
-            }
-        ],
-        "sparsity": {
-            "dead_dimensions": 0.183,
-            "documents_histogram": {"edges": [0, 100, 200, 300], "counts": [5, 6, 2]},
-        },
-        "neighbours": [
-            {"token": "학교", "method": "parallel", "sources": [["school", 0.81], ["##school", 0.19]]},
-            {"token": "ᄒ", "method": "mean", "sources": []},
-        ],
-        "examples": [
-            {
-                "query": "훈민정음을 반포한 해는?",
-                "tokens": [["훈민", 1.9], ["##정음", 1.8]],
-                "results": [
-                    {
-                        "rank": 1,
-                        "id": "d-7",
-                        "title": "훈민정음",
-                        "text": "세종이 1446년에 반포한 문자 체계이다.",
-                        "score": 8.5,
-                        "tokens": [["훈민", 4.4], ["##정음", 4.1]],
-                        "relevant": True,
-                    }
-                ],
-            }
-        ],
-        "outcomes": {
-            "set": "news-ko",
-            "measure": "nDCG@10",
-            "system": "the encoder",
-            "baseline": "BM25",
-            "queries": 400,
-            "won": 120,
-            "lost": 80,
-            "most_won": [{"query": "한글", "value": 1.0, "baseline": 0.25, "tokens": [["한글", 2.1]]}],
-            "most_lost": [{"query": "조선", "value": 0.0, "baseline": 0.75, "tokens": [["조", 1.5]]}],
-        },
-        "cost": {
-            "set": "news-ko",
-            "documents": 6510,
-            "index_bytes": 5_200_000,
-            "queries": 100,
-            "query_ms": 12.4,
-            "query_ms_p99": 30.5,
-        },
+        "curves": {"adapt": {"steps": [10, 20, 30], "loss": [9.0, 5.0, 3.0]}, "finetune": {"steps": [10, 20, 30],
+            "loss": [3.0, 1.0, 0.5], "query_dimensions": [900.0, 40.0, 15.0], "document_dimensions": [9000.0,
+            800.0, 180.0], "document_flops": [0.0, 0.2, 0.1]}},
+        "calibration": {"shift": -2.314, "target": 0.35, "definition": "token", "head_scale": None, "fold": None,
+            "probe": {}, "before": {"token": 0.61, "pooled": 0.98}, "after": {"token": 0.35, "pooled": 0.87},
+            "held_out": {"token": 0.34, "pooled": 0.86}},
+        "gates": [{"gate": "overlap", "stage": "transfer", "finding": "warn", "level": "fail",
+            "seen": "0.4% of the target vocabulary overlaps", "advice": "Check transfer.overlap.", "figures": {}}],
+        "sparsity": {"dead_dimensions": 0.183, "documents_histogram": {"edges": [0, 100, 200, 300], "counts": [5,
+            6, 2]}},
+        "neighbours": [{"token": "학교", "method": "parallel", "sources": [["school", 0.81], ["##school", 0.19]]},
+            {"token": "ᄒ", "method": "mean", "sources": []}],
+        "examples": [{"query": "훈민정음을 반포한 해는?", "tokens": [["훈민", 1.9], ["##정음", 1.8]],
+            "results": [hit]}],
+        "outcomes": {"set": "news-ko", "measure": "nDCG@10", "system": "the encoder", "baseline": "BM25",
+            "queries": 400, "won": 120, "lost": 80, "most_won": [{"query": "한글", "value": 1.0, "baseline": 0.25,
+            "tokens": [["한글", 2.1]]}], "most_lost": [{"query": "조선", "value": 0.0, "baseline": 0.75,
+            "tokens": [["조", 1.5]]}]},
+        "cost": {"set": "news-ko", "documents": 6510, "index_bytes": 5200000, "queries": 100, "query_ms": 12.4,
+            "query_ms_p99": 30.5},
         **changes,
-    }
+    }  # fmt: skip
 
 
 def with_text_everywhere(text: str) -> dict[str, Any]:
@@ -621,9 +545,9 @@ def test_a_report_of_nothing_still_gives_pages_and_a_card() -> None:
     assert yaml.safe_load(model_card({}).split("---")[1])["library_name"] == "sentence-transformers"
 
 
-def test_provenance_fragmentation_and_times_are_folded() -> None:
+def test_details_are_folded() -> None:
     assert {key for key, section in sections(a_report()).items() if section.folded} == {
-        *("fragmentation", "neighbours", "times")
+        *("training", "calibration", "sparsity", "fragmentation", "neighbours", "times")
     }
 
 

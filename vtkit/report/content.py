@@ -88,7 +88,7 @@ def _sparsity(report: ReportData) -> Section | None:
             f"Of {amount(sum(counts))} documents the middle one has {whole(edges[bin])} to {whole(edges[bin + 1])} "
             f"active dimensions; all lie between {whole(edges[0])} and {whole(edges[-1])}."
         )
-    return Section("sparsity", "Sparsity", tuple(Paragraph((sentence,)) for sentence in said))
+    return Section("sparsity", "Sparsity", tuple(Paragraph((sentence,)) for sentence in said), folded=True)
 
 
 def histogram(report: ReportData) -> tuple[list[int], list[float]]:

@@ -105,7 +105,7 @@ def training_section(report: ReportData) -> Section | None:
         blocks.append(Paragraph((f"The mean of the weights has {metric} {score(report.mean_value)} there.",)))
     if report.held_out is not None:
         blocks.append(_held_out(report.held_out))
-    return Section("training", "Training", tuple(blocks)) if blocks else None
+    return Section("training", "Training", tuple(blocks), folded=True) if blocks else None
 
 
 def _held_out(held_out: HeldOutPredictions) -> Table:
@@ -173,4 +173,4 @@ def calibration_section(report: ReportData) -> Section | None:
         )
         cells = tuple(((label,), (form(first),), (form(second),)) for label, form, first, second in figures)
         blocks.append(Table("Probe texts held out", ("", "before", "after"), cells))
-    return Section("calibration", "Calibration", tuple(blocks))
+    return Section("calibration", "Calibration", tuple(blocks), folded=True)
