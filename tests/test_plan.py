@@ -418,10 +418,11 @@ def test_the_reason_names_inputs_that_came_or_went(folder: Path) -> None:
 
 
 def test_a_new_version_of_a_stage_is_a_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vtkit.runs import plan as planning
+    from vtkit.stages import calibrate_head
 
     previous = make(plan(folder))
-    monkeypatch.setattr(planning, "CALIBRATE", replace(planning.CALIBRATE, version=planning.CALIBRATE.version + 1))
+    newer = replace(calibrate_head.CALIBRATE, version=calibrate_head.CALIBRATE.version + 1)
+    monkeypatch.setattr(calibrate_head, "CALIBRATE", newer)
     assert reasons(plan(folder).decide(previous))["calibrate"] == "the stage itself changed"
 
 

@@ -23,11 +23,11 @@ from vtkit.evaluation.balance import WEIGHT_QUERIES
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.runs.plan import Step
 from vtkit.settings.analysers import DOCUMENTS_A_PART
-from vtkit.settings.expand import CHECKPOINT_EVERY
 from vtkit.settings.named import is_local, local_path
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrainedVocabulary, TrimmedVocabulary
 from vtkit.stages.encode_queries import ENCODE_QUERIES
+from vtkit.stages.stage import Training
 
 DIMENSIONS = 256
 """Active dimensions a document that an index is estimated by, where ``index.top_dimensions`` does not say less."""
@@ -115,13 +115,14 @@ def estimate(steps: Sequence[Step]) -> Estimate:
     unknown: dict[str, None] = {}
     for step in steps:
         recipe, stage = step.recipe, step.stage.name.split(":")[0]
-        if step.stage.name in ("transfer", "adapt", "calibrate", "expand", "finetune", "query-table"):
+        if step.stage.label or step.stage.trains is not None:
             encoder = made_by(recipe)
             if encoder is None:
                 unknown[f"the models of {recipe.recipe.name}"] = None
                 continue
             models += encoder.bytes
-            checkpoints = max(checkpoints, _checkpoints(recipe, stage, encoder))
+            if step.stage.trains is not None:
+                checkpoints = max(checkpoints, _checkpoints(step.stage.trains(recipe), encoder))
             tuned = recipe.finetune if stage == "finetune" else None
             counted = None if tuned is None else _collection(tuned.data)
             if tuned is not None and counted is not None and counted.bytes >= LARGE:
@@ -246,26 +247,15 @@ def _vocabulary(recipe: Recipe, source: Encoder | None) -> int | None:
     return source.vocabulary or None if source is not None else None
 
 
-def _checkpoints(recipe: Recipe, stage: str, encoder: Encoder) -> int:
+def _checkpoints(training: Training, encoder: Encoder) -> int:
     """Weights and two moments of everything that learns, as often as checkpoints are kept at a time, the weights that
     validations find best, and those of several trainings."""
-    ended = 0
-    if stage == "adapt" and recipe.adapt is not None:
-        section = recipe.adapt
-        validated = section.validation is not None
-        learns = encoder.vocabulary * encoder.width + (encoder.other if section.train == "all" else 0)
-        kept = min(CHECKPOINTS_KEPT, -(-section.steps // section.checkpoint_every))
-    elif stage == "finetune" and recipe.finetune is not None:
-        validated = recipe.finetune.validation is not None
-        ended = encoder.bytes * recipe.finetune.trainings if recipe.finetune.trainings > 1 else 0
-        learns, steps, every = encoder.bytes // NUMBER, recipe.finetune.steps, recipe.finetune.checkpoint_every
-        kept = CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // every))
-    elif stage == "expand" and recipe.expand is not None:
-        learns, steps, every = encoder.bytes // NUMBER, recipe.expand.steps, CHECKPOINT_EVERY
-        validated, kept = False, CHECKPOINTS_KEPT if steps is None else min(CHECKPOINTS_KEPT, -(-steps // every))
-    else:
-        return 0
-    return kept * (encoder.bytes + 2 * NUMBER * learns) + validated * NUMBER * learns + ended
+    learns = encoder.vocabulary * encoder.width if training.embeddings_only else encoder.bytes // NUMBER
+    kept = CHECKPOINTS_KEPT
+    if training.steps is not None:
+        kept = min(kept, -(-training.steps // training.checkpoint_every))
+    ended = encoder.bytes * training.trainings if training.trainings > 1 else 0
+    return kept * (encoder.bytes + 2 * NUMBER * learns) + training.validated * NUMBER * learns + ended
 
 
 @dataclass(frozen=True)

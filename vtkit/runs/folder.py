@@ -124,12 +124,11 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
     """Put the results of the finished steps into the run's folder."""
     if plan.final_model in steps:
         publish(store.root / steps[plan.final_model] / "model", folder / "model")
-    for name in ("adapt", "finetune"):
-        if name in steps and (store.root / steps[name] / "curves").is_dir():
-            (folder / "curves").mkdir(exist_ok=True)
-            publish(store.root / steps[name] / "curves", folder / "curves" / name)
-    if "expand" in steps:
-        publish(store.root / steps["expand"] / "model", folder / "expander")
+    for name in [name for name in steps if name in plan.steps and "/" not in name]:  # not of a source recipe
+        for part, place in plan.steps[name].stage.publishes.items():
+            if (store.root / steps[name] / part).is_dir():
+                (folder / place).parent.mkdir(exist_ok=True)
+                publish(store.root / steps[name] / part, folder / place)
     index = _index_step(steps, plan.final_model)
     if index is not None:
         publish(store.root / steps[index], folder / "index")

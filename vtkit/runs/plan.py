@@ -10,14 +10,7 @@ from typing import Any
 from vtkit.artifacts import Dependencies, Store, read_manifest
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.recipe import Recipe
-from vtkit.stages.adapt_encoder import ADAPT
 from vtkit.stages.analyse_vocabularies import ANALYSE
-from vtkit.stages.build_vocabulary import VOCABULARY, vocabulary_stage
-from vtkit.stages.calibrate_head import CALIBRATE
-from vtkit.stages.check_adaptation import CHECK_ADAPTATION
-from vtkit.stages.check_calibration import CHECK_CALIBRATION
-from vtkit.stages.check_transfer import CHECK_TRANSFER
-from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
 from vtkit.stages.deploy_index import deploying, differs
 from vtkit.stages.encode_corpus import ENCODE
 from vtkit.stages.encode_queries import ENCODE_QUERIES
@@ -27,11 +20,10 @@ from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WO
 from vtkit.stages.expand_documents import EXPAND_DOCUMENTS
 from vtkit.stages.finetune_encoder import FINETUNE
 from vtkit.stages.index_corpus import INDEX
+from vtkit.stages.models import MAKING
 from vtkit.stages.order import STAGES, called, last_until
-from vtkit.stages.stage import Stage, View
+from vtkit.stages.stage import Chain, Stage, View
 from vtkit.stages.tabulate_queries import QUERY_TABLE
-from vtkit.stages.train_expander import EXPAND
-from vtkit.stages.transfer_embeddings import TRANSFER
 from vtkit.stages.write_report import REPORT
 
 
@@ -112,39 +104,15 @@ class Plan:
         if recipe.source.recipe is not None:
             other = load_recipe(Path(recipe.source.recipe)).recipe
             source = {"source": self._add_models(other, prefix=f"{prefix}{other.recipe.name}/")}
-        first = vocabulary_stage(recipe)
-        vocabulary = self._add(first, recipe, {} if first is VOCABULARY else source, prefix=prefix)
-        inputs = {"vocabulary": vocabulary} | source
-        if recipe.source.scratch is None:
-            self._add(CHECK_VOCABULARY, recipe, inputs, prefix=prefix)
-        last = moved = self._add(TRANSFER, recipe, inputs, prefix=prefix)
-        if recipe.transfer is not None or recipe.source.fitted is not None:
-            self._add(CHECK_TRANSFER, recipe, {**inputs, "transfer": moved}, prefix=prefix)
-        if recipe.adapt is not None:
-            new_tokens = {"transfer": moved} if recipe.transfer is not None else {}
-            adapt, given = ADAPT, {"model": last} | new_tokens
-            if recipe.adapt.objective == "mlm" and recipe.adapt.prior is None:
-                adapt = ADAPT.reading("source")
-            elif not set(recipe.adapt.objectives) <= {"mlm", "sap"}:
-                adapt, given = ADAPT.reading("source", "transfer"), given | source
-            if "distill" in recipe.adapt.objectives or recipe.source.fitted is not None:
-                adapt = adapt.reading("recipe.language")
-            adapted = self._add(adapt, recipe, given, prefix=prefix)
-            self._add(CHECK_ADAPTATION, recipe, {"model": last, "adapt": adapted} | source, prefix=prefix)
-            last = adapted
-        predicting, expansions = last, {}  # a calibrated bias would predict something else
-        if recipe.calibrate is not None:
-            last = self._add(CALIBRATE, recipe, {"model": last}, prefix=prefix)
-            self._add(CHECK_CALIBRATION, recipe, {"calibrate": last}, prefix=prefix)
-        if recipe.expands:
-            expander = self._add(EXPAND, recipe, {"model": predicting}, prefix=prefix)
-            expansions = {"expansions": self._add(EXPAND_DOCUMENTS, recipe, {"expand": expander}, prefix=prefix)}
-        if recipe.finetune is not None:
-            stage = FINETUNE.reading("recipe.language") if recipe.finetune.asks_bm25 else FINETUNE
-            last = self._add(stage, recipe, {"model": last} | expansions, prefix=prefix)
-        if recipe.index.query_encoder is not None and not prefix:  # a source goes on as it was trained
-            last = self._add(QUERY_TABLE, recipe, {"model": last})
-        return last
+        chain = Chain(source, of_source=bool(prefix))
+        for stage in MAKING:
+            assert stage.wire is not None
+            wired = stage.wire(recipe, chain)
+            if wired is not None:
+                chain.steps[stage.name] = self._add(wired[0], recipe, wired[1], prefix=prefix)
+                if stage.label:
+                    chain.models.append(chain.steps[stage.name])
+        return chain.models[-1]
 
     def _add_evaluation(self, recipe: Recipe) -> None:
         if recipe.evaluate is not None:

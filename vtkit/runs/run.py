@@ -147,7 +147,7 @@ def run(
 def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:
     """Make an output in the main process; where it is trained, together with the others."""
     function: StageFunction[Result] = step.stage.function
-    if not step.stage.trains:
+    if step.stage.trains is None:
         with distributed.alone():
             return function(step.view, inputs, out)
     if distributed.count() > 1:

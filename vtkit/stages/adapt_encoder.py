@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
@@ -16,7 +16,7 @@ from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.results import Result
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer
-from vtkit.stages.stage import Corpus, Stage, View
+from vtkit.stages.stage import Chain, Corpus, Stage, Training, View
 from vtkit.stages.texts import adaptation_corpus, opened, read_texts
 from vtkit.stages.untrained import starts_untrained
 from vtkit.training.validated import Validated
@@ -211,13 +211,37 @@ def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:
     return opened(recipe, recipe.adapt.distill.query_corpus) if recipe.adapt is not None else ()
 
 
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    section, fitted = recipe.adapt, recipe.source.fitted is not None
+    if section is None:
+        return None
+    stage: Stage[Any] = ADAPT
+    inputs = {"model": chain.models[-1]}
+    if recipe.transfer is not None:  # which tokens are new
+        inputs["transfer"] = chain.steps["transfer"]
+    if section.objective == "mlm" and section.prior is None:
+        stage = ADAPT.reading("source")
+    elif not set(section.objectives) <= {"mlm", "sap"}:
+        stage, inputs = ADAPT.reading("source", "transfer"), {**inputs, **chain.source}
+    return stage.reading("recipe.language") if "distill" in section.objectives or fitted else stage, inputs
+
+
+def _training(recipe: Recipe) -> Training:
+    section = recipe.adapt
+    assert section is not None
+    validated = section.validation is not None
+    return Training(section.steps, section.checkpoint_every, validated, embeddings_only=section.train != "all")
+
+
 ADAPT = Stage(
     "adapt",
     version=9,
     reads=("adapt",),
     corpora={"adapt.corpus": adaptation_corpus, "adapt.distill.query_corpus": _given_queries},
     function=adapt_encoder,
-    trains=True,
+    wire=_wired,
+    publishes={"curves": "curves/adapt"},
+    trains=_training,
     label="after adaptation",
 )
 """Where ``adapt.objective`` may train the vectors, the plan adds what that reads: source, transfer, the language."""

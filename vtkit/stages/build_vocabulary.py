@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import assert_never
+from typing import Any, assert_never
 
 from vtkit import console
 from vtkit.results import Result
@@ -19,7 +19,7 @@ from vtkit.settings.vocabulary import (
     TrimmedVocabulary,
 )
 from vtkit.stages.source import source_tokenizer
-from vtkit.stages.stage import Stage, View
+from vtkit.stages.stage import Chain, Stage, View
 from vtkit.stages.texts import read_texts, trimming_corpus
 from vtkit.vocabulary.statistics import CorpusCounts, ExpansionStats, TrimStats
 
@@ -69,7 +69,14 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
     return VocabularyResult(len(tokenizer), str(token_family(tokenizer)), corpus, expansion, trimmed)
 
 
-VOCABULARY = Stage("vocabulary", version=3, reads=("vocabulary", "casing.input"), function=build_vocabulary)
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    stage = vocabulary_stage(recipe)
+    return stage, {} if stage is VOCABULARY else chain.source
+
+
+VOCABULARY = Stage(
+    "vocabulary", version=3, reads=("vocabulary", "casing.input"), function=build_vocabulary, wire=_wired
+)
 
 VOCABULARY_OF_SOURCE = VOCABULARY.reading("source.model")
 """Where the vocabulary is the source's own."""

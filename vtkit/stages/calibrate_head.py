@@ -6,14 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vtkit import console
 from vtkit.data.sampling import draw, drawn
 from vtkit.encoder.calibrated import Calibration
 from vtkit.errors import DataError
 from vtkit.settings.calibrate import CalibrateSection
-from vtkit.stages.stage import Stage, View
+from vtkit.settings.recipe import Recipe
+from vtkit.stages.stage import Chain, Stage, View
 from vtkit.stages.texts import calibration_corpus, read_texts
 
 if TYPE_CHECKING:
@@ -105,11 +106,16 @@ def calibrate_encoder(
     )
 
 
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    return (CALIBRATE, {"model": chain.models[-1]}) if recipe.calibrate is not None else None
+
+
 CALIBRATE = Stage(
     "calibrate",
     version=8,
     reads=("calibrate",),
     corpora={"calibrate.corpus": calibration_corpus},
     function=calibrate_head,
+    wire=_wired,
     label="after calibration",
 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from vtkit.evaluation.gates.result import Checked, results, show_results, stop_at_failures
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.probe import retrieval_probe
-from vtkit.stages.stage import Stage, View
+from vtkit.stages.stage import Chain, Stage, View
 from vtkit.stages.texts import adaptation_corpus
 
 
@@ -35,10 +37,17 @@ def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
     return Checked(tuple(found))
 
 
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    if recipe.adapt is None:
+        return None
+    return CHECK_ADAPTATION, {"model": chain.models[-2], "adapt": chain.steps["adapt"], **chain.source}
+
+
 CHECK_ADAPTATION = Stage(
     "check:adapt",
     version=1,
     reads=("source", "gates.retrieval", "gates.pairs", "gates.max_length"),
     corpora={"adapt.corpus": adaptation_corpus},
     function=check_adaptation,
+    wire=_wired,
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from vtkit.evaluation.gates.result import Checked, show_results, stop_at_failures
-from vtkit.stages.stage import Stage, View
+from vtkit.settings.recipe import Recipe
+from vtkit.stages.stage import Chain, Stage, View
 from vtkit.stages.texts import calibration_corpus, probe_texts
 
 
@@ -28,6 +30,10 @@ def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ch
     return Checked(tuple(found))
 
 
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    return (CHECK_CALIBRATION, {"calibrate": chain.models[-1]}) if recipe.calibrate is not None else None
+
+
 CHECK_CALIBRATION = Stage(
     "check:calibrate",
     version=1,
@@ -39,4 +45,5 @@ CHECK_CALIBRATION = Stage(
     ),
     corpora={"calibrate.corpus": calibration_corpus},
     function=check_calibration,
+    wire=_wired,
 )

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vtkit.artifacts import result_of
 from vtkit.evaluation.gates.result import Checked, CheckResult, results, show_results, stop_at_failures
 from vtkit.runtime import fastest_device
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.probe import retrieval_probe
 from vtkit.stages.source import source_encoder
-from vtkit.stages.stage import Stage, View
+from vtkit.stages.stage import Chain, Stage, View
 from vtkit.stages.texts import bias_corpus, head_corpus, probe_texts
 from vtkit.stages.transfer_embeddings import target_tokenizer
 from vtkit.transfer.result import TransferResult
@@ -103,6 +104,12 @@ def _in_this_language(recipe: View, encoder: SparseEncoder) -> list[CheckResult]
     return results(recipe.gates, "transfer", [("retrieval", language_gate(by_bm25, by_encoder))])
 
 
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    if recipe.transfer is None and recipe.source.fitted is None:
+        return None
+    return CHECK_TRANSFER, chain.vocabulary | {"transfer": chain.steps["transfer"]}
+
+
 CHECK_TRANSFER = Stage(
     "check:transfer",
     version=6,
@@ -124,4 +131,5 @@ CHECK_TRANSFER = Stage(
     ),
     corpora={"transfer.bias.corpus": bias_corpus, "source.head.corpus": head_corpus},
     function=check_transfer,
+    wire=_wired,
 )

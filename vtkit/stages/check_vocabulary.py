@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from vtkit.artifacts import result_of
 from vtkit.evaluation.gates.result import Checked, show_results, stop_at_failures
+from vtkit.settings.recipe import Recipe
 from vtkit.stages.build_vocabulary import VocabularyResult
 from vtkit.stages.source import source_tokenizer
-from vtkit.stages.stage import Stage, View
+from vtkit.stages.stage import Chain, Stage, View
 from vtkit.stages.texts import bias_corpus, probe_texts
 from vtkit.stages.transfer_embeddings import target_tokenizer
 
@@ -41,6 +43,10 @@ def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: Vocabular
     return Checked(tuple(found))
 
 
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    return (CHECK_VOCABULARY, chain.vocabulary) if recipe.source.scratch is None else None
+
+
 CHECK_VOCABULARY = Stage(
     "check:vocabulary",
     version=4,
@@ -51,4 +57,5 @@ CHECK_VOCABULARY = Stage(
     ),
     corpora={"transfer.bias.corpus": bias_corpus},
     function=check_vocabulary,
+    wire=_wired,
 )

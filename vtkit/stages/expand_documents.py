@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
 from vtkit.results import Result
 from vtkit.settings.recipe import Recipe
 from vtkit.stages.encode_corpus import opened
-from vtkit.stages.stage import Corpus, Stage, View
+from vtkit.stages.stage import Chain, Corpus, Stage, View
 from vtkit.stages.texts import evaluation_sets
 
 
@@ -51,6 +52,10 @@ def _tuned_on(recipe: Recipe) -> tuple[Corpus, ...]:
     return () if section is None else (Corpus(section.data, section.split),)
 
 
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    return (EXPAND_DOCUMENTS, {"expand": chain.steps["expand"]}) if recipe.expands else None
+
+
 EXPAND_DOCUMENTS = Stage(
     "expand:documents",
     version=2,
@@ -64,4 +69,5 @@ EXPAND_DOCUMENTS = Stage(
     ),
     corpora={"finetune.data": _tuned_on, "evaluate.sets": evaluation_sets},
     function=expand_documents,
+    wire=_wired,
 )

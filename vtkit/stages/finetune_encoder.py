@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
 from vtkit.data.sampling import draw
 from vtkit.results import Result
-from vtkit.stages.stage import Stage, View
+from vtkit.settings.recipe import Recipe
+from vtkit.stages.stage import Chain, Stage, Training, View
 from vtkit.training.validated import Validated
 
 if TYPE_CHECKING:
@@ -131,11 +132,27 @@ def _validation(
     return data, Validation(validation_set(judging, judged_on, seed), settings)
 
 
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    if recipe.finetune is None:
+        return None
+    stage = FINETUNE.reading("recipe.language") if recipe.finetune.asks_bm25 else FINETUNE
+    expanded = {"expansions": chain.steps["expand:documents"]} if recipe.expands else {}
+    return stage, {"model": chain.models[-1]} | expanded
+
+
+def _training(recipe: Recipe) -> Training:
+    section = recipe.finetune
+    assert section is not None
+    return Training(section.steps, section.checkpoint_every, section.validation is not None, section.trainings)
+
+
 FINETUNE = Stage(
     "finetune",
     version=12,
     reads=("finetune",),
     function=finetune_encoder,
-    trains=True,
+    wire=_wired,
+    publishes={"curves": "curves/finetune"},
+    trains=_training,
     label="after fine-tuning",
 )

@@ -5,42 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from vtkit.errors import RecipeError
-from vtkit.stages.adapt_encoder import ADAPT
 from vtkit.stages.analyse_vocabularies import ANALYSE
-from vtkit.stages.build_vocabulary import VOCABULARY
-from vtkit.stages.calibrate_head import CALIBRATE
-from vtkit.stages.check_adaptation import CHECK_ADAPTATION
-from vtkit.stages.check_calibration import CHECK_CALIBRATION
-from vtkit.stages.check_transfer import CHECK_TRANSFER
-from vtkit.stages.check_vocabulary import CHECK_VOCABULARY
 from vtkit.stages.deploy_index import DEPLOY
 from vtkit.stages.encode_corpus import ENCODE
 from vtkit.stages.encode_queries import ENCODE_QUERIES
 from vtkit.stages.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT
 from vtkit.stages.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER
 from vtkit.stages.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
-from vtkit.stages.expand_documents import EXPAND_DOCUMENTS
-from vtkit.stages.finetune_encoder import FINETUNE
 from vtkit.stages.index_corpus import INDEX
+from vtkit.stages.models import MAKING
 from vtkit.stages.stage import Stage
-from vtkit.stages.tabulate_queries import QUERY_TABLE
-from vtkit.stages.train_expander import EXPAND
-from vtkit.stages.transfer_embeddings import TRANSFER
 from vtkit.stages.write_report import REPORT
 
 STAGES: tuple[Stage[Any], ...] = (
-    VOCABULARY,
-    CHECK_VOCABULARY,
-    TRANSFER,
-    CHECK_TRANSFER,
-    ADAPT,
-    CHECK_ADAPTATION,
-    CALIBRATE,
-    CHECK_CALIBRATION,
-    EXPAND,
-    EXPAND_DOCUMENTS,
-    FINETUNE,
-    QUERY_TABLE,
+    *MAKING,
     ENCODE,
     ENCODE_QUERIES,
     INDEX,

@@ -67,6 +67,46 @@ class View(Recipe):
 
 R = TypeVar("R", bound=Result)
 
+
+@dataclass
+class Chain:
+    """The steps of one recipe that make its model, as far as they are planned; later stages take their inputs here."""
+
+    source: Mapping[str, str]
+    """``{"source": step}`` if another recipe makes the source, else empty."""
+
+    of_source: bool
+    """Whether the recipe is itself the source of another."""
+
+    steps: dict[str, str] = field(default_factory=dict)
+    """Stage -> step."""
+
+    models: list[str] = field(default_factory=list)
+    """Steps that make a model, the newest last."""
+
+    @property
+    def vocabulary(self) -> dict[str, str]:
+        """Inputs of a stage that compares both vocabularies."""
+        return {"vocabulary": self.steps["vocabulary"], **self.source}
+
+
+@dataclass(frozen=True)
+class Training:
+    """What decides the size of a training's checkpoints."""
+
+    steps: int | None
+    """None: as many as the data have."""
+
+    checkpoint_every: int
+    validated: bool = False
+    trainings: int = 1
+    embeddings_only: bool = False
+    """Whether only the embeddings learn."""
+
+
+Wiring = Callable[[Recipe, Chain], "tuple[Stage[Any], Mapping[str, str]] | None"]
+"""The record as a recipe needs it, and role -> step of its inputs; None if the recipe has no such stage."""
+
 StageFunction = Callable[[View, Mapping[str, Path], Path], R]
 """``(view, inputs, out) -> result``: fills ``out`` and returns what it found, which the manifest keeps."""
 
@@ -90,11 +130,17 @@ class Stage(Generic[R]):
     corpora: Mapping[str, Callable[[Recipe], tuple[Corpus, ...]]] = field(default_factory=dict)
     """Setting -> the texts that stand for it, whatever sections they come from. In the key by their content."""
 
-    trains: bool = False
-    """Whether it trains, which all processes of a launch do together; the main process makes other stages alone."""
+    wire: Wiring | None = None
+    """Where it stands among the steps that make a model; None for stages after these."""
+
+    trains: Callable[[Recipe], Training] | None = None
+    """Its training, which all processes of a launch do together; the main process makes other stages alone."""
 
     label: str = ""
     """What the model it makes is called in reports, such as ``after transfer``; empty for stages that make none."""
+
+    publishes: Mapping[str, str] = field(default_factory=dict)
+    """File or folder of its output -> its name in the run's folder."""
 
     def reading(self, *more: str) -> Stage[R]:
         """This stage where it reads further settings, as one that has no input for them."""

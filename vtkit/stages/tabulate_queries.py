@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vtkit import console
 from vtkit.results import Result
 from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.settings.recipe import Recipe
-from vtkit.stages.stage import Corpus, Stage, View
+from vtkit.stages.stage import Chain, Corpus, Stage, View
 from vtkit.stages.texts import opened, read_texts
 
 
@@ -49,11 +50,18 @@ def _searched(recipe: Recipe) -> tuple[Corpus, ...]:
     return opened(recipe, (recipe.finetune.data,) if recipe.finetune is not None else ())
 
 
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    """A source goes on as it was trained."""
+    asked = recipe.index.query_encoder is not None and not chain.of_source
+    return (QUERY_TABLE, {"model": chain.models[-1]}) if asked else None
+
+
 QUERY_TABLE = Stage(
     "query-table",
     version=1,
     reads=("index.query_encoder",),
     corpora={"index.query_encoder": _searched},
     function=tabulate_queries,
+    wire=_wired,
     label="with queries by a table",
 )

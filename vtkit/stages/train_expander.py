@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vtkit import console
 from vtkit.artifacts import CHECKPOINTS
 from vtkit.results import Result
-from vtkit.stages.stage import Stage, View
+from vtkit.settings.expand import CHECKPOINT_EVERY
+from vtkit.settings.recipe import Recipe
+from vtkit.stages.stage import Chain, Stage, Training, View
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -95,6 +97,16 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     return [(query, document) for query, document in found if query not in blank and contents[document].strip()]
 
 
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    """Of the model before calibration: a calibrated bias would predict something else."""
+    return (EXPAND, {"model": chain.steps.get("adapt", chain.steps["transfer"])}) if recipe.expands else None
+
+
+def _training(recipe: Recipe) -> Training:
+    assert recipe.expand is not None
+    return Training(recipe.expand.steps, CHECKPOINT_EVERY)
+
+
 EXPAND = Stage(
     "expand",
     version=2,
@@ -107,5 +119,7 @@ EXPAND = Stage(
         "finetune.validation.share",
     ),
     function=train_expander,
-    trains=True,
+    wire=_wired,
+    publishes={"model": "expander"},
+    trains=_training,
 )

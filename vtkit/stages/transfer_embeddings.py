@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vtkit import console
 from vtkit.data.sampling import drawn
@@ -15,7 +15,7 @@ from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import FocusTransfer
 from vtkit.stages.probed_transfer import transfer
 from vtkit.stages.source import source_encoder
-from vtkit.stages.stage import Corpus, Stage, View
+from vtkit.stages.stage import Chain, Corpus, Stage, View
 from vtkit.stages.texts import bias_corpus, focus_corpus, head_corpus, read_texts
 from vtkit.stages.untrained import starts_untrained
 from vtkit.transfer.result import TransferResult
@@ -160,11 +160,16 @@ def _trained_on(recipe: Recipe) -> tuple[Corpus, ...]:
     return focus_corpus(recipe) if trains else ()
 
 
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    return TRANSFER, chain.vocabulary
+
+
 TRANSFER = Stage(
     "transfer",
     version=12,
     reads=("source", "transfer", "casing.output", "casing.fold"),
     corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on, "source.head.corpus": head_corpus},
     function=transfer_embeddings,
+    wire=_wired,
     label="after transfer",
 )
