@@ -197,7 +197,8 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
     assert changed(folder, "report.formats=['md']") == []
     assert changed(folder, "recipe.seed=1") == [name for name in STEPS if name != "report"]
     assert changed(folder, "recipe.language=ja") == [
-        "encode:queries", "evaluate:finetune", "evaluate:bm25", "evaluate:bm25-words", "evaluate:hybrid", "analyse",
+        "check:transfer", "encode:queries", "evaluate:finetune", "evaluate:bm25", "evaluate:bm25-words",
+        "evaluate:hybrid", "analyse",
     ]  # fmt: skip
 
 
@@ -223,8 +224,8 @@ def test_masked_language_model_training_reads_the_source_to_choose_its_prior(fol
 def test_the_language_matters_to_fine_tuning_only_where_it_draws_hard_negatives(folder: Path) -> None:
     negatives = "finetune.hard_negatives=1"
     assert changed(folder, negatives, "recipe.language=ja", before=(negatives,)) == [
-        "finetune", "encode:finetune", "index:finetune", "encode:queries", "evaluate:finetune", "evaluate:bm25",
-        "evaluate:bm25-words", "evaluate:hybrid", "analyse",
+        "check:transfer", "finetune", "encode:finetune", "index:finetune", "encode:queries", "evaluate:finetune",
+        "evaluate:bm25", "evaluate:bm25-words", "evaluate:hybrid", "analyse",
     ]  # fmt: skip
 
 
@@ -271,7 +272,7 @@ def test_which_models_are_judged_changes_no_models_own_numbers(folder: Path) -> 
 
 def test_the_analyser_of_bm25_changes_what_is_summed_and_compared_with_it(folder: Path) -> None:
     assert changed(folder, "index.bm25_analyser='morphemes'") == [
-        "encode:queries", "evaluate:finetune", "evaluate:bm25", "evaluate:hybrid",
+        "check:transfer", "encode:queries", "evaluate:finetune", "evaluate:bm25", "evaluate:hybrid",
     ]  # fmt: skip
 
 
