@@ -86,15 +86,15 @@ input = "keep"  # or "lowercase\""""
     parts.append(
         """\
 [calibrate]
-# Tokens are active about as often as documents hold them, and queries are looked up in a table of inverse document
-# frequencies: in a new language better than queries that the encoder expands.
+# Each token is active about as often as documents contain it, and queries take their weights from a table of inverse
+# document frequencies. In a new language this works better than queries expanded by the encoder.
 tokens = "document-frequency"
 query_encoder = "idf\""""
         if has_text and not own
         else _commented("""\
 [calibrate]
-# Where vectors stay too dense or too sparse: the decoder bias is shifted until this share of each text's vocabulary
-# dimensions is positive.
+# If vectors are too dense or too sparse: shifts the decoder bias until this share of a text's dimensions is
+# positive.
 target_activation = 0.01
 definition = "pooled\"""")
     )
@@ -118,7 +118,7 @@ split = {toml_value(_split(evaluate))}
 measures = ["nDCG@10", "R@100", "RR@10"]"""
     return _commented("""\
 [evaluate]
-# Without it there is no index, and the report has no numbers: name a BEIR folder or a public collection such as
+# Without it there is no index and no figures in the report. Name a BEIR folder or a public collection such as
 # "miracl:ko".
 sets = ["collection"]
 split = "test\"""")
@@ -141,20 +141,20 @@ language = {toml_value(language)}
 # seed = 42""")
     parts.append(f"""\
 [source]
-# A dense embedder of this language: its transformer stays as it is, and what it knows becomes sparse dimensions.
+# A dense embedder that knows this language. Its transformer stays unchanged; sparse dimensions are learned from it.
 model = {toml_value(embedder)}
 [source.units]
-# Latent units learned from the texts. [source.head] in its place fits a head whose dimensions are the tokens, for
-# queries that are looked up in a table (docs/language.md#from-a-dense-embedder).
+# Latent units learned from the texts. [source.head] instead fits a head whose dimensions are tokens, for queries that
+# need no model (docs/language.md#from-a-dense-embedder).
 # size = 4096
-# texts = 6000  # more, where there is more text""")
+# texts = 6000  # use more if you have more text""")
     parts.append(f"""\
 [vocabulary]
-# The embedder's own tokens without those that these texts do not need. All text of the language that there is helps.
+# The embedder's vocabulary, reduced to the tokens in these texts. Any further text of the language helps.
 kind = "trimmed"
 corpus = {_list(texts)}""")
     parts.append(_finetune(True, train, embedder))
-    index = f"{_INDEX}\ntop_dimensions = 250  # a document's largest weights; the others are many and small"
+    index = f"{_INDEX}\ntop_dimensions = 250  # keep a document's largest weights; the others are many and small"
     return "\n\n".join([*parts, index, _evaluate(evaluate)]) + "\n"
 
 
@@ -189,24 +189,24 @@ def _vocabulary(own: bool, tokenizer: str | None, corpus: Sequence[str]) -> str:
     if own:
         return """\
 [vocabulary]
-# The source's own. In its language, training on the texts helps more than new tokens, which begin with less meaning;
-# kind = "expanded" adds the words of a corpus, for long training.
+# The source's own. Within its language, training on the texts helps more than new tokens do. With long training,
+# kind = "expanded" adds the words of a corpus.
 kind = "source\""""
     if tokenizer is not None:
         return f"""\
 [vocabulary]
-# The vocabulary of a tokenizer that is there: hub id, folder, tokenizer.json, vocab.txt or SentencePiece .model.
+# The vocabulary of an existing tokenizer: hub id, folder, tokenizer.json, vocab.txt or SentencePiece .model.
 kind = "existing"
 tokenizer = {toml_value(tokenizer)}"""
     return f"""\
 [vocabulary]
-# A vocabulary trained on text; kind = "existing" takes that of another tokenizer instead.
+# A vocabulary trained on text; kind = "existing" uses that of another tokenizer instead.
 kind = "trained"
 corpus = {_list(corpus)}
 size = 24000  # at most: a small corpus gives fewer tokens
 algorithm = "wordpiece"  # or "bpe", "unigram"
 split = "scripts"
-fold_spelling = true  # Arabic, Hebrew, Devanagari: one spelling of each word; no effect on other scripts"""
+fold_spelling = true  # one spelling of each word in Arabic, Hebrew and Devanagari; no effect on other scripts"""
 
 
 def _adapt(corpus: Sequence[str], has_text: bool) -> str:
@@ -219,7 +219,7 @@ steps = 200""")
     texts = f"corpus = {_list(corpus)}\n" if corpus else ""
     return f"""\
 [adapt]
-# Training without judgements: spans of the documents, and the source's scores on parallel text where there is any.
+# Training without judgements: on spans of the documents and, if given, on the source's scores of parallel text.
 {texts}steps = 200
 max_length = 96"""
 
@@ -236,14 +236,14 @@ split = "train\"""")
 # Contrastive training on queries with relevant documents (BEIR folder; qrels/train.tsv).
 data = {toml_value(train)}
 split = "train"
-epochs = 1.0  # of a few thousand queries; more with fewer
+epochs = 1.0  # enough for a few thousand queries; raise it with fewer
 hard_negatives = 1
 document_length = 96
 learning_rate = 1e-4
 flops.document = 5e-5
-# trainings = 3  # their mean is better than one, and takes three times as long"""
+# trainings = 3  # averages three trainings: better, and three times as long"""
     if not own:
-        lines += '\nquery_encoder = "learned"  # a table: no model runs for a query\ninfonce.scale = 0.5'
+        lines += '\nquery_encoder = "learned"  # a table, so that queries need no model\ninfonce.scale = 0.5'
     if embedder is not None:
         lines += f'\nloss = ["infonce", "listwise"]\nteachers = [{toml_value(embedder)}]\nbm25 = true'
     return lines
@@ -251,7 +251,7 @@ flops.document = 5e-5
 
 def _transfer(parallel: Sequence[str], embedder: str | None, has_text: bool) -> str:
     lines = ["[transfer]", "# Where the embeddings of new tokens come from."]
-    lines.append('# "auto" takes for each token the method that has the best evidence for it.')
+    lines.append('# "auto" uses, for each token, the method with the best evidence.')
     lines.append('method = "auto"')
     if parallel:
         lines.append(f"parallel.files = {_list(parallel)}  # two tab-separated columns, source language first")
