@@ -130,8 +130,8 @@ class _Translations:
         targets = [[unit for unit in target if unit < self.targets] for target in targets]
         source, target, place = self._crossed(sources, targets)
         keys = source * self.targets + target
-        found = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        values = np.where(self.keys[found] == keys, self.probabilities[found], 0.0)
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        values = np.where(self.keys[places] == keys, self.probabilities[places], 0.0)
         lengths = np.array([len(units) for units in targets])
         reached = np.bincount(place, values) / np.bincount(place)
         flat = np.concatenate([np.array(units, dtype=np.int64) for units in targets])
@@ -163,13 +163,13 @@ def _as_ids(texts: Sequence[str]) -> list[list[int]]:
 def _units(text: str) -> list[str]:
     """The different beginnings of words, which inflection leaves alone: four letters, two syllables of Hangul; in
     scripts without spaces pairs of characters."""
-    found: dict[str, None] = {}
+    units: dict[str, None] = {}
     for word in _WORD.findall(text.casefold()):
         if _RUN.match(word):
-            found.update(dict.fromkeys(word[i : i + 2] for i in range(max(len(word) - 1, 1))))
+            units.update(dict.fromkeys(word[i : i + 2] for i in range(max(len(word) - 1, 1))))
         else:
-            found[word[: 2 if _HANGUL.match(word) else 4]] = None
-    return list(found)[:LONGEST]
+            units[word[: 2 if _HANGUL.match(word) else 4]] = None
+    return list(units)[:LONGEST]
 
 
 SAMPLE = 300
@@ -195,8 +195,8 @@ def languages_of(pairs: Sequence[tuple[str, str]]) -> tuple[str | None, str | No
                 opened = ""
             if len(samples) == SAMPLES:
                 break
-        found = Counter(detector.detect_language_of(sample) for sample in samples or [opened])
-        best, count = found.most_common(1)[0]
+        counts = Counter(detector.detect_language_of(sample) for sample in samples or [opened])
+        best, count = counts.most_common(1)[0]
         sure = best is not None and len(samples) > 2 and count >= AGREED * len(samples)
         return best.iso_code_639_1.name.lower() if sure and best is not None else None
 

@@ -5,7 +5,8 @@ The readers are those of the stages, so that what is found here is what would st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from vtkit.data.alignment import alignment_of, languages_of, spread_over
@@ -25,19 +26,12 @@ BLOCKS_OF_VECTORS = 5
 
 def collection_problems(name: str, split: str) -> Iterator[str]:
     """What is wrong with a collection under the judgements ``split``; all of it in one message."""
-    try:
-        load_retrieval(name, split)
-    except DataError as error:
-        yield str(error)
+    return _problems(lambda: load_retrieval(name, split))
 
 
 def corpus_problems(spec: str) -> Iterator[str]:
     """What is wrong with a corpus; of its lines, in one message."""
-    try:
-        for _ in islice(read_corpus(spec), ROWS_OF_A_DATASET if spec.startswith("datasets:") else None):
-            pass
-    except DataError as error:
-        yield str(error)
+    return _problems(lambda: _read(read_corpus(spec), ROWS_OF_A_DATASET if spec.startswith("datasets:") else None))
 
 
 def pairs_problems(path: str) -> Iterator[str]:
@@ -93,16 +87,20 @@ def rankings_problems(path: str, collection: str, split: str, *, scores: bool = 
         data = load_retrieval(collection, split)
     except DataError:  # which is said of the collection itself
         return
-    try:
-        with_scores(data, [path]) if scores else read_rankings(path, data)
-    except DataError as error:
-        yield str(error)
+    yield from _problems(lambda: with_scores(data, [path]) if scores else read_rankings(path, data))
 
 
 def vectors_problems(path: str) -> Iterator[str]:
     """What is wrong with a file of word vectors, if something is in its beginning."""
+    return _problems(lambda: _read(read_vectors(path), BLOCKS_OF_VECTORS))
+
+
+def _problems(read: Callable[[], object]) -> Iterator[str]:
     try:
-        for _ in islice(read_vectors(path), BLOCKS_OF_VECTORS):
-            pass
+        read()
     except DataError as error:
         yield str(error)
+
+
+def _read(items: Iterable[object], most: int | None) -> None:
+    deque(islice(items, most), maxlen=0)

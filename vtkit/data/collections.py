@@ -74,20 +74,20 @@ def load_retrieval(name: str | Path, split: str) -> RetrievalSet:
     """
     if is_training_data(name):
         return load_training_data(name)
-    found = _find(str(name), split, PARTS)
-    files = {part: found.files(part, split) for part in PARTS}
+    place = _find(str(name), split, PARTS)
+    files = {part: place.files(part, split) for part in PARTS}
     problems = Problems()
     documents = read_documents(files["corpus"], problems)
     queries = read_queries(files["queries"], problems)
     qrels = read_judgements(files["qrels"], problems)
-    why = [found.sampled] if found.sampled else []
-    if found.published and not problems.found:
+    why = [place.sampled] if place.sampled else []
+    if place.published and not problems.found:
         qrels, lost = _known(qrels, documents, {query.id for query in queries})
         if lost is not None:
-            console.warn(f"{found.name}: {lost}")
+            console.warn(f"{place.name}: {lost}")
             why.append(lost)
     collection = checked_collection(
-        found.name,
+        place.name,
         documents,
         queries,
         qrels,
@@ -131,8 +131,8 @@ def splits_of(name: str) -> Sequence[str]:
     place, public = folder_and_config(name), public_collection(name)
     if place is not None:
         parts = _configurations(place[0])
-        one = parts.get(place[1] or "") or (next(iter(parts.values())) if len(parts) == 1 else None)
-        return sorted(one.qrels) if one is not None else ()
+        parts_of_name = parts.get(place[1] or "") or (next(iter(parts.values())) if len(parts) == 1 else None)
+        return sorted(parts_of_name.qrels) if parts_of_name is not None else ()
     return public[0].subsets[public[1]].splits if public and public[1] in public[0].subsets else ()
 
 
@@ -186,20 +186,20 @@ def _find(name: str, split: str, needed: Sequence[Part]) -> _Found:
         folder, config = place
         parts = _chosen(folder, config)
         called = "-".join(filter(None, [folder.resolve().name, config]))
-        found = _Found(called, parts, name, LAYOUT)
+        located = _Found(called, parts, name, LAYOUT)
     elif public is not None:
-        found = _fetched(*public, split, needed)
+        located = _fetched(*public, split, needed)
     else:
         raise DataError(_unknown(name))
-    told = {
+    sources = {
         "corpus": "the corpus is missing",
         "queries": "the queries are missing",
-        "qrels": f"the judgements {split!r} are missing ({splits_there(found.parts)})",
+        "qrels": f"the judgements {split!r} are missing ({splits_there(located.parts)})",
     }
-    complaints = [told[part] for part in needed if not found.files(part, split)]
+    complaints = [sources[part] for part in needed if not located.files(part, split)]
     if complaints:
-        raise DataError(f"{found.where}: {'; '.join(complaints)}. {found.advice}")
-    return found
+        raise DataError(f"{located.where}: {'; '.join(complaints)}. {located.advice}")
+    return located
 
 
 def _configurations(folder: Path) -> dict[str, Parts]:
@@ -241,9 +241,9 @@ def _fetched(public: PublicCollection, name: str, split: str, needed: Sequence[P
         except hub.GatedRepository:  # the same files may lie where no terms are asked for
             if group == groups[-1]:
                 raise
-    found = find_parts(sources)
+    by_config = find_parts(sources)
     where = " and ".join(f"{each.id}{f' at {each.revision}' if each.revision else ''}" for each in group)
-    parts = found.get(subset.config) or (Parts() if subset.config else next(iter(found.values()), Parts()))
+    parts = by_config.get(subset.config) or (Parts() if subset.config else next(iter(by_config.values()), Parts()))
     advice = "Run again with --download, or name a folder that holds the files."
     called = "-".join(filter(None, [public.name, name]))
     return _Found(called, parts, f"{where} of the Hugging Face hub", advice, published=True, sampled=public.sampled)

@@ -95,9 +95,9 @@ def gathered(
     if sum(sizes) < LARGE:
         return _held(rows(), problems)
     folder = (_folder or _temporary_folder()) / f"documents-{_key(files, form)}"
-    found = StoredDocuments.open(folder)
-    if found is not None:
-        return found
+    stored = StoredDocuments.open(folder)
+    if stored is not None:
+        return stored
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -205,7 +205,7 @@ class DocumentNumbers(Mapping[str, int]):
 
     def of(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
         """The number of each of ``names``, -1 for none."""
-        found = np.full(len(names), -1, np.int32)
+        numbers_of_names = np.full(len(names), -1, np.int32)
         for start in range(0, len(names), _ROWS):
             part = list(names[start : start + _ROWS])
             hashes = np.frombuffer(b"".join(map(text_hash, part)), np.uint64)
@@ -213,8 +213,8 @@ class DocumentNumbers(Mapping[str, int]):
             numbers = self._numbers[np.minimum(places, len(self._hashes) - 1)].tolist()
             if list(map(self._documents.id_of, numbers)) != part:  # not there, or of the hash of another
                 numbers = [self.get(name, -1) for name in part]
-            found[start : start + _ROWS] = numbers
-        return found
+            numbers_of_names[start : start + _ROWS] = numbers
+        return numbers_of_names
 
 
 def _held(rows: Iterable[Place], problems: Problems) -> list[Document]:

@@ -165,11 +165,11 @@ def _lacking(repo_id: str, patterns: Sequence[str], repo_type: RepositoryKind, r
     from huggingface_hub import HfApi
     from huggingface_hub.utils import filter_repo_objects
 
-    found = HfApi().repo_info(repo_id, repo_type=repo_type, revision=revision, files_metadata=True, timeout=TIMEOUT_S)
-    snapshot = _storage(repo_id, repo_type) / "snapshots" / str(found.sha)
-    wanted = filter_repo_objects(found.siblings or (), allow_patterns=list(patterns), key=lambda file: file.rfilename)
+    info = HfApi().repo_info(repo_id, repo_type=repo_type, revision=revision, files_metadata=True, timeout=TIMEOUT_S)
+    snapshot = _storage(repo_id, repo_type) / "snapshots" / str(info.sha)
+    wanted = filter_repo_objects(info.siblings or (), allow_patterns=list(patterns), key=lambda file: file.rfilename)
     return [
-        _File(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else str(file.blob_id), str(found.sha))
+        _File(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else str(file.blob_id), str(info.sha))
         for file in wanted
         if not (snapshot / file.rfilename).exists()
     ]

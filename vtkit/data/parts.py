@@ -88,19 +88,19 @@ def find_parts(sources: Iterable[Source]) -> dict[str, Parts]:
     Raises:
         DataError: a README's head names files that are not in its folder.
     """
-    found: dict[str, Parts] = {}
+    parts_by_name: dict[str, Parts] = {}
     for source in sources:
         for part, config, split, path in [*_said_by_head(source)] or _named(source):
             if part in source.parts:
-                found.setdefault(config, Parts()).of(part).setdefault(split, []).append(path)
-    shared = found.get("", Parts())
-    for parts in found.values():
+                parts_by_name.setdefault(config, Parts()).of(part).setdefault(split, []).append(path)
+    shared = parts_by_name.get("", Parts())
+    for parts in parts_by_name.values():
         for part in PARTS:
             if not parts.of(part):
                 parts.of(part).update(shared.of(part))
-    if any(config for config in found) and not (shared.corpus and shared.queries):
-        found.pop("", None)
-    return found
+    if any(config for config in parts_by_name) and not (shared.corpus and shared.queries):
+        parts_by_name.pop("", None)
+    return parts_by_name
 
 
 def head_patterns(readme: Path) -> dict[tuple[str, Part], dict[str, list[str]]]:
@@ -116,15 +116,15 @@ def head_patterns(readme: Path) -> dict[tuple[str, Part], dict[str, list[str]]]:
         return {}
     try:
         head = metadata_load(readme) or {}
-        found: dict[tuple[str, Part], dict[str, list[str]]] = {}
+        patterns_of: dict[tuple[str, Part], dict[str, list[str]]] = {}
         for entry in head.get("configs") or ():
             config, _, role = str(entry["config_name"]).rpartition("-")
             if role in _ROLES:
                 for split, patterns in _splits(entry).items():
                     # C-MTEB's corpora and queries are splits of the only configuration
                     part = _ROLES.get(split, _ROLES[role]) if role == "default" else _ROLES[role]
-                    found.setdefault((config, part), {})[split] = patterns
-        return found
+                    patterns_of.setdefault((config, part), {})[split] = patterns
+        return patterns_of
     except Exception as error:  # those of YAML have no nearer base in common with the rest
         raise DataError(
             f"{readme}: its head does not say which files hold the corpus, the queries and the judgements "
@@ -199,12 +199,12 @@ def _named(source: Source) -> Iterator[_Found]:
 
 def _by_ending(files: Iterable[Path]) -> list[list[Path]]:
     """Files that differ in their ending only, in the order of the endings: the first is read."""
-    found: dict[str, list[Path]] = {}
+    by_name: dict[str, list[Path]] = {}
     for path in files:
         if ending := ending_of(path):
-            found.setdefault(str(path)[: -len(ending)], []).append(path)
-    stems = sorted(found, key=lambda stem: (len(stem), stem))
-    return [sorted(found[stem], key=lambda path: ENDINGS.index(ending_of(path) or "")) for stem in stems]
+            by_name.setdefault(str(path)[: -len(ending)], []).append(path)
+    stems = sorted(by_name, key=lambda stem: (len(stem), stem))
+    return [sorted(by_name[stem], key=lambda path: ENDINGS.index(ending_of(path) or "")) for stem in stems]
 
 
 @cache

@@ -157,9 +157,9 @@ _MSMARCO = ("mteb/msmarco", "c5a29a104738b98a9e76336939199e264163d4a0")
 
 
 def _beir(name: str, copy: str, revision: str, splits: str) -> Subset:
-    theirs = Repository(f"BeIR/{name}", files={"corpus": "corpus.jsonl.gz", "queries": "queries.jsonl.gz"})
+    repository = Repository(f"BeIR/{name}", files={"corpus": "corpus.jsonl.gz", "queries": "queries.jsonl.gz"})
     beside = Repository(f"BeIR/{name}-qrels", parts=("qrels",), files={"qrels": "*.tsv"})
-    return Subset(((Repository(f"mteb/{copy}", revision),), (theirs, beside)), tuple(splits.split()))
+    return Subset(((Repository(f"mteb/{copy}", revision),), (repository, beside)), tuple(splits.split()))
 
 
 def _deep_learning(year: int, revision: str) -> Subset:

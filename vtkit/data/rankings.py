@@ -21,9 +21,9 @@ import numpy.typing as npt
 from vtkit import console
 from vtkit.data import text as texts
 from vtkit.data.judgements import ByQuery, Gathering
-from vtkit.data.parquet import read_parquet
 from vtkit.data.problems import Problems
 from vtkit.data.retrieval import RetrievalSet
+from vtkit.data.rows import read_parquet
 from vtkit.data.sequences import Lazy
 from vtkit.errors import DataError
 
@@ -75,11 +75,11 @@ def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
     path = Path(path)
     systems: dict[str, Gathering] = {}
     judged: set[str] = set()
-    for found in _known(path, {query.id for query in data.queries}, "negatives"):
-        gathering = systems.setdefault(found.system, Gathering(float))
-        for name, score in zip(found.documents, found.scores or (0.0,) * len(found.documents), strict=True):
-            gathering.add(found.query, name, score)
-        judged.add(found.query)
+    for scored in _known(path, {query.id for query in data.queries}, "negatives"):
+        gathering = systems.setdefault(scored.system, Gathering(float))
+        for name, score in zip(scored.documents, scored.scores or (0.0,) * len(scored.documents), strict=True):
+            gathering.add(scored.query, name, score)
+        judged.add(scored.query)
     named = ", ".join(filter(None, systems)) or "no named system"
     console.say(f"  {path.name}: negatives of {named} for {len(judged)} queries")
     return [_ranking(data, gathering.finish()[0]) for gathering in systems.values()]
@@ -87,8 +87,8 @@ def read_rankings(path: str | Path, data: RetrievalSet) -> list[Ranking]:
 
 def _ranking(data: RetrievalSet, scores: ByQuery[float]) -> Ranking:
     def best_first(row: int) -> list[int]:
-        found = sorted(data.by_number(scores, data.queries[row].id).items(), key=_best_first)
-        return [document for document, _ in found if document >= 0]
+        scored = sorted(data.by_number(scores, data.queries[row].id).items(), key=_best_first)
+        return [document for document, _ in scored if document >= 0]
 
     return Lazy(len(data.queries), best_first)
 
@@ -108,14 +108,14 @@ def with_scores(data: RetrievalSet, paths: Iterable[str | Path]) -> RetrievalSet
     unknown = without = 0
     for path in map(Path, paths):
         scored = False
-        for found in _known(path, data.qrels, "scores"):
-            if found.scores is None:
+        for scored_list in _known(path, data.qrels, "scores"):
+            if scored_list.scores is None:
                 continue
             scored = True
-            there = data.numbers_of(found.documents) >= 0
-            for name, score, known in zip(found.documents, found.scores, there.tolist(), strict=True):
+            there = data.numbers_of(scored_list.documents) >= 0
+            for name, score, known in zip(scored_list.documents, scored_list.scores, there.tolist(), strict=True):
                 if known:
-                    gathering.add(found.query, name, score)
+                    gathering.add(scored_list.query, name, score)
                 else:
                     unknown += 1
         if not scored:
@@ -152,10 +152,10 @@ def _known(path: Path, queries: Collection[str], what: str) -> Iterator[ScoredLi
     """The lists of a file that are of one of ``queries``, and the problems of all once it is read."""
     problems, known = Problems(), False
     with problems.reading(path):
-        for found in _lists(path, problems):
-            if found.query in queries:
+        for scored in _lists(path, problems):
+            if scored.query in queries:
                 known = True
-                yield found
+                yield scored
     if not problems.found and not known:
         problems.add(path, f"has no {what} for any of the {len(queries)} queries that finetune.data judges")
     problems.stop_if_any()
@@ -298,7 +298,7 @@ def numbers(values: Iterable[Any]) -> list[float]:
     Raises:
         ValueError: one is none.
     """
-    found = []
+    finite = []
     for value in values:
         try:
             number = math.nan if isinstance(value, bool) else float(value)
@@ -306,5 +306,5 @@ def numbers(values: Iterable[Any]) -> list[float]:
             number = math.nan
         if not math.isfinite(number):
             raise ValueError("a score is missing, NaN, infinite or no number")
-        found.append(number)
-    return found
+        finite.append(number)
+    return finite

@@ -171,11 +171,11 @@ def read_judgements(paths: Iterable[Path], problems: Problems) -> Mapping[str, M
                     gathering.add(*judgement[:2], whole, place * _LINES + number)
     if gathering is None:
         return qrels
-    found, contradictions = gathering.finish()
+    judgements, contradictions = gathering.finish()
     for line, query, document, before in contradictions:
         place, number = divmod(line, _LINES)
         problems.add(paths[place], f"line {number}: {query!r} and {document!r} were judged {before} before")
-    return found
+    return judgements
 
 
 _Judgement = tuple[str, str, str | float]
@@ -261,15 +261,15 @@ def checked_collection(
         if documents and not any(document.contents for document in documents):
             problems.add(corpus, "holds no text: the title and the text of every document are empty")
     problems.stop_if_any()
-    found = RetrievalSet(name, documents, [query for query in queries if query.id in qrels], qrels)
+    collection = RetrievalSet(name, documents, [query for query in queries if query.id in qrels], qrels)
     known_queries = {query.id for query in queries}
     for query in qrels:
         if query not in known_queries:
             problems.add(judgements_file, f"query {query!r} is not in {queries_file.name}")
-    for query, document in found.unknown_documents():
+    for query, document in collection.unknown_documents():
         problems.add(judgements_file, f"document {document!r} (query {query!r}) is not in {corpus.name}")
     problems.stop_if_any()
-    return found
+    return collection
 
 
 def check_id(identity: str) -> str | None:

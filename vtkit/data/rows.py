@@ -5,12 +5,11 @@ The same column has many names on the hub; the names that are known stand here, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vtkit.data import text as texts
-from vtkit.data.parquet import read_parquet
 from vtkit.errors import DataError
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv", ".tsv.gz", ".tsv.zst", ".parquet")
@@ -24,6 +23,9 @@ JUDGED_QUERIES = ("query-id", "query_id", "qid")
 JUDGED_DOCUMENTS = ("corpus-id", "corpus_id", "docid", "doc_id", "pid", "passage_id")
 GRADES = ("score", "relevance", "label")
 TITLE = "title"
+
+ROWS_AT_ONCE = 1000
+"""Rows that are Python objects at the same time."""
 
 _KNOWN = {*DOCUMENT_IDS, *QUERY_IDS, *TEXTS, *QUERY_TEXTS, *JUDGED_QUERIES, *JUDGED_DOCUMENTS, *GRADES, TITLE}
 
@@ -65,6 +67,31 @@ def read_rows(path: Path, invalid: texts.Invalid = "strict") -> Iterator[tuple[i
             yield from _tsv_rows(path, invalid)
         case _:
             yield from texts.read_jsonl(path, invalid)
+
+
+def read_parquet(path: Path, among: Container[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number (from 1) and values by column of each row; only of columns whose names are ``among`` these, if any.
+
+    Raises:
+        DataError: the file cannot be read to its end.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    number = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            columns = None if among is None else [name for name in file.schema_arrow.names if name in among]
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"{path}: cannot be read as parquet past row {number} ({first_line}). The file is damaged or was not "
+            "copied to its end; fetch it again."
+        ) from error
 
 
 def _tsv_rows(path: Path, invalid: texts.Invalid) -> Iterator[tuple[int, dict[str, Any] | str]]:

@@ -50,11 +50,11 @@ class Ragged(Sequence[npt.NDArray[Any]]):
 
     def counts(self, size: int) -> npt.NDArray[np.int64]:
         """How often each number below ``size`` occurs, (size,); negative ones are passed over."""
-        found = np.zeros(size, dtype=np.int64)
+        counts = np.zeros(size, dtype=np.int64)
         for start in range(0, len(self.values), _COUNTED_AT_ONCE):
             part = self.values[start : start + _COUNTED_AT_ONCE]
-            found += np.bincount(part[part >= 0], minlength=size)
-        return found
+            counts += np.bincount(part[part >= 0], minlength=size)
+        return counts
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process: numbers that are mapped from a file go by its name."""

@@ -42,13 +42,11 @@ def read_column(spec: str) -> Iterator[str]:
         DataError: the dataset is not available or cannot be read, has no such configuration, split or column, or the
             column does not hold text.
     """
-    parts = spec.removeprefix(PREFIX).split(":")
-    if not spec.startswith(PREFIX) or not parts[0] or len(parts) > 4:
+    name, config, split, column, *_ = [*spec.removeprefix(PREFIX).split(":"), "", "", ""]
+    if not spec.startswith(PREFIX) or not name or spec.count(":") > 4:
         raise DataError(f"{spec}: a dataset is named as {FORM}.")
-    name, config, split, column = parts + [""] * (4 - len(parts))
-    for (text,) in _texts(_Columns(spec, FORM, name, config or None, split or "train", (column or "text",))):
-        if text:
-            yield text
+    wanted = _Columns(spec, FORM, name, config or None, split or "train", (column or "text",))
+    yield from (text for (text,) in _texts(wanted) if text)
 
 
 def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
@@ -66,8 +64,7 @@ def read_column_pairs(spec: str) -> Iterator[tuple[str, str]]:
         raise DataError(f"{spec}: pairs of a dataset are named as {PAIRS_FORM}.")
     name, config, split, query, document = parts
     wanted = _Columns(spec, PAIRS_FORM, name, config or None, split or "train", (query, document))
-    for row in _texts(wanted):
-        yield row[0], row[1]
+    yield from ((asked, answering) for asked, answering in _texts(wanted))
 
 
 def _texts(wanted: _Columns) -> Iterator[tuple[str, ...]]:

@@ -17,14 +17,11 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar, cast
+from typing import Any, BinaryIO, Literal, TextIO, TypeVar, cast
 
 from vtkit import console
 from vtkit.data.problems import Problems
 from vtkit.errors import DataError
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 Invalid = Literal["strict", "replace"]
 """What becomes of bytes that are not UTF-8: an error, or replacement characters and a warning."""
@@ -291,7 +288,10 @@ def _open_bytes(path: Path) -> BinaryIO:
         if suffix == ".gz" or first.startswith(b"\x1f\x8b"):
             return cast(BinaryIO, gzip.open(path, "rb"))
         if suffix == ".zst" or first == b"\x28\xb5\x2f\xfd":
-            return cast(BinaryIO, io.BufferedReader(_Zstandard(path), buffer_size=2**17))
+            import pyarrow
+
+            frames = pyarrow.CompressedInputStream(path.open("rb"), "zstd")
+            return cast(BinaryIO, io.BufferedReader(frames, buffer_size=2**17))
         if suffix in (".bz2", ".xz", ".zip", ".7z") or first == b"PK\x03\x04":
             raise DataError(f"{path}: only gzip and zstandard are read. Decompress the file first.")
         return path.open("rb")
@@ -299,48 +299,6 @@ def _open_bytes(path: Path) -> BinaryIO:
         raise DataError(f"{path}: there is no such file.") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be opened ({error.strerror or error}).") from error
-
-
-class _Zstandard(io.RawIOBase):
-    """A ``.zst`` file of any number of frames; one that ends inside a frame is an error, as it is with gzip."""
-
-    def __init__(self, path: Path) -> None:
-        import zstandard
-
-        self._frames = zstandard.ZstdDecompressor()
-        self._damage = zstandard.ZstdError
-        self._file = path.open("rb")
-        self._frame = self._frames.decompressobj()
-        self._begun = False
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        while not self._ready:
-            block = self._frame.unused_data if self._frame.eof else b""
-            if self._frame.eof:
-                self._frame, self._begun = self._frames.decompressobj(), False
-            block = block or self._file.read(2**14)
-            if not block:
-                if self._begun:
-                    raise EOFError("the compressed data end too early")
-                return 0
-            self._begun = True
-            try:
-                self._ready = memoryview(self._frame.decompress(block))
-            except self._damage as error:
-                raise OSError(str(error)) from error
-        view = memoryview(buffer).cast("B")
-        size = min(len(view), len(self._ready))
-        view[:size] = self._ready[:size]
-        self._ready = self._ready[size:]
-        return size
 
 
 def file_digest(path: Path) -> str:

@@ -21,10 +21,10 @@ from typing import Any
 
 from vtkit import console
 from vtkit.data import text as texts
-from vtkit.data.parquet import read_parquet
 from vtkit.data.problems import Problems
 from vtkit.data.rankings import archive_lines, listed, margins, numbers, with_scores
 from vtkit.data.retrieval import Document, Query, RetrievalSet, add_judgement
+from vtkit.data.rows import read_parquet
 from vtkit.data.streaming import PAIRS_FORM, PREFIX, read_column_pairs
 from vtkit.errors import DataError
 
@@ -240,8 +240,8 @@ def _object_row(entry: Mapping[str, Any]) -> _Row:
     query, relevant = (_named(entry, part) for part in ("query", "relevant"))
     wrong = [
         f"{' or '.join(FIELDS[part])} is missing"
-        for part, found in (("query", query), ("relevant", relevant))
-        if found is None
+        for part, values in (("query", query), ("relevant", relevant))
+        if values is None
     ]
     numbered = [value for name, value in entry.items() if _NUMBERED.fullmatch(name)]
     others = [*(_named(entry, "other") or []), *(each for value in numbered for each in listed(value))]

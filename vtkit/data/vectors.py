@@ -121,12 +121,12 @@ def read_vectors(path: str | Path) -> Iterator[tuple[list[str], NDArray[np.float
 
 def vectors_of(path: str | Path, wanted: Collection[str]) -> dict[str, NDArray[np.float32]]:
     """The vectors of those of the ``wanted`` words that the file has, each of shape (width,)."""
-    found = {}
+    vectors_by_word = {}
     for words, vectors in read_vectors(path):
         for word, vector in zip(words, vectors, strict=True):
             if word in wanted:
-                found[word] = vector.copy()
-    return found
+                vectors_by_word[word] = vector.copy()
+    return vectors_by_word
 
 
 def _text(file: VectorFile, problems: Problems) -> Iterator[tuple[list[str], NDArray[np.float32]]]:

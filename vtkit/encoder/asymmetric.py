@@ -136,7 +136,7 @@ def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder
     if router is None and not output.is_dir():
         return encoder
     whole = WholeEncoder(modules=document, device=encoder.device, **settings_of(encoder))
-    if router is not None and any(mine is not theirs for mine, theirs in zip(query, document, strict=False)):
+    if router is not None and any(module is not other for module, other in zip(query, document, strict=False)):
         queries = SparseEncoder(modules=query, device=encoder.device, **settings_of(encoder)).eval()
         first = None if router.default_route is None else next(iter(router.sub_modules[router.default_route]))
         whole.keep_query_side(queries, by_default=first is query[0])

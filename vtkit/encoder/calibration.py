@@ -145,9 +145,9 @@ def calibrate(
             encoder, solving, tokens, target if target is not None and definition == "pooled" else None
         )
     if target is not None:
-        found = solving.quantile(1.0 - target, definition)
-        _lower_bias(encoder, found)
-        shift += found
+        lowered = solving.quantile(1.0 - target, definition)
+        _lower_bias(encoder, lowered)
+        shift += lowered
     after, held_out = solving.rates(), checking.rates()
     if target is not None:
         _refuse_missed(held_out, target, definition)
@@ -203,12 +203,12 @@ def raise_held_tokens(encoder: SparseEncoder, texts: Sequence[str], max_length: 
             held = held[~torch.isin(held, special) & (bias[held] > MASKED_BIAS / 2)]
             tokens.append(held)
             logits.append((states @ weight[held].t()).amax(dim=0) + bias[held])
-    found, values = torch.cat(tokens), torch.cat(logits)
+    token_ids, values = torch.cat(tokens), torch.cat(logits)
     if not bool(values.isfinite().all()):
         raise CollapseError("calibration: the model's logits are not finite (NaN or infinite weights).")
     order = values.argsort(stable=True)
-    order = order[found[order].argsort(stable=True)]  # by token, within a token by logit
-    held, counts = torch.unique(found, return_counts=True)
+    order = order[token_ids[order].argsort(stable=True)]  # by token, within a token by logit
+    held, counts = torch.unique(token_ids, return_counts=True)
     lowest = values[order][counts.cumsum(0) - counts + (counts.double() * HELD_SHARE).floor().long()]
     raised = (HELD_MARGIN - lowest).clamp(min=0)
     with torch.no_grad():
@@ -323,17 +323,17 @@ def _shift_tokens(encoder: SparseEncoder, solving: _Logits, targets: TokenTarget
     usable = bias > MASKED_BIAS / 2
     held = replace(targets, frequencies=np.where(usable.cpu().numpy(), targets.frequencies, 0))
     rates = torch.from_numpy(token_rates(held, wanted)).to(bias.device, torch.float32)
-    found = rates > 0
+    seen = rates > 0
     full = targets.strength * solving.token_quantiles(1.0 - rates)
-    shifts = torch.where(found, full.clamp(-targets.bound, targets.bound), torch.zeros_like(full))
+    shifts = torch.where(seen, full.clamp(-targets.bound, targets.bound), torch.zeros_like(full))
     with torch.no_grad():
         bias.sub_(shifts)
-    count = int(found.sum())
+    count = int(seen.sum())
     return TokenShifts(
         tokens=count,
-        unseen=int((usable & ~found).sum()),
+        unseen=int((usable & ~seen).sum()),
         mean=float(shifts.abs().sum() / max(count, 1)),
-        bounded=int((found & (full.abs() > targets.bound)).sum()),
+        bounded=int((seen & (full.abs() > targets.bound)).sum()),
     )
 
 
@@ -357,10 +357,10 @@ def _norm_before_decoder(encoder: SparseEncoder) -> nn.LayerNorm:
     """The LayerNorm whose output the decoder projects, found by running one text."""
     model = encoder[0].auto_model
     decoder = mlm_head(model).decoder
-    made: list[tuple[nn.LayerNorm, Tensor]] = []
+    outputs: list[tuple[nn.LayerNorm, Tensor]] = []
     projected: list[Tensor] = []
     norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
-    hooks = [norm.register_forward_hook(lambda norm, _, out: made.append((norm, out))) for norm in norms]
+    hooks = [norm.register_forward_hook(lambda norm, _, out: outputs.append((norm, out))) for norm in norms]
     hooks.append(decoder.register_forward_pre_hook(lambda _, given: projected.append(given[0])))
     try:
         with torch.no_grad():
@@ -368,13 +368,13 @@ def _norm_before_decoder(encoder: SparseEncoder) -> nn.LayerNorm:
     finally:
         for hook in hooks:
             hook.remove()
-    found = [norm for norm, out in made if projected and out is projected[0]]
-    if len(found) != 1 or sum(norm is found[0] for norm, _ in made) != 1:
+    last = [norm for norm, out in outputs if projected and out is projected[0]]
+    if len(last) != 1 or sum(norm is last[0] for norm, _ in outputs) != 1:
         raise DataError(
             f"{type(model).__name__} has a decoder tied to its input embeddings and no LayerNorm of its own directly "
             "before it, so its head cannot be rescaled without changing the embeddings: leave calibrate.head_scale out."
         )
-    return found[0]
+    return last[0]
 
 
 class _Logits:
@@ -419,7 +419,7 @@ class _Logits:
         Between two texts it is interpolated, the k-th lowest of n standing for (k - ½) / n; never beyond the highest.
         Only one block of the vocabulary is held at a time.
         """
-        found, start = [], 0
+        quantiles, start = [], 0
         for logits in self._blocks():
             ordered = self._pool(logits).sort(dim=0).values
             block = shares[start : start + ordered.shape[1]]
@@ -428,8 +428,8 @@ class _Logits:
             below = place.floor().long()
             above = (below + 1).clamp(max=len(ordered) - 1)
             low, high = (ordered.gather(0, rank[None])[0] for rank in (below, above))
-            found.append(torch.lerp(low, high, place - below))
-        return torch.cat(found)
+            quantiles.append(torch.lerp(low, high, place - below))
+        return torch.cat(quantiles)
 
     def _blocks(self) -> Iterator[Tensor]:
         """The logits of all tokens, (tokens, block) for one block of the vocabulary after the other."""

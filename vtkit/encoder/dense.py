@@ -88,7 +88,7 @@ def encode_dense(
 
     encoded = embedder.encode_query if side == "query" else embedder.encode_document
     half = torch.autocast(embedder.device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
-    found: list[NDArray[np.float32]] = []
+    parts: list[NDArray[np.float32]] = []
     # Longest first, so that what is encoded together is of similar length.
     order = sorted(range(len(texts)), key=lambda number: (-len(texts[number]), number))
     with console.progress(description, total=len(texts)) as bar, half:
@@ -97,13 +97,13 @@ def encode_dense(
             vectors = np.asarray(encoded(some, batch_size=TEXTS_A_BATCH, show_progress_bar=False), dtype=np.float32)
             if vectors.shape[:-1] != (len(some),) or not np.isfinite(vectors).all():
                 raise DataError("it does not give one vector of finite numbers for each text.")
-            found.append(vectors)
+            parts.append(vectors)
             bar.advance(len(some))
-    if not found:
+    if not parts:
         return np.empty((0, 0), dtype=np.float32)
-    made = np.concatenate(found)
-    vectors = np.empty_like(made)
-    vectors[order] = made
+    ordered = np.concatenate(parts)
+    vectors = np.empty_like(ordered)
+    vectors[order] = ordered
     return vectors
 
 

@@ -78,10 +78,10 @@ def encode(
             if kept < weights.shape[1]:
                 largest, kept_at = weights.topk(kept, dim=1)
                 weights = torch.zeros_like(weights).scatter_(1, kept_at, largest)
-            found = weights.nonzero()
-            rows.append(np.asarray(batch, dtype=np.int64)[found[:, 0].cpu().numpy()])
-            columns.append(found[:, 1].to(torch.int32).cpu().numpy())
-            values.append(weights[found[:, 0], found[:, 1]].cpu().numpy())
+            active = weights.nonzero()
+            rows.append(np.asarray(batch, dtype=np.int64)[active[:, 0].cpu().numpy()])
+            columns.append(active[:, 1].to(torch.int32).cpu().numpy())
+            values.append(weights[active[:, 0], active[:, 1]].cpu().numpy())
             bar.advance(len(batch))
     matrix = sparse.csr_matrix(
         (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape, dtype=np.float32

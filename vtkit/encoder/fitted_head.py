@@ -125,8 +125,8 @@ def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: HeadSection,
     with console.progress("fitting the head", total=steps) as bar, torch.enable_grad():
         for _ in range(steps):
             rows = np.sort(rng.choice(fitted_on, min(section.positions, len(fitted_on)), replace=False))
-            found, own = states.some(rows)
-            loss = nn.functional.cross_entropy(head.logits(found) + prior, own)
+            hidden, own = states.some(rows)
+            loss = nn.functional.cross_entropy(head.logits(hidden) + prior, own)
             for parameter in parameters:
                 parameter.grad = None
             loss.backward()  # type: ignore[no-untyped-call]
@@ -168,11 +168,11 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int, 
             inputs = {"input_ids": torch.from_numpy(batch), "attention_mask": torch.from_numpy(mask)}
             inputs = {name: values.to(model.device) for name, values in inputs.items()}
             with half:
-                found = model.base_model(**inputs).last_hidden_state.float().cpu().numpy()
+                hidden = model.base_model(**inputs).last_hidden_state.float().cpu().numpy()
             for row, number in enumerate(some):
                 keep = np.flatnonzero(wanted[number])
                 own = slice(place, place + len(keep))
-                states[own], ids[own] = found[row, keep], rows[number][keep]
+                states[own], ids[own] = hidden[row, keep], rows[number][keep]
                 held_out[own] = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
                 place = own.stop
             if not np.isfinite(states[place - 1 : place]).all():
@@ -212,16 +212,17 @@ class Head(nn.Module):
         self.activation = activations[0] if activations else nn.GELU()  # RoBERTa's kin call the function
         ids = torch.arange(8, device=decoder.weight.device)[None]
         with torch.no_grad(), without_decoder(decoder):
-            wanted, found = model(input_ids=ids).logits, self.output(model.base_model(input_ids=ids).last_hidden_state)
-        if not torch.allclose(wanted, found, atol=1e-4):
+            wanted = model(input_ids=ids).logits
+            computed = self.output(model.base_model(input_ids=ids).last_hidden_state)
+        if not torch.allclose(wanted, computed, atol=1e-4):
             raise DataError(f"{type(model).__name__} has a head that does not compute LN(activation(W h)): not fitted")
 
     decoder: nn.Linear
 
     def output(self, states: Tensor) -> Tensor:
         """What goes into the decoder, (tokens, width)."""
-        found: Tensor = self.norm(self.activation(self.map(states)))
-        return found
+        projected: Tensor = self.norm(self.activation(self.map(states)))
+        return projected
 
     def start_from(self, weight: Tensor, mean: Tensor, covariance: Tensor) -> None:
         """Let the linear map be ``weight``, of the states' deviations from their ``mean``, so small and so moved that
@@ -239,8 +240,8 @@ class Head(nn.Module):
 
     def pass_on(self, states: States, rows: NDArray[np.int64]) -> None:
         """Hand states on as they are, centred by the mean of ``rows`` and of length √width."""
-        found = states.some(rows[:: max(1, len(rows) // ROWS_AT_ONCE)])[0].double().cpu()
-        self.start_from(torch.eye(found.shape[1]).double(), found.mean(0), found.T.cov())
+        sample = states.some(rows[:: max(1, len(rows) // ROWS_AT_ONCE)])[0].double().cpu()
+        self.start_from(torch.eye(sample.shape[1]).double(), sample.mean(0), sample.T.cov())
 
     def logits(self, states: Tensor) -> Tensor:
         """(tokens, vocabulary); the decoder's weight has no gradient."""
@@ -255,11 +256,11 @@ def _ridge(head: Head, states: States, rows: NDArray[np.int64]) -> None:
     gram, cross = torch.zeros(width, width).double(), torch.zeros(width, embeddings.shape[1]).double()
     sums = torch.zeros(width).double()
     for begin in range(0, len(rows), ROWS_AT_ONCE):
-        found, own = (each.cpu() for each in states.some(rows[begin : begin + ROWS_AT_ONCE]))
-        found = found.double()
-        gram += found.T @ found
-        cross += found.T @ (embeddings[own] - centre)
-        sums += found.sum(0)
+        hidden, own = (each.cpu() for each in states.some(rows[begin : begin + ROWS_AT_ONCE]))
+        hidden = hidden.double()
+        gram += hidden.T @ hidden
+        cross += hidden.T @ (embeddings[own] - centre)
+        sums += hidden.sum(0)
     # of centred states: X'X - n m m', X'Y - m sum(Y); the second part has no effect but for the mean of Y
     mean = sums / len(rows)
     gram -= len(rows) * torch.outer(mean, mean)
@@ -271,8 +272,8 @@ def _ridge(head: Head, states: States, rows: NDArray[np.int64]) -> None:
         ordinary = ~_masked(head.decoder)
         head.decoder.bias[ordinary] = 0.0
         # a softmax that is neither flat nor sure of itself to begin with
-        found, own = states.some(rows[:: max(1, len(rows) // 512)])
-        logits = head.logits(found)
+        hidden, own = states.some(rows[:: max(1, len(rows) // 512)])
+        logits = head.logits(hidden)
         logits = logits - logits.mean(1, keepdim=True)
         head.norm.weight.mul_(10.0 / max(float(logits.gather(1, own[:, None]).mean()), 1.0))
 
@@ -287,8 +288,8 @@ def _read_back(head: Head, states: States, rows: NDArray[np.int64], prior: Tenso
     right = 0
     with torch.no_grad():
         for begin in range(0, len(rows), 512):
-            found, own = states.some(rows[begin : begin + 512])
-            right += int(((head.logits(found) + prior).argmax(1) == own).sum())
+            hidden, own = states.some(rows[begin : begin + 512])
+            right += int(((head.logits(hidden) + prior).argmax(1) == own).sum())
     return right / max(len(rows), 1)
 
 
@@ -297,8 +298,8 @@ def _settle(head: Head, states: States, rows: NDArray[np.int64], activation: flo
     is :data:`OWN_LOGIT` in the mean; the share that is."""
     ordinary = ~_masked(head.decoder)
     with torch.no_grad():
-        found, own = states.some(rows)
-        logits = head.logits(found)
+        hidden, own = states.some(rows)
+        logits = head.logits(hidden)
         kept = logits[:, ordinary]
         most = max(1, round(activation * kept.numel()))
         threshold = float(kept.flatten().topk(most).values[-1])
@@ -308,7 +309,7 @@ def _settle(head: Head, states: States, rows: NDArray[np.int64], activation: flo
         head.norm.weight.mul_(scale)
         if head.norm.bias is not None:
             head.norm.bias.mul_(scale)
-        return float((head.logits(found)[:, ordinary] > 0).float().mean())
+        return float((head.logits(hidden)[:, ordinary] > 0).float().mean())
 
 
 def _masked(decoder: nn.Linear) -> Tensor:

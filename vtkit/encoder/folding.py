@@ -75,10 +75,10 @@ def fold_vectors(vectors: sparse.csr_matrix, folded_to: NDArray[np.int64], how: 
     rows = np.repeat(np.arange(vectors.shape[0], dtype=np.int64), np.diff(vectors.indptr))
     cells = rows * vectors.shape[1] + folded_to[vectors.indices]
     order = np.argsort(cells, kind="stable")
-    found, starts = np.unique(cells[order], return_index=True)
+    distinct, starts = np.unique(cells[order], return_index=True)
     reduce = np.maximum if how == "max" else np.add
-    data = reduce.reduceat(vectors.data[order], starts) if len(found) else vectors.data[:0]
-    folded = sparse.csr_matrix((data, divmod(found, vectors.shape[1])), shape=vectors.shape, dtype=vectors.dtype)
+    data = reduce.reduceat(vectors.data[order], starts) if len(distinct) else vectors.data[:0]
+    folded = sparse.csr_matrix((data, divmod(distinct, vectors.shape[1])), shape=vectors.shape, dtype=vectors.dtype)
     folded.sort_indices()
     return folded
 

@@ -60,9 +60,9 @@ def as_unicoil(encoder: SparseEncoder) -> SparseEncoder:
         )
     model = encoder[0].auto_model
     pooling = UnicoilPooling(model.config.hidden_size, model.config.vocab_size)
-    made = with_pooling(encoder, pooling)
-    set_counted(made)
-    return made
+    unicoil = with_pooling(encoder, pooling)
+    set_counted(unicoil)
+    return unicoil
 
 
 def as_splade(encoder: SparseEncoder) -> SparseEncoder:
@@ -76,8 +76,8 @@ def with_pooling(encoder: SparseEncoder, pooling: Module) -> SparseEncoder:
     """A symmetric encoder over the transformer of ``encoder``, which is shared, with another pooling."""
     transformer = copy.copy(encoder[0])  # the same weights, tokenizer and limits; only what comes out of it differs
     transformer.__class__ = TokenTransformer if isinstance(pooling, UnicoilPooling) else Transformer
-    made = SparseEncoder(modules=[transformer, pooling], device=encoder.device, **settings_of(encoder))
-    return made.train(encoder.training)
+    pooled = SparseEncoder(modules=[transformer, pooling], device=encoder.device, **settings_of(encoder))
+    return pooled.train(encoder.training)
 
 
 def set_counted(encoder: SparseEncoder) -> None:

@@ -46,8 +46,8 @@ def masked_dimensions(model: PreTrainedModel) -> Tensor:
 
 def is_masked(bias: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Which of the dimensions with the decoder biases ``bias`` are masked; (vocabulary,)."""
-    found: NDArray[np.bool_] = np.asarray(bias) < MASKED_BIAS / 2
-    return found
+    masked: NDArray[np.bool_] = np.asarray(bias) < MASKED_BIAS / 2
+    return masked
 
 
 def _bias(model: PreTrainedModel) -> Tensor:

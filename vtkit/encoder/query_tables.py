@@ -153,8 +153,8 @@ def filled_up(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokeni
     while not taken.keys().isdisjoint(names):
         names = [f"[unused0{name.removeprefix('[unused')}" for name in names]
     filled.add_tokens([AddedToken(name, normalized=False) for name in names])
-    found = sorted(filled.get_vocab().values())
-    if found != list(range(size)):
+    ids = sorted(filled.get_vocab().values())
+    if ids != list(range(size)):
         raise DataError(
             f"the tokenizer has {len(taken)} tokens with the numbers {min(taken.values())} to {max(taken.values())}, "
             "and a query table of sentence-transformers wants them without gaps. Leave queries to the encoder of "

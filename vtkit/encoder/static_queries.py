@@ -124,9 +124,9 @@ def looked_up(
     limit = min(max_length, tokenizer.model_max_length)
     token_ids = first_tokens(tokenizer, texts, limit, add_special_tokens=False)["input_ids"]
     for row, ids in enumerate(token_ids):
-        found = np.unique(np.asarray(ids, dtype=np.int64))
-        rows.append(np.full(len(found), row, dtype=np.int64))
-        columns.append(found)
+        distinct = np.unique(np.asarray(ids, dtype=np.int64))
+        rows.append(np.full(len(distinct), row, dtype=np.int64))
+        columns.append(distinct)
     where = (np.concatenate(rows), np.concatenate(columns)) if rows else (np.empty(0, int), np.empty(0, int))
     matrix = sparse.csr_matrix((weights[where[1]], where), shape=(len(texts), len(weights)), dtype=np.float32)
     matrix.eliminate_zeros()

@@ -42,11 +42,11 @@ def first_tokens(
     Returns:
         ``input_ids``, and whatever ``options`` ask for: one list for each text.
     """
-    found: dict[str, list[Any]] = {"input_ids": []}
+    lists: dict[str, list[Any]] = {"input_ids": []}
     for batch in batches(shortened(tokenizer, texts, max_length)):
         for name, values in tokenizer(batch, truncation=True, max_length=max_length, **options).items():
-            found.setdefault(name, []).extend(values)
-    return found
+            lists.setdefault(name, []).extend(values)
+    return lists
 
 
 def whole_encodings(
@@ -64,16 +64,16 @@ def whole_encodings(
     backend.no_truncation()
     backend.no_padding()
     encode = backend.encode_batch if offsets else backend.encode_batch_fast
-    found: list[Encoding] = encode(list(texts), add_special_tokens=False)
-    return found
+    encodings: list[Encoding] = encode(list(texts), add_special_tokens=False)
+    return encodings
 
 
 def share_cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, prompt: str = "") -> float:
     """Share of ``texts`` that have more than ``max_length`` tokens behind ``prompt``, special tokens among them; of up
     to :data:`TEXTS_LOOKED_AT` of them, spread evenly. 0 where there is no text."""
     some = [prompt + text for text in texts[:: -(-len(texts) // TEXTS_LOOKED_AT) or 1]]
-    found = first_tokens(tokenizer, some, max_length + 1)["input_ids"]
-    return sum(len(tokens) > max_length for tokens in found) / max(1, len(found))
+    token_ids = first_tokens(tokenizer, some, max_length + 1)["input_ids"]
+    return sum(len(tokens) > max_length for tokens in token_ids) / max(1, len(token_ids))
 
 
 def shortened(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[str]:
@@ -157,8 +157,8 @@ def _ends_to_compare(tokenizer: PreTrainedTokenizerBase, encoding: Encoding, cou
 
 
 def _encodings(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[Encoding]:
-    found: list[Encoding] = tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False).encodings
-    return found
+    encodings: list[Encoding] = tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False).encodings
+    return encodings
 
 
 def _longest_token(tokenizer: PreTrainedTokenizerBase) -> int:

@@ -25,8 +25,8 @@ class TokenTransformer(Transformer):  # type: ignore[misc]
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Add ``token_embeddings``, (batch, length, width)."""
-        found = self.model.base_model(input_ids=features["input_ids"], attention_mask=features["attention_mask"])
-        features["token_embeddings"] = found.last_hidden_state
+        outputs = self.model.base_model(input_ids=features["input_ids"], attention_mask=features["attention_mask"])
+        features["token_embeddings"] = outputs.last_hidden_state
         return features
 
 

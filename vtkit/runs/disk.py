@@ -291,9 +291,9 @@ def _lines(path: Path) -> tuple[int, int]:
             if path.suffix == ".gz":
                 text = gzip.GzipFile(fileobj=raw).read(SAMPLE)
             elif path.suffix == ".zst":
-                import zstandard
+                import pyarrow
 
-                text = zstandard.ZstdDecompressor().stream_reader(raw).read(SAMPLE)
+                text = pyarrow.CompressedInputStream(raw, "zstd").read(SAMPLE)
             else:
                 text = raw.read(SAMPLE)
             share = len(text) / max(min(raw.tell(), whole), 1)

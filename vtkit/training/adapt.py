@@ -133,13 +133,13 @@ def adapt_vectors(
             match name:
                 case "align":
                     assert alignment is not None
-                    made = _align(alignment, section, size, seed, folder)
+                    own = _align(alignment, section, size, seed, folder)
                 case "crop":
-                    made = _crop(texts, section, size, seed)
+                    own = _crop(texts, section, size, seed)
                 case _:
-                    made = _distill(texts, section, size, seed, folder, language, teachers, queries, generator)
-            columns |= made[0]
-            terms += made[1]
+                    own = _distill(texts, section, size, seed, folder, language, teachers, queries, generator)
+            columns |= own[0]
+            terms += own[1]
 
     model = encoder[0].auto_model
     if section.train == "embeddings":
@@ -360,8 +360,8 @@ def _candidates(
     for row in range(queries):
         draw = np.random.default_rng([seed, 5, row])
         first = [] if own is None else [own[row]]
-        found = merged([[int(i) for i in ranking[row] if i >= 0] for ranking in rankings])
-        near = [number for number in found if number not in first]
+        ranked = merged([[int(i) for i in ranking[row] if i >= 0] for ranking in rankings])
+        near = [number for number in ranked if number not in first]
         if own is None and near:
             first, near = near[:1], near[1:]
         others = draw.permutation(near)[: wanted - len(first)].tolist()

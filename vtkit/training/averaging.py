@@ -105,17 +105,17 @@ def _set_to_mean(parameters: dict[str, Tensor], files: Sequence[Path]) -> None:
 
 def _keep(done: _Done, parameters: dict[str, Tensor], file: Path) -> None:
     """Write the weights and what was found, both at once."""
-    found = {"curves": done.curves, "validated": None if done.validated is None else done.validated.to_json()}
-    keep_weights(parameters, file, {"done": json.dumps(found)})
+    content = {"curves": done.curves, "validated": None if done.validated is None else done.validated.to_json()}
+    keep_weights(parameters, file, {"done": json.dumps(content)})
 
 
 def _kept(file: Path) -> _Done | None:
     if not file.is_file():
         return None
     with safe_open(file, framework="pt") as end:
-        found = json.loads(end.metadata()["done"])
-    validated = found["validated"]
-    return _Done(found["curves"], None if validated is None else Validated.from_json(validated))
+        content = json.loads(end.metadata()["done"])
+    validated = content["validated"]
+    return _Done(content["curves"], None if validated is None else Validated.from_json(validated))
 
 
 def _one_behind_the_other(parts: Sequence[Curves]) -> Curves:

@@ -64,11 +64,11 @@ def term_weights_of(
     grouped = [list(_groups(column, texts_at_once or TEXTS_A_GROUP)) for column in columns]
     every = [group for groups in grouped for _, group in groups]
     vectors = iter(encode_groups(model, every, again=texts_at_once is not None))
-    found = []
+    weights = []
     for groups in grouped:
         order = torch.cat([rows for rows, _ in groups])
-        found.append(torch.cat([next(vectors) for _ in groups])[torch.argsort(order)])
-    return found
+        weights.append(torch.cat([next(vectors) for _ in groups])[torch.argsort(order)])
+    return weights
 
 
 def _groups(column: dict[str, Tensor], texts: int) -> Iterator[tuple[Tensor, Group]]:

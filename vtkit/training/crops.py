@@ -85,13 +85,13 @@ def usable_texts(texts: Sequence[str], what: str) -> list[str]:
     Raises:
         DataError: fewer than two are: a text has nothing to be told apart from.
     """
-    found = list(dict.fromkeys(text for text in texts if len(units(text)) >= SHORTEST_TEXT))
-    if len(found) < 2:
+    usable = list(dict.fromkeys(text for text in texts if len(units(text)) >= SHORTEST_TEXT))
+    if len(usable) < 2:
         raise DataError(
-            f"{what}: {len(found)} of its {len(texts)} texts are different and have {SHORTEST_TEXT} words or more, and "
-            "each needs others to be told apart from. Name a larger corpus."
+            f"{what}: {len(usable)} of its {len(texts)} texts are different and have {SHORTEST_TEXT} words or more, "
+            "and each needs others to be told apart from. Name a larger corpus."
         )
-    return found
+    return usable
 
 
 def batches_of(items: int, steps: int, batch_size: int, seed: int) -> np.ndarray:

@@ -153,7 +153,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
     used = used.to(learning[0].device)
     torch.distributed.all_reduce(used, torch.distributed.ReduceOp.MAX)
     under_way = []
-    for parameter in (parameter for parameter, one in zip(learning, used.tolist(), strict=True) if one):
+    for parameter in (parameter for parameter, anywhere in zip(learning, used.tolist(), strict=True) if anywhere):
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         under_way.append(torch.distributed.all_reduce(parameter.grad, async_op=True))

@@ -58,7 +58,7 @@ def tokenized(
         sizes: whether to tell how many bytes of UTF-8 each token stands for.
     """
     names = ("token_ids", "wanted", "sizes")
-    token_ids, wanted, found = (RaggedRows(None if folder is None else folder / f"{name}.bin") for name in names)
+    token_ids, wanted, bytes_of = (RaggedRows(None if folder is None else folder / f"{name}.bin") for name in names)
     kept: list[int] = []
     first = 0
     for batch in batches(texts):
@@ -73,9 +73,9 @@ def tokenized(
         for labels in [] if output is None else output_labels(output, own, spans):
             wanted.append(labels)
         for text, inside in zip(own, spans, strict=True) if sizes else ():
-            found.append([len(text[a:b].encode()) for a, b in inside])
+            bytes_of.append([len(text[a:b].encode()) for a, b in inside])
     return TokenizedTexts(
-        kept, token_ids.whole(), None if output is None else wanted.whole(), found.whole() if sizes else None
+        kept, token_ids.whole(), None if output is None else wanted.whole(), bytes_of.whole() if sizes else None
     )
 
 
@@ -87,13 +87,13 @@ def output_labels(
     written = output(read, add_special_tokens=False, return_offsets_mapping=True)
     labels = []
     for own, ids, offsets in zip(spans, written["input_ids"], written["offset_mapping"], strict=True):
-        found = emlm_labels(
+        of_text = emlm_labels(
             np.asarray(own, dtype=np.int64).reshape(-1, 2),
             np.asarray(offsets, dtype=np.int64).reshape(-1, 2),
             np.asarray(ids, dtype=np.int64),
         )
-        found[np.isin(found, output.all_special_ids)] = IGNORED
-        labels.append(found.tolist())
+        of_text[np.isin(of_text, output.all_special_ids)] = IGNORED
+        labels.append(of_text.tolist())
     return labels
 
 
@@ -165,7 +165,7 @@ class MaskedBatches(Dataset):  # type: ignore[type-arg]
 def parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     """``batch`` in parts of at most :data:`TOKENS_A_PART` tokens, each as long as its longest text."""
     texts, length = batch["input_ids"].shape
-    found = []
+    whole = []
     for start in range(0, texts, max(1, TOKENS_A_PART // length)):
         rows = slice(start, start + max(1, TOKENS_A_PART // length))
         part = {name: tensor[rows] for name, tensor in batch.items()}
@@ -176,5 +176,5 @@ def parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:
             if mask in part:
                 longest = int(part[mask].sum(dim=1).max())
                 part |= {name: part[name][:, :longest] for name in names if name in part}
-        found.append(part)
-    return found
+        whole.append(part)
+    return whole

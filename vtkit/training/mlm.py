@@ -175,8 +175,8 @@ def adapt(
         parameter.requires_grad_(True)
     model.eval()
     after = distributed.by_main(measured)
-    told = None if before is None or after is None else HeldOutPredictions(len(held_out), before, after)
-    return Adaptation(curve(history, "loss"), told)
+    predictions = None if before is None or after is None else HeldOutPredictions(len(held_out), before, after)
+    return Adaptation(curve(history, "loss"), predictions)
 
 
 def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], most: int, folder: Path) -> Ragged:
@@ -302,10 +302,10 @@ def _highest(vectors: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> None:
-    ours, theirs = dimension_names(student), dimension_names(teacher)
-    differing = sum(mine != other for mine, other in zip_longest(ours, theirs, fillvalue=""))
+    names = dimension_names(student), dimension_names(teacher)
+    differing = sum(own != other for own, other in zip_longest(*names, fillvalue=""))
     if differing:
-        sizes = [len([name for name in names if name]) for names in (theirs, ours)]
+        sizes = [sum(map(bool, each)) for each in names]
         raise DataError(
             f"adapt.teacher writes a vocabulary of {sizes[0]} tokens, and the encoder one of {sizes[1]}; "
             f"{differing} dimensions have other names. Name a teacher over the target's output vocabulary."

@@ -70,14 +70,14 @@ def negative_pools(
     if scored_only or not needing.any():
         return pools
     depth, most = section.mining.depth, int(judged.relevant.lengths.max(initial=0))
-    found = rankings(depth + most)
+    mined = rankings(depth + most)
 
     def filled(row: int) -> Sequence[int]:
         own: list[int] = pools[row].tolist()
         if not needing[row]:
             return own
         relevant = set(judged.relevant[row].tolist())
-        tops = [_top(ranking[row], relevant, depth) for ranking in found]
+        tops = [_top(ranking[row], relevant, depth) for ranking in mined]
         pool = list(dict.fromkeys([*own, *merged(tops)]))
         if len(pool) < depth:  # a query that matches too little: fill up with any other documents
             count = len(data.documents)
@@ -138,30 +138,32 @@ def system_rankings(
     """
     queries, texts = [query.text for query in data.queries], data.contents
     folder.mkdir(parents=True, exist_ok=True)
-    found: list[Ranking] = []
+    rankings: list[Ranking] = []
     if systems.bm25:
-        found.append(_bm25_ranking(bm25, queries, depth, folder))
+        rankings.append(_bm25_ranking(bm25, queries, depth, folder))
     if systems.encoder:
         own = SparseTeacher(encoder, lengths[1])
-        found.append(kept_array(folder / "encoder.npy", lambda: _search(own, queries, read or texts, lengths, depth)))
+        rankings.append(
+            kept_array(folder / "encoder.npy", lambda: _search(own, queries, read or texts, lengths, depth))
+        )
     for place, name in enumerate(systems.models, 1):
 
         def searched(name: str = name) -> npt.NDArray[np.int32]:
             return model_ranking(name, queries, texts, lengths, depth, f"{setting}.models")
 
-        found.append(kept_array(folder / f"model-{place}.npy", searched))
-    found += [ranking for file in systems.files for ranking in read_rankings(file, data)]
-    return found
+        rankings.append(kept_array(folder / f"model-{place}.npy", searched))
+    rankings += [ranking for file in systems.files for ranking in read_rankings(file, data)]
+    return rankings
 
 
 def _bm25_ranking(bm25: Callable[[], Bm25], queries: Sequence[str], depth: int, folder: Path) -> npt.NDArray[np.int32]:
     """Some thousand queries at a time, each time kept in a file."""
-    found = [np.empty((0, depth), np.int32)]
+    parts = [np.empty((0, depth), np.int32)]
     with console.progress("hard negatives of BM25", total=len(queries)) as bar:
         for start in range(0, len(queries), QUERIES_A_FILE):
             some = queries[start : start + QUERIES_A_FILE]
             wanted = (len(some), depth)
-            found.append(
+            parts.append(
                 kept_array(
                     folder / f"bm25-{start}.npy",
                     lambda some=some: bm25().search(some, depth)[0],  # type: ignore[misc]
@@ -169,7 +171,7 @@ def _bm25_ranking(bm25: Callable[[], Bm25], queries: Sequence[str], depth: int, 
                 )
             )
             bar.advance(len(some))
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def model_ranking(

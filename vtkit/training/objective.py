@@ -110,8 +110,8 @@ class Objective(nn.Module):
     @property
     def curves(self) -> tuple[str, ...]:
         """What the trainer's log holds for each point."""
-        found = (f"{target.side}_lambda" for target in self.targets.values())
-        return ("loss", *(term.name for term in self.terms), "query_dimensions", "document_dimensions", *found)
+        strengths = (f"{target.side}_lambda" for target in self.targets.values())
+        return ("loss", *(term.name for term in self.terms), "query_dimensions", "document_dimensions", *strengths)
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> dict[str, Tensor]:
         features = list(features)

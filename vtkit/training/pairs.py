@@ -135,20 +135,20 @@ class TrainingBatches(Sequence[list[Example]]):
         """Rows of one batch after the other, for ever."""
         size, negatives, pairs = self._section.batch_size, self._section.hard_negatives, self._judged.pairs
         waiting: list[int] = []
-        epoch = fruitless = made = 0
+        epoch = fruitless = batches = 0
         while True:
             stream = deque([*waiting, *np.random.default_rng([self._seed, epoch]).permutation(len(pairs)).tolist()])
-            before = made
+            before = batches
             while True:
                 batch, wanted = self._next_batch(stream)
                 if len(batch) < size:
                     stream.extendleft(reversed(batch))
                     break
-                draw = np.random.default_rng([self._seed, 2, made])
+                draw = np.random.default_rng([self._seed, 2, batches])
                 yield [[*pair, *self._negatives(pair[0], wanted, draw)] for pair in pairs[batch].tolist()]
-                made += 1
+                batches += 1
             epoch += 1
-            if made > before:
+            if batches > before:
                 fruitless, waiting = 0, list(islice(stream, len(pairs)))
                 continue
             # The pair that waited longest fits into no full batch: let the next pass begin with others.
@@ -206,12 +206,12 @@ class TrainingBatches(Sequence[list[Example]]):
 
 def judged_pairs(data: RetrievalSet) -> Judged:
     """The judgements of ``data``; pairs without a text are left out, and counted."""
-    found = Ragged.of(
+    judged = Ragged.of(
         sorted(number for number, grade in data.by_number(data.qrels, query.id).items() if grade > 0)
         for query in data.queries
     )
-    hashes, documents = text_hashes(data.documents), found.values
-    queries = np.repeat(np.arange(len(found), dtype=np.int32), found.lengths)
+    hashes, documents = text_hashes(data.documents), judged.values
+    queries = np.repeat(np.arange(len(judged), dtype=np.int32), judged.lengths)
     blank = np.array([not query.text.strip() for query in data.queries], dtype=bool)
     usable = ~(blank[queries] | (hashes[documents] == np.frombuffer(text_hash(""), np.uint64)))
     pairs = np.stack([queries, documents], axis=1)[usable]
@@ -227,7 +227,7 @@ def judged_pairs(data: RetrievalSet) -> Judged:
     def wider(documents: list[int]) -> list[int]:
         return sorted({same for each in documents for same in with_text.get(int(hashes[each]), (each,))})
 
-    relevant = Ragged.of(wider(row.tolist()) for row in found) if with_text else found
+    relevant = Ragged.of(wider(row.tolist()) for row in judged) if with_text else judged
     repeated = len(relevant.values) - len(documents)
     if repeated:
         console.say(f"  {repeated} documents have the text of a relevant one, and are no negatives of its query")

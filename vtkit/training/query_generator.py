@@ -52,7 +52,7 @@ class QueryGenerator:
         """
         kept = folder / QUERIES_FOLDER
         kept.mkdir(parents=True, exist_ok=True)
-        found: list[list[str]] = []
+        of_texts: list[list[str]] = []
         with console.progress("writing queries", total=len(texts)) as bar:
             for start in range(0, len(texts), TEXTS_AT_ONCE):
                 some = texts[start : start + TEXTS_AT_ONCE]
@@ -61,14 +61,14 @@ class QueryGenerator:
                 if written is None:
                     written = self._write(some, seed + start)
                     _keep(file, some, written)
-                found += written
+                of_texts += written
                 bar.advance(len(some))
-        without = sum(not queries for queries in found)
-        if without == len(found):
+        without = sum(not queries for queries in of_texts)
+        if without == len(of_texts):
             raise DataError("adapt.distill.generator: it writes blank queries only. Name another model, or its prompt.")
         if without:
-            console.say(f"  the generator writes no query of {without} of {len(found)} texts; their openings serve")
-        return found
+            console.say(f"  the generator writes no query of {without} of {len(of_texts)} texts; their openings serve")
+        return of_texts
 
     def _write(self, texts: Sequence[str], seed: int) -> list[list[str]]:
         read = self.tokenizer(
@@ -125,10 +125,10 @@ def _read(file: Path, texts: Sequence[str]) -> list[list[str]] | None:
     """What was kept of ``texts``; None where there is nothing, or something else."""
     try:
         lines = [entry for _, entry in read_jsonl(file)]
-        found = [(entry["text"], entry["queries"]) for entry in lines if isinstance(entry, dict)]
+        entries = [(entry["text"], entry["queries"]) for entry in lines if isinstance(entry, dict)]
     except (DataError, KeyError):
         return None
-    return [queries for _, queries in found] if [text for text, _ in found] == [*map(_digest, texts)] else None
+    return [queries for _, queries in entries] if [text for text, _ in entries] == [*map(_digest, texts)] else None
 
 
 def _keep(file: Path, texts: Sequence[str], written: Sequence[Sequence[str]]) -> None:

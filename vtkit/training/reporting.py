@@ -41,7 +41,7 @@ def callbacks(reporters: Sequence[Reporter], folder: Path) -> list[TrainerCallba
     Weights & Biases works offline (``wandb sync`` sends its files later) unless downloads are allowed, or WANDB_MODE
     says otherwise.
     """
-    made: list[TrainerCallback] = []
+    reporting: list[TrainerCallback] = []
     for name in reporters if distributed.is_main() else ():
         place = folder / CURVES / name
         place.mkdir(parents=True, exist_ok=True)
@@ -49,10 +49,10 @@ def callbacks(reporters: Sequence[Reporter], folder: Path) -> list[TrainerCallba
             from torch.utils.tensorboard import SummaryWriter
             from transformers.integrations import TensorBoardCallback
 
-            made.append(TensorBoardCallback(SummaryWriter(str(place))))
+            reporting.append(TensorBoardCallback(SummaryWriter(str(place))))
         else:
-            made.append(_weights_and_biases(place))
-    return made
+            reporting.append(_weights_and_biases(place))
+    return reporting
 
 
 def _weights_and_biases(folder: Path) -> TrainerCallback:

@@ -225,9 +225,9 @@ class Speed:
     def take(self) -> float:
         """Of the tokens that all processes have counted since the last call."""
         now, tokens = time.monotonic(), int(distributed.summed(torch.tensor(self.tokens)))
-        found = (tokens - self._taken) / max(now - self._at, 1e-6)
+        speed = (tokens - self._taken) / max(now - self._at, 1e-6)
         self._taken, self._at = tokens, now
-        return round(found, 1)
+        return round(speed, 1)
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
@@ -260,8 +260,8 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 def _words(logs: Mapping[str, float], parts: Sequence[str] = ()) -> str:
     """Loss and its parts, active dimensions of queries and documents, λ where it is found while training, speed."""
     words = [f"loss {float(logs['loss']):.3f}"]
-    if len(found := [f"{part.replace('_', ' ')} {float(logs[part]):.3f}" for part in parts if part in logs]) > 1:
-        words.append(f"({', '.join(found)})")
+    if len(shown := [f"{part.replace('_', ' ')} {float(logs[part]):.3f}" for part in parts if part in logs]) > 1:
+        words.append(f"({', '.join(shown)})")
     for name, form in (("dimensions", ",.0f"), ("lambda", ".1e")):
         values = [f"{logs[key]:{form}}" for side in SIDES if (key := f"{side}_{name}") in logs]
         if values:

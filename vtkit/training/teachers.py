@@ -150,7 +150,7 @@ class CrossEncoderTeacher:
         pairs, places = [], []
         queries = _cut(self.model.tokenizer, [text for step in steps for text in step.queries], self.query_length)
         shorter = iter(queries)
-        found = [np.full((len(step.queries), len(step.documents)), np.nan, dtype=np.float32) for step in steps]
+        matrices = [np.full((len(step.queries), len(step.documents)), np.nan, dtype=np.float32) for step in steps]
         for number, step in enumerate(steps):
             for query in range(len(step.queries)):
                 text = next(shorter)
@@ -159,8 +159,8 @@ class CrossEncoderTeacher:
                     places.append((number, query, candidate))
         values = self.model.predict(pairs, batch_size=32, activation_fn=nn.Identity(), show_progress_bar=False)
         for (number, query, candidate), value in zip(places, values, strict=True):
-            found[number][query, candidate] = value
-        return found
+            matrices[number][query, candidate] = value
+        return matrices
 
 
 @dataclass(frozen=True)
@@ -175,15 +175,15 @@ class Bm25Teacher:
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step."""
         ids, values = self.bm25().search([text for step in steps for text in step.queries], BM25_DEPTH)
-        found, row = [], 0
+        matrices, row = [], 0
         for step in steps:
             matrix = np.zeros((len(step.queries), len(step.documents)), dtype=np.float32)
             for query in range(len(step.queries)):
                 known = dict(zip(ids[row].tolist(), values[row].tolist(), strict=True))
                 matrix[query] = [known.get(number, 0.0) for number in step.numbers]
                 row += 1
-            found.append(matrix)
-        return found
+            matrices.append(matrix)
+        return matrices
 
 
 @dataclass(frozen=True)
@@ -201,12 +201,12 @@ class GivenScores:
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step, NaN where the data bring none."""
-        found = []
+        matrices = []
         for step in steps:
             known = [self.data.by_number(self.data.scores, self.ids[query]) for query in step.queries]
             rows = [[scores.get(number, np.nan) for number in step.numbers] for scores in known]
-            found.append(np.array(rows, dtype=np.float32))
-        return found
+            matrices.append(np.array(rows, dtype=np.float32))
+        return matrices
 
 
 @dataclass(frozen=True)
@@ -226,12 +226,12 @@ class Ensemble:
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step, NaN where one of them was not asked."""
         scaled = min_max if self.scaling == "min-max" else standardized
-        found = []
+        matrices = []
         for step in zip(*(teacher.scores(steps) for teacher in self.teachers), strict=True):
             scores = torch.from_numpy(np.stack(step))
             scores = scores.masked_fill(scores.isnan().any(dim=0), torch.nan)
-            found.append(torch.stack([scaled(own) for own in scores]).mean(dim=0).numpy())
-        return found
+            matrices.append(torch.stack([scaled(own) for own in scores]).mean(dim=0).numpy())
+        return matrices
 
 
 @dataclass(frozen=True)

@@ -210,9 +210,9 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         if best == place and distributed.is_main():
             keep_weights(self.learned, self.folder / BEST)
         metric = self.validation.judged.metric
-        told = "" if best is None else f" (best {float(self.state.values[best]):.4f} at step {self.at[best]})"
-        console.note(f"validation after step {state.global_step}: {metric} {value:.4f}{told}")
-        self.bar.aside = f"{metric} {value:.4f}{told}"
+        best_so_far = "" if best is None else f" (best {float(self.state.values[best]):.4f} at step {self.at[best]})"
+        console.note(f"validation after step {state.global_step}: {metric} {value:.4f}{best_so_far}")
+        self.bar.aside = f"{metric} {value:.4f}{best_so_far}"
         if self._stopped_at() is not None:
             control.should_training_stop = True
 
@@ -223,7 +223,7 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
         if best is not None:
             set_weights(self.learned, load_file(self.folder / BEST))
         judged = self.validation.judged
-        found = Validated(
+        validated = Validated(
             judged.metric,
             judged.judged_on,
             len(judged.queries),
@@ -234,8 +234,11 @@ class EarlyStopping(TrainerCallback):  # type: ignore[misc]
             None if best is None else self.at[best],
             self._stopped_at(),
         )
-        self.validation.validated.append(found)
-        (console.warn if best is None else console.say)(f"  {found.words()}" if best is not None else found.words())
+        self.validation.validated.append(validated)
+        if best is None:
+            console.warn(validated.words())
+        else:
+            console.say(f"  {validated.words()}")
 
     def _measured(self) -> list[int]:
         return [place for place, value in enumerate(self.state.values.tolist()) if value == value]

@@ -137,10 +137,10 @@ def attention(
         or (attention_mask is None and causal)
         or (attention_mask is not None and attention_mask.dtype != torch.bool)
     ):
-        found: tuple[Tensor, None] = sdpa_attention_forward(
+        by_library: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
-        return found
+        return by_library
     factor = query.shape[-1] ** -0.5 if scaling is None else scaling
     bias = None
     if attention_mask is not None:

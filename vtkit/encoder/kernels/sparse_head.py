@@ -86,14 +86,14 @@ class _PositiveMaxima(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             to_hidden = torch.sparse.mm(_csr(rows, terms, values, (len(flat), len(weight))), weight).view_as(hidden)
         if ctx.needs_input_grad[2]:
-            found, places = torch.unique(terms, return_inverse=True)
-            gradients_found = torch.sparse.mm(_csr(places, rows, values, (len(found), len(flat))), flat)
-            if ctx.sparse and len(found) < SPARSE_ROWS_SHARE * len(weight):
+            distinct, places = torch.unique(terms, return_inverse=True)
+            gradients_found = torch.sparse.mm(_csr(places, rows, values, (len(distinct), len(flat))), flat)
+            if ctx.sparse and len(distinct) < SPARSE_ROWS_SHARE * len(weight):
                 to_weight = torch.sparse_coo_tensor(
-                    found[None], gradients_found, weight.shape, is_coalesced=True, check_invariants=False
+                    distinct[None], gradients_found, weight.shape, is_coalesced=True, check_invariants=False
                 )
             else:
-                to_weight = torch.zeros_like(weight).index_copy_(0, found, gradients_found)
+                to_weight = torch.zeros_like(weight).index_copy_(0, distinct, gradients_found)
         if ctx.needs_input_grad[3]:
             to_bias = torch.zeros(len(weight), dtype=gradient.dtype, device=gradient.device)
             to_bias.index_add_(0, terms, values)

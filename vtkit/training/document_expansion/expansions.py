@@ -126,8 +126,8 @@ class AddableTokens:
     def added(self, likeliest: Sequence[int], held: Iterable[int], keep: int | None) -> list[str]:
         """The words of up to ``keep`` of the tokens ``likeliest`` that are allowed and not ``held``, in their order."""
         there = set(held)
-        found = [self.words[number] for number in likeliest if self.allowed[number] and number not in there]
-        return found[:keep]
+        words = [self.words[number] for number in likeliest if self.allowed[number] and number not in there]
+        return words[:keep]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +140,12 @@ class Expansions:
     @classmethod
     def load(cls, folder: Path) -> Expansions:
         """What :func:`write_expansions` wrote."""
-        found: dict[bytes, Sequence[str]] = {}
+        words: dict[bytes, Sequence[str]] = {}
         with (folder / EXPANSIONS).open(encoding="utf-8") as file:
             for line in file:
                 entry = json.loads(line)
-                found[bytes.fromhex(entry["text"])] = tuple(entry["words"])
-        return cls(found)
+                words[bytes.fromhex(entry["text"])] = tuple(entry["words"])
+        return cls(words)
 
     def expand(
         self, texts: Sequence[str], tokenizer: PreTrainedTokenizerFast, max_length: int, prompt: str = ""
@@ -195,7 +195,7 @@ def with_words(
         prompt: what it puts before each text.
     """
     room = max(max_length - len(tokenizer(prompt)["input_ids"]), 0)
-    found: list[str] = []
+    expanded: list[str] = []
     for start in range(0, len(texts), TEXTS_A_SHARD):
         some = list(texts[start : start + TEXTS_A_SHARD])
         kept = [list(added)[: room // 2] for added in words[start : start + TEXTS_A_SHARD]]
@@ -205,5 +205,5 @@ def with_words(
             left = room - len(added)
             if added and len(encoding.ids) > left:
                 text = text[: encoding.offsets[left - 1][1]] if left else ""
-            found.append(" ".join([text, *added]).strip() if added else text)
-    return found
+            expanded.append(" ".join([text, *added]).strip() if added else text)
+    return expanded

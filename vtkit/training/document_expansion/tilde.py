@@ -185,7 +185,7 @@ def likeliest_tokens(
     model, tokenizer = encoder[0].auto_model.eval(), encoder.tokenizer
     read = _tokenized(encoder, texts, max_length)
     order = sorted(range(len(texts)), key=lambda row: (-len(read[row]), row))
-    found = np.zeros((len(texts), min(tokens, model.config.vocab_size)), dtype=np.int32)
+    likeliest = np.zeros((len(texts), min(tokens, model.config.vocab_size)), dtype=np.int32)
     with torch.inference_mode(), console.progress(description, total=len(texts)) as bar:
         start = 0
         while start < len(order):
@@ -193,9 +193,9 @@ def likeliest_tokens(
             start += len(rows)
             padded = _padded([read[row] for row in rows], tokenizer)
             logits = first_logits(model, *(tensor.to(model.device) for tensor in padded))
-            found[rows] = logits.topk(found.shape[1], dim=1).indices.cpu().numpy()
+            likeliest[rows] = logits.topk(likeliest.shape[1], dim=1).indices.cpu().numpy()
             bar.advance(len(rows))
-    return found
+    return likeliest
 
 
 def first_logits(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> Tensor:
@@ -219,14 +219,14 @@ def _tokenized(encoder: SparseEncoder, texts: Sequence[str], max_length: int) ->
             '(transfer.scope "head-only"). Remove [expand], or set transfer.scope to "full".'
         )
     limit = min(max_length, encoder.max_seq_length or max_length)
-    found: list[list[int]] = first_tokens(encoder.tokenizer, texts, limit)["input_ids"]
+    token_ids: list[list[int]] = first_tokens(encoder.tokenizer, texts, limit)["input_ids"]
     cls = encoder.tokenizer.cls_token_id
-    if any(ids[:1] != [cls] for ids in found):
+    if any(ids[:1] != [cls] for ids in token_ids):
         raise DataError(
             "[expand] reads the logits at the token that begins every text, and the tokenizer puts none there. Remove "
             "[expand], or take a tokenizer that does."
         )
-    return found
+    return token_ids
 
 
 def _padded(token_ids: Sequence[Sequence[int]], tokenizer: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
