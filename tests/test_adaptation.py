@@ -18,7 +18,7 @@ from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
 from vtkit.errors import CollapseError, DataError
 from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, Predictions, grouped_predictions
 from vtkit.settings.adapt import AdaptSection
-from vtkit.training import masked_batches, mlm, resuming
+from vtkit.training import masking, mlm, resuming
 from vtkit.training.gates import LossGate
 from vtkit.training.masking import IGNORED
 from vtkit.training.mlm import adapt, masked_loss
@@ -135,7 +135,7 @@ def test_a_short_run_has_a_curve_too(tmp_path: Path) -> None:
 
 def test_the_first_loss_is_the_cross_entropy_of_the_masked_positions(tmp_path: Path) -> None:
     ours = encoder(tmp_path, dropout=0.0)
-    batches = masked_batches.MaskedBatches(
+    batches = masking.MaskedBatches(
         Ragged.of(ours.tokenizer(TEXTS[:4])["input_ids"]),
         [np.arange(4)],
         torch.ones(len(TOKENS)),
@@ -196,15 +196,15 @@ def test_held_out_predictions_are_those_of_all_logits(prior: str, tmp_path: Path
     assert found.held_out.after.all.bits_per_byte < found.held_out.before.all.bits_per_byte
     # the same masks, read off whole logits
     model, tokenizer = ours[0].auto_model.eval(), ours.tokenizer
-    read = masked_batches.tokenized(tokenizer, None, unseen, 24, sizes=True)
+    read = masking.tokenized(tokenizer, None, unseen, 24, sizes=True)
     assert read.sizes is not None
-    batches = masked_batches.MaskedBatches(
+    batches = masking.MaskedBatches(
         read.token_ids, np.array_split(np.argsort([len(ids) for ids in read.token_ids], kind="stable"), [16]),
         torch.ones(len(TOKENS)), torch.tensor(sorted(tokenizer.all_special_ids)), tokenizer.mask_token_id,
         tokenizer.pad_token_id, 0.3, 5,
     )  # fmt: skip
     bits, right, size = 0.0, 0, 0
-    labels = masked_batches.tokenized(tokenizer, None, TEXTS, 24).token_ids
+    labels = masking.tokenized(tokenizer, None, TEXTS, 24).token_ids
     added = mlm.unigram_prior(labels, len(TOKENS), batches.special_ids, unseen=1) if prior == "unigram" else 0.0
     for number in range(2):
         batch = batches[number]
@@ -268,7 +268,7 @@ def test_masked_dimensions_are_not_in_the_softmax(tmp_path: Path) -> None:
     model, hidden = ours[0].auto_model, torch.arange(40, 70)
     weights = torch.ones(len(TOKENS))
     weights[hidden] = 0
-    batch = masked_batches.MaskedBatches(
+    batch = masking.MaskedBatches(
         Ragged.of(ours.tokenizer(TEXTS[:4])["input_ids"]), [np.arange(4)], weights, torch.arange(5), 4, 0, 0.5, 9
     )[0]
     mask_dimensions(model, hidden.tolist())
@@ -343,7 +343,7 @@ def test_the_order_of_texts_goes_through_all_of_them_before_any_comes_again() ->
 
 def test_every_text_of_the_order_is_in_exactly_one_batch() -> None:
     order, lengths = fixed_order(200, 150, seed=1), np.arange(200) % 40
-    batches = masked_batches.similar_lengths_together(order, lengths, 4, seed=1)
+    batches = masking.similar_lengths_together(order, lengths, 4, seed=1)
     assert sorted(np.concatenate(batches)) == sorted(order)
     assert [len(batch) for batch in batches].count(4) == 37
 
@@ -404,7 +404,7 @@ def test_a_batch_in_parts_gives_the_weights_of_a_batch_at_once(
 ) -> None:
     monkeypatch.setattr(resuming, "bf16_is_fast", lambda: False)
     parts = []
-    original = masked_batches.parts
+    original = masking.parts
     monkeypatch.setattr(mlm, "parts", lambda batch: parts.append(len(original(batch))) or original(batch))
     settings: dict[str, Any] = {"train": "all", "steps": 3, "batch_size": 16, "learning_rate": 1e-3, "max_length": 24}
     teacher = encoder(tmp_path / "teacher", dropout=0.0) if objective == "sap" else None
@@ -414,7 +414,7 @@ def test_a_batch_in_parts_gives_the_weights_of_a_batch_at_once(
             teacher[0].auto_model.get_output_embeddings().weight.mul_(1.5)
     changes = []
     for tokens in (10**6, 40):
-        monkeypatch.setattr(masked_batches, "TOKENS_A_PART", tokens)
+        monkeypatch.setattr(masking, "TOKENS_A_PART", tokens)
         ours = encoder(tmp_path / str(tokens), dropout=0.0)
         before = weights(ours)
         adapt(ours, TEXTS, NEW, section(**settings), 5, tmp_path / f"checkpoints-{tokens}", teacher)

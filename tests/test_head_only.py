@@ -26,7 +26,7 @@ from vtkit.encoder.folding import apply_output_casing, fold_map_of
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.errors import DataError
 from vtkit.settings.adapt import AdaptSection
-from vtkit.training import masked_batches
+from vtkit.training import masking
 from vtkit.training.masking import IGNORED, emlm_labels
 from vtkit.training.mlm import adapt, pooled_logits, sap_loss
 from vtkit.transfer.methods.subtoken import subtoken_mixture
@@ -212,7 +212,7 @@ def test_labels_of_a_text_are_output_tokens_and_unknown_ones_are_none() -> None:
     output, own = tokenizer(OUTPUT), tokenizer()
     text = "riverstone 字 willow"
     read = own(text, return_offsets_mapping=True)
-    (found,) = masked_batches.output_labels(output, [text], [read["offset_mapping"]])
+    (found,) = masking.output_labels(output, [text], [read["offset_mapping"]])
     tokens = own.convert_ids_to_tokens(read["input_ids"])
     named = [(token, OUTPUT[label] if label >= 0 else None) for token, label in zip(tokens, found, strict=True)]
     assert named[0] == ("[CLS]", None)

@@ -102,19 +102,19 @@ def with_query_table(encoder: SparseEncoder, weights: NDArray[np.float32], *, fr
     """
     settings = settings_of(encoder)
     settings["prompts"] = {**settings["prompts"], "query": ""}
-    table = SparseStaticEmbedding(_query_tokenizer(encoder), torch.from_numpy(weights), frozen=frozen)
+    table = SparseStaticEmbedding(
+        filled_up(output_tokenizer(encoder), _size(encoder)), torch.from_numpy(weights), frozen=frozen
+    )
     whole = _document_side(encoder, settings)
-    side = SparseEncoder(modules=[table], device=encoder.device, **settings).eval()
-    whole.keep_query_side(side)
+    whole.keep_query_side(SparseEncoder(modules=[table], device=encoder.device, **settings).eval())
     whole.eval()
     return whole
 
 
 def weights_by_token(table: SparseStaticEmbedding) -> dict[str, float]:
     """The weight of every token of ``table``, zeros included: OpenSearch takes a token without an entry for 1."""
-    by_id = sorted(table.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
-    weights = as_array(table.weight)
-    return {token: float(weights[number]) for token, number in by_id}
+    weights, names = as_array(table.weight), table.tokenizer.get_vocab()
+    return {token: float(weights[names[token]]) for token in sorted(names, key=names.__getitem__)}
 
 
 def without_query_side(encoder: SparseEncoder) -> SparseEncoder:
@@ -133,10 +133,6 @@ def _document_side(encoder: SparseEncoder, settings: dict[str, object]) -> Whole
 
 def _size(encoder: SparseEncoder) -> int:
     return int(encoder[0].auto_model.config.vocab_size)
-
-
-def _query_tokenizer(encoder: SparseEncoder) -> PreTrainedTokenizerFast:
-    return filled_up(output_tokenizer(encoder), _size(encoder))
 
 
 def filled_up(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokenizerFast:

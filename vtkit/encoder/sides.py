@@ -97,10 +97,7 @@ class EncoderQueries:
 
 def prompt_of(encoder: SparseEncoder, side: Side) -> str:
     """What the encoder puts before each text of ``side``: the prompt of that name, else its default one."""
-    prompt = encoder.prompts.get(side)
-    if prompt is None and encoder.default_prompt_name is not None:
-        prompt = encoder.prompts.get(encoder.default_prompt_name)
-    return prompt or ""
+    return encoder.prompts.get(side, encoder.prompts.get(encoder.default_prompt_name)) or ""
 
 
 def tokenizer_of(encoder: SparseEncoder, side: Side) -> PreTrainedTokenizerFast:

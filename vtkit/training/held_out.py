@@ -14,8 +14,7 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, grouped_predictions
-from vtkit.training.masked_batches import MaskedBatches
-from vtkit.training.masking import IGNORED
+from vtkit.training.masking import IGNORED, MaskedBatches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -1,20 +1,39 @@
-"""Overlap-aware masking, in which new tokens are masked more often than those the encoder already knows; and the labels
-of masked tokens where the output vocabulary is another one.
+"""Masked language modelling: which tokens are masked, what they are to be predicted as, and the batches of a training.
 
-The vocabulary-transfer paper masks with probability proportional to ω_t, 1 for overlapping tokens and λ for
-new ones, and does not say how the overall rate is kept. Here each text's probabilities are scaled so that
-the *expected* share of masked tokens is the mask rate, clipped at 1 (what the clip takes is spread over the others).
+New tokens are masked more often than those the encoder already knows. The vocabulary-transfer paper masks with
+probability proportional to ω_t, 1 for overlapping tokens and λ for new ones, and does not say how the overall rate is
+kept. Here each text's probabilities are scaled so that the *expected* share of masked tokens is the mask rate, clipped
+at 1 (what the clip takes is spread over the others). A batch is masked the same way whenever it is asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from vtkit.data.sequences import Ragged, RaggedRows
+from vtkit.data.text import batches
+from vtkit.encoder.truncation import first_tokens, shortened_to
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 IGNORED = -100
 """Label of a position that is not predicted."""
+
+TOKENS_A_PART = 8192
+"""A batch of more tokens goes through the encoder in parts whose gradients are summed."""
+
+SHORTEST = 4
+"""Texts of fewer tokens (special tokens included) leave nothing to learn from and are passed over."""
 
 
 def masking_probabilities(weights: Tensor, maskable: Tensor, mask_rate: float) -> Tensor:
@@ -115,3 +134,156 @@ def emlm_labels(
     overlaps = (first < len(output_ids)) & (output_spans[reached, 0] < spans[:, 1]) & (spans[:, 1] > spans[:, 0])
     labels[overlaps] = output_ids[reached[overlaps]]
     return labels
+
+
+class TokenizedTexts(NamedTuple):
+    """The texts that are long enough, as an encoder reads them."""
+
+    kept: list[int]
+    """Which texts they are."""
+
+    token_ids: Ragged
+    wanted: Ragged | None
+    """What each position is to be predicted as, where that is not its own token."""
+
+    sizes: Ragged | None
+    """Bytes of text that each token stands for, where they were asked for."""
+
+
+def tokenized(
+    tokenizer: PreTrainedTokenizerBase,
+    output: PreTrainedTokenizerBase | None,
+    texts: Iterable[str],
+    max_length: int,
+    *,
+    sizes: bool = False,
+    folder: Path | None = None,
+) -> TokenizedTexts:
+    """The first ``max_length`` tokens of the texts that have :data:`SHORTEST` or more.
+
+    Args:
+        folder: the numbers are mapped from files in it; None: they are held.
+        output: the tokenizer that labels masked tokens, where that is another one (:func:`output_labels`).
+        sizes: whether to tell how many bytes of UTF-8 each token stands for.
+    """
+    names = ("token_ids", "wanted", "sizes")
+    token_ids, wanted, bytes_of = (RaggedRows(None if folder is None else folder / f"{name}.bin") for name in names)
+    kept: list[int] = []
+    first = 0
+    for batch in batches(texts):
+        read = first_tokens(tokenizer, batch, max_length, return_offsets_mapping=sizes or output is not None)
+        long = [number for number, ids in enumerate(read["input_ids"]) if len(ids) >= SHORTEST]
+        own = [batch[number] for number in long]
+        spans = [read["offset_mapping"][number] for number in long] if sizes or output is not None else []
+        kept += [first + number for number in long]
+        first += len(batch)
+        for number in long:
+            token_ids.append(read["input_ids"][number])
+        for labels in [] if output is None else output_labels(output, own, spans):
+            wanted.append(labels)
+        for text, inside in zip(own, spans, strict=True) if sizes else ():
+            bytes_of.append([len(text[a:b].encode()) for a, b in inside])
+    return TokenizedTexts(
+        kept, token_ids.whole(), None if output is None else wanted.whole(), bytes_of.whole() if sizes else None
+    )
+
+
+def output_labels(
+    output: PreTrainedTokenizerBase, texts: Sequence[str], spans: Sequence[Sequence[tuple[int, int]]]
+) -> list[list[int]]:
+    """What every input token of ``texts`` is to be predicted as; nothing where the output vocabulary has no token."""
+    read = shortened_to(output, texts, [max((end for _, end in own), default=0) for own in spans])
+    written = output(read, add_special_tokens=False, return_offsets_mapping=True)
+    labels = []
+    for own, ids, offsets in zip(spans, written["input_ids"], written["offset_mapping"], strict=True):
+        of_text = emlm_labels(
+            np.asarray(own, dtype=np.int64).reshape(-1, 2),
+            np.asarray(offsets, dtype=np.int64).reshape(-1, 2),
+            np.asarray(ids, dtype=np.int64),
+        )
+        of_text[np.isin(of_text, output.all_special_ids)] = IGNORED
+        labels.append(of_text.tolist())
+    return labels
+
+
+def similar_lengths_together(order: np.ndarray, lengths: np.ndarray, batch_size: int, seed: int) -> list[np.ndarray]:
+    """Batches of ``order``: sorted by length inside windows of 32 batches, the batches then shuffled back."""
+    batches: list[np.ndarray] = []
+    window = 32 * batch_size
+    for number, start in enumerate(range(0, len(order), window)):
+        part = order[start : start + window]
+        part = part[np.argsort(lengths[part], kind="stable")]
+        rows = [part[i : i + batch_size] for i in range(0, len(part), batch_size)]
+        batches.extend(rows[i] for i in np.random.default_rng([seed, 1, number]).permutation(len(rows)))
+    return batches
+
+
+@dataclass
+class MaskedBatches(Dataset):  # type: ignore[type-arg]
+    """Masked batches; the n-th is the same whenever and however often it is asked for."""
+
+    token_ids: Ragged
+    batches: list[np.ndarray]
+    weights: Tensor
+    special_ids: Tensor
+    mask_id: int
+    padding_id: int
+    mask_rate: float
+    seed: int
+    wanted: Ragged | None = None
+    """What each position is to be predicted as, where that is not its own token."""
+
+    teacher_ids: Ragged | None = None
+    """The texts as a teacher reads them; then nothing is masked."""
+
+    teacher_padding_id: int = 0
+
+    @property
+    def labels(self) -> Ragged:
+        """What each position is to be predicted as."""
+        return self.token_ids if self.wanted is None else self.wanted
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> dict[str, Tensor]:
+        input_ids, attention_mask = self.padded(number, self.token_ids, self.padding_id)
+        if self.teacher_ids is not None:
+            teacher_ids, teacher_mask = self.padded(number, self.teacher_ids, self.teacher_padding_id)
+            return {
+                "input_ids": input_ids,
+                "attention_mask": attention_mask,
+                "teacher_ids": teacher_ids,
+                "teacher_mask": teacher_mask,
+            }
+        wanted = None if self.wanted is None else self.padded(number, self.wanted, IGNORED)[0]
+        generator = torch.Generator().manual_seed((self.seed << 32) + number)
+        masked, labels = mask_tokens(
+            input_ids, attention_mask, self.weights, self.special_ids, self.mask_id, self.mask_rate, generator, wanted
+        )
+        return {"input_ids": masked, "attention_mask": attention_mask, "labels": labels}
+
+    def padded(self, number: int, values: Ragged, padding: int) -> tuple[Tensor, Tensor]:
+        """The batch's rows of ``values``, padded, and a mask of what is not padding; (batch, length) both."""
+        rows = [torch.from_numpy(values[i].astype(np.int64)) for i in self.batches[number]]
+        lengths = torch.tensor([len(row) for row in rows])
+        padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
+        return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).long()
+
+
+def parts(batch: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """``batch`` in parts of at most :data:`TOKENS_A_PART` tokens, each as long as its longest text."""
+    texts, length = batch["input_ids"].shape
+    whole = []
+    for start in range(0, texts, max(1, TOKENS_A_PART // length)):
+        rows = slice(start, start + max(1, TOKENS_A_PART // length))
+        part = {name: tensor[rows] for name, tensor in batch.items()}
+        for names, mask in (
+            (("input_ids", "attention_mask", "labels"), "attention_mask"),
+            (("teacher_ids", "teacher_mask"), "teacher_mask"),
+        ):
+            if mask in part:
+                longest = int(part[mask].sum(dim=1).max())
+                part |= {name: part[name][:, :longest] for name in names if name in part}
+        whole.append(part)
+    return whole

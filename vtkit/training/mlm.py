@@ -41,14 +41,14 @@ from vtkit.settings.adapt import AdaptSection
 from vtkit.training import distributed, reporting
 from vtkit.training.gates import LossGate
 from vtkit.training.held_out import held_out_predictions
-from vtkit.training.masked_batches import (
+from vtkit.training.masking import (
+    IGNORED,
     SHORTEST,
     MaskedBatches,
     parts,
     similar_lengths_together,
     tokenized,
 )
-from vtkit.training.masking import IGNORED
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from vtkit import console
 from vtkit.artifacts import write_atomically
-from vtkit.data.text import read_jsonl
 from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, check_complete, library_errors, model_folder
 from vtkit.errors import DataError
 from vtkit.runtime import fastest_device, without_notices
@@ -56,11 +55,12 @@ class QueryGenerator:
         with console.progress("writing queries", total=len(texts)) as bar:
             for start in range(0, len(texts), TEXTS_AT_ONCE):
                 some = texts[start : start + TEXTS_AT_ONCE]
-                file = kept / f"{start:08d}.jsonl"
+                file = kept / f"{start:08d}.json"
                 written = _read(file, some)
                 if written is None:
                     written = self._write(some, seed + start)
-                    _keep(file, some, written)
+                    content = {"texts": [*map(_digest, some)], "queries": written}
+                    write_atomically(file, json.dumps(content, ensure_ascii=False))
                 of_texts += written
                 bar.advance(len(some))
         without = sum(not queries for queries in of_texts)
@@ -124,16 +124,8 @@ def _digest(text: str) -> str:
 def _read(file: Path, texts: Sequence[str]) -> list[list[str]] | None:
     """What was kept of ``texts``; None where there is nothing, or something else."""
     try:
-        lines = [entry for _, entry in read_jsonl(file)]
-        entries = [(entry["text"], entry["queries"]) for entry in lines if isinstance(entry, dict)]
-    except (DataError, KeyError):
+        kept = json.loads(file.read_text("utf-8"))
+        queries: list[list[str]] = kept["queries"]
+        return queries if kept["texts"] == [*map(_digest, texts)] else None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return [queries for _, queries in entries] if [text for text, _ in entries] == [*map(_digest, texts)] else None
-
-
-def _keep(file: Path, texts: Sequence[str], written: Sequence[Sequence[str]]) -> None:
-    lines = [
-        json.dumps({"text": _digest(text), "queries": queries}, ensure_ascii=False)
-        for text, queries in zip(texts, written, strict=True)
-    ]
-    write_atomically(file, "\n".join(lines) + "\n")
