@@ -854,26 +854,42 @@ def test_nothing_is_fetched_from_elsewhere() -> None:
     assert not re.search(r"@import|url\((?!#)", page)
 
 
-def test_a_browser_shows_the_page_without_a_complaint_and_runs_nothing_in_it(tmp_path: Path) -> None:
+def shown_by_a_browser(page: Path, *options: str) -> tuple[str, str]:
+    """The document as Chromium has it after loading, and what it logged."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no Chromium is installed")
+    command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", *options]
+    command += [f"--user-data-dir={page.parent / 'profile'}", "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout, done.stderr
+
+
+def test_a_browser_shows_the_page_without_a_complaint_and_runs_nothing_in_it(tmp_path: Path) -> None:
     hostile = "</style></title><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
     page = tmp_path / "report.html"
     page.write_text(html_page(with_text_everywhere(hostile)), encoding="utf-8")
-    options = [
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--enable-logging=stderr",
-        f"--user-data-dir={tmp_path}",
-    ]
-    command = [browser, *options, f"--user-data-dir={tmp_path}", "--dump-dom", page.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert "CONSOLE" not in shown.stderr
-    read = Reader(shown.stdout)
+    document, logged = shown_by_a_browser(page)
+    assert "CONSOLE" not in logged
+    read = Reader(document)
     assert without_drawing(read.tags) == without_drawing(Reader(page.read_text("utf-8")).tags)
     assert "run" not in read.text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_accessibility_checker_finds_nothing(tmp_path: Path, scheme: str) -> None:
+    checker = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+    if not checker.is_file():
+        pytest.skip("no axe-core here: npm install --no-save axe-core")
+    page = tmp_path / "report.html"
+    check = "axe.run().then(r => document.title = 'found ' + JSON.stringify(r.violations.map(v => v.id)))"
+    text = html_page(a_report()).replace("default-src 'none'", "script-src 'unsafe-inline'")
+    text = text.replace("<details", "<details open")
+    script = f"<script>{checker.read_text('utf-8')}</script><script>{check}</script></body>"
+    page.write_text(text.replace("</body>", script), encoding="utf-8")
+    dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
+    document, _ = shown_by_a_browser(page, "--window-size=390,844", "--virtual-time-budget=20000", *dark)
+    assert re.search("<title>(.*?)</title>", document, re.S)[1] == "found []"  # type: ignore[index]
 
 
 def test_the_page_has_landmarks_one_first_heading_and_headed_tables() -> None:
