@@ -17,13 +17,13 @@ def doctor(
         Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
     ] = Path("runs"),
     download: Annotated[
-        bool, typer.Option("--download", help="Also see whether the Hugging Face hub answers. Nothing is fetched.")
+        bool, typer.Option("--download", help="Also check whether the Hugging Face hub answers. Nothing is fetched.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at this machine: versions, accelerators, bf16, memory, Java, the hub's cache, disk, what extras would add.
+    """Examine this machine: versions, accelerators, bf16, memory, Java, the hub's cache, disk, and extras.
 
-    Exit code 1 where something keeps vtkit from working.
+    The exit code is 1 if something essential is missing.
     """
     from vtkit.runs.doctor import examine
 

@@ -19,7 +19,7 @@ RunsArgument = Annotated[
 def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> None:
     """List the runs of a folder: state, key figures, size on disk and time.
 
-    Runs share the stage outputs they have in common; `alone` is what no other run uses.
+    Runs share stage outputs; `alone` is the size of those that no other run uses.
     """
     from vtkit.runs.listing import list_runs
 
@@ -59,10 +59,10 @@ def clean(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove stage outputs that no run of a folder refers to: first show them, and remove them with --yes.
+    """Show stage outputs that no run of a folder refers to, and remove them with --yes.
 
-    A run refers to what its last run made. Outputs of settings that were tried before are made again if they come back.
-    To free what a run has alone, remove its folder first.
+    Outputs of earlier settings are made again if those settings return. To free a run's own outputs, remove its folder
+    first.
     """
     from vtkit.runs.cleaning import remove, unused
 
