@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from vtkit.data.hub import located
-from vtkit.errors import RecipeError, machine_errors
+from vtkit.errors import RecipeError, arguments_called, machine_errors
 from vtkit.recipe.problems import section_of
 from vtkit.runs.folder import RunFolder
 from vtkit.settings.casing import CasingSection
@@ -558,7 +558,8 @@ def build_tokenizer(specification: Name, settings: Settings = ()) -> Built:
 
     loaded = load_specification(Path(specification), _overrides(settings))
     preflight_specification(loaded.specification, path=Path(specification), places=loaded.places)
-    return build(loaded.specification.vocabulary, loaded.specification.casing)
+    with arguments_called("vocabulary.{}".format):
+        return build(loaded.specification.vocabulary, loaded.specification.casing)
 
 
 def expand_tokenizer(
@@ -902,6 +903,7 @@ def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, wor
         tokenizer = with_casing(given or load(str(recipe.vocabulary.tokenizer)), recipe.casing.input)
     else:
         assert not isinstance(recipe.vocabulary, SourceVocabulary | TrimmedVocabulary)  # the command names a target
-        tokenizer = build(recipe.vocabulary, recipe.casing).tokenizer
+        with arguments_called("vocabulary.{}".format):
+            tokenizer = build(recipe.vocabulary, recipe.casing).tokenizer
     save_tokenizer(tokenizer, work / "tokenizer")
     return saved_target(work / "tokenizer", recipe.casing.output)

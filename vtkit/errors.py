@@ -7,15 +7,30 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 class VtkitError(Exception):
-    """Something the user can put right."""
+    """Something the user can put right.
+
+    A library function names its arguments; a recipe calls them ``vocabulary.size``, a command ``--size``. So the names
+    of ``arguments`` stand in braces in ``message``, ``{size}``, and :func:`arguments_called` gives them the others.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str, *arguments: str) -> None:
+        self.message, self.arguments = message, arguments
+        super().__init__(self.with_names(str))
+
+    def with_names(self, called: Callable[[str], str]) -> str:
+        """The message with each argument as ``called`` calls it."""
+        message = self.message
+        for name in self.arguments:
+            message = message.replace(f"{{{name}}}", called(name))
+        return message
 
 
 class RecipeError(VtkitError):
@@ -41,6 +56,16 @@ class CollapseError(VtkitError):
 
 class MachineError(VtkitError):
     """What the machine refused: no room, no permission, no memory."""
+
+
+@contextmanager
+def arguments_called(called: Callable[[str], str]) -> Iterator[None]:
+    """Errors that name arguments of library functions name them as ``called`` does."""
+    try:
+        yield
+    except VtkitError as error:
+        error.args, error.arguments = (error.with_names(called),), ()
+        raise
 
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from vtkit.errors import RecipeError
+from vtkit.errors import RecipeError, arguments_called
 from vtkit.recipe.lines import one_value
 from vtkit.recipe.problems import section_of
 from vtkit.recipe.tables import choices, meaning, tables_in
@@ -110,7 +110,9 @@ def with_options(
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
             settings = {name: arguments.pop(name) for name in options}
-            command(**arguments, settings=made({name: value for name, value in settings.items() if value is not None}))
+            given = made({name: value for name, value in settings.items() if value is not None})
+            with arguments_called(lambda name: options[name][0] if name in options else option_name(name)):
+                command(**arguments, settings=given)
 
         first = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name not in LAST]
         last = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own if each.name in LAST]

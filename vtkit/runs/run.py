@@ -14,7 +14,7 @@ from pathlib import Path
 from vtkit import console
 from vtkit.artifacts import Store, held, remove_half_written, versions, write_atomically
 from vtkit.data.documents import keep_large_collections
-from vtkit.errors import VtkitError, machine_errors
+from vtkit.errors import VtkitError, arguments_called, machine_errors
 from vtkit.evaluation.measures.effectiveness import check_measures
 from vtkit.recipe.data_check import check_data
 from vtkit.recipe.load import LoadedRecipe, load_recipe
@@ -147,13 +147,15 @@ def run(
 def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:
     """Make an output in the main process; where it is trained, together with the others."""
     function: StageFunction[Result] = step.stage.function
-    if step.stage.trains is None:
-        with distributed.alone():
-            return function(step.view, inputs, out)
-    if distributed.count() > 1:
-        console.say(f"  {distributed.count()} processes train together")
-    distributed.from_main((step.stage, step.recipe, inputs, out))
-    return function(step.view, inputs, out)
+    section = step.stage.name.partition(":")[0]
+    with arguments_called(lambda name: f"{section}.{name}"):
+        if step.stage.trains is None:
+            with distributed.alone():
+                return function(step.view, inputs, out)
+        if distributed.count() > 1:
+            console.say(f"  {distributed.count()} processes train together")
+        distributed.from_main((step.stage, step.recipe, inputs, out))
+        return function(step.view, inputs, out)
 
 
 def _train_along(store: Path, threads: int | None) -> None:

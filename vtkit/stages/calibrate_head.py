@@ -30,7 +30,7 @@ HELD_TEXTS = 20_000
 
 HELD_WANTS_TABLE = (
     "queries that the encoder itself expands become worse when tokens are raised where texts hold them. Give queries a "
-    'static table: calibrate.query_encoder = "idf", or --query-encoder idf'
+    "static table (query_encoder)"
 )
 
 
@@ -83,7 +83,7 @@ def calibrate_encoder(
     texts = draw(corpus, section.texts, seed)
     if len(texts) < FEWEST:
         raise DataError(
-            f"calibration has {len(texts)} probe texts and needs at least {FEWEST}: name a longer calibrate.corpus"
+            f"calibration has {len(texts)} probe texts and needs at least {FEWEST}: name a longer {{corpus}}", "corpus"
         )
     if section.shift is not None and section.target_activation is not None:
         console.warn(

@@ -145,8 +145,9 @@ def expand_vocabulary(
     family = _expandable(base, section.tokenizer)
     if section.size is not None and section.size <= len(base):
         raise DataError(
-            f"vocabulary.size = {section.size} cannot be reached by adding tokens: the tokenizer {section.tokenizer} "
-            f"has {len(base)} already. Give a larger size, or none."
+            f"{{size}} = {section.size} cannot be reached by adding tokens: the tokenizer {section.tokenizer} "
+            f"has {len(base)} already. Give a larger size, or none.",
+            "size",
         )
     corpus = _read_corpus(base, texts, section)
     extended = _Extended(base.backend_tokenizer)
@@ -170,7 +171,7 @@ def expand_vocabulary(
             bar.advance(words=f"{curve[-1].size} tokens")
     if not added:
         raise DataError(
-            f"The corpus of [vocabulary] has nothing to add to {section.tokenizer}: whatever it has at least "
+            f"The corpus has nothing to add to {section.tokenizer}: whatever it has at least "
             f"{section.min_frequency} times is there already, or is digits and marks. Use the tokenizer as it is "
             '(kind = "existing"), or give more text.'
         )
@@ -322,7 +323,7 @@ def _read_corpus(base: PreTrainedTokenizerFast, texts: Iterable[str], section: E
             'that the corpus writes with capitals stay in pieces. Set casing.input = "lowercase" to fold them.'
         )
     if not len(words) or not spaced_words:
-        raise DataError("The corpus of [vocabulary] has no words to expand a vocabulary by: its texts are empty.")
+        raise DataError("The corpus has no words to expand a vocabulary by: its texts are empty.")
     between: Counter[int] = Counter()
     if section.counting == "code":
         roles = special_roles(base)

@@ -20,7 +20,7 @@ def say_if_smaller(size: int, most: int, base: int = 0) -> None:
     if size < most:
         far = size - base < FAR_BELOW * (most - base)
         tell = console.warn if far else console.say
-        tell(f"the corpus gives a vocabulary of {size:,} tokens; vocabulary.size would allow {most:,}")
+        tell(f"the corpus gives a vocabulary of {size:,} tokens; its size may be {most:,}")
 
 
 @dataclass(frozen=True)

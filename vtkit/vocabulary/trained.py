@@ -165,7 +165,7 @@ def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSectio
     backend = _pipeline(section, lowercase, marks_starts)
     words = _count_words(corpus, backend, section, lowercase, marks_starts)
     if not words.distinct:
-        raise DataError("The corpus of [vocabulary] has no words to learn a vocabulary from: its texts are empty.")
+        raise DataError("The corpus has no words to learn a vocabulary from: its texts are empty.")
     match section.algorithm:
         case "wordpiece" if marks_starts:
             backend.model, alphabet = _wordpiece_of_starts(words, section)
@@ -581,7 +581,7 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise DataError(f"SentencePiece cannot train on the corpus of [vocabulary]: {error}") from error
+            raise DataError(f"SentencePiece cannot train on the corpus: {error}") from error
         processor = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
         pieces = [(processor.id_to_piece(n), processor.get_score(n)) for n in range(1, processor.get_piece_size())]
     if all(len(piece.removeprefix("▁")) <= 1 for piece, _ in pieces) and len(pieces) < size:
@@ -596,21 +596,24 @@ def _check_alphabet(characters: int, section: TrainedVocabulary) -> None:
         return
     if _is_byte_level(section):
         raise DataError(
-            f"vocabulary.size = {section.size} is too small: the 256 bytes and the special tokens alone are {smallest} "
-            "tokens. Set it well above that."
+            f"{{size}} = {section.size} is too small: the 256 bytes and the special tokens alone are {smallest} "
+            "tokens. Set it well above that.",
+            "size",
         )
     raise DataError(
-        f"vocabulary.size = {section.size} is too small for this corpus: its alphabet and the special tokens alone "
+        f"{{size}} = {section.size} is too small for this corpus: its alphabet and the special tokens alone "
         f"are {smallest} tokens. Set it well above that, or choose "
-        'algorithm = "bpe" (an alphabet of 256 bytes).'
+        'algorithm = "bpe" (an alphabet of 256 bytes).',
+        "size",
     )
 
 
 def _too_small(characters: int, section: TrainedVocabulary) -> DataError:
     often = "" if section.algorithm == "unigram" else f" {section.min_frequency} times"
     return DataError(
-        f"The corpus of [vocabulary] is too small to learn a vocabulary from: beyond its {characters} characters "
-        f"nothing occurs in it{often}. Give more text, or lower vocabulary.min_frequency (WordPiece and BPE)."
+        f"The corpus is too small to learn a vocabulary from: beyond its {characters} characters "
+        f"nothing occurs in it{often}. Give more text, or lower {{min_frequency}} (WordPiece and BPE).",
+        "min_frequency",
     )
 
 

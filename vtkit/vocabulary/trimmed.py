@@ -66,7 +66,7 @@ def trim_vocabulary(
             held_out.append(ids)
         read += 1
     if not read:
-        raise DataError("trimming counts tokens, and vocabulary.corpus has no text: name text of the language")
+        raise DataError("trimming counts tokens, and {corpus} has no text: name text of the language", "corpus")
     kept = rules.kept(counts, size, min_frequency)
     changed = lost = 0.0
     if held_out:
@@ -126,8 +126,10 @@ class _Rules:
                 kept |= {self._ids[form] for form in (character, f"##{character}") if form in self._ids}
         if size is not None and len(kept) > size:
             raise DataError(
-                f"vocabulary.size {size:,} has no room for what must stay: {len(kept):,} special tokens, bytes and "
-                f"single characters of the corpus. Set it to more than that, or raise vocabulary.min_frequency"
+                f"{{size}} {size:,} has no room for what must stay: {len(kept):,} special tokens, bytes and "
+                f"single characters of the corpus. Set it to more than that, or raise {{min_frequency}}",
+                "size",
+                "min_frequency",
             )
         for number in candidates:
             needed = {int(number)} | {self._ids[part] for part in self._parts(self._tokens[number])}

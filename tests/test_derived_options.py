@@ -1,0 +1,90 @@
+"""Settings are declared once: options of commands and arguments of functions are made of the sections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import vtkit
+from vtkit.cli import app
+from vtkit.commands.options import option_name
+from vtkit.errors import DataError, RecipeError, arguments_called
+from vtkit.recipe.problems import section_of
+from vtkit.settings.calibrate import CalibrateSection
+from vtkit.settings.casing import CasingSection
+from vtkit.settings.transfer import ARGUMENTS
+from vtkit.settings.types import Section
+from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
+
+SECTIONS: dict[str, tuple[type[Section], set[str]]] = {
+    "calibrate": (CalibrateSection, {"corpus"}),
+    "casing": (CasingSection, set()),
+    "expand": (ExpandedVocabulary, {"kind", "tokenizer", "corpus"}),
+    "tokenizer train": (TrainedVocabulary, {"kind", "corpus"}),
+}
+"""Command -> the section that its options are, and the settings that it gives itself."""
+
+
+def options(command: str) -> dict[str, click.Option]:
+    found: Any = typer.main.get_command(app)
+    for name in command.split():
+        found = found.commands[name]
+    return {option.name: option for option in found.params if option.param_type_name == "option"}
+
+
+@pytest.mark.parametrize("command", SECTIONS)
+def test_every_setting_of_the_section_is_an_option_with_its_default(command: str) -> None:
+    section, own = SECTIONS[command]
+    found = options(command)
+    for name, field in section.model_fields.items():
+        if name in own:
+            assert name not in found or command == "calibrate"  # which has probe texts of its own
+            continue
+        option = found[name]
+        assert {option_name(name), "--target", "--apply"} & set(option.opts)
+        assert option.default is None
+        if isinstance(field.default, str | int | float) and not isinstance(field.default, bool):
+            assert option.help is not None
+            assert option.help.endswith(f"Default: {field.default}.")
+
+
+def test_what_methods_need_are_options_of_transfer() -> None:
+    assert set(ARGUMENTS) <= set(options("transfer"))
+    assert {"parallel", "embedder", "target_embeddings", "vectors", "source_vectors", "dictionary"} <= set(ARGUMENTS)
+
+
+def test_all_that_is_wrong_is_said_under_the_names_of_the_options(tmp_path: Path) -> None:
+    arguments = ["calibrate", "model", "--corpus", "x", "--target", "2", "--texts", "1"]
+    said = str(CliRunner().invoke(app, arguments).exception)
+    assert said == "--target: must be less than 1, not 2.0.\n--texts: must be at least 8, not 1."
+
+
+def test_a_setting_that_is_not_there_is_named_with_the_one_that_is_meant() -> None:
+    with pytest.raises(RecipeError, match=r"^no:\nfoldd: unknown setting\. Did you mean 'fold'\?$"):
+        section_of(CasingSection, {"foldd": "max"}, refused="no:")
+    with pytest.raises(RecipeError, match=r"has no argument 'paralel'\. There are"):
+        vtkit.transfer_encoder("source", "target", paralel="a.tsv")
+
+
+def test_an_error_of_the_library_names_the_argument_as_whoever_called_it_does(tmp_path: Path) -> None:
+    corpus, specification = tmp_path / "corpus.txt", tmp_path / "small.toml"
+    corpus.write_text("some text\n", "utf-8")
+    specification.write_text(
+        '[vocabulary]\nkind = "trained"\ncorpus = ["corpus.txt"]\nalgorithm = "bpe"\nsize = 200\n', "utf-8"
+    )
+    with pytest.raises(DataError, match=r"^size = 200 is too small"):
+        vtkit.train_tokenizer(corpus, algorithm="bpe", size=200)
+    with pytest.raises(DataError, match=r"^vocabulary\.size = 200 is too small"):
+        vtkit.build_tokenizer(specification)
+    train = ["tokenizer", "train", str(corpus), "--algorithm", "bpe", "--size", "200", "--out", str(tmp_path / "out")]
+    assert str(CliRunner().invoke(app, train).exception).startswith("--size = 200 is too small")
+
+
+def test_only_the_arguments_that_an_error_lists_are_renamed() -> None:
+    with pytest.raises(DataError, match=r"^--size of \{corpus\}$"), arguments_called(lambda name: f"--{name}"):
+        raise DataError("{size} of {corpus}", "size")
