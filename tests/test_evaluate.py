@@ -168,6 +168,12 @@ def test_what_is_wrong_is_said_at_once_and_before_any_encoding(
     ):
         assert complaint in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["strange.trec", "torn"]
+    for systems, rerank, complaint in (
+        (place / "cross", None, "is a cross-encoder, which finds nothing by itself"),
+        ("bm25", str(place / "dense"), "--rerank .*dense is no cross-encoder"),
+    ):
+        with pytest.raises(RecipeError, match=complaint):
+            vtkit.evaluate(systems, place / "collection", rerank=rerank, language="en")
     with pytest.raises(RecipeError, match="has no document 'no-such-document'"):
         vtkit.evaluate(strange, place / "collection")
     with pytest.raises(RecipeError, match=r"--balance dev: .* has no judgements beside 'test'"):

@@ -13,6 +13,9 @@ from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, 
 if TYPE_CHECKING:
     from vtkit.evaluation.comparison import Cell, Comparison
 
+COSTS = {"query dims": "query_dimensions", "doc dims": "document_dimensions", "FLOPS": "flops"}
+"""Column -> field of an evaluated system."""
+
 MEASURES = ["nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10"]
 
 
@@ -105,7 +108,9 @@ def _print(found: Comparison, out: Path | None) -> None:
         first = cells[0].evaluated
         console.write(f"{collection}: {first.queries:,} queries, {first.documents:,} documents")
         tests = ["p (randomisation)", "p (t)"] * any(cell.tested for cell in cells)
-        console.write_table(["", *found.measures, *tests], [_row(cell, found, bool(tests)) for cell in cells])
+        costs = list(COSTS) * any(cell.evaluated.flops is not None for cell in cells)
+        columns = ["", *found.measures, *tests, *costs]
+        console.write_table(columns, [_row(cell, found, bool(tests), bool(costs)) for cell in cells])
         for reason in first.not_comparable:
             console.write(f"Not comparable with published figures: {reason}.")
         console.write()
@@ -120,11 +125,13 @@ def _print(found: Comparison, out: Path | None) -> None:
         console.say(f"wrote {out}")
 
 
-def _row(cell: Cell, found: Comparison, tested: bool) -> list[str]:
+def _row(cell: Cell, found: Comparison, tested: bool, costed: bool) -> list[str]:
     values = []
     for name in found.measures:
         low, high = cell.intervals[name]
         values.append(f"{cell.evaluated.measures[name]:.4f} ±{(high - low) / 2:.3f}")
     test = cell.tested.get(found.measures[0])
     ps = ["–"] * 2 if test is None else [f"{p:.4f}" for p in (test.randomization, test.t)]
-    return [cell.system, *values, *(ps if tested else [])]
+    costs = [getattr(cell.evaluated, field) for field in COSTS.values()]
+    shown = ["–" if cost is None else f"{cost:.2f}" for cost in costs]
+    return [cell.system, *values, *(ps if tested else []), *(shown if costed else [])]

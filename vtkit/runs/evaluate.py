@@ -171,7 +171,7 @@ def evaluate_named(
     problems.tried(validate_measures, setting.measures, setting.depth, "--measure")
     named = [known for name in dict.fromkeys(systems) for known in problems.tried(_named, name, index)]
     if setting.rerank is not None:
-        problems.tried(_refuse_missing, setting.rerank, "--rerank")
+        problems.tried(_check_model, setting.rerank, reranks=True)
     named = _told_apart(named)
     compared_with = _baseline(named, systems, baseline, problems)
     folders = _folders(collections).items()
@@ -262,8 +262,7 @@ class _Loaded:
 
         assert self.setting.rerank is not None
         loaded = _load(self.setting.rerank, self.named.settings)
-        if not isinstance(loaded, CrossEncoderTeacher):
-            raise DataError(f"--rerank {self.setting.rerank} is no cross-encoder.")
+        assert isinstance(loaded, CrossEncoderTeacher)  # its configuration says so
         return loaded
 
     def judge(self, place: Collection, kept: Path) -> Iterator[tuple[str, Judged]]:
@@ -304,9 +303,8 @@ class _Loaded:
         if isinstance(model, SparseTeacher):
             encoder, folder = model.encoder, kept / _file_name(f"{Path(name).name}-{_digest_of(name)[:12]}")
             return lambda docs, many: SparseSystem.over(encoder, docs, settings, folder if many else None)
-        if isinstance(model, DenseTeacher):
-            return lambda docs, _: DenseSystem.over(model.embedder, docs, name, settings.precision)
-        raise DataError(f"{name} is a cross-encoder, which finds nothing by itself: name it with --rerank.")
+        assert isinstance(model, DenseTeacher)  # cross-encoders are refused before
+        return lambda docs, _: DenseSystem.over(model.embedder, docs, name, settings.precision)
 
     def _sum(self, place: Collection, over: Callable[[RetrievalSet, bool], System]) -> System:
         """The sum with BM25, balanced as that of a run, on queries of the collection that are not judged."""
@@ -354,17 +352,26 @@ def _named(name: str, index: IndexSection | None) -> Named:
         if run.final_model not in run.models:
             raise DataError(f"{plain}: the model of the run is missing. Run its recipe again.")
         return Named(name, "model", run.models[run.final_model], run.index, summed)
-    _refuse_missing(plain, "")
+    _check_model(plain)
     return Named(name, "model", located(plain), settings, summed)
 
 
-def _refuse_missing(name: str, option: str) -> None:
-    """Raise if there is no model called ``name``."""
-    from vtkit.encoder.model_folder import find_model
+def _check_model(name: str, *, reranks: bool = False) -> None:
+    """Nothing, if ``name`` is a model that can rank, or rerank.
 
-    if not os.path.isdir(name) and (name.startswith((".", "/", "~")) or name.count("/") != 1):
-        raise DataError(f"{option} {name}: there is no such thing. Name {SYSTEM_FORMS}.".lstrip())
-    find_model(name, f"{option} {name}".strip())
+    Raises:
+        DataError: there is none, or it is of the other kind.
+    """
+    from vtkit.encoder.model_folder import find_model, model_kind
+
+    label = f"--rerank {name}" if reranks else name
+    if not os.path.isdir(name) and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+        raise DataError(f"{label}: there is no such thing. Name {'a cross-encoder' if reranks else SYSTEM_FORMS}.")
+    is_cross_encoder = model_kind(find_model(name, label), label) == "cross_encoder"
+    if reranks and not is_cross_encoder:
+        raise DataError(f"{label} is no cross-encoder, which scores a query and a document together.")
+    if is_cross_encoder and not reranks:
+        raise DataError(f"{label} is a cross-encoder, which finds nothing by itself: name it with --rerank.")
 
 
 def _told_apart(named: Sequence[Named]) -> list[Named]:
