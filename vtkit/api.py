@@ -332,7 +332,8 @@ def export_for(
     else:
         searcher, name, settings = None, located(str(source)), IndexSection()
     encoder = load_encoder(name, device="cpu")
-    lengths = settings.query_length, settings.document_length
+    longest = min(settings.document_length, encoder.max_seq_length or settings.document_length)
+    lengths = settings.query_length, longest
     texts = texts or first_words(encoder, searcher)
     return export(
         Source(place.absolute().name, encoder, searcher, texts, *lengths), target, Path(folder), top_dimensions

@@ -68,8 +68,13 @@ class Collection:
     step: float | None = None
     """What a whole number stands for, where the engine takes whole numbers only."""
 
+    nine_bits: bool = False
+    """Whether the engine cuts weights to 9 significant bits, as Lucene's features are."""
+
     @classmethod
-    def of(cls, searcher: Searcher, top_dimensions: int | None = None, bits: int | None = None) -> Collection:
+    def of(
+        cls, searcher: Searcher, top_dimensions: int | None = None, bits: int | None = None, nine_bits: bool = False
+    ) -> Collection:
         """The documents that ``searcher`` finds.
 
         Args:
@@ -81,7 +86,8 @@ class Collection:
         if len(postings.weights) and float(postings.weights.min()) < 0:
             raise DataError("the documents have weights below zero, which no engine takes. Only vtkit searches these.")
         largest = float(postings.weights.max(initial=0.0)) or 1.0
-        return cls(postings, searcher.documents, top_dimensions, None if bits is None else largest / (2**bits - 1))
+        step = None if bits is None else largest / (2**bits - 1)
+        return cls(postings, searcher.documents, top_dimensions, step, nine_bits)
 
     @property
     def dimensions(self) -> int:
@@ -94,7 +100,7 @@ class Collection:
     @property
     def changed(self) -> bool:
         """Whether the vectors are others than those of the index."""
-        return self.top_dimensions is not None or self.step is not None
+        return self.top_dimensions is not None or self.step is not None or self.nine_bits
 
     @property
     def longest(self) -> int:
@@ -176,7 +182,10 @@ class Collection:
         best: list[list[tuple[int, float]]] = [[] for _ in range(queries.shape[0])]
         for start in range(0, len(self), _AT_ONCE):
             stop = min(start + _AT_ONCE, len(self))
-            scores = (self.rows(start, stop) @ queries.T).T.tocsr()
+            rows = self.rows(start, stop)
+            if self.nine_bits:
+                rows.data = (rows.data.view(np.int32) >> 15 << 15).view(np.float32)
+            scores = (rows @ queries.T).T.tocsr()
             for row, found in enumerate(best):
                 part = slice(scores.indptr[row], scores.indptr[row + 1])
                 numbers, values = scores.indices[part] + start, scores.data[part] * (self.step or 1.0)

@@ -19,7 +19,7 @@ from vtkit.data.text import digest
 from vtkit.errors import RecipeError
 from vtkit.export.documents import Collection
 from vtkit.export.network import require_onnx
-from vtkit.export.portable import Portable, Source, write_portable, write_replay
+from vtkit.export.portable import SCRIPTS, Portable, Source, write_portable, write_replay
 from vtkit.export.readme import readme
 from vtkit.export.result import Export
 from vtkit.export.target import Target
@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 BITS = 8
 """Of document weights, where an engine takes whole numbers."""
+
+NINE_BITS: tuple[Target, ...] = ("elasticsearch", "opensearch")
+"""Engines that keep Lucene's features, of 9 significant bits."""
+
+REST: tuple[Target, ...] = ("elasticsearch", "opensearch", "vespa")
+"""Engines whose index.py sends requests by itself."""
 
 
 def export(source: Source, target: Target, out: Path, top_dimensions: int | None = None) -> Export:
@@ -45,12 +51,13 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
         VtkitError: the network cannot be written, or gives other weights than the model.
     """
     require_onnx()
-    if source.searcher is None and target in ("lucene",):
+    if source.searcher is None and target == "lucene":
         raise RecipeError(
             f"{target} takes documents, and a model alone has none. Export a run, or an index of vtkit index."
         )
-    bits = BITS if target in ("lucene",) else None
-    collection = None if source.searcher is None else Collection.of(source.searcher, top_dimensions, bits)
+    bits = BITS if target == "lucene" else None
+    nine = target in NINE_BITS
+    collection = None if source.searcher is None else Collection.of(source.searcher, top_dimensions, bits, nine)
     if collection is None and top_dimensions is not None:
         raise RecipeError("--top-dimensions is for documents, and a model alone has none.")
     with resumed_folder(out, _made_from(source, collection, target)) as folder:
@@ -65,6 +72,7 @@ def export(source: Source, target: Target, out: Path, top_dimensions: int | None
             len(source.queries),
             portable.checked.largest_difference,
             portable.checked.quantised_cosine,
+            None if collection is None else collection.step,
             kept,
         )
         (folder / "export.json").write_text(json.dumps(exported.to_json(), indent=1), encoding="utf-8")
@@ -80,10 +88,26 @@ def _write(
     match target:
         case "onnx":
             from vtkit.export.onnx import write_for_onnx as write
+        case "qdrant":
+            from vtkit.export.qdrant import write_for_qdrant as write
+        case "elasticsearch":
+            from vtkit.export.elasticsearch import write_for_elasticsearch as write
+        case "opensearch":
+            from vtkit.export.opensearch import write_for_opensearch as write
+        case "postgres":
+            from vtkit.export.postgres import write_for_postgres as write
+        case "lucene":
+            from vtkit.export.lucene import write_for_lucene as write
+        case "milvus":
+            from vtkit.export.milvus import write_for_milvus as write
+        case "vespa":
+            from vtkit.export.vespa import write_for_vespa as write
         case _:
             assert_never(target)
     if collection is not None:
-        shutil.copyfile(Path(__file__).parent / "scripts" / f"{target}.py", folder / "index.py")
+        shutil.copyfile(SCRIPTS / f"{target}.py", folder / "index.py")
+        if target in REST:
+            shutil.copyfile(SCRIPTS / "rest.py", folder / "rest.py")
     return write(source, portable, collection, folder)
 
 

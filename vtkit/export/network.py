@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,10 @@ LEAST_COSINE = 0.9
 
 _OPSET = 17
 _TEXTS_AT_ONCE = 8
+
+
+InputForm = Callable[[Tensor, Tensor], tuple[Any, ...]]
+"""The arguments that an engine gives, of token ids and attention mask, (batch, tokens)."""
 
 
 class TermWeights(nn.Module):
@@ -131,6 +135,31 @@ def fold_members(folded_to: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], 
     return found
 
 
+class InputList(nn.Module):
+    """The weights of a :class:`TermWeights` for an engine that gives ids, mask and perhaps types and positions."""
+
+    def __init__(self, network: TermWeights) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, *_: Tensor) -> Tensor:
+        """(batch, vocabulary)."""
+        weights: Tensor = self.network(input_ids, attention_mask)[1]
+        return weights
+
+
+class InputNames(nn.Module):
+    """The weights of a :class:`TermWeights` for an engine that gives tensors by name, and takes some by name."""
+
+    def __init__(self, network: TermWeights) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, given: dict[str, Tensor]) -> dict[str, Tensor]:
+        """``output`` is (batch, vocabulary)."""
+        return {"output": self.network(given["input_ids"], given["attention_mask"])[1]}
+
+
 @dataclass(frozen=True)
 class Checked:
     """How the files' weights differ from those of :func:`vtkit.encoder.encoding.encode` on some texts."""
@@ -192,22 +221,51 @@ def write_onnx(encoder: SparseEncoder, folder: Path, *, types: bool = False) -> 
         quantize_dynamic(str(folder / MODEL), str(folder / QUANTISED), weight_type=QuantType.QInt8)
 
 
-def write_torchscript(network: nn.Module, encoder: SparseEncoder, path: Path, inputs: int = 2) -> None:
-    """Trace ``network``, which takes token ids, attention mask and so on (``inputs`` of them), into the file ``path``.
+def write_torchscript(module: nn.Module, encoder: SparseEncoder, path: Path, form: InputForm) -> None:
+    """Trace ``module``, made of the network of ``encoder``, into the file ``path``.
+
+    Args:
+        form: what the module takes, of token ids and attention mask.
 
     Raises:
         VtkitError: the architecture cannot be traced.
     """
-    given, _ = _example(encoder, types=False)
-    ids, mask = given
-    zeros = torch.zeros_like(ids)
+    (ids, mask), _ = _example(encoder, types=False)
     with _plain_attention(encoder), torch.inference_mode(), _silent():
         try:
             trace: Any = torch.jit.trace
-            traced = trace(network.eval(), (ids, mask, zeros, zeros)[:inputs], strict=False)
+            traced = trace(module.eval(), form(ids, mask), strict=False)
         except (RuntimeError, TypeError, ValueError) as error:
             raise _cannot(encoder, "TorchScript", error) from error
         torch.jit.save(traced, str(path))
+
+
+def check_torchscript(
+    encoder: SparseEncoder, path: Path, form: InputForm, weights: Callable[[Any], Tensor], texts: Sequence[str],
+    max_length: int,
+) -> float:  # fmt: skip
+    """The most by which a weight of the file ``path`` differs from vtkit's own.
+
+    Args:
+        weights: finds (batch, vocabulary) in what the file gives.
+
+    Raises:
+        VtkitError: it is more than :data:`TOLERANCE`.
+    """
+    own = encode(encoder, texts, max_length, description="checking")
+    load: Any = torch.jit.load
+    with _silent():
+        traced, rows = load(str(path)), []
+    for ids in first_tokens(encoder.tokenizer, texts, min(max_length, encoder.max_seq_length or max_length))[
+        "input_ids"
+    ]:
+        with torch.inference_mode():
+            found = traced(*form(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)))
+        rows.append(sparse.csr_matrix(weights(found).numpy()))
+    difference = float(abs(own - sparse.vstack(rows, "csr")).max()) if rows else 0.0
+    if not difference <= TOLERANCE:
+        raise _differs(encoder, "TorchScript", difference)
+    return difference
 
 
 def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_length: int) -> Checked:
@@ -220,10 +278,7 @@ def check_onnx(encoder: SparseEncoder, folder: Path, texts: Sequence[str], max_l
     found = run_onnx(folder / MODEL, encoder, texts, max_length)
     difference = float(abs(own - found).max()) if len(texts) else 0.0
     if not difference <= TOLERANCE:
-        raise VtkitError(
-            f"the ONNX file gives other weights than the model, by up to {difference:.3g}: its architecture "
-            f"({type(encoder[0].auto_model).__name__}) cannot be handed over so. Use sentence-transformers."
-        )
+        raise _differs(encoder, "ONNX", difference)
     rough = run_onnx(folder / QUANTISED, encoder, texts, max_length)
     cosine = _mean_cosine(own, rough)
     if cosine < LEAST_COSINE:
@@ -302,6 +357,13 @@ def _silent() -> Iterator[None]:
             yield
         finally:
             logger.setLevel(level)
+
+
+def _differs(encoder: SparseEncoder, form: str, difference: float) -> VtkitError:
+    return VtkitError(
+        f"the {form} file gives other weights than the model, by up to {difference:.3g}: its architecture "
+        f"({type(encoder[0].auto_model).__name__}) cannot be handed over so. Use sentence-transformers."
+    )
 
 
 def _cannot(encoder: SparseEncoder, form: str, error: Exception) -> VtkitError:

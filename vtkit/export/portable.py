@@ -102,6 +102,9 @@ class Portable:
     pools_elsewhere: bool
     """Whether an engine that pools the logits by itself gets the same weights."""
 
+    prompts: bool
+    """Whether something stands before a text."""
+
 
 def first_words(encoder: SparseEncoder, searcher: Searcher | None) -> tuple[str, ...]:
     """Queries where nobody named any: the first words of documents, or texts made of the vocabulary."""
@@ -124,10 +127,9 @@ def write_portable(source: Source, folder: Path, target: Target) -> Portable:
     encoder = source.encoder
     network = TermWeights(encoder)
     if not (folder / CHECKED).is_file():
-        encoder.max_seq_length = min(encoder.max_seq_length or source.document_length, source.document_length)
-        encoder.tokenizer.model_max_length = encoder.max_seq_length
+        encoder.max_seq_length = encoder.tokenizer.model_max_length = source.document_length
         save_encoder(encoder, folder)
-        write_onnx(encoder, folder, types=target in ("vespa",))
+        write_onnx(encoder, folder, types=target == "vespa")
         checked = check_onnx(encoder, folder, [*source.texts(), *source.queries][:QUERIES], source.document_length)
         side = _query_transformer(encoder)
         if side is not None:
@@ -145,7 +147,8 @@ def write_portable(source: Source, folder: Path, target: Target) -> Portable:
         shutil.copyfile(SCRIPTS / "encode.py", folder / "encode.py")
         (folder / CHECKED).write_text(json.dumps(asdict(checked)), encoding="utf-8")
     checked = Checked(**json.loads((folder / CHECKED).read_text("utf-8")))
-    return Portable(folder, checked, network.pools_elsewhere)
+    prompts = any(prompt_of(encoder, side) for side in ("query", "document"))
+    return Portable(folder, checked, network.pools_elsewhere, prompts)
 
 
 def write_replay(source: Source, folder: Path, collection: Collection | None) -> float | None:

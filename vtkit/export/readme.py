@@ -92,7 +92,7 @@ def _queries(source: Source) -> str:
         how += (
             " Behind the encoder's dimensions come BM25's terms (`terms.json`), so that one search ranks by both. Text "
             "is cut into these terms by vtkit's analyser, so encoding a query needs `pip install vtkit` here, or "
-            "vtkit's service beside the engine."
+            "`vtkit serve` beside the engine."
         )
     return f"""
 {how} Texts are cut at {source.query_length} tokens (queries) and {source.document_length} (documents).

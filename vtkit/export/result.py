@@ -24,5 +24,8 @@ class Export(Result):
     quantised_cosine: float | None
     """Mean cosine of the vectors that the file in 8 bits gives with vtkit's own; None where it was too low."""
 
+    step: float | None
+    """What a whole number stands for, where the engine takes whole numbers only."""
+
     results_kept: float | None
     """Share of the first ten results that rounded or cut vectors still find; None where they are those of the index."""

@@ -1,0 +1,182 @@
+"""Target ``elasticsearch``: the vectors in a ``sparse_vector`` field with pruning off and, where Elasticsearch can
+cut texts as the model does, the model itself.
+
+eland traces a masked language model as it is, and Elasticsearch reads the first position of what comes out. The model
+here is traced with its pooling inside, so that there is one position. Elasticsearch prunes tokens by default since
+8.19 and 9.1, which the mapping and every query turn off.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from vtkit.encoder.asymmetric import WholeEncoder, query_table
+from vtkit.export.documents import Collection
+from vtkit.export.features import FIELD, numbered, text_properties, token_names, write_bulk
+from vtkit.export.network import InputList, TermWeights, check_torchscript, write_torchscript
+from vtkit.export.readme import Section, code
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from vtkit.export.portable import Portable, Source
+
+MODEL = "traced_pytorch_model.pt"
+_SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
+
+
+def write_for_elasticsearch(
+    source: Source, portable: Portable, collection: Collection | None, folder: Path
+) -> list[Section]:
+    """Write ``mapping.json``, ``bulk/part-00000.ndjson`` and so on, and ``model/`` with what eland uploads."""
+    tokenization = _tokenization(source.encoder.tokenizer, source.document_length)
+    names = token_names(source.encoder, _called)
+    own = isinstance(source.encoder, WholeEncoder) and source.encoder.output_tokenizer is not None
+    why = (
+        "the index has BM25's terms beside the encoder's" if source.lexical
+        else "it reads one vocabulary and writes another" if own
+        else "a prompt stands before its texts" if portable.prompts
+        else tokenization if isinstance(tokenization, str)
+        else "two of its tokens would have one name" if names is None
+        else None
+    )  # fmt: skip
+    sections = []
+    if collection is not None:
+        mapping = {
+            "mappings": {
+                "_source": {"excludes": [FIELD]},
+                "properties": text_properties() | {FIELD: {"type": "sparse_vector", "index_options": {"prune": False}}},
+            }
+        }
+        (folder / "mapping.json").write_text(json.dumps(mapping, indent=1), encoding="utf-8")
+        write_bulk(collection, folder, numbered(collection.dimensions) if why or names is None else names)
+        sections.append(Section("First result", _first(source.identifier)))
+    if why is not None:
+        return [*sections, Section("The model in Elasticsearch", _NOT.format(why=why))]
+    _write_model(source, folder / "model", tokenization)
+    return [*sections, Section("The model in Elasticsearch", _model(source))]
+
+
+def _write_model(source: Source, folder: Path, tokenization: Any) -> None:
+    folder.mkdir(exist_ok=True)
+    if (folder / "config.json").exists():
+        return
+    encoder = source.encoder
+    write_torchscript(InputList(TermWeights(encoder)), encoder, folder / MODEL, four_inputs)
+    check_torchscript(encoder, folder / MODEL, four_inputs, lambda found: found, source.texts(), source.document_length)
+    tokens = sorted(encoder.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+    (folder / "vocabulary.json").write_text(json.dumps({"vocabulary": [token for token, _ in tokens]}), "utf-8")
+    config = {
+        "description": f"{source.name}, exported by vtkit: a sparse encoder with its pooling inside",
+        "model_type": "pytorch",
+        "input": {"field_names": ["text_field"]},
+        "inference_config": {"text_expansion": {"tokenization": tokenization}},
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+
+
+def four_inputs(ids: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+    """What Elasticsearch gives a model with BERT's tokenization: ids, mask, types and positions."""
+    return ids, mask, torch.zeros_like(ids), torch.arange(ids.shape[1]).expand_as(ids)
+
+
+def _called(token: str) -> str:
+    """Elasticsearch's name of a token in a vector."""
+    return token.replace(".", "__")
+
+
+def _tokenization(tokenizer: PreTrainedTokenizerFast, length: int) -> dict[str, Any] | str:
+    """Elasticsearch's tokenization that cuts texts as ``tokenizer`` does, or why there is none."""
+    parts = json.loads(tokenizer.backend_tokenizer.to_str())
+    normalizer, model = parts["normalizer"] or {}, parts["model"]
+    lower = normalizer.get("lowercase")
+    ids = sorted(tokenizer.get_vocab().values())
+    if model["type"] != "WordPiece" or model["continuing_subword_prefix"] != "##" or model["unk_token"] != "[UNK]":
+        return "Elasticsearch has BERT's tokenization, and the vocabulary is of another kind"
+    if (
+        normalizer.get("type") != "BertNormalizer"
+        or not normalizer.get("clean_text")
+        or not normalizer.get("handle_chinese_chars")
+        or normalizer.get("strip_accents") not in (None, lower)
+        or (parts["pre_tokenizer"] or {}).get("type") != "BertPreTokenizer"
+    ):
+        return "Elasticsearch prepares text as BERT does, and the tokenizer does not"
+    if ids != list(range(len(ids))) or {token["content"] for token in parts["added_tokens"]} - _SPECIAL:
+        return "its vocabulary has added tokens or gaps, which Elasticsearch's tokenization does not know"
+    bert = {"do_lower_case": bool(lower), "with_special_tokens": True, "max_sequence_length": min(length, 512)}
+    return {"bert": bert}
+
+
+def _first(name: str) -> str:
+    index = name.replace("_", "-")
+    return f"""
+{
+        code(
+            '''
+pip install onnxruntime tokenizers numpy
+export ELASTICSEARCH=http://localhost:9200       # ELASTICSEARCH_API_KEY, or user:password in the address
+python index.py load
+python index.py search "a query"
+''',
+            "bash",
+        )
+    }
+
+Without Python:
+
+{
+        code(
+            f'''
+curl -X PUT $ELASTICSEARCH/{index} -H 'Content-Type: application/json' -d @mapping.json
+for part in bulk/*.ndjson; do
+  curl -X POST $ELASTICSEARCH/{index}/_bulk -H 'Content-Type: application/x-ndjson' --data-binary @$part
+done
+''',
+            "bash",
+        )
+    }
+
+A query is `{{"sparse_vector": {{"field": "weights", "query_vector": {{...}}, "prune": false}}}}`, its dimensions
+called as in `dimensions.json`. `"index_options"` needs Elasticsearch 8.19 or 9.1; drop it before these. Weights are
+kept with 9 significant bits (0.4 %). These files follow Elasticsearch's documentation and were not tried on a server
+by vtkit's makers.
+"""
+
+
+_NOT = """
+The model itself cannot run in Elasticsearch: {why}. Encode queries outside, with `encode.py`.
+"""
+
+
+def _model(source: Source) -> str:
+    queries = ""
+    if query_table(source.encoder) is not None:
+        queries = " It encodes documents only: Elasticsearch has no place for a query table, so use `encode.py`."
+    name = source.identifier
+    return f"""
+`model/` has the model with its pooling inside, as `text_expansion` reads it.{queries}
+
+{
+        code(
+            f'''
+from eland.ml.pytorch import PyTorchModel          # pip install "eland[pytorch]"
+from elasticsearch import Elasticsearch
+
+model = PyTorchModel(Elasticsearch("http://localhost:9200"), "{name}")
+model.put_config(path="model/config.json")
+model.put_vocab("model/vocabulary.json")
+model.put_model("model/{MODEL}")
+model.start()
+''',
+            "python",
+        )
+    }
+
+**Do not import the folder with `eland_import_hub_model`**: it traces the model without pooling, and about a fifth of
+the tokens is left (eland issue 827).
+"""

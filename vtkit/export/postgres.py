@@ -1,0 +1,98 @@
+"""Target ``postgres``: a table with a column of pgvector's type ``sparsevec``, filled by COPY.
+
+Dimensions count from 1 there. An HNSW index takes vectors of at most 1,000 non-zero weights, and a column at most
+16,000. Without an index the search is exact, over all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.errors import DataError
+from vtkit.export.documents import Collection, Entry
+from vtkit.export.readme import Section, code
+
+if TYPE_CHECKING:
+    from vtkit.export.portable import Portable, Source
+
+MOST_INDEXED, MOST_STORED = 1_000, 16_000
+"""Weights of a vector that an HNSW index, and a column, take."""
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\x00": " "})
+
+
+def write_for_postgres(
+    source: Source, portable: Portable, collection: Collection | None, folder: Path
+) -> list[Section]:
+    """Write ``schema.sql``, ``load.sql``, ``search.sql``, ``documents/part-00000.tsv`` and so on, and ``hnsw.sql``
+    where the vectors are short enough.
+
+    Raises:
+        DataError: a document has more weights than a column takes.
+    """
+    if collection is None:
+        return []
+    if collection.longest > MOST_STORED:
+        raise DataError(
+            f"a document has {collection.longest:,} weights, and a sparsevec of pgvector holds {MOST_STORED:,}. Keep "
+            f"the largest with --top-dimensions {MOST_STORED}."
+        )
+    table, width = source.identifier, collection.dimensions
+    files = collection.write(folder / "documents", "part-{}.tsv", lambda entries: _rows(entries, width))
+    statements = {
+        "schema.sql": f"CREATE EXTENSION IF NOT EXISTS vector;\nCREATE TABLE {table} (\n  number bigint PRIMARY KEY,\n"
+        "  id text NOT NULL,\n  title text NOT NULL,\n  text text NOT NULL,\n"
+        f"  weights sparsevec({width}) NOT NULL\n);\n",
+        "load.sql": "".join(
+            f"\\copy {table} (number, id, title, text, weights) FROM 'documents/{name}'\n" for name in files
+        ),
+        "search.sql": f'-- psql -v query="{{1:0.5}}/{width}" -f search.sql\nSELECT id, -(weights <#> '
+        f":'query'::sparsevec) AS score\nFROM {table} ORDER BY weights <#> :'query'::sparsevec, number LIMIT 10;\n",
+    }
+    if collection.longest <= MOST_INDEXED:
+        statements["hnsw.sql"] = f"CREATE INDEX ON {table} USING hnsw (weights sparsevec_ip_ops);\n"
+    for name, text in statements.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [Section("First result", _first(collection))]
+
+
+def sparsevec(entry: Entry, dimensions: int) -> str:
+    """A vector as PostgreSQL reads it: ``{1:0.5,7:2}/9``."""
+    pairs = zip(entry.dimensions.tolist(), entry.weights.tolist(), strict=True)
+    return "{" + ",".join(f"{number + 1}:{weight:.9g}" for number, weight in pairs) + f"}}/{dimensions}"
+
+
+def _rows(entries: Iterable[Entry], dimensions: int) -> Iterator[str]:
+    for entry in entries:
+        texts = (part.translate(_ESCAPES) for part in (entry.id, entry.title, entry.text))
+        yield "\t".join([str(entry.number), *texts, sparsevec(entry, dimensions)]) + "\n"
+
+
+def _first(collection: Collection) -> str:
+    longest = collection.longest
+    index = (
+        "`hnsw.sql` makes an HNSW index, which is faster and approximate: raise `hnsw.ef_search` until `python "
+        "index.py replay` is content."
+        if longest <= MOST_INDEXED
+        else f"There is no index: HNSW takes vectors of at most {MOST_INDEXED:,} weights, and the longest here has "
+        f"{longest:,}. Export again with `--top-dimensions {MOST_INDEXED}` for an index."
+    )
+    return f"""
+{
+        code(
+            '''
+pip install "psycopg[binary]" onnxruntime tokenizers numpy
+export DATABASE_URL=postgresql://localhost/postgres       # a database with pgvector 0.7 or newer
+python index.py load
+python index.py search "a query"
+''',
+            "bash",
+        )
+    }
+
+The same with psql: `psql -f schema.sql -f load.sql`, then `search.sql`. Dimensions count from 1 in PostgreSQL and
+from 0 in `encode.py`. `<#>` is the negative inner product, so that ascending order is the best first; every row is
+read, and the results are exact. {index}
+"""

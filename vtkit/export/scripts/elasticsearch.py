@@ -1,0 +1,42 @@
+"""The documents in Elasticsearch, at the address of ELASTICSEARCH (http://localhost:9200).
+
+pip install onnxruntime tokenizers numpy
+
+python index.py load, python index.py search "a query", python index.py replay
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from encode import HERE, Results, Vector, index_main
+from rest import Server, hits, index_name, send_bulk
+
+
+def server() -> Server:
+    """The server."""
+    return Server("ELASTICSEARCH", "http://localhost:9200", "ELASTICSEARCH_API_KEY")
+
+
+def load() -> None:
+    """Create the index and send bulk/, file by file."""
+    server()("PUT", index_name(), json.loads((HERE / "mapping.json").read_text("utf-8")))
+    send_bulk(server(), index_name())
+
+
+def query(vector: Vector, top: int) -> dict[str, Any]:
+    """The body of a search."""
+    names = json.loads((HERE / "dimensions.json").read_text("utf-8"))
+    tokens = {names[number]: weight for number, weight in vector.items()}
+    asked = {"sparse_vector": {"field": "weights", "query_vector": tokens, "prune": False}}
+    return {"query": asked, "size": top, "_source": ["id"]}
+
+
+def search(vector: Vector, top: int) -> Results:
+    """The first documents of a query."""
+    return hits(server()("POST", f"{index_name()}/_search", query(vector, top))) if vector else []
+
+
+if __name__ == "__main__":
+    index_main(load, search, close=5e-3)  # weights have 9 significant bits there

