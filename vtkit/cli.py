@@ -37,6 +37,7 @@ COMMANDS = {
     "run": "run:run",
     "runs": "runs:runs",
     "clean": "runs:clean",
+    "compare": "compare:compare",
     "doctor": "doctor:doctor",
     "encode": "encode:encode",
     "index": "encode:index",

@@ -111,7 +111,7 @@ def _listed(folder: Path, outputs: list[Path], inodes: dict[Inode, int], alone: 
         try:
             report = report_of(folder)
         except VtkitError as error:
-            state = f"finished; {error}"
+            state = f"finished; {str(error).splitlines()[0]}"
         else:
             stood = standings(report) if report is not None else []
             advice = recommendation(report) if report is not None else None

@@ -1,0 +1,138 @@
+"""``vtkit compare``: what it says of two runs is what their outputs and searches say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tiny
+from typer.testing import CliRunner
+
+from vtkit.cli import app
+from vtkit.evaluation.measures.significance import holm, paired_randomization
+from vtkit.runs.compare import ComparedRuns, QueryFilter, compare_runs, differing
+from vtkit.runs.folder import open_run
+from vtkit.runs.run import run
+from vtkit.runs.search import open_searcher
+
+SET = "collection"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, two with fewer dimensions, one with the same recipe under another name, and one on another set."""
+    folder = tmp_path_factory.mktemp("compare")
+    found = tiny.collection(40)
+    recipe = folder / "tiny.toml"
+    tiny.finished_run(folder, found)
+    tiny.write_collection(folder / "other-set", tiny.collection(10, seed=5))
+    for name, settings in {
+        "queries": ("index.query_top_dimensions=1",),
+        "documents": ("index.top_dimensions=2", "recipe.seed=7"),
+        "same": (),
+        "elsewhere": ('evaluate.sets=["other-set"]',),
+    }.items():
+        at = [each.replace('"other-set"', f'"{folder / "other-set"}"') for each in settings]
+        run(recipe, (f"recipe.name={name}", *at), runs=folder / "runs", threads=1)
+    return folder / "runs"
+
+
+@pytest.fixture(scope="module")
+def compared(runs: Path) -> ComparedRuns:
+    return compare_runs([runs / "tiny", runs / "queries", runs / "documents"], queries=3)
+
+
+def values(runs: Path, name: str) -> dict[str, float]:
+    opened = open_run(runs / name)
+    path = opened.steps[f"evaluate:{opened.final_model}"] / SET / "per_query.json"
+    return dict(json.loads(path.read_text("utf-8"))["nDCG@10"])
+
+
+def test_figures_and_tests_are_those_of_the_queries(compared: ComparedRuns, runs: Path) -> None:
+    (found,) = compared.sets
+    of = {name: values(runs, name) for name in ("tiny", "queries", "documents")}
+    assert found.queries == 40
+    p = holm({name: paired_randomization(of[name], of["tiny"]) for name in ("queries", "documents")})
+    for cell in found.cells:
+        mean = sum(of[cell.system].values()) / 40
+        assert cell.evaluated.measures["nDCG@10"] == pytest.approx(mean)
+        if cell.system != "tiny":
+            assert cell.tested["nDCG@10"].randomization == pytest.approx(p[cell.system])
+            assert cell.tested["nDCG@10"].difference == pytest.approx(mean - sum(of["tiny"].values()) / 40)
+    for beside in found.beside:
+        assert beside.won == sum(of[beside.run][query] > of["tiny"][query] for query in of["tiny"])
+        assert beside.lost == sum(of[beside.run][query] < of["tiny"][query] for query in of["tiny"])
+        assert len(beside.queries_lost) == min(3, beside.lost)
+        losses = sorted(of[beside.run][query] - of["tiny"][query] for query in of["tiny"])
+        shown = [each.after - each.before for each in beside.queries_lost]
+        assert shown == pytest.approx(losses[: len(shown)])
+    assert any(beside.lost for beside in found.beside)
+
+
+def test_tokens_are_those_of_the_explained_scores(compared: ComparedRuns, runs: Path) -> None:
+    beside = next(each for each in compared.sets[0].beside if each.run == "documents")
+    searchers = [open_searcher(runs / name, model=None, collection=SET) for name in ("tiny", "documents")]
+    for query in (*beside.queries_won, *beside.queries_lost):
+        explained = [searcher.explain(query.text, query.document) for searcher in searchers]
+        assert query.ranks == tuple(each.rank for each in explained)
+        for token in query.tokens:
+            for each, part in zip(explained, (token.before, token.after), strict=True):
+                own = {one.token: one.product for one in each.tokens}
+                own["special tokens"] = sum(one.product for one in each.special_tokens)
+                assert own.get(token.token, 0.0) == pytest.approx(part, abs=1e-4)
+        changes = [abs(token.after - token.before) for token in query.tokens]
+        assert changes == sorted(changes, reverse=True)
+
+
+def test_only_what_differs_in_the_recipes_is_told(compared: ComparedRuns) -> None:
+    assert {line.name: line.values for line in compared.settings} == {
+        "recipe.seed": (42, 42, 7),
+        "index.query_top_dimensions": (None, 1, None),
+        "index.top_dimensions": (None, None, 2),
+    }
+    assert differing([{"a": 1, "b.c": [1]}, {"a": 1, "b.c": [1], "d": 2}])[0].values == (None, 2)
+    figures = {line.name: line.values for line in compared.figures}
+    assert len(set(figures["tokens of the vocabulary"])) == 1
+    assert figures["seconds of all stages"][0] > 0
+
+
+def test_the_same_recipe_wins_and_loses_nothing(runs: Path) -> None:
+    found = compare_runs([runs / "tiny", runs / "same"])
+    assert not found.settings
+    (beside,) = found.sets[0].beside
+    assert (beside.won, beside.lost) == (0, 0)
+    assert found.sets[0].cells[1].tested["nDCG@10"].randomization == 1
+
+
+def test_queries_are_filtered_by_their_words_and_by_split_ones(runs: Path) -> None:
+    pair = [runs / "tiny", runs / "queries"]
+    few = compare_runs(pair, queries=0, only=QueryFilter(fewest_words=3, most_words=3)).sets[0]
+    assert few.queries == 40  # all have three
+    assert compare_runs(pair, queries=0, only=QueryFilter(fewest_words=4)).sets[0].not_compared
+    none = compare_runs(pair, queries=0, only=QueryFilter(split=True)).sets[0]
+    assert none.not_compared == "no query is as it was asked for"  # every word is a token of the source
+
+
+def test_runs_that_cannot_be_compared_are_told_why(runs: Path) -> None:
+    found = compare_runs([runs / "tiny", runs / "elsewhere"])
+    assert [each.not_compared for each in found.sets] == ["not every run was judged on it"] * 2
+    for arguments, words in (
+        (["tiny"], "two runs or more"),
+        (["tiny", "none"], "is no run of vtkit"),
+        (["tiny", "queries", "--model", "finetune"], "has no results of finetune"),
+    ):
+        given = [str(runs / each) if not each.startswith("-") and each != "finetune" else each for each in arguments]
+        assert words in str(CliRunner().invoke(app, ["compare", *given]).exception)
+
+
+def test_the_command_prints_tables_and_queries(runs: Path) -> None:
+    result = CliRunner().invoke(app, ["compare", str(runs / "tiny"), str(runs / "documents"), "--queries", "1"])
+    assert result.exit_code == 0, result.exception
+    assert "collection: 40 queries" in result.stdout
+    assert "won / lost" in result.stdout
+    assert "index.top_dimensions" in result.stdout
+    assert "lost by documents: " in result.stdout
+    assert " -> rank " in result.stdout
+    listed = json.loads(CliRunner().invoke(app, ["compare", str(runs / "tiny"), str(runs / "same"), "--json"]).stdout)
+    assert listed["runs"] == ["tiny", "same"]

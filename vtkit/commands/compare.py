@@ -1,0 +1,98 @@
+"""``vtkit compare``: runs beside each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vtkit import console
+from vtkit.commands.options import JsonOption
+
+if TYPE_CHECKING:
+    from vtkit.runs.compare import ComparedSet, Line, QueryDifference
+
+
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of two runs or more; the first is the baseline.",
+                       show_default=False),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="STAGE", help="Compare another stage's model. Default: the index to be used, "
+                     "else the final model.", show_default=False),
+    ] = None,
+    queries: Annotated[
+        int, typer.Option("--queries", min=0, help="Queries won and lost that are shown with their tokens.")
+    ] = 5,
+    min_words: Annotated[int, typer.Option("--min-words", min=0, help="Only queries of so many words or more.")] = 0,
+    max_words: Annotated[
+        int | None,
+        typer.Option("--max-words", min=1, help="Only queries of so many words or fewer.", show_default=False),
+    ] = None,
+    split: Annotated[
+        bool, typer.Option("--split", help="Only queries with a word that the source's vocabulary cuts up.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Compare runs: results with significance, what differs in their recipes, vocabulary, cost, queries won and lost.
+
+    p is that of a paired randomisation test against the first run, corrected for all runs of a set (Holm). A query is
+    won where its value of the first measure is larger than in the first run; beside it are the tokens whose part in the
+    score of the relevant document changed most.
+    """
+    from vtkit.runs.compare import QueryFilter, compare_runs
+
+    found = compare_runs(runs, model=model, queries=queries, only=QueryFilter(min_words, max_words, split))
+    if as_json:
+        console.write_json(found.to_json())
+        return
+    for compared in found.sets:
+        _write_set(compared)
+    _write_lines("settings that differ", found.runs, found.settings)
+    if not found.settings:
+        console.write("the recipes are the same but for their names")
+    _write_lines("figures", found.runs, found.figures)
+    for compared in found.sets:
+        for beside in compared.beside:
+            for word, some in (("won", beside.queries_won), ("lost", beside.queries_lost)):
+                for query in some:
+                    _write_query(f"{compared.set}, {word} by {beside.run}", query)
+
+
+def _write_set(compared: ComparedSet) -> None:
+    console.write(f"{compared.set}: {compared.not_compared or f'{compared.queries} queries'}")
+    rows = []
+    for cell, beside in zip(compared.cells, (None, *compared.beside), strict=False):
+        row = [cell.system]
+        for measure in compared.measures:
+            row.append(f"{cell.evaluated.measures[measure]:.4f}")
+            tested = cell.tested.get(measure)
+            row.append("" if tested is None else f"{tested.difference:+.4f}")
+            row.append("" if tested is None else f"{tested.randomization:.3f}")
+        rows.append([*row, "" if beside is None else f"{beside.won} / {beside.lost}"])
+    if rows:
+        heads = [head for measure in compared.measures for head in (measure, "+/-", "p")]
+        console.write_table(["run", *heads, "won / lost"], rows)
+    console.write()
+
+
+def _write_lines(title: str, runs: tuple[str, ...], lines: tuple[Line, ...]) -> None:
+    if lines:
+        console.write_table([title, *runs], [[line.name, *map(_shown, line.values)] for line in lines])
+        console.write()
+
+
+def _shown(value: Any) -> str:
+    return "–" if value is None else console.one_line(str(value), 60)
+
+
+def _write_query(title: str, query: QueryDifference) -> None:
+    console.write(f"{title}: {console.one_line(query.text, 100)}")
+    ranks = " -> ".join("not found" if rank is None else f"rank {rank}" for rank in query.ranks)
+    console.write(f"  {query.before:.3f} -> {query.after:.3f}; {console.one_line(query.document)} {ranks}")
+    tokens = (f"{console.one_line(each.token, 40)} {each.before:.2f} -> {each.after:.2f}" for each in query.tokens)
+    console.write(f"  {'  '.join(tokens)}")
