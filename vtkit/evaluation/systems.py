@@ -77,7 +77,7 @@ class SparseSystem:
         """
         from vtkit.encoder.query_tables import query_encoder_of
         from vtkit.encoder.sides import encode_side
-        from vtkit.search.exact import ExactIndex
+        from vtkit.search.engine import index_in_memory
 
         length, precision = settings.document_length, settings.precision
         said = f"encoding the documents of {collection.name}"
@@ -87,7 +87,7 @@ class SparseSystem:
         else:
             vectors = _kept_vectors(encoder, collection, settings, kept, said)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
-        return cls(ExactIndex.build(vectors), encode, query_encoder=query_encoder_of(encoder))
+        return cls(index_in_memory(vectors), encode, query_encoder=query_encoder_of(encoder))
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         """As :meth:`System.rank`; of encoders with their cost."""

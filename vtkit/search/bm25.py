@@ -113,6 +113,11 @@ class Bm25:
             parts.append(index)
         return cls(parts, terms)
 
+    @classmethod
+    def of(cls, impacts: sp.csr_matrix, terms: TermDimensions) -> Bm25:
+        """Impacts of :func:`bm25_impacts`, held in memory."""
+        return cls([ExactIndex.build(impacts)], terms)
+
     @property
     def analyser(self) -> Analyser:
         """What cuts texts into terms."""

@@ -327,9 +327,18 @@ def search_exactly(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int)
     Raises:
         CollapseError: a weight is infinite or no number.
     """
+    return index_in_memory(documents).search(queries, depth)
+
+
+def index_in_memory(documents: sp.csr_matrix) -> Index:
+    """An index that is searched exactly, and kept nowhere.
+
+    Raises:
+        CollapseError: a weight is infinite or no number.
+    """
     from vtkit.search.exact import ExactIndex
 
-    return ExactIndex.build(documents).search(queries, depth)
+    return ExactIndex.build(documents)
 
 
 def _sound_queries(queries: sp.csr_matrix, vocabulary: int, depth: int) -> sp.csr_matrix:

@@ -124,7 +124,7 @@ def assembled(
     from vtkit.evaluation.systems import Bm25System, SparseSystem
     from vtkit.search.analysers import analyser
     from vtkit.search.bm25 import Bm25, bm25_impacts
-    from vtkit.search.exact import ExactIndex
+    from vtkit.search.engine import index_in_memory
     from vtkit.search.lexical import LexicalPart
 
     collection, folder = opened(corpus), str(corpus.folder)
@@ -132,8 +132,8 @@ def assembled(
     contents = (document.contents for document in collection.documents)
     impacts, terms = bm25_impacts(contents, analyser(language, analysis))
     balance = balance_of(
-        SparseSystem(ExactIndex.build(vectors), stored(inputs["queries"] / folder / BALANCING)),
-        Bm25System(Bm25([ExactIndex.build(impacts)], terms)),
+        SparseSystem(index_in_memory(vectors), stored(inputs["queries"] / folder / BALANCING)),
+        Bm25System(Bm25.of(impacts, terms)),
         balancing_of(recipe, corpus, collection),
         recipe.evaluate.depth,
         recipe.evaluate.measures[0],

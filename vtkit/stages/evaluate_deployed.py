@@ -88,7 +88,7 @@ def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eva
     ``inputs["vectors"]`` for those of ``inputs["queries"]``; no index is kept."""
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.systems import SparseSystem
-    from vtkit.search.exact import ExactIndex
+    from vtkit.search.engine import index_in_memory
 
     encoder = load_encoder(model_name(recipe, inputs), "cpu")
     judged = judged_sets(recipe)
@@ -97,7 +97,7 @@ def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eva
         for corpus in recipe.corpora("evaluate.sets"):
             folder = str(corpus.folder)
             made = assembled(recipe, inputs, corpus, encoder)
-            index, encode = ExactIndex.build(made.documents), stored(inputs["queries"] / folder / JUDGED)
+            index, encode = index_in_memory(made.documents), stored(inputs["queries"] / folder / JUDGED)
             system = SparseSystem(index, encode, role="variant", lexical=made.lexical, balance=made.balance)
             yield folder, judged[folder], system
 

@@ -22,7 +22,7 @@ from vtkit.results import Result
 from vtkit.runtime import fastest_precision
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import bm25_impacts
-from vtkit.search.exact import ExactIndex
+from vtkit.search.engine import search_exactly
 from vtkit.settings.analysers import Analysis
 from vtkit.vocabulary.casing import fold_map
 
@@ -78,7 +78,7 @@ def analyse(
     precision = fastest_precision()
     document_vectors = encode_side(encoder, texts, "document", max_length, precision=precision, description="documents")
     query_vectors = encode_side(encoder, questions, "query", LONGEST_QUERY, precision=precision, description="queries")
-    found = ExactIndex.build(document_vectors).search(query_vectors, RETRIEVED)[0].astype(np.int64)
+    found = search_exactly(document_vectors, query_vectors, RETRIEVED)[0].astype(np.int64)
     impacts, terms = bm25_impacts(texts, analyser(language, analysis))
     gap = rsj_gap(
         sp.csc_matrix(sp.csr_matrix((np.ones(impacts.nnz), impacts.indices, impacts.indptr), impacts.shape)),
