@@ -7,7 +7,7 @@ from collections import abc
 from dataclasses import MISSING, fields
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from vtkit.results import Result
+from vtkit.system.results import Result
 
 R = TypeVar("R", bound=Result)
 

@@ -22,8 +22,8 @@ from tiny import encoder, interrupted_at, model, same, texts, tokenizer, weights
 from transformers import BertConfig, BertForSequenceClassification
 
 from vtkit.encoder.checkpoint import save_encoder
-from vtkit.errors import CollapseError, DataError
 from vtkit.settings.adapt import AdaptSection
+from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import adapt as adaptation
 from vtkit.training import sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors

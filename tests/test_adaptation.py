@@ -15,9 +15,9 @@ from transformers import TrainerState
 from vtkit.data.sequences import Ragged
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
-from vtkit.errors import CollapseError, DataError
 from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, Predictions, grouped_predictions
 from vtkit.settings.adapt import AdaptSection
+from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import masking, mlm, resuming
 from vtkit.training.gates import LossGate
 from vtkit.training.masking import IGNORED

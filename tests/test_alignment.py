@@ -14,7 +14,7 @@ from test_overlap import wordpiece
 from vtkit.commands.recipe import check_recipe
 from vtkit.data.alignment import DOUBTFUL, UNRELATED, alignment_of, languages_of, spread_over
 from vtkit.data.checking import pairs_doubts, pairs_problems
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.transfer.methods.bitext import pairs_in
 
 Pairs = list[tuple[str, str]]

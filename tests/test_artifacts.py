@@ -16,22 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtkit.artifacts import (
-    CHECKPOINTS,
-    MANIFEST,
-    Dependencies,
-    Store,
-    _checksum,
-    held,
-    publish,
-    read_manifest,
-    remove_half_written,
-    result_of,
-    write_atomically,
-)
 from vtkit.data import hub
-from vtkit.errors import VtkitError
-from vtkit.results import Result
+from vtkit.pipeline.store import CHECKPOINTS, MANIFEST, Dependencies, Store, _checksum, read_manifest, result_of
+from vtkit.system.errors import VtkitError
+from vtkit.system.outputs import held, publish, remove_half_written, write_atomically
+from vtkit.system.results import Result
 
 
 @dataclass(frozen=True)
@@ -117,7 +106,7 @@ def test_the_key_depends_on_nothing_else() -> None:
     assert replace(BASE, settings=shuffled).key == BASE.key
     assert replace(BASE, settings={**BASE.settings, "adapt.corpus": ("(file)",)}).key == BASE.key
     again = subprocess.run(
-        [sys.executable, "-c", f"from vtkit.artifacts import Dependencies\nprint({BASE!r}.key)"],
+        [sys.executable, "-c", f"from vtkit.pipeline.store import Dependencies\nprint({BASE!r}.key)"],
         capture_output=True,
         text=True,
         check=True,
@@ -370,7 +359,7 @@ def test_before_anything_is_written_digests_leave_no_store_behind(tmp_path: Path
 HOLDER = """
 import sys, time
 from pathlib import Path
-from vtkit.artifacts import held
+from vtkit.system.outputs import held
 with held(Path(sys.argv[1]), "adapt"):
     print("held", flush=True)
     sys.stdin.read()
@@ -394,8 +383,8 @@ def hold(lock: Path) -> subprocess.Popen[str]:
 WAITER = """
 import sys
 from pathlib import Path
-from vtkit.artifacts import Dependencies, Store
-from vtkit.results import Result
+from vtkit.pipeline.store import Dependencies, Store
+from vtkit.system.results import Result
 store = Store(Path(sys.argv[1]))
 def make(folder):
     (folder / "by").write_text("the one who waited")

@@ -12,11 +12,11 @@ from test_finetuning import DATA, section
 from test_validation import HELD_OUT, TRAINED_ON
 from tiny import SCRATCH, collection, encoder, interrupted_at, same, tokenizer, weights, write_collection
 
-from vtkit.artifacts import result_of
 from vtkit.encoder.asymmetric import query_table
-from vtkit.runs.run import run
+from vtkit.pipeline.run import run
+from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
+from vtkit.pipeline.store import result_of
 from vtkit.settings.finetune import ValidationSettings
-from vtkit.stages.finetune_encoder import FinetuneResult
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder

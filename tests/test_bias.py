@@ -17,9 +17,9 @@ from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encod
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.encoder.scratch import scratch_model
-from vtkit.errors import DataError
 from vtkit.settings.source import Scratch
 from vtkit.settings.transfer import BiasSection, TransferSection
+from vtkit.system.errors import DataError
 from vtkit.transfer.dispatch import bias_of
 from vtkit.transfer.methods.baselines import baseline_mixture
 from vtkit.transfer.surgery.bias import (

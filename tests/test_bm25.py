@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import to_run
-from vtkit.errors import MissingExtra, RecipeError
 from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.search.analysers import STEMMERS, analyser
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.analysers import LUCENE, Analysis
+from vtkit.system.errors import MissingExtra, RecipeError
 
 
 def lucene(query: list[str], documents: list[list[str]], k1: float, b: float) -> list[float]:

@@ -39,8 +39,8 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import fold_vectors, folding
 from vtkit.encoder.idf import document_frequencies
 from vtkit.encoder.masked import mask_dimensions, masked_dimensions
-from vtkit.errors import CollapseError, DataError
 from vtkit.settings.calibrate import CalibrateSection
+from vtkit.system.errors import CollapseError, DataError
 from vtkit.vocabulary.casing import fold_map
 
 TEXTS = [*texts(60, seed=3), ""]

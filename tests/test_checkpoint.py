@@ -22,8 +22,8 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.scratch import scratch_model
 from vtkit.encoder.sides import encode_side
-from vtkit.errors import DataError
 from vtkit.settings.source import Scratch
+from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, all_made_by
 from vtkit.transfer.surgery.graft import graft_encoder
 

@@ -36,7 +36,7 @@ from vtkit.data.corpora import read_corpus
 from vtkit.data.document_files import read_document_file, read_queries_as_documents
 from vtkit.data.public import PUBLIC, PublicCollection, Repository
 from vtkit.data.retrieval import Document, Query, RetrievalSet
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 Rows = list[dict[str, Any]]

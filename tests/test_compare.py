@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from vtkit.cli import app
 from vtkit.evaluation.measures.significance import holm, paired_randomization
-from vtkit.runs.compare import ComparedRuns, QueryFilter, compare_runs, differing
-from vtkit.runs.folder import open_run
-from vtkit.runs.run import run
-from vtkit.runs.search import open_searcher
+from vtkit.pipeline.compare import ComparedRuns, QueryFilter, compare_runs, differing
+from vtkit.pipeline.folder import open_run
+from vtkit.pipeline.run import run
+from vtkit.pipeline.search import open_searcher
 
 SET = "collection"
 

@@ -17,8 +17,6 @@ from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 from vtkit.cli import app
-from vtkit.console import table_lines
-from vtkit.errors import DataError, RecipeError
 from vtkit.inspect.composition import (
     EVIDENCE_PROBABILITY,
     LANGUAGES,
@@ -41,6 +39,8 @@ from vtkit.inspect.inspection import (
 from vtkit.inspect.reachability import duplicates, unreachable
 from vtkit.report.plots import StackedBars, stacked_bars
 from vtkit.report.vocabulary_page import tables
+from vtkit.system.console import table_lines
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import canonical_forms, tokens
 from vtkit.vocabulary.pair import pair_of

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtkit import console
 from vtkit.recipe.write import toml_text
+from vtkit.system import console
 
 ESC, CSI, OSC_8, RLO, NUL = "\x1b[31m", "\x9b2J", "\x1b]8;;http://e.vil\x1b\\", "\u202e", "\0"
 HOSTILE = f"a{ESC}b{CSI}c{OSC_8}d{RLO}e{NUL}f\ng\rh\u2028i\u2066j\ud800k"

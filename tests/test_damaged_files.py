@@ -17,15 +17,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import TOKENS, collection, encoder, tokenizer
 
-from vtkit.artifacts import Dependencies, Store
 from vtkit.cli import DEFECT, main
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.evaluation.measures.sparsity import Sparsity
-from vtkit.results import Result
+from vtkit.pipeline.steps.index_corpus import IndexedSet, IndexResult
+from vtkit.pipeline.store import Dependencies, Store
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_record import IndexRecord
-from vtkit.stages.index_corpus import IndexedSet, IndexResult
+from vtkit.system.results import Result
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 Damage = Callable[[Path], object]
@@ -391,7 +391,7 @@ def test_a_defect_is_one_message_with_its_own_exit_code_and_its_traceback_in_a_f
     def wrong(*_: object, **__: object) -> None:
         raise ZeroDivisionError("as only a defect raises it")
 
-    monkeypatch.setattr("vtkit.runs.search.open_searcher", wrong)
+    monkeypatch.setattr("vtkit.pipeline.search.open_searcher", wrong)
     code, printed = vtkit("search", run, "river")
     assert code == DEFECT
     assert "this is a defect of vtkit" in printed

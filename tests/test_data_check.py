@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import tiny
 
-from vtkit.artifacts import Store
 from vtkit.commands.recipe import check_recipe
-from vtkit.errors import CollapseError, DataError
+from vtkit.pipeline.run import run
+from vtkit.pipeline.store import Store
 from vtkit.recipe.data_check import Checked, check_data
 from vtkit.recipe.load import load_recipe
-from vtkit.runs.run import run
+from vtkit.system.errors import CollapseError, DataError
 
 RECIPE = """\
 [recipe]

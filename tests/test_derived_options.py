@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 import vtkit
 from vtkit.cli import app
 from vtkit.commands.options import option_name
-from vtkit.errors import DataError, RecipeError, arguments_called
 from vtkit.recipe.problems import section_of
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.transfer import ARGUMENTS
 from vtkit.settings.types import Section
 from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
+from vtkit.system.errors import DataError, RecipeError, arguments_called
 
 SECTIONS: dict[str, tuple[type[Section], set[str]]] = {
     "calibrate": (CalibrateSection, {"corpus"}),

@@ -10,16 +10,16 @@ import pytest
 import tiny
 from hub_server import serving
 
-from vtkit.artifacts import Store
 from vtkit.data import hub
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.scratch import scratch_model
-from vtkit.errors import VtkitError
+from vtkit.pipeline import disk
+from vtkit.pipeline.plan import Plan
+from vtkit.pipeline.run import run
+from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
-from vtkit.runs import disk
-from vtkit.runs.plan import Plan
-from vtkit.runs.run import run
 from vtkit.settings.source import Scratch
+from vtkit.system.errors import VtkitError
 
 RECIPE = """
 [recipe]
@@ -187,7 +187,7 @@ def test_the_plan_says_it_and_stops_a_run_that_has_no_room(
 ) -> None:
     run(folder / "recipe.toml", runs=folder / "runs", dry_run=True)
     assert "disk: about " in capsys.readouterr().err
-    monkeypatch.setattr("vtkit.runs.run.free_bytes", lambda runs: 1000)
+    monkeypatch.setattr("vtkit.pipeline.run.free_bytes", lambda runs: 1000)
     run(folder / "recipe.toml", runs=folder / "runs", dry_run=True)
     assert "warning: disk: about " in capsys.readouterr().err
     with pytest.raises(VtkitError, match=r"Make room"):

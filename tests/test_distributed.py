@@ -15,7 +15,7 @@ from joint_training import TRAININGS, starts, trained
 from safetensors import safe_open
 from tiny import SCRATCH, collection, texts, tokenizer, write_collection
 
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.training import distributed
 from vtkit.training.resuming import Shares
 

@@ -74,7 +74,7 @@ def test_the_map_of_the_code_names_every_file() -> None:
     """But those of folders of which it says that each method, collection, stage or command has a file."""
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("## Who imports whom")[0]
     entries = dict(re.findall(r"^      ([\w.]+/?) +(.*(?:\n {21}.*)*)", text, re.MULTILINE))
-    listed_elsewhere = {"commands", "stages", "methods"}
+    listed_elsewhere = {"commands", "steps", "methods"}
     for path in (ROOT / "vtkit").rglob("*.py"):
         folder, *rest = path.relative_to(ROOT / "vtkit").parts
         if not rest:

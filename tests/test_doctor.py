@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from vtkit.cli import app
-from vtkit.runs.doctor import ADDS, FOR_AUTHORS, _wrong, examine
+from vtkit.pipeline.doctor import ADDS, FOR_AUTHORS, _wrong, examine
 
 ROOT = Path(__file__).resolve().parents[1]
 

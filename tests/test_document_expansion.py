@@ -31,9 +31,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.masked import mask_dimensions
-from vtkit.errors import DataError
 from vtkit.settings.expand import ExpandSection
 from vtkit.settings.recipe import Recipe
+from vtkit.system.errors import DataError
 from vtkit.training.document_expansion import tilde
 from vtkit.training.document_expansion.expansions import (
     AddableTokens,

@@ -23,7 +23,7 @@ LARGE = os.urandom(2**20) * 30
 SCRIPT = """
 import json, sys
 from vtkit.data import hub
-from vtkit.errors import VtkitError
+from vtkit.system.errors import VtkitError
 repo, patterns, kind, revision = json.loads(sys.argv[1])
 try:
     print(json.dumps([str(hub.fetch(repo, patterns, kind, revision)), hub.revisions()]))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.trec import Run
-from vtkit.errors import RecipeError
 from vtkit.evaluation.measures.effectiveness import evaluate, per_query, validate_measures
+from vtkit.system.errors import RecipeError
 
 MEASURES = ("nDCG@10", "R@5", "RR@10")
 documents = st.sampled_from([f"d{number}" for number in range(15)])

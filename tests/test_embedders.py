@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, StaticEmbedding, Transformer
 
-from vtkit.errors import DataError
-from vtkit.runtime import user_cache
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import user_cache
 from vtkit.transfer import embedders
 from vtkit.transfer.embedders import Cache, Embedder, embed, load_embedder
 from vtkit.vocabulary.existing import load_tokenizer
@@ -72,7 +72,7 @@ def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
 def test_pooling_is_the_models_own_or_the_stated_one(
     kind: str, pooling: Any, plain: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vtkit.runtime.bf16_is_fast", lambda: False)
+    monkeypatch.setattr("vtkit.system.runtime.bf16_is_fast", lambda: False)
     states = hidden_states(plain, "copper river apple")
     own = {"plain": "mean", "sentence": "cls"}[kind]
     expected = {"mean": states.mean(axis=0), "cls": states[0], "last": states[-1]}[
@@ -120,7 +120,7 @@ def test_a_real_embedder_gives_every_text_one_vector_whatever_its_company(
     few = texts[::-7]
     assert np.array_equal(embed(few, load_embedder(minilm)), together[::-7])  # made anew, with other texts around them
     assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
-    monkeypatch.setattr("vtkit.runtime.bf16_is_fast", lambda: False)
+    monkeypatch.setattr("vtkit.system.runtime.bf16_is_fast", lambda: False)
     model = SentenceTransformer(minilm, device="cpu").float()
     expected = model.encode(few, show_progress_bar=False, normalize_embeddings=True)
     assert np.abs(embed(few, load_embedder(minilm)) - expected).max() < 1e-5

@@ -18,9 +18,9 @@ import vtkit
 from vtkit.cli import app
 from vtkit.data.document_files import read_document_file, read_queries_as_documents
 from vtkit.encoder.sides import encode_side
-from vtkit.errors import DataError, RecipeError, VtkitError
 from vtkit.search import sharded_encoding
 from vtkit.search.stored_vectors import read_vectors
+from vtkit.system.errors import DataError, RecipeError, VtkitError
 
 
 @pytest.fixture(scope="module")

@@ -21,15 +21,14 @@ from hypothesis import strategies as st
 from opensearch_server import opensearch_server, running
 from test_import_floors import MODULES, imports_in, module_name
 
-from vtkit.artifacts import result_of
-from vtkit.errors import CollapseError, DataError, MissingExtra, VtkitError
 from vtkit.evaluation.judging import EvaluateResult
 from vtkit.evaluation.measures.agreement import agreement
 from vtkit.evaluation.measures.cost import activation_shares, active_dimensions
 from vtkit.evaluation.measures.sparsity import DocumentFrequencies, Histogram
-from vtkit.runs.folder import open_run
-from vtkit.runs.run import run
-from vtkit.runs.search import open_searcher
+from vtkit.pipeline.folder import open_run
+from vtkit.pipeline.run import run
+from vtkit.pipeline.search import open_searcher
+from vtkit.pipeline.store import result_of
 from vtkit.search.engine import EngineIndex, Index, build_index, open_index, reach_engine, search_exactly
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import digest_of
@@ -37,6 +36,7 @@ from vtkit.search.lucene import quantised
 from vtkit.search.opensearch_client import PASSWORD, USER
 from vtkit.settings.engines import NEEDS, Engine, MilvusSettings, OpenSearchSettings, SeismicSettings, missing_packages
 from vtkit.settings.index import IndexSection
+from vtkit.system.errors import CollapseError, DataError, MissingExtra, VtkitError
 
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 each_engine = pytest.mark.parametrize("engine", ENGINES)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from vtkit.errors import DataError, RecipeError
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.transfer import entmax as module
 from vtkit.transfer.entmax import entmax, entmax_rows
 

@@ -20,10 +20,10 @@ import vtkit
 from vtkit.cli import app
 from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.data.trec import read_trec, write_trec
-from vtkit.errors import RecipeError
 from vtkit.evaluation.comparison import Comparison
 from vtkit.evaluation.measures.significance import bonferroni, mean_interval, paired_t
-from vtkit.runs.folder import report_of
+from vtkit.pipeline.folder import report_of
+from vtkit.system.errors import RecipeError
 
 MEASURES = ("nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10")
 

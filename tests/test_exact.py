@@ -15,9 +15,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtkit.errors import CollapseError, DataError
 from vtkit.search import exact, pruning
 from vtkit.search.exact import ExactIndex
+from vtkit.system.errors import CollapseError, DataError
 
 Expected = list[list[tuple[int, float]]]
 

@@ -25,11 +25,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 from vtkit.cli import app
-from vtkit.errors import DataError
+from vtkit.pipeline.steps.build_vocabulary import VocabularyResult, build_vocabulary
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
-from vtkit.stages.build_vocabulary import VocabularyResult, build_vocabulary
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import Role, load_tokenizer, special_roles, with_casing, wrap
 from vtkit.vocabulary.expanded import MARKS, Expansion, expand_vocabulary
 from vtkit.vocabulary.forms import canonical, tokens

@@ -34,7 +34,6 @@ from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import set_folding
 from vtkit.encoder.query_tables import binary_weights, with_query_table
-from vtkit.errors import DataError, RecipeError
 from vtkit.export import documents
 from vtkit.export import opensearch as opensearch_target
 from vtkit.export import postgres as postgres_target
@@ -43,10 +42,11 @@ from vtkit.export.elasticsearch import four_inputs
 from vtkit.export.network import MODEL, TermWeights, check_onnx, fold_members, write_onnx
 from vtkit.export.postgres import sparsevec
 from vtkit.export.target import Target
-from vtkit.runs.run import run
-from vtkit.runs.search import open_searcher
+from vtkit.pipeline.run import run
+from vtkit.pipeline.search import open_searcher
 from vtkit.search.exact import ExactIndex
 from vtkit.search.searcher import Documents
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.vocabulary.existing import wrap
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")

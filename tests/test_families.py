@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import max_input_length, mlm_head, position_offset, with_plain_head
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.transfer.surgery.graft import graft
 
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}

@@ -25,9 +25,9 @@ from vtkit.data.rankings import Ranking
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.encoding import encode
-from vtkit.errors import CollapseError, DataError
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import LOSSES, FinetuneSection
+from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.negatives import negative_pools

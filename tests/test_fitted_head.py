@@ -23,11 +23,11 @@ from vtkit.encoder.fitted import HeadFit
 from vtkit.encoder.fitted_head import Head as FittedHead
 from vtkit.encoder.fitted_head import _ridge, fit_head, token_states
 from vtkit.encoder.masked import masked_dimensions
-from vtkit.errors import DataError, RecipeError
 from vtkit.evaluation.gates.encoder import read_back_gate
+from vtkit.pipeline.run import run
 from vtkit.recipe.load import load_recipe
-from vtkit.runs.run import run
 from vtkit.settings.source import Head
+from vtkit.system.errors import DataError, RecipeError
 
 SHARED = Path(os.environ.get("VTKIT_DATA", "../shared"))
 TEXTS = tiny.texts(300, seed=1)

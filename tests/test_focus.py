@@ -14,7 +14,7 @@ from test_overlap import wordpiece
 from test_vectors import write_text
 
 from vtkit.data.corpora import read_corpus
-from vtkit.errors import DataError, MissingExtra
+from vtkit.system.errors import DataError, MissingExtra
 from vtkit.transfer.methods.focus import focus_mixture, train_vectors
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens

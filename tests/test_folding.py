@@ -32,7 +32,7 @@ from vtkit.encoder.folding import (
     set_folding,
 )
 from vtkit.encoder.masked import MASKED_BIAS, mask_dimensions, masked_dimensions
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map, map_cased
 from vtkit.vocabulary.existing import with_casing
 

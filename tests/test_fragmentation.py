@@ -24,10 +24,10 @@ from typer.testing import CliRunner
 
 from vtkit.cli import app
 from vtkit.data.corpora import read_corpus
-from vtkit.errors import DataError
 from vtkit.inspect.fragmentation import Counts, Fragmentation, QueryCounts, language_groups, measure_fragmentation
 from vtkit.inspect.words import Punctuation, lowered, script_of, script_of_text, word_spans, words
 from vtkit.settings.vocabulary import TrainedVocabulary
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import load_tokenizer, wrap
 from vtkit.vocabulary.trained import train_vocabulary
 

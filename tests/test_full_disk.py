@@ -19,10 +19,10 @@ import pytest
 import torch
 from tiny import TOKENS, collection, model, shuffled, texts, tokenizer
 
-from vtkit.artifacts import write_atomically
 from vtkit.cli import main
-from vtkit.errors import MachineError, VtkitError, machine_errors, machine_failure
-from vtkit.runs.run import run
+from vtkit.pipeline.run import run
+from vtkit.system.errors import MachineError, VtkitError, machine_errors, machine_failure
+from vtkit.system.outputs import write_atomically
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, save_encoder
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.transfer.surgery.graft import graft
 
 TEXTS = [*texts(6), "", "Ünknown 字 river", " ".join(["willow"] * 60)]

@@ -18,8 +18,8 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import NO_AUTOCAST, mlm_head, with_plain_head
 from vtkit.encoder.kernels import half_precision as module
 from vtkit.encoder.kernels.half_precision import half_precision
-from vtkit.runtime import bf16_is_fast
 from vtkit.settings.adapt import AdaptSection
+from vtkit.system.runtime import bf16_is_fast
 from vtkit.training import resuming
 from vtkit.training.adapt import adapt_vectors
 

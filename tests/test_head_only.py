@@ -24,8 +24,8 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing, fold_map_of
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.errors import DataError
 from vtkit.settings.adapt import AdaptSection
+from vtkit.system.errors import DataError
 from vtkit.training import masking
 from vtkit.training.masking import IGNORED, emlm_labels
 from vtkit.training.mlm import adapt, pooled_logits, sap_loss

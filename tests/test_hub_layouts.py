@@ -40,8 +40,8 @@ from vtkit.encoder.model_folder import model_folder
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.weight_files import model_files, weight_files
-from vtkit.errors import DataError, MachineError
-from vtkit.runtime import user_cache
+from vtkit.system.errors import DataError, MachineError
+from vtkit.system.runtime import user_cache
 from vtkit.training.teachers import Asked, CrossEncoderTeacher, DenseTeacher, SparseTeacher, load_teacher
 from vtkit.transfer.embedders import load_embedder
 from vtkit.transfer.methods.semantic import load_table
@@ -536,7 +536,7 @@ def test_the_fewest_files_that_load_are_fetched() -> None:
 SCRIPT = """
 import json, sys
 from vtkit.encoder.model_folder import find_model
-from vtkit.errors import VtkitError
+from vtkit.system.errors import VtkitError
 answers = []
 for name in sys.argv[1:]:
     try:

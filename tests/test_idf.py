@@ -18,10 +18,10 @@ from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import Fold, fold_map_of, set_folding
 from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
 from vtkit.encoder.sides import encode_side
+from vtkit.pipeline.steps.encode_corpus import ENCODE
+from vtkit.pipeline.steps.index_corpus import INDEX
 from vtkit.search.exact import ExactIndex
 from vtkit.settings.recipe import Recipe
-from vtkit.stages.encode_corpus import ENCODE
-from vtkit.stages.index_corpus import INDEX
 from vtkit.vocabulary.forms import tokens
 
 TOKENIZER = wordpiece("river", "school", "##s", "moon")

@@ -14,13 +14,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = [
-    {"errors", "console", "interrupt", "runtime"},
-    {"settings", "artifacts", "outputs", "results", "data"},
+    {"system"},
+    {"settings", "data"},
     {"vocabulary", "search", "evaluation.measures", "encoder"},
     {"transfer", "training", "inspect", "export", "serve"},
     {"evaluation"},
-    {"recipe", "stages", "report"},
-    {"runs"},
+    {"recipe", "report"},
+    {"pipeline"},
     {"api"},
     {"commands"},
     {"cli", "__main__"},
@@ -30,24 +30,7 @@ nothing of systems, and training is validated with them."""
 
 HEAVY = {"torch", "transformers", "sentence_transformers", "datasets", "numba", "scipy", "matplotlib", "entmax"}
 HEAVY |= {"tokenizers", "sentencepiece", "pandas", "pyarrow", "huggingface_hub", "lingua"}
-LIGHT = (
-    "errors",
-    "console",
-    "interrupt",
-    "runtime",
-    "settings",
-    "recipe",
-    "artifacts",
-    "outputs",
-    "results",
-    "data",
-    "stages",
-    "runs",
-    "api",
-    "commands",
-    "cli",
-    "__main__",
-)
+LIGHT = ("system", "settings", "recipe", "data", "pipeline", "api", "commands", "cli", "__main__")
 """Modules that ``--help``, ``recipe check`` or ``--dry-run`` import: nothing heavy outside their functions."""
 
 MODULES = sorted((ROOT / "vtkit").rglob("*.py"))

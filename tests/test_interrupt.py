@@ -72,7 +72,8 @@ def test_an_interrupt_while_the_command_line_is_imported(module: str, tmp_path: 
 def test_an_interrupt_in_a_destructor(tmp_path: Path) -> None:
     """The interpreter would print it with a traceback and go on."""
     code = (
-        "import os, signal, time\nfrom vtkit.interrupt import leave_promptly\nclass Left:\n    def __del__(self):\n"
+        "import os, signal, time\nfrom vtkit.system.interrupt import leave_promptly\n"
+        "class Left:\n    def __del__(self):\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n        time.sleep(0.01)\n"
         f"leave_promptly()\nleft = Left()\ndel left\ntime.sleep({HANGING})\n"
     )
@@ -81,7 +82,8 @@ def test_an_interrupt_in_a_destructor(tmp_path: Path) -> None:
 
 def test_native_code_that_never_looks_at_signals_is_left(tmp_path: Path) -> None:
     code = (
-        "import hashlib, sys\nfrom vtkit import console\nfrom vtkit.interrupt import leave_promptly, unfinished\n"
+        "import hashlib, sys\nfrom vtkit.system import console\n"
+        "from vtkit.system.interrupt import leave_promptly, unfinished\n"
         "from pathlib import Path\nPath('half').mkdir()\nunfinished.add(Path('half'))\nleave_promptly()\n"
         "console.say('working')\nhashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"
     )

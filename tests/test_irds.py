@@ -14,7 +14,7 @@ from vtkit.data.collections import load_retrieval, splits_of
 from vtkit.data.corpora import read_corpus
 from vtkit.data.hub import DOWNLOAD_VARIABLE
 from vtkit.data.retrieval import Document, Query
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, writes_units
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
 from vtkit.encoder.fitted import UnitsFit
 from vtkit.encoder.fitted_head import Head, token_states
-from vtkit.errors import DataError, RecipeError
-from vtkit.runs.run import run
+from vtkit.pipeline.run import run
 from vtkit.settings.source import Units
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.transfer.latent_units import Autoencoder, fit_units
 
 TEXTS = tiny.texts(300, seed=1)

@@ -13,18 +13,18 @@ import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtkit.artifacts import Store
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.trec import Run, read_trec, to_run
-from vtkit.errors import DataError, VtkitError
 from vtkit.evaluation.balance import Balance, best_weight, deviation, weighted_sum
+from vtkit.pipeline.folder import report_of
+from vtkit.pipeline.plan import Plan
+from vtkit.pipeline.run import run
+from vtkit.pipeline.search import open_searcher
+from vtkit.pipeline.steps.evaluate_deployed import variants_of
+from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
 from vtkit.report.verdict import standings
-from vtkit.runs.folder import report_of
-from vtkit.runs.plan import Plan
-from vtkit.runs.run import run
-from vtkit.runs.search import open_searcher
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import Bm25, bm25_impacts
 from vtkit.search.engine import search_exactly
@@ -32,7 +32,7 @@ from vtkit.search.index_record import IndexRecord
 from vtkit.search.lexical import TERMS, LexicalPart
 from vtkit.search.searcher import Searcher
 from vtkit.settings.index import IndexSection
-from vtkit.stages.evaluate_deployed import variants_of
+from vtkit.system.errors import DataError, VtkitError
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 CUT = analyser("en", "words")

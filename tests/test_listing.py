@@ -12,9 +12,9 @@ from filelock import FileLock
 from typer.testing import CliRunner
 
 from vtkit.cli import app
-from vtkit.runs.cleaning import remove, unused
-from vtkit.runs.listing import list_runs
-from vtkit.runs.run import run
+from vtkit.pipeline.cleaning import remove, unused
+from vtkit.pipeline.listing import list_runs
+from vtkit.pipeline.run import run
 
 
 def vtkit(*arguments: str) -> str:
@@ -25,9 +25,9 @@ def vtkit(*arguments: str) -> str:
 
 def steps_run(recipe: Path, *settings: str) -> int:
     """How many steps a run of ``recipe`` would make, but for its report, which names paths."""
-    from vtkit.artifacts import Store
+    from vtkit.pipeline.plan import Plan
+    from vtkit.pipeline.store import Store
     from vtkit.recipe.load import load_recipe
-    from vtkit.runs.plan import Plan
 
     store = Store(recipe.parent / "runs" / "artifacts")
     return sum(

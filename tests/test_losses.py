@@ -18,8 +18,8 @@ from tiny import encoder, texts
 from torch import Tensor
 
 from vtkit.encoder.encoding import encode
-from vtkit.errors import CollapseError, DataError
 from vtkit.settings.finetune import FinetuneSection
+from vtkit.system.errors import CollapseError, DataError
 from vtkit.training.finetune import objective_terms
 from vtkit.training.gates import PATIENCE, CollapseGate, LossGate
 from vtkit.training.losses import divergence, info_nce, margin_mse, normalized_entropy, own_candidates

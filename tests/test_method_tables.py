@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from vtkit.errors import RecipeError
 from vtkit.recipe.load import LoadedRecipe, load_recipe
 from vtkit.recipe.write import resolved_toml
 from vtkit.settings.transfer import METHODS, ROW_ORIGINS, ParallelTransfer, SembridgeTransfer, TransferSection
+from vtkit.system.errors import RecipeError
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = """

@@ -21,7 +21,7 @@ from tiny import model
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.encoder.model_folder import model_folder
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.transfer.embedders import load_embedder
 from vtkit.transfer.methods.semantic import load_table
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import tiny
 
-from vtkit.errors import VtkitError
-from vtkit.runs.folder import open_run, report_of
-from vtkit.runs.run import run
-from vtkit.runs.search import open_searcher
+from vtkit.pipeline.folder import open_run, report_of
+from vtkit.pipeline.run import run
+from vtkit.pipeline.search import open_searcher
 from vtkit.settings.recipe import STORE
+from vtkit.system.errors import VtkitError
 
 
 @pytest.fixture(scope="module", params=["none", "bm25"])

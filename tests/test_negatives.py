@@ -24,9 +24,9 @@ from vtkit.cli import app
 from vtkit.data.rankings import read_rankings, with_scores
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.sides import encode_side
-from vtkit.errors import DataError
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import FinetuneSection
+from vtkit.system.errors import DataError
 from vtkit.training.finetune import finetune
 from vtkit.training.negatives import mined_rankings, negative_pools
 from vtkit.training.pairs import TrainingBatches, judged_pairs

@@ -10,7 +10,7 @@ from test_overlap import wordpiece
 from test_vectors import write_text
 
 from vtkit.data.parallel import read_pairs
-from vtkit.errors import DataError, RecipeError
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.transfer.methods.ofa import ofa_mixture
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import tokens

@@ -22,16 +22,16 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import PreTrainedTokenizerFast
 
 from vtkit import encode_texts, index_vectors
-from vtkit.artifacts import result_of
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import set_folding
 from vtkit.encoder.query_tables import binary_weights, with_query_table
-from vtkit.errors import DataError, RecipeError, VtkitError
 from vtkit.evaluation.judging import EvaluateResult
+from vtkit.pipeline.folder import open_run
+from vtkit.pipeline.run import run
+from vtkit.pipeline.search import open_searcher
+from vtkit.pipeline.steps.deploy_index import deploying
+from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
-from vtkit.runs.folder import open_run
-from vtkit.runs.run import run
-from vtkit.runs.search import open_searcher
 from vtkit.search import opensearch_text
 from vtkit.search.engine import Asking, EngineIndex, build_index, reach_engine
 from vtkit.search.java import cast_to, java_class
@@ -40,7 +40,7 @@ from vtkit.search.opensearch_client import connected_to
 from vtkit.search.opensearch_text import LARGEST_WEIGHT, TextQueries, of_table, text_queries
 from vtkit.settings.engines import OpenSearchSettings
 from vtkit.settings.index import IndexSection
-from vtkit.stages.deploy_index import deploying
+from vtkit.system.errors import DataError, RecipeError, VtkitError
 from vtkit.vocabulary.existing import wrap
 
 LENGTH = 12

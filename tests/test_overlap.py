@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.normalizers import Normalizer
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import Role, load_tokenizer, wrap
 from vtkit.vocabulary.forms import FILLER, Canonical, canonical, legible, surface_and_start, token_family, tokens
 from vtkit.vocabulary.overlap import KINDS, is_symbol

@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 from vtkit.cli import app
-from vtkit.errors import DataError
 from vtkit.inspect.overlap import HEADER, MODES, overlap_report, pair_rows
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import FILLER, canonical, tokens
 from vtkit.vocabulary.pair import pair_of

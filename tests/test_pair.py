@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from test_overlap import byte_level, wordpiece
 
-from vtkit.errors import DataError
 from vtkit.settings.transfer import TransferSection
+from vtkit.system.errors import DataError
 from vtkit.transfer.dispatch import bias_of, mixture_of
 from vtkit.transfer.neighbours import sample_neighbours
 from vtkit.transfer.provenance import origins

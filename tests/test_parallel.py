@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from test_overlap import wordpiece
 
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.transfer.methods import bitext as bitexts
 from vtkit.transfer.methods.bitext import Bitext, Ragged, pairs_in, read_bitext
 from vtkit.transfer.methods.parallel import (

@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
-from vtkit.artifacts import Store
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
 from vtkit.encoder.dense import encode_dense, load_dense
-from vtkit.errors import DataError, RecipeError
 from vtkit.evaluation.balance import ENCODER_WEIGHT, above_last, best_weight, deviation, weighted_sum
 from vtkit.evaluation.measures.effectiveness import evaluate
+from vtkit.pipeline.folder import report_of, run_name
+from vtkit.pipeline.plan import Plan
+from vtkit.pipeline.run import run
+from vtkit.pipeline.steps.evaluate_peers import peers_of
+from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
 from vtkit.report.data import Row
 from vtkit.report.plots import effectiveness_charts
 from vtkit.report.verdict import is_encoder, standings, verdict
-from vtkit.runs.folder import report_of, run_name
-from vtkit.runs.plan import Plan
-from vtkit.runs.run import run
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
-from vtkit.stages.evaluate_peers import peers_of
+from vtkit.system.errors import DataError, RecipeError
 
 
 @pytest.fixture(scope="module")

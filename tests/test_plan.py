@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from results import smallest
 
-from vtkit.artifacts import Store
+from vtkit.pipeline.order import NAMES, STAGES
+from vtkit.pipeline.plan import Decision, Plan, Step
+from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
-from vtkit.results import Result
-from vtkit.runs.plan import Decision, Plan, Step
-from vtkit.stages.order import NAMES, STAGES
+from vtkit.system.results import Result
 
 RECIPE = """
 [recipe]
@@ -419,7 +419,7 @@ def test_the_reason_names_inputs_that_came_or_went(folder: Path) -> None:
 
 
 def test_a_new_version_of_a_stage_is_a_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vtkit.stages import calibrate_head
+    from vtkit.pipeline.steps import calibrate_head
 
     previous = make(plan(folder))
     newer = replace(calibrate_head.CALIBRATE, version=calibrate_head.CALIBRATE.version + 1)

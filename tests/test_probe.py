@@ -13,7 +13,6 @@ from tiny import ROLES, WORDS, encoder, texts, tokenizer
 
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.sides import encode_side
-from vtkit.errors import CollapseError
 from vtkit.evaluation.probe import (
     FEWEST_PAIRS,
     Probe,
@@ -24,12 +23,13 @@ from vtkit.evaluation.probe import (
     retrieval_gate,
     source_gate,
 )
+from vtkit.pipeline.order import STAGES
+from vtkit.pipeline.run import run
+from vtkit.pipeline.steps.adapt_encoder import chosen_objectives, chosen_prior
+from vtkit.pipeline.steps.check_adaptation import CHECK_ADAPTATION
 from vtkit.recipe.write import resolved_toml
-from vtkit.runs.run import run
 from vtkit.settings.recipe import Recipe
-from vtkit.stages.adapt_encoder import chosen_objectives, chosen_prior
-from vtkit.stages.check_adaptation import CHECK_ADAPTATION
-from vtkit.stages.order import STAGES
+from vtkit.system.errors import CollapseError
 
 TEXTS = texts(60, seed=11, words=(8, 30))
 

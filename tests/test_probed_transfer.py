@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
+from vtkit.pipeline.steps.probed_transfer import probed_transfer
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.transfer import TransferSection
-from vtkit.stages.probed_transfer import probed_transfer
 from vtkit.transfer.encoder import Transfer, move_encoder
 from vtkit.transfer.methods.auto import alternatives
 

@@ -54,9 +54,9 @@ from vtkit.encoder.query_tables import (
     without_query_side,
 )
 from vtkit.encoder.sides import encode_side
-from vtkit.errors import DataError
-from vtkit.runs.run import run
+from vtkit.pipeline.run import run
 from vtkit.settings.finetune import QUERY_ENCODERS, FinetuneSection
+from vtkit.system.errors import DataError
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.query_table import QueryTable, with_query_encoder

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from tiny import bare, encoder, texts, tokenizer
 from transformers import T5Config, T5ForConditionalGeneration
 
-from vtkit.errors import DataError
 from vtkit.settings.adapt import AdaptSection, GeneratorSection
+from vtkit.system.errors import DataError
 from vtkit.training.adapt import adapt_vectors
 from vtkit.training.query_generator import QUERIES_FOLDER, TEXTS_AT_ONCE, QueryGenerator, load_generator
 

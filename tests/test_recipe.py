@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from vtkit.data.collections import FORMS
-from vtkit.errors import RecipeError
+from vtkit.pipeline.steps.texts import used_where_left_open
 from vtkit.recipe.lines import key_lines, one_value
 from vtkit.recipe.load import load_recipe, required_things, resolve_name
 from vtkit.recipe.new import as_written_in, new_recipe
@@ -30,7 +30,7 @@ from vtkit.settings.named import find_mark, named_things
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import FocusTransfer, ParallelTransfer, SembridgeTransfer
 from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
-from vtkit.stages.texts import used_where_left_open
+from vtkit.system.errors import RecipeError
 
 SMALLEST = """\
 [recipe]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from vtkit.commands.recipe import check_recipe
-from vtkit.errors import RecipeError, VtkitError
 from vtkit.recipe.load import MOST_BASES, MOST_BYTES, load_recipe
 from vtkit.recipe.tables import all_settings, field_called, tables_in
 from vtkit.settings.recipe import Recipe
+from vtkit.system.errors import RecipeError, VtkitError
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 SECONDS = 20.0

@@ -21,6 +21,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from vtkit.pipeline.steps.models import MODEL_LABELS
 from vtkit.report import blocks, pages, plots
 from vtkit.report import model_card as cards
 from vtkit.report import verdict as verdicts
@@ -30,7 +31,6 @@ from vtkit.report.diagnosis import RULES, diagnose
 from vtkit.report.plots import COLOURS, Chart
 from vtkit.report.vocabularies import token_kinds
 from vtkit.report.wording import duration, share, shorten, size, visible, visible_token
-from vtkit.stages.models import MODEL_LABELS
 
 
 def html_page(report: dict[str, Any]) -> str:

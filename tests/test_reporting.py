@@ -10,9 +10,9 @@ from test_finetuning import DATA, trained
 from test_validation import validated
 from tiny import SCRATCH, tokenizer, write_collection
 
-from vtkit import console
-from vtkit.errors import MissingExtra
-from vtkit.runs.run import run
+from vtkit.pipeline.run import run
+from vtkit.system import console
+from vtkit.system.errors import MissingExtra
 from vtkit.training import reporting, resuming
 from vtkit.training.resuming import Speed
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import Document, Query, RetrievalSet
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 DOCUMENTS: list[dict[str, object]] = [
     {"_id": "d1", "title": "Seoul", "text": "The capital of Korea."},

@@ -20,15 +20,15 @@ from pathlib import Path
 import command_line
 import pytest
 
-from vtkit.artifacts import Store
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
 from vtkit.evaluation.balance import WEIGHTS, best_weight, weighted_sum
 from vtkit.evaluation.measures.effectiveness import evaluate
+from vtkit.pipeline.plan import Plan
+from vtkit.pipeline.steps.evaluate_runs import EVALUATE_HYBRID
+from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
-from vtkit.runs.plan import Plan
 from vtkit.search.bm25 import Bm25
-from vtkit.stages.evaluate_runs import EVALUATE_HYBRID
 
 DATA = Path(__file__).resolve().parents[1] / "recipes" / "quickstart_data"
 SETTINGS = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "COLUMNS": "200"}

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.trec import Run, read_trec, to_run, write_trec
-from vtkit.errors import DataError
 from vtkit.evaluation.balance import (
     ENCODER_WEIGHT,
     WEIGHTS,
@@ -22,6 +21,7 @@ from vtkit.evaluation.balance import (
     weight_curve,
     weighted_sum,
 )
+from vtkit.system.errors import DataError
 
 names = st.text("abcäö한0#-\u00a0", min_size=1, max_size=5)
 scores = st.floats(0, 1000, width=32)

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from vtkit.runtime import reuse_memory
+from vtkit.system.runtime import reuse_memory
 
 SCRIPT = """
 import os, sys, torch
@@ -19,7 +19,7 @@ torch.ones(300, 300) @ torch.ones(300, 300)
 child = os.fork()
 if child:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-from vtkit.runtime import limit_threads, want_threads
+from vtkit.system.runtime import limit_threads, want_threads
 want_threads({threads})
 limit_threads()
 import numba
@@ -53,7 +53,7 @@ vectors = sp.random(64, 32, 0.5, format="csr", dtype=np.float32, random_state=0)
 ExactIndex.build(vectors).search(vectors, 3)
 import numba
 from concurrent.futures import ThreadPoolExecutor
-from vtkit.runtime import search_threads
+from vtkit.system.runtime import search_threads
 with ThreadPoolExecutor(1) as pool:
     elsewhere = pool.submit(search_threads).result()
 print(torch.get_num_threads(), numba.get_num_threads(), elsewhere, flush=True)
@@ -75,7 +75,7 @@ def test_a_search_leaves_torch_its_threads(threads: int, stated: str, expected: 
 
 PAGES = """
 import resource
-from vtkit.runtime import reuse_memory
+from vtkit.system.runtime import reuse_memory
 {call}
 import torch
 def faults():

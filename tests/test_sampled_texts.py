@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.data.sampling import draw
-from vtkit.errors import DataError
+from vtkit.pipeline.stage import Corpus
+from vtkit.pipeline.steps.texts import bias_corpus, calibration_corpus, read_texts
 from vtkit.settings.recipe import Recipe
-from vtkit.stages.stage import Corpus
-from vtkit.stages.texts import bias_corpus, calibration_corpus, read_texts
+from vtkit.system.errors import DataError
 
 
 @given(st.lists(st.text()), st.integers(1, 40), st.integers(0, 2**32 - 1))

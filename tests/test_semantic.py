@@ -18,7 +18,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 from test_overlap import byte_level, wordpiece
 from transformers import PreTrainedTokenizerFast
 
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.transfer.methods.semantic import Table, load_table, semantic_mixture, table_mixture
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import Vocabulary, tokens

@@ -35,7 +35,7 @@ from vtkit.data.retrieval import Document, RetrievalSet
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.query_tables import with_query_table
 from vtkit.encoder.sides import encode_side
-from vtkit.runs.search import open_searcher
+from vtkit.pipeline.search import open_searcher
 from vtkit.serve.batching import Batcher
 from vtkit.serve.snippets import WIDTH, snippet, surface
 

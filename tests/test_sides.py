@@ -15,8 +15,8 @@ from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.folding import fold_map_of, fold_vectors, set_folding
 from vtkit.encoder.sides import encode_side
-from vtkit.runs.run import run
-from vtkit.runs.search import open_searcher
+from vtkit.pipeline.run import run
+from vtkit.pipeline.search import open_searcher
 from vtkit.search.stored_vectors import read_vectors
 
 TEXTS = [*texts(4), "", "river river river", "a ba ab"]

@@ -21,10 +21,10 @@ from vtkit.data.judgements import Gathering
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sampling import draw, drawn
 from vtkit.data.sequences import Ragged, SpooledTexts
-from vtkit.errors import DataError
 from vtkit.search import bm25
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import FinetuneSection
+from vtkit.system.errors import DataError
 from vtkit.training.finetune import finetune
 from vtkit.training.negatives import negative_pools
 from vtkit.training.pairs import TrainingBatches, judged_pairs

@@ -9,12 +9,12 @@ import tiny
 import torch
 from safetensors.torch import load_file
 
-from vtkit.artifacts import Store
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
-from vtkit.errors import CollapseError
+from vtkit.pipeline.plan import Plan
+from vtkit.pipeline.run import run
+from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
-from vtkit.runs.plan import Plan
-from vtkit.runs.run import run
+from vtkit.system.errors import CollapseError
 
 OWN = """\
 [recipe]

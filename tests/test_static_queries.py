@@ -25,7 +25,7 @@ from vtkit.encoder.folding import set_folding
 from vtkit.encoder.query_tables import binary_weights, idf_query_weights, with_query_table
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.static_queries import StaticQueries
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.forms import legible, special_ids
 from vtkit.vocabulary.tokenizer_file import TokenizerFile, tokenizer_digest
 

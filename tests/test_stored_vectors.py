@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtkit.errors import DataError
 from vtkit.search.stored_vectors import read_vectors, write_vectors
+from vtkit.system.errors import DataError
 
 
 @given(st.integers(0, 12), st.integers(1, 9), st.integers(0, 99))

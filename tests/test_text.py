@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from vtkit.data.corpora import read_corpora, read_corpus
 from vtkit.data.parallel import read_pairs
 from vtkit.data.text import CHARACTERS_AT_ONCE, LONGEST_TEXT, batches, digest, open_text, read_jsonl, read_lines
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 
 def write(path: Path, content: str | bytes) -> Path:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.training_files import load_training_file
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 
 def put(path: Path, lines: Iterable[object]) -> Path:

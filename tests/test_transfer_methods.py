@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from vtkit.cli import app
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.errors import DataError, VtkitError
+from vtkit.system.errors import DataError, VtkitError
 from vtkit.transfer.combination.back_off import back_off
 from vtkit.transfer.methods.baselines import baseline_mixture, random_all_mixture
 from vtkit.transfer.methods.sembridge import sembridge_mixture, similarity_mixture

@@ -17,9 +17,9 @@ from transformers import PreTrainedTokenizerFast
 from vtkit.data.corpora import read_corpora
 from vtkit.encoder.checkpoint import load_encoder, save_encoder
 from vtkit.encoder.query_tables import with_static_queries
-from vtkit.errors import DataError, RecipeError
+from vtkit.pipeline.run import run
 from vtkit.recipe.load import load_recipe
-from vtkit.runs.run import run
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.transfer.surgery.trim import trim_encoder
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.trimmed import kept_ids, trim_vocabulary

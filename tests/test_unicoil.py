@@ -40,16 +40,16 @@ from vtkit.encoder.kinds import as_splade, as_unicoil, set_counted
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.unicoil import UnicoilPooling, is_unicoil
-from vtkit.errors import DataError
 from vtkit.evaluation.gates.vectors import vector_gates
-from vtkit.runs.folder import open_run
-from vtkit.runs.run import run
+from vtkit.pipeline.folder import open_run
+from vtkit.pipeline.run import run
+from vtkit.pipeline.steps.calibrate_head import calibrate_encoder
 from vtkit.search.exact import ExactIndex
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.settings.finetune import FinetuneSection
 from vtkit.settings.gates import GatesSection
 from vtkit.settings.recipe import Recipe
-from vtkit.stages.calibrate_head import calibrate_encoder
+from vtkit.system.errors import DataError
 from vtkit.training import sparse_trainer
 from vtkit.training.document_expansion.expansions import Expansions, digest
 from vtkit.training.finetune import finetune

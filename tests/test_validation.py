@@ -16,19 +16,19 @@ from sentence_transformers import SparseEncoder
 from test_finetuning import DATA, section
 from tiny import SCRATCH, collection, encoder, interrupted_at, same, texts, tokenizer, weights, write_collection
 
-from vtkit.artifacts import result_of
 from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.encoder.encoding import encode
 from vtkit.encoder.kernels.sparse_head import streaming
-from vtkit.errors import DataError, RecipeError
 from vtkit.evaluation.probe import probe_of, probe_validation_set, reciprocal_ranks
+from vtkit.pipeline.run import run
+from vtkit.pipeline.steps.adapt_encoder import AdaptResult
+from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
+from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.preflight import preflight
-from vtkit.runs.run import run
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.finetune import FinetuneValidation, ValidationSettings
-from vtkit.stages.adapt_encoder import AdaptResult
-from vtkit.stages.finetune_encoder import FinetuneResult
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder

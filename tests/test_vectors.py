@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from vtkit.data import vectors as vectors_module
 from vtkit.data.vectors import VectorFile, open_vectors, read_vectors, vectors_of
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 WORDS = {"the": [0.5, -1.0, 2.0], "집": [1.0, 0.25, 0.0], "##s": [-0.125, 3.0, 1.5]}
 

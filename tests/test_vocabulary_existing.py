@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, BertConfig
 
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import load_tokenizer, special_roles, with_casing
 
 TEXTS = ["The Schools of Köln, 1999!", "나는 학교에서 Apple을 먹었다.", "東京のカレー [MASK] x", "", "naïve Ğ İstanbul"]

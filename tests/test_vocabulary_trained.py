@@ -24,10 +24,10 @@ from typer.testing import CliRunner, Result
 
 from vtkit.cli import app
 from vtkit.data.unspaced import cut_runs
-from vtkit.errors import DataError, RecipeError, VtkitError
 from vtkit.recipe.load import load_recipe, load_specification
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
+from vtkit.system.errors import DataError, RecipeError, VtkitError
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import surface_and_start, token_family, tokens
 from vtkit.vocabulary.trained import _count_words, _pipeline, _read, train_vocabulary

@@ -15,7 +15,7 @@ from test_vectors import write_text
 from transformers import PreTrainedTokenizerFast
 
 from vtkit.data.parallel import read_pairs
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.transfer.methods.wechsel import rotation_between, wechsel_mixture
 from vtkit.transfer.word_space import nearest, unit, word_space
 from vtkit.vocabulary.existing import load_tokenizer

@@ -18,7 +18,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokeni
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.scratch import scratch_model
-from vtkit.runs.run import run
+from vtkit.pipeline.run import run
 from vtkit.settings.source import Scratch
 from vtkit.training.resuming import Progress
 from vtkit.vocabulary.existing import Role, wrap

@@ -42,19 +42,19 @@ if TYPE_CHECKING:
     from vtkit.encoder.asymmetric import dimension_names
     from vtkit.encoder.calibrated import Calibration
     from vtkit.encoder.casing import CasingChange
-    from vtkit.errors import CollapseError, DataError, MachineError, MissingExtra, RecipeError, VtkitError
     from vtkit.evaluation.comparison import Comparison
     from vtkit.export.result import Export
     from vtkit.inspect.corpus_gap import Gap
     from vtkit.inspect.fragmentation import Fragmentation
     from vtkit.inspect.inspection import InspectedVocabulary
+    from vtkit.pipeline.folder import RunFolder
     from vtkit.report.data import ReportData
-    from vtkit.runs.folder import RunFolder
     from vtkit.search.bm25 import Bm25
     from vtkit.search.exact import ExactIndex
     from vtkit.search.folders import Encoding, IndexFolder
     from vtkit.search.results import SearchResult
     from vtkit.settings.recipe import Recipe
+    from vtkit.system.errors import CollapseError, DataError, MachineError, MissingExtra, RecipeError, VtkitError
     from vtkit.transfer.encoder import Transfer
     from vtkit.vocabulary.casing import CasingCounts, count_casing
     from vtkit.vocabulary.expanded import Expansion

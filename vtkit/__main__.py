@@ -12,7 +12,7 @@ def main() -> None:
         from vtkit import cli
 
         cli.main()
-    except KeyboardInterrupt:  # before vtkit.interrupt was there to answer it
+    except KeyboardInterrupt:  # before vtkit.system.interrupt was there to answer it
         sys.stderr.write("error: interrupted\n")
         sys.stderr.flush()
         os._exit(130)

@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from vtkit.data.hub import located
-from vtkit.errors import RecipeError, arguments_called, machine_errors
+from vtkit.pipeline.folder import RunFolder
 from vtkit.recipe.problems import section_of
-from vtkit.runs.folder import RunFolder
 from vtkit.settings.casing import CasingSection
+from vtkit.system.errors import RecipeError, arguments_called, machine_errors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from vtkit.inspect.fragmentation import Fragmentation
     from vtkit.inspect.inspection import InspectedVocabulary
     from vtkit.report.data import ReportData
-    from vtkit.runtime import Precision
     from vtkit.search.folders import Encoding, IndexFolder
     from vtkit.search.results import SearchResult
     from vtkit.settings.recipe import Recipe
     from vtkit.settings.transfer import OverlapMode
+    from vtkit.system.runtime import Precision
     from vtkit.transfer.encoder import Transfer
     from vtkit.vocabulary.expanded import Expansion
     from vtkit.vocabulary.pair import VocabularyPair
@@ -72,7 +72,7 @@ def load_encoder(name: Name, *, device: str | None = None) -> SparseEncoder:
 
     find_model(str(name))  # before anything that takes seconds to import
     from vtkit.encoder.checkpoint import load_encoder as load
-    from vtkit.runtime import fastest_device
+    from vtkit.system.runtime import fastest_device
 
     return load(str(name), device or fastest_device())
 
@@ -186,12 +186,11 @@ def encode_texts(
         DataError: the texts cannot be read, or parts to be joined are missing.
         RecipeError: the folder is there already, or there is no such side or part.
     """
-    from vtkit.artifacts import held
     from vtkit.data.document_files import read_document_file, read_queries_as_documents
-    from vtkit.outputs import new_folder, refuse_existing
     from vtkit.search.folders import encode_folder
     from vtkit.search.stored_vectors import Part
     from vtkit.settings.index import IndexSection
+    from vtkit.system.outputs import held, new_folder, refuse_existing
 
     if part is not None and join is not None:
         raise RecipeError("part and join are steps of their own: first each part, then join.")
@@ -240,8 +239,8 @@ def expand_documents(
     """
     from vtkit.data.document_files import read_document_file, write_documents
     from vtkit.data.retrieval import Document
-    from vtkit.outputs import new_folder
     from vtkit.settings.expand import ExpandSection
+    from vtkit.system.outputs import new_folder
     from vtkit.training.document_expansion.expansions import expansion_words, with_words
 
     section = section_of(ExpandSection, settings, refused="The settings of [expand] cannot be used:")
@@ -270,9 +269,9 @@ def index_vectors(vectors: Name, folder: Name, **settings: Any) -> IndexFolder:
         MissingExtra: a package that the engine needs is not installed.
         RecipeError: there is no such setting or engine, or the folder is there already.
     """
-    from vtkit.outputs import new_folder
     from vtkit.search.folders import index_folder
     from vtkit.settings.index import IndexSection
+    from vtkit.system.outputs import new_folder
 
     index = section_of(IndexSection, settings, refused="The settings of [index] cannot be used:")
     with new_folder(Path(folder)) as work:
@@ -312,12 +311,12 @@ def export_for(
     from vtkit.export.export import export
     from vtkit.export.portable import QUERIES, Source, first_words
     from vtkit.export.target import Target
-    from vtkit.outputs import refuse_existing
-    from vtkit.runs.folder import RUN_RECORD
-    from vtkit.runs.search import searched
+    from vtkit.pipeline.folder import RUN_RECORD
+    from vtkit.pipeline.search import searched
     from vtkit.search.folders import is_index_folder
     from vtkit.search.searcher import Searcher
     from vtkit.settings.index import IndexSection
+    from vtkit.system.outputs import refuse_existing
 
     if target not in get_args(Target):
         raise RecipeError(f"there is no target {target!r}. There are {', '.join(get_args(Target))}.")
@@ -375,14 +374,14 @@ def transfer_encoder(
     from vtkit.evaluation.gates.result import show_results, stop_at_failures
     from vtkit.evaluation.gates.rows import Moved
     from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
+    from vtkit.pipeline.steps.probed_transfer import transfer
+    from vtkit.pipeline.steps.texts import bias_corpus, focus_corpus, probe_texts, read_texts
+    from vtkit.pipeline.steps.untrained import is_bare_model
     from vtkit.recipe.data_check import check_data
     from vtkit.recipe.load import load_recipe as load
     from vtkit.recipe.preflight import preflight
     from vtkit.recipe.tables import takes_several
     from vtkit.settings.transfer import ARGUMENTS, METHODS
-    from vtkit.stages.probed_transfer import transfer
-    from vtkit.stages.texts import bias_corpus, focus_corpus, probe_texts, read_texts
-    from vtkit.stages.untrained import is_bare_model
     from vtkit.vocabulary.pair import pair_of
 
     path, texts = Path("vtkit transfer"), _names(corpus)
@@ -465,8 +464,8 @@ def calibrate_encoder(
         RecipeError: a setting that cannot be.
         DataError: too few texts, or an encoder whose queries take a way of their own.
     """
+    from vtkit.pipeline.steps.calibrate_head import calibrate_encoder as calibrate
     from vtkit.settings.calibrate import CalibrateSection
-    from vtkit.stages.calibrate_head import calibrate_encoder as calibrate
 
     section = section_of(CalibrateSection, settings, refused="the encoder cannot be calibrated like this:")
     return calibrate(encoder, _texts(corpus), section, seed)
@@ -628,7 +627,7 @@ def run_recipe(
         RecipeError: the recipe or an argument cannot be run as it is; nothing was touched.
         CollapseError: a check failed, or a training collapsed.
     """
-    from vtkit.runs.run import run
+    from vtkit.pipeline.run import run
 
     overrides = tuple(_overrides(settings))
     folder = run(Path(path), overrides, runs=Path(runs), until=until, start=start, force=tuple(force), threads=threads)
@@ -641,7 +640,7 @@ def open_run(folder: Name) -> RunFolder:
     Raises:
         VtkitError: there is none, or it is damaged.
     """
-    from vtkit.runs.folder import open_run as opened
+    from vtkit.pipeline.folder import open_run as opened
 
     return opened(Path(folder))
 
@@ -652,7 +651,7 @@ def report_of(run: Name | RunFolder) -> ReportData | None:
     Raises:
         VtkitError: there is no such run, or another version of vtkit wrote its report.
     """
-    from vtkit.runs.folder import report_of as report
+    from vtkit.pipeline.folder import report_of as report
 
     return report(run.folder if isinstance(run, RunFolder) else Path(run))
 
@@ -680,9 +679,9 @@ def search_run(
     Raises:
         VtkitError: no such run, model or collection, or an entry of ``queries`` is no string.
     """
-    from vtkit import console
     from vtkit.data.text import as_texts
-    from vtkit.runs.search import open_searcher
+    from vtkit.pipeline.search import open_searcher
+    from vtkit.system import console
 
     listed = list(as_texts(queries, "queries"))
     folder = run.folder if isinstance(run, RunFolder) else Path(run)
@@ -735,7 +734,7 @@ def evaluate(
     Raises:
         RecipeError: all that is wrong with names, measures, collections and run files, before anything is encoded.
     """
-    from vtkit.runs.evaluate import Setting, evaluate_named
+    from vtkit.pipeline.evaluate import Setting, evaluate_named
     from vtkit.settings.index import IndexSection
 
     how = Setting(tuple(measures), depth, language, max_queries, seed, balance, rerank, rerank_depth)
@@ -894,8 +893,8 @@ def _on_cpu(source: Name | SparseEncoder, work: Path) -> SparseEncoder:
 
 def _target_tokenizer(recipe: Recipe, given: PreTrainedTokenizerFast | None, work: Path) -> PreTrainedTokenizerFast:
     """The vocabulary that is moved to, with its input casing, as a model's folder gives it back."""
+    from vtkit.pipeline.steps.transfer_embeddings import saved_target
     from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrimmedVocabulary
-    from vtkit.stages.transfer_embeddings import saved_target
     from vtkit.vocabulary.existing import load_tokenizer as load
     from vtkit.vocabulary.existing import with_casing
     from vtkit.vocabulary.specification import build

@@ -19,9 +19,10 @@ from typing import Annotated, Any
 
 import typer
 
-from vtkit import __version__, console
-from vtkit.errors import RecipeError, VtkitError, machine_failure
-from vtkit.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
+from vtkit import __version__
+from vtkit.system import console
+from vtkit.system.errors import RecipeError, VtkitError, machine_failure
+from vtkit.system.interrupt import INTERRUPTED, leave_interrupted, leave_promptly
 from vtkit.training.distributed import is_main
 
 DEFECT = 70

@@ -21,7 +21,7 @@ from memory import forget_peak, peak_mebibytes
 from torch import Tensor, nn
 
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.runtime import bf16_is_fast
+from vtkit.system.runtime import bf16_is_fast
 from vtkit.training.mlm import masked_loss
 
 PATHS = {

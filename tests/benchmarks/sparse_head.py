@@ -33,7 +33,7 @@ from torch import nn
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from vtkit.encoder.kernels.sparse_head import StreamingSpladePooling, streaming, without_decoder
-from vtkit.runtime import reuse_memory
+from vtkit.system.runtime import reuse_memory
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 BIAS = -2.0

@@ -172,7 +172,7 @@ def follow(arguments: argparse.Namespace) -> None:
 
     path = arguments.path
     if path in ("vtkit", "cached", "transformer"):
-        from vtkit.runtime import reuse_memory
+        from vtkit.system.runtime import reuse_memory
 
         reuse_memory()
     from memory import forget_peak, peak_mebibytes
@@ -221,7 +221,7 @@ def follow(arguments: argparse.Namespace) -> None:
 def bf16() -> bool:
     """Whether vtkit would train in bf16 here."""
     try:
-        from vtkit.runtime import bf16_is_fast
+        from vtkit.system.runtime import bf16_is_fast
     except ImportError:  # where it was in older commits
         from vtkit.training.resuming import bf16_is_fast  # type: ignore[attr-defined, no-redef]
     return bool(bf16_is_fast())

@@ -21,8 +21,8 @@ from sentence_transformers import SparseEncoder
 from vtkit.data.corpora import read_corpora
 from vtkit.encoder.checkpoint import as_sparse_encoder, load_encoder, load_with_new_head
 from vtkit.encoder.scratch import scratch_model
-from vtkit.errors import DataError
 from vtkit.settings.source import Scratch
+from vtkit.system.errors import DataError
 from vtkit.transfer.surgery.trim import trim_encoder
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.trimmed import trim_vocabulary

@@ -105,8 +105,8 @@ def warm_up() -> None:
     import torch
 
     import vtkit.cli
-    import vtkit.runs.run
-    import vtkit.runs.search  # noqa: F401
+    import vtkit.pipeline.run
+    import vtkit.pipeline.search  # noqa: F401
 
     assert sentence_transformers
     torch.set_num_threads(1)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vtkit import console
 from vtkit.commands.candidates import short_names
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.system import console
 
 if TYPE_CHECKING:
     from vtkit.evaluation.analyses.together import Analyses
@@ -44,7 +44,7 @@ def analyse(
     from vtkit.data.hub import located
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.analyses.together import analyse as look
-    from vtkit.runtime import fastest_device
+    from vtkit.system.runtime import fastest_device
 
     names = [located(_model_of(model)) for model in models]
     judged = load_retrieval(located(collection), split or default_split(collection))
@@ -68,7 +68,7 @@ def analyse(
 
 def _model_of(name: str) -> str:
     """The final model of a run's folder; another name as it is."""
-    from vtkit.runs.folder import RUN_RECORD, open_run
+    from vtkit.pipeline.folder import RUN_RECORD, open_run
 
     if not (Path(name) / RUN_RECORD).is_file():
         return name

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import DownloadOption, JsonOption, OutOption, allow_downloads, settings_of
 from vtkit.data.hub import located
-from vtkit.outputs import new_folder
 from vtkit.settings.calibrate import CalibrateSection
+from vtkit.system import console
+from vtkit.system.outputs import new_folder
 
 
 @settings_of(CalibrateSection, fixed={"corpus": ()}, called={"target_activation": "--target"})
@@ -41,7 +41,7 @@ def calibrate(
 
     from vtkit.api import load_encoder, save_encoder, with_static_queries
     from vtkit.data.corpora import read_corpora
-    from vtkit.stages.calibrate_head import HELD_WANTS_TABLE, calibrate_encoder
+    from vtkit.pipeline.steps.calibrate_head import HELD_WANTS_TABLE, calibrate_encoder
 
     with new_folder(out) if out is not None else nullcontext() as work:
         encoder = load_encoder(located(model))

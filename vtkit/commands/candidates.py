@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from vtkit import console
 from vtkit.data import hub
-from vtkit.errors import VtkitError
+from vtkit.system import console
+from vtkit.system.errors import VtkitError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -80,7 +80,7 @@ def of_run(folder: Path) -> list[Candidate]:
     Raises:
         VtkitError: ``folder`` is no run.
     """
-    from vtkit.runs.folder import open_run
+    from vtkit.pipeline.folder import open_run
 
     run = open_run(folder)
     found = [Candidate(run.models["source"], f"source of {folder}")] if "source" in run.models else []

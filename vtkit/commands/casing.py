@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import DownloadOption, JsonOption, OutOption, allow_downloads, settings_of
 from vtkit.data.hub import located
-from vtkit.errors import RecipeError
-from vtkit.outputs import new_folder
 from vtkit.settings.casing import CasingSection
+from vtkit.system import console
+from vtkit.system.errors import RecipeError
+from vtkit.system.outputs import new_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

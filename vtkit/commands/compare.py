@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import JsonOption
+from vtkit.system import console
 
 if TYPE_CHECKING:
-    from vtkit.runs.compare import ComparedSet, Line, QueryDifference
+    from vtkit.pipeline.compare import ComparedSet, Line, QueryDifference
 
 
 def compare(
@@ -44,7 +44,7 @@ def compare(
     won where its value of the first measure is larger than in the first run; beside it are the tokens whose part in the
     score of the relevant document changed most.
     """
-    from vtkit.runs.compare import QueryFilter, compare_runs
+    from vtkit.pipeline.compare import QueryFilter, compare_runs
 
     found = compare_runs(runs, model=model, queries=queries, only=QueryFilter(min_words, max_words, split))
     if as_json:

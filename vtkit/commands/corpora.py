@@ -13,7 +13,7 @@ import typer
 
 from vtkit.data.corpora import CORPUS_FORMS, read_corpus
 from vtkit.data.text import Invalid
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 EncodingErrorsOption = Annotated[
     Invalid,

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import JsonOption
+from vtkit.system import console
 
 
 def doctor(
@@ -25,7 +25,7 @@ def doctor(
 
     The exit code is 1 if something essential is missing.
     """
-    from vtkit.runs.doctor import examine
+    from vtkit.pipeline.doctor import examine
 
     findings = examine(runs, ask_hub=download)
     if as_json:

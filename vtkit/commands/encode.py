@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, section_settings, settings_of
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
-from vtkit.outputs import refuse_existing
 from vtkit.settings.index import IndexSection
+from vtkit.system import console
+from vtkit.system.outputs import refuse_existing
 
 
 @settings_of(IndexSection, "top_dimensions", "keep", "precision")

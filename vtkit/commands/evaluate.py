@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, section_settings
+from vtkit.system import console
 
 if TYPE_CHECKING:
     from vtkit.evaluation.comparison import Cell, Comparison

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from vtkit import console
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
 from vtkit.commands.options import DownloadOption, JsonOption, OutOption, allow_downloads, settings_of
 from vtkit.data.hub import located
-from vtkit.errors import RecipeError, VtkitError
-from vtkit.outputs import new_folder
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
+from vtkit.system import console
+from vtkit.system.errors import RecipeError, VtkitError
+from vtkit.system.outputs import new_folder
 
 NEW_TOKENS_SHOWN = 40
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, section_settings
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
-from vtkit.outputs import refuse_existing
+from vtkit.system import console
+from vtkit.system.outputs import refuse_existing
 
 
 def expand_documents(

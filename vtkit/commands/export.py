@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.commands.search import CollectionOption, ModelOption
 from vtkit.data.queries import QUERY_FORMS
 from vtkit.export.target import Target
-from vtkit.outputs import refuse_existing
+from vtkit.system import console
+from vtkit.system.outputs import refuse_existing
 
 
 def export(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vtkit import console
 from vtkit.commands.candidates import advise, load, short_names
 from vtkit.commands.corpora import (
     CORPUS_HELP,
@@ -21,7 +20,8 @@ from vtkit.commands.corpora import (
 )
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
 from vtkit.data.text import Invalid
-from vtkit.errors import RecipeError, VtkitError
+from vtkit.system import console
+from vtkit.system.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
     from vtkit.inspect.fragmentation import Counts, Fragmentation, FragmentedWord

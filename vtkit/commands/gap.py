@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vtkit import console
 from vtkit.commands.corpora import (
     CORPUS_HELP,
     EncodingErrorsOption,
@@ -17,7 +16,8 @@ from vtkit.commands.corpora import (
     texts_of,
 )
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
-from vtkit.errors import RecipeError
+from vtkit.system import console
+from vtkit.system.errors import RecipeError
 
 if TYPE_CHECKING:
     from vtkit.inspect.corpus_gap import CorpusWords, Gap, TypicalWord

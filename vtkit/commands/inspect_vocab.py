@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vtkit import console
 from vtkit.commands.candidates import load, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
-from vtkit.outputs import refuse_folder, write_text
+from vtkit.system import console
+from vtkit.system.outputs import refuse_folder, write_text
 
 if TYPE_CHECKING:
     from vtkit.inspect.inspection import Inspection

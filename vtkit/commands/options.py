@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from vtkit.errors import RecipeError, arguments_called
 from vtkit.recipe.lines import one_value
 from vtkit.recipe.problems import section_of
 from vtkit.recipe.tables import choices, meaning, tables_in
 from vtkit.settings.named import find_mark
 from vtkit.settings.types import Section
+from vtkit.system.errors import RecipeError, arguments_called
 
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder of a run, as `vtkit run` printed it.", show_default=False)

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from vtkit import console
 from vtkit.commands.candidates import load, short_names
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
-from vtkit.outputs import refuse_folder, write_text
 from vtkit.settings.transfer import OverlapMode
+from vtkit.system import console
+from vtkit.system.outputs import refuse_folder, write_text
 
 
 def overlap(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import JsonOption
-from vtkit.errors import VtkitError
+from vtkit.system import console
+from vtkit.system.errors import VtkitError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -80,7 +80,7 @@ def provenance(
 
 def _folder(folder: Path) -> Path:
     """Where the transfer of a run is kept: its ``provenance.parquet`` and its ``model``."""
-    from vtkit.runs.folder import RUN_RECORD, open_run
+    from vtkit.pipeline.folder import RUN_RECORD, open_run
 
     if (folder / RUN_RECORD).is_file():
         steps = open_run(folder).steps

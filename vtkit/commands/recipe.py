@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, allow_downloads
-from vtkit.errors import RecipeError, VtkitError
-from vtkit.outputs import refuse_existing
+from vtkit.system import console
+from vtkit.system.errors import RecipeError, VtkitError
+from vtkit.system.outputs import refuse_existing
 
 recipes = typer.Typer(
     help="Write recipes, check them, and show what is in them.",
@@ -59,9 +59,9 @@ def check_recipe(
     if complaints:
         raise RecipeError("\n".join(complaints))
     if data:
+        from vtkit.pipeline.first_stage import check_first_stage
+        from vtkit.pipeline.source_models import check_models
         from vtkit.recipe.data_check import check_data
-        from vtkit.runs.first_stage import check_first_stage
-        from vtkit.runs.models import check_models
 
         check_models(loaded.recipe, path=recipe, places=loaded.places)
         check_data(loaded.recipe, path=recipe, places=loaded.places)
@@ -76,9 +76,9 @@ def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
     Every setting is printed with its value and meaning: inherited ones, those changed by --set, and defaults. Paths
     are absolute, so the output is a complete recipe.
     """
+    from vtkit.pipeline.steps.texts import used_where_left_open
     from vtkit.recipe.load import load_recipe
     from vtkit.recipe.write import resolved_toml
-    from vtkit.stages.texts import used_where_left_open
 
     loaded = load_recipe(recipe, settings or []).recipe
     console.write(resolved_toml(loaded, used_where_left_open(loaded)).removesuffix("\n"))

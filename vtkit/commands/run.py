@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, allow_downloads
 from vtkit.commands.search import shown_tokens
+from vtkit.system import console
 
 if TYPE_CHECKING:
     from vtkit.report.data import ReportData
@@ -53,9 +53,9 @@ def run(
     vocabulary, transfer, adaptation and calibration stop a run that cannot work. RUNS/NAME contains the results:
     model, index, TREC runs and report.html.
     """
+    from vtkit.pipeline.folder import report_of
+    from vtkit.pipeline.run import run as run_recipe
     from vtkit.report.verdict import recommendation
-    from vtkit.runs.folder import report_of
-    from vtkit.runs.run import run as run_recipe
     from vtkit.training import distributed
 
     allow_downloads(download)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import JsonOption
+from vtkit.system import console
 
 RunsArgument = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
@@ -21,7 +21,7 @@ def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> No
 
     Runs share stage outputs; `alone` is the size of those that no other run uses.
     """
-    from vtkit.runs.listing import list_runs
+    from vtkit.pipeline.listing import list_runs
 
     found = list_runs(folder)
     if as_json:
@@ -64,7 +64,7 @@ def clean(
     Outputs of earlier settings are made again if those settings return. To free a run's own outputs, remove its folder
     first.
     """
-    from vtkit.runs.cleaning import remove, unused
+    from vtkit.pipeline.cleaning import remove, unused
 
     found = remove(folder, unfinished=unfinished) if yes else unused(folder)
     if as_json:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import JsonOption, SearchedArgument
 from vtkit.data.queries import QUERY_FORMS, is_blank, read_query_file, standard_input
-from vtkit.errors import RecipeError, VtkitError
-from vtkit.runtime import kept_for_good
+from vtkit.system import console
+from vtkit.system.errors import RecipeError, VtkitError
+from vtkit.system.runtime import kept_for_good
 
 if TYPE_CHECKING:
     from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
@@ -94,7 +94,7 @@ def explain(
 
 def _opened(run: Path, model: str | None, collection: str | None) -> Searcher:
     with kept_for_good():
-        from vtkit.runs.search import open_searcher
+        from vtkit.pipeline.search import open_searcher
 
         return open_searcher(run, model=model, collection=collection)
 

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import DownloadOption, allow_downloads
-from vtkit.errors import MissingExtra
-from vtkit.runtime import kept_for_good
 from vtkit.serve.limits import Limits
+from vtkit.system import console
+from vtkit.system.errors import MissingExtra
+from vtkit.system.runtime import kept_for_good
 
 DEFAULTS = Limits()
 
@@ -84,7 +84,7 @@ def serve(
     except ImportError as error:
         raise MissingExtra("vtkit serve", str(error.name), "serve") from error
     from vtkit.data.hub import located
-    from vtkit.runs.served import open_served
+    from vtkit.pipeline.served import open_served
 
     allow_downloads(download)
     bound = server.bind(host, port)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vtkit import console
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, settings_of
-from vtkit.errors import RecipeError
-from vtkit.outputs import new_folder
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
+from vtkit.system import console
+from vtkit.system.errors import RecipeError
+from vtkit.system.outputs import new_folder
 
 if TYPE_CHECKING:
     from vtkit.vocabulary.specification import Built

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from vtkit import console
 from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, option_name, with_options
-from vtkit.outputs import new_folder
 from vtkit.settings.transfer import ARGUMENTS, METHODS
+from vtkit.system import console
+from vtkit.system.outputs import new_folder
 
 Files = list[str] | None
 

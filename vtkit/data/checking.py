@@ -15,7 +15,7 @@ from vtkit.data.corpora import read_corpus
 from vtkit.data.parallel import read_pairs
 from vtkit.data.rankings import read_rankings, with_scores
 from vtkit.data.vectors import read_vectors
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 ROWS_OF_A_DATASET = 1000
 """A dataset (``datasets:...``) is read so far only: it may come over the network, row by row."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from vtkit import console
 from vtkit.data import hub, irds
 from vtkit.data.parts import PARTS, Part, Parts, Source, chosen_patterns, find_parts, head_patterns, splits_there
 from vtkit.data.problems import Problems
@@ -22,7 +21,8 @@ from vtkit.data.retrieval import (
     read_queries,
 )
 from vtkit.data.training_files import is_training_data, load_training_data
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 LAYOUT = (
     "A collection's folder has a README.md whose head names the files of its configurations, or corpus.jsonl, "

@@ -12,7 +12,7 @@ from vtkit.data.problems import Problems
 from vtkit.data.rows import read_rows, text_and_title
 from vtkit.data.streaming import read_column
 from vtkit.data.text import Invalid, contents, read_pieces
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 CORPUS_FORMS = (
     "a text file with a document a line (.txt), a .jsonl or .parquet file with title and text, each plain, .gz or "

@@ -12,7 +12,7 @@ from vtkit.data.queries import is_blank, read_query_file
 from vtkit.data.retrieval import Document, read_documents, read_queries
 from vtkit.data.rows import ending_of
 from vtkit.data.text import read_lines
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 DOCUMENTS = "documents.jsonl"
 """File of the documents beside their vectors or their index, in the same order."""

@@ -23,9 +23,9 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from vtkit import console
 from vtkit.data import text as texts
 from vtkit.data.problems import Problems
+from vtkit.system import console
 
 LARGE = 2**28
 """Bytes of text from which on documents are mapped instead of held."""

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
-from vtkit import console
-from vtkit.errors import DataError, MachineError, VtkitError, machine_failure
+from vtkit.system import console
+from vtkit.system.errors import DataError, MachineError, VtkitError, machine_failure
 
 DOWNLOAD_VARIABLE = "VTKIT_DOWNLOAD"
 RepositoryKind = Literal["model", "dataset"]

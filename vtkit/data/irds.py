@@ -10,11 +10,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from vtkit import console
 from vtkit.data import hub
 from vtkit.data.public import PublicCollection, Subset
-from vtkit.errors import DataError
-from vtkit.runtime import user_cache
+from vtkit.system import console
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import user_cache
 
 PREFIX = "ir_datasets:"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vtkit.data.problems import Problems
 from vtkit.data.text import read_lines
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 
 def read_pairs(path: str | Path) -> Iterator[tuple[str, str]]:

@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from vtkit import console
 from vtkit.data.rows import ENDINGS, ending_of
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 Part = Literal["corpus", "queries", "qrels"]
 PARTS: tuple[Part, ...] = get_args(Part)

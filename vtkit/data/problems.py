@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 SHOWN = 5
 """Problems of a file that are listed; of the others there is a count."""

@@ -11,7 +11,7 @@ from vtkit.data.problems import Problems
 from vtkit.data.retrieval import Query, read_queries
 from vtkit.data.rows import ending_of
 from vtkit.data.text import read_lines
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 QUERY_FORMS = ".jsonl or .parquet with _id and text, .tsv of id and text, or a query a line; each plain, .gz or .zst"
 

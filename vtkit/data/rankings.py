@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vtkit import console
 from vtkit.data import text as texts
 from vtkit.data.judgements import ByQuery, Gathering
 from vtkit.data.problems import Problems
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.rows import read_parquet
 from vtkit.data.sequences import Lazy
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 Ranking = Sequence[Sequence[int]] | Sequence[npt.NDArray[np.int32]] | npt.NDArray[np.int32]
 """For each query document numbers, best first; -1 stands for none."""

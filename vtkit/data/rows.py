@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.data import text as texts
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv", ".tsv.gz", ".tsv.zst", ".parquet")
 """Of the files that are read; where the same rows lie in several, the first counts."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.data import hub
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 PREFIX = "datasets:"
 FORM = "datasets:NAME:CONFIG:SPLIT:COLUMN (the last three may be left out or empty: its only one, train, text)"

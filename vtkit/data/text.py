@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TextIO, TypeVar, cast
 
-from vtkit import console
 from vtkit.data.problems import Problems
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 Invalid = Literal["strict", "replace"]
 """What becomes of bytes that are not UTF-8: an error, or replacement characters and a warning."""

@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vtkit import console
 from vtkit.data import text as texts
 from vtkit.data.problems import Problems
 from vtkit.data.rankings import archive_lines, listed, margins, numbers, with_scores
 from vtkit.data.retrieval import Document, Query, RetrievalSet, add_judgement
 from vtkit.data.rows import read_parquet
 from vtkit.data.streaming import PAIRS_FORM, PREFIX, read_column_pairs
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "query": ("query", "anchor", "question"),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vtkit.data.text import read_lines
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 Run = dict[str, list[tuple[str, float]]]
 """Query id -> (document id, score), best first."""

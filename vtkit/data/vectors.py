@@ -16,10 +16,10 @@ from typing import BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit import console
 from vtkit.data.problems import Problems
 from vtkit.data.text import open_text, read_lines
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 WORDS_AT_ONCE = 4096
 BYTES_AT_ONCE = 1 << 20

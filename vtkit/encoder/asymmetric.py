@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vtkit.encoder.model_folder import OUTPUT_TOKENIZER, SAFELY, library_errors
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from vtkit.results import Result
+from vtkit.system.results import Result
 
 Definition = Literal["token", "pooled"]
 """What an activation is counted over: see :class:`ActivationRates`."""

@@ -36,7 +36,7 @@ from vtkit.encoder.folding import Fold, set_folding
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.encoder.truncation import first_tokens, whole_encodings
-from vtkit.errors import CollapseError, DataError
+from vtkit.system.errors import CollapseError, DataError
 
 BINS = 8192
 LOGITS_A_BLOCK = 8 * 2**20

@@ -33,8 +33,8 @@ from vtkit.encoder.model_folder import (
 )
 from vtkit.encoder.query_tables import weights_by_token
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
-from vtkit.errors import DataError
-from vtkit.runtime import quiet_libraries
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import quiet_libraries
 from vtkit.vocabulary.existing import check_readable
 from vtkit.vocabulary.saved import save_tokenizer
 

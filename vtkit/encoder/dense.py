@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit import console
 from vtkit.data.hub import fetch
 from vtkit.encoder.model_folder import (
     CONFIGURATION_FILES,
@@ -21,13 +20,14 @@ from vtkit.encoder.model_folder import (
     model_folder,
     model_kind,
 )
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vtkit.encoder.sides import Side
-    from vtkit.runtime import Precision
+    from vtkit.system.runtime import Precision
 
 Pooling = Literal["model", "mean", "cls", "last"]
 """How hidden states become one vector; ``model``: as the model says, the mean where it says nothing."""
@@ -57,7 +57,7 @@ def load_dense(name: str, setting: str, pooling: Pooling = "model") -> Any:
     """
     from sentence_transformers.sentence_transformer.modules import Transformer
 
-    from vtkit.runtime import without_notices
+    from vtkit.system.runtime import without_notices
 
     refuse_other_kinds(name, configuration_folder(name, setting), setting)
     folder, label = model_folder(name, f"{setting} ="), f"{setting} = {name}"

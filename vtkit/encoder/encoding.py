@@ -10,12 +10,12 @@ import torch
 from scipy import sparse
 from sentence_transformers import SparseEncoder
 
-from vtkit import console
 from vtkit.encoder.folding import fold_map_of, fold_weights, folding
 from vtkit.encoder.kernels.half_precision import half_precision
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.truncation import first_tokens
-from vtkit.runtime import Precision
+from vtkit.system import console
+from vtkit.system.runtime import Precision
 
 TOKENS_A_BATCH = 2048
 """Padded tokens encoded at once: enough to fill two cores, little enough to stay near the cache."""

@@ -28,15 +28,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vtkit import console
 from vtkit.encoder.families import mlm_head, takes_autocast
 from vtkit.encoder.fitted import HeadFit
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import is_masked, mask_dimensions
 from vtkit.encoder.truncation import first_tokens
-from vtkit.errors import DataError
-from vtkit.runtime import bf16_is_fast, fastest_device
 from vtkit.settings.source import Head as HeadSection
+from vtkit.system import console
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import bf16_is_fast, fastest_device
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder

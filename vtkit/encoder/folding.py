@@ -21,7 +21,7 @@ from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, query_table
 from vtkit.encoder.kinds import set_counted
 from vtkit.encoder.masked import mask_dimensions
 from vtkit.encoder.model_folder import FOLD_SETTING
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.casing import cased_ids, fold_map
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sentence_transformers.sparse_encoder.modules import SpladePooling
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer, settings_of
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.unicoil import TokenTransformer, UnicoilPooling, is_unicoil
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.forms import special_ids
 
 Kind = Literal["splade", "unicoil"]

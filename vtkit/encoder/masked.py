@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vtkit.encoder.families import mlm_head
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

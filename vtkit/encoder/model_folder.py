@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 
 from vtkit.data.hub import downloads_allowed, fetch
 from vtkit.encoder.weight_files import PICKLES, SAFETENSORS, model_files, pickled, weight_files, with_safetensors
-from vtkit.errors import DataError, VtkitError, machine_failure
+from vtkit.system.errors import DataError, VtkitError, machine_failure
 
 CONFIGURATION_FILES = (
     "config.json",

@@ -24,8 +24,8 @@ from vtkit.encoder.families import as_array, mlm_head
 from vtkit.encoder.folding import fold_map_of, folding
 from vtkit.encoder.idf import document_frequencies, idf_weights
 from vtkit.encoder.masked import is_masked
-from vtkit.errors import DataError
 from vtkit.settings.calibrate import StaticQueryEncoder
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.forms import special_ids
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from vtkit.encoder.families import as_array
 from vtkit.encoder.folding import fold_map_of, fold_vectors, folding
 from vtkit.encoder.mass_pruning import pruned
 from vtkit.encoder.static_queries import looked_up
-from vtkit.runtime import Precision
+from vtkit.system.runtime import Precision
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

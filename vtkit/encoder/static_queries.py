@@ -25,7 +25,7 @@ from vtkit.encoder.model_folder import (
     read_json,
 )
 from vtkit.encoder.truncation import first_tokens
-from vtkit.runtime import quiet_libraries
+from vtkit.system.runtime import quiet_libraries
 from vtkit.vocabulary.existing import check_readable
 from vtkit.vocabulary.saved import SETTINGS, SPECIAL_TOKENS
 from vtkit.vocabulary.tokenizer_file import FILE, TokenizerFile, tokenizer_digest

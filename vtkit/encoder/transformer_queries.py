@@ -16,7 +16,7 @@ from scipy import sparse
 from vtkit.encoder.model_folder import FOLD_SETTING, OUTPUT_TOKENIZER, SAFELY_WEIGHTS, model_folder, read_json
 from vtkit.encoder.static_queries import query_tokenizer
 from vtkit.encoder.truncation import first_tokens
-from vtkit.runtime import fastest_device, quiet_libraries
+from vtkit.system.runtime import fastest_device, quiet_libraries
 
 if TYPE_CHECKING:
     from vtkit.encoder.static_queries import QueryTokenizer

@@ -20,11 +20,11 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from vtkit import console
-from vtkit.artifacts import held, remove_half_written, write_atomically
 from vtkit.data.text import digest
-from vtkit.errors import DataError, machine_errors
-from vtkit.runtime import user_cache
+from vtkit.system import console
+from vtkit.system.errors import DataError, machine_errors
+from vtkit.system.outputs import held, remove_half_written, write_atomically
+from vtkit.system.runtime import user_cache
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vtkit.data.trec import Run
 from vtkit.evaluation.measures.significance import CHANCE
-from vtkit.results import Result
+from vtkit.system.results import Result
 
 ENCODER_WEIGHT = 0.2
 """Share of the encoder in the sum where neither training queries nor spans of documents say anything."""

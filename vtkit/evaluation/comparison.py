@@ -8,7 +8,7 @@ from typing import Literal
 
 from vtkit.evaluation.judging import Evaluated, Judged
 from vtkit.evaluation.measures.significance import bonferroni, holm, mean_interval, paired_randomization, paired_t
-from vtkit.results import Result
+from vtkit.system.results import Result
 
 Correction = Literal["holm", "bonferroni"]
 

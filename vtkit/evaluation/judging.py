@@ -13,7 +13,7 @@ from vtkit.data.trec import Run, write_trec
 from vtkit.evaluation.balance import Balance, ProbedWeight
 from vtkit.evaluation.measures.agreement import Agreement
 from vtkit.evaluation.measures.effectiveness import per_query
-from vtkit.results import Result
+from vtkit.system.results import Result
 
 Role = Literal["encoder", "bm25", "sum", "deployed", "variant", "peer", "peer-sum", "index", "run", "reranked"]
 """An encoder alone; BM25; the sum of both; the encoder's index as it is to be used, and other ways to weight it; a

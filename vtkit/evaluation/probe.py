@@ -15,12 +15,12 @@ from sentence_transformers import SparseEncoder
 
 from vtkit.data.trec import Run, to_run
 from vtkit.encoder.sides import encode_side
-from vtkit.errors import DataError
 from vtkit.evaluation.gates.result import Seen
 from vtkit.evaluation.measures.significance import CHANCE, paired_randomization
-from vtkit.runtime import fastest_precision
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.analysers import Analysis
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import fastest_precision
 from vtkit.training.crops import SHORTEST_TEXT, joined, query_span, units
 from vtkit.training.validation import ValidationSet
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, read_trec, to_run
-from vtkit.errors import DataError
 from vtkit.evaluation.balance import Balance, above_last, weighted_sum
 from vtkit.evaluation.judging import Ranking, Role, SystemFacts
 from vtkit.evaluation.measures.agreement import agreement
@@ -23,17 +21,19 @@ from vtkit.search.bm25 import Bm25
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.engines import Engine
 from vtkit.settings.index import IndexSection
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
     from sentence_transformers import SparseEncoder
 
     from vtkit.encoder.sides import Side
-    from vtkit.runtime import Precision
     from vtkit.search.dense import Vectors
     from vtkit.search.engine import Index
     from vtkit.search.index_info import Ids, Scores
     from vtkit.search.lexical import LexicalPart
+    from vtkit.system.runtime import Precision
     from vtkit.training.teachers import CrossEncoderTeacher
 
 EncodeQueries = Callable[[Sequence[str]], "sp.csr_matrix"]

@@ -16,13 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from vtkit import console
 from vtkit.encoder.mass_pruning import pruned
-from vtkit.errors import DataError
 from vtkit.search.engine import EngineIndex
 from vtkit.search.exact import ExactIndex
 from vtkit.search.lucene import quantised_by
 from vtkit.search.searcher import Documents, Searcher
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 DEPTH = 10
 """Results of a replayed query."""

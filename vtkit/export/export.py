@@ -14,16 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from vtkit import __version__, console
+from vtkit import __version__
 from vtkit.data.text import digest
-from vtkit.errors import RecipeError
 from vtkit.export.documents import Collection
 from vtkit.export.network import require_onnx
 from vtkit.export.portable import SCRIPTS, Portable, Source, write_portable, write_replay
 from vtkit.export.readme import readme
 from vtkit.export.result import Export
 from vtkit.export.target import Target
-from vtkit.outputs import resumed_folder
+from vtkit.system import console
+from vtkit.system.errors import RecipeError
+from vtkit.system.outputs import resumed_folder
 
 if TYPE_CHECKING:
     from vtkit.export.readme import Section

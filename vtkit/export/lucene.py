@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit import console
 from vtkit.export.documents import Collection, Entry, json_line
 from vtkit.export.readme import Section, code
+from vtkit.system import console
 
 if TYPE_CHECKING:
     from vtkit.export.portable import Portable, Source

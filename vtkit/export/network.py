@@ -27,9 +27,9 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.folding import fold_map_of, folding
 from vtkit.encoder.truncation import first_tokens
 from vtkit.encoder.unicoil import is_unicoil
-from vtkit.errors import DataError, MissingExtra, VtkitError
-from vtkit.runtime import quiet_libraries
 from vtkit.settings.engines import not_installed
+from vtkit.system.errors import DataError, MissingExtra, VtkitError
+from vtkit.system.runtime import quiet_libraries
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtkit.errors import DataError
 from vtkit.export.documents import Collection, Entry
 from vtkit.export.readme import Section, code
+from vtkit.system.errors import DataError
 
 if TYPE_CHECKING:
     from vtkit.export.portable import Portable, Source

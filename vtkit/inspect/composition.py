@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit import console
-from vtkit.errors import RecipeError
 from vtkit.inspect.words import script_of
+from vtkit.system import console
+from vtkit.system.errors import RecipeError
 from vtkit.vocabulary.existing import roles_by_id
 from vtkit.vocabulary.forms import FILLER, Canonical, canonical_forms, tokens
 

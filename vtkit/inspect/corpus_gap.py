@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.data.word_counts import count_chunks
-from vtkit.errors import DataError
 from vtkit.inspect.words import KANA_SHARE, Punctuation, lowered, script_of_text, words
+from vtkit.system.errors import DataError
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

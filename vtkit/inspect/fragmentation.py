@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from vtkit.data.word_counts import pieces
-from vtkit.errors import DataError
 from vtkit.inspect.composition import LANGUAGES, LANGUAGES_OF_SCRIPT
 from vtkit.inspect.normalization import ScriptLoss, normalizer_losses
 from vtkit.inspect.words import Punctuation, script_of_text, word_spans
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import special_roles
 from vtkit.vocabulary.forms import legible
 from vtkit.vocabulary.forms import tokens as tokens_of

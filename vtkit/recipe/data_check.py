@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from vtkit import console
 from vtkit.data import checking, collections, hub
-from vtkit.errors import DataError
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
 from vtkit.settings.named import local_path
 from vtkit.settings.recipe import Recipe
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 VERSION = 2
 """To be raised when something new is looked for: what was found sound before is read again."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vtkit.data.collections import default_split
-from vtkit.errors import RecipeError
 from vtkit.recipe.load import resolve_name
 from vtkit.recipe.problems import plain
 from vtkit.recipe.write import toml_value
 from vtkit.settings.named import is_local
+from vtkit.system.errors import RecipeError
 
 
 def new_recipe(

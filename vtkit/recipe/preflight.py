@@ -17,7 +17,6 @@ from pathlib import Path
 from vtkit.data import collections, hub, irds
 from vtkit.data.corpora import form_fault
 from vtkit.data.training_files import FORMS, is_training_data, is_training_file
-from vtkit.errors import DataError, RecipeError
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.recipe.problems import plain
 from vtkit.recipe.write import toml_value
@@ -26,6 +25,7 @@ from vtkit.settings.engines import NEEDS
 from vtkit.settings.engines import missing_packages as missing_engine_packages
 from vtkit.settings.named import Named, local_path, named_things
 from vtkit.settings.recipe import Recipe, Specification
+from vtkit.system.errors import DataError, RecipeError
 
 _MODEL_FILES = ("config.json", "modules.json")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "*.model", "vocab.json", "tokenizer_config.json")

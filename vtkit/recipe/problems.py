@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from vtkit.errors import RecipeError
 from vtkit.recipe.tables import all_settings, choices, field_called, meaning, tables_in, tags_of
 from vtkit.recipe.write import toml_text, toml_value
 from vtkit.settings.recipe import Recipe
+from vtkit.system.errors import RecipeError
 
 S = TypeVar("S", bound=BaseModel)
 

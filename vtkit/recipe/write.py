@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from vtkit import console
 from vtkit.recipe.tables import meaning, tables_in
 from vtkit.settings.recipe import Recipe
+from vtkit.system import console
 
 _WIDTH = 100
 _ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
@@ -20,7 +20,7 @@ def resolved_toml(recipe: Recipe, used: Mapping[str, Any] | None = None) -> str:
     """``recipe`` as TOML text that loads back equal, with nothing inherited and nothing left to defaults.
 
     Settings and sections without a value, which TOML cannot write, stand as comments. ``used`` says what stages use
-    where a setting is left open (``stages/texts.py``); that too stands as a comment.
+    where a setting is left open (``pipeline/steps/texts.py``); that too stands as a comment.
     """
     lines: list[str] = []
     for name, field in Recipe.model_fields.items():

@@ -15,7 +15,7 @@ from vtkit.evaluation.judging import SystemFacts
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
-from vtkit.results import Result
+from vtkit.system.results import Result
 from vtkit.training.validated import Validated
 from vtkit.transfer.neighbours import Neighbour
 from vtkit.transfer.result import Probed

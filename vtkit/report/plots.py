@@ -28,13 +28,13 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from vtkit.errors import DataError
 from vtkit.report.content import histogram
 from vtkit.report.data import ReportData, Row
 from vtkit.report.training import TRAININGS, curves_of, points
 from vtkit.report.verdict import is_encoder, row_label
 from vtkit.report.vocabularies import profiles, token_kinds
 from vtkit.report.wording import amount, is_number, score, share, visible, whole
+from vtkit.system.errors import DataError
 
 WIDTH_INCHES = 5.2
 """Drawn at the width of a phone held upright, so that labels keep their size there."""

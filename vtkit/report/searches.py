@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit import console
 from vtkit.report.data import Example, ExampleResult, Outcomes, QueryOutcome, SearchCost
+from vtkit.system import console
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

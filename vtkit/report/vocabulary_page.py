@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from vtkit.console import one_line
 from vtkit.inspect.composition import ETC, LANGUAGES
 from vtkit.inspect.inspection import CorpusUse, InspectedVocabulary, Inspection, OverlapMatrix, Sort
 from vtkit.report import blocks, pages
 from vtkit.report.blocks import Page, Paragraph, Section
 from vtkit.report.plots import StackedBars, stacked_bars
+from vtkit.system.console import one_line
 
 SHOWN_LANGUAGES = 12
 """Languages (and scripts) with a row of their own; the rest is one row."""

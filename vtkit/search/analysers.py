@@ -15,8 +15,8 @@ from functools import cache
 
 from vtkit.data.spelling import ARABIC
 from vtkit.data.unspaced import IDEOGRAPHS, KANA
-from vtkit.errors import RecipeError
 from vtkit.settings.analysers import Analysis, known_as, refused
+from vtkit.system.errors import RecipeError
 
 STEMMERS = {
     "arabic": ("ar", "ara"),

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit import console
 from vtkit.search.analysers import K1, Analyser, analyser
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import Ids, Scores
 from vtkit.settings.analysers import DOCUMENTS_A_PART, Analysis
+from vtkit.system import console
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.errors import DataError, MissingExtra, RecipeError
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
 from vtkit.settings.engines import NEEDS, Engine, missing_packages
 from vtkit.settings.index import IndexSection
+from vtkit.system.errors import DataError, MissingExtra, RecipeError
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder

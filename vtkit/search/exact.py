@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from vtkit.errors import DataError
-from vtkit.runtime import search_threads
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
 from vtkit.search.pruning import DOCUMENTS_A_RESULT, FrequentTerms, compiled, frequent_terms, search_pruned
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import search_threads
 
 _COUNTS = "postings.json"
 _LARGEST_NUMBER = 2**32 - 1

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from vtkit.artifacts import publish
 from vtkit.data.document_files import DOCUMENTS, write_documents
 from vtkit.data.retrieval import Document
 from vtkit.data.text import digest
-from vtkit.errors import CollapseError, DataError, RecipeError, VtkitError
-from vtkit.results import Result
-from vtkit.runtime import Precision
 from vtkit.search.engine import POSTINGS, Asking, build_index
 from vtkit.search.index_record import IndexRecord
 from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
 from vtkit.settings.index import IndexSection
+from vtkit.system.errors import CollapseError, DataError, RecipeError, VtkitError
+from vtkit.system.outputs import publish
+from vtkit.system.results import Result
+from vtkit.system.runtime import Precision
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from vtkit.errors import CollapseError
 from vtkit.evaluation.measures.sparsity import DocumentFrequencies, Histogram
+from vtkit.system.errors import CollapseError
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

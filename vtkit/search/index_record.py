@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from vtkit.errors import DataError
-from vtkit.results import Result
 from vtkit.search.index_info import REBUILD
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.engines import Engine
 from vtkit.settings.index import DocumentWeighting
+from vtkit.system.errors import DataError
+from vtkit.system.results import Result
 
 RECORD = "index.json"
 """File of the record, in the folder of an index."""

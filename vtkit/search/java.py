@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from vtkit.errors import DataError, MachineError, MissingExtra, RecipeError, VtkitError
 from vtkit.settings.engines import missing_packages
+from vtkit.system.errors import DataError, MachineError, MissingExtra, RecipeError, VtkitError
 
 MEMORY = "VTKIT_JAVA_MEMORY"
 """Environment variable: the most that Java's heap may take, such as ``4g``. A quarter of the machine by default."""

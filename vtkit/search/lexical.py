@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.errors import DataError
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import TermDimensions
 from vtkit.search.index_record import LexicalRecord
 from vtkit.settings.analysers import Analysis
+from vtkit.system.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

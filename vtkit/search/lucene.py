@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit import console
-from vtkit.errors import DataError
 from vtkit.search.index_info import REBUILD, Ids, Scores
 from vtkit.search.java import cast_to, java_class, java_errors, java_type
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 _FIELD, _ID = "contents", "id"
 _BUFFER_MB = 128.0

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.errors import DataError
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
 from vtkit.settings.engines import MilvusSettings
+from vtkit.system.errors import DataError
 
 TOKEN = "VTKIT_MILVUS_TOKEN"
 """Environment variable: the token, or ``user:password``, of a cluster."""

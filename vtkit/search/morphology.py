@@ -11,8 +11,8 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-from vtkit.errors import MissingExtra
 from vtkit.settings.analysers import missing_packages
+from vtkit.system.errors import MissingExtra
 
 _NAMES = {"ko": ("Kiwi", "kiwipiepy"), "ja": ("Sudachi", "sudachidict_core")}
 """Each language's analyser, and the package whose version says what it cuts."""

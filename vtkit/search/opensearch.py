@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit import console
-from vtkit.errors import DataError
 from vtkit.evaluation.measures.agreement import DEPTH, agreement
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
 from vtkit.search.opensearch_client import answers, connected_to
@@ -35,6 +33,8 @@ from vtkit.search.opensearch_text import (
     two_phase_of,
 )
 from vtkit.settings.engines import OpenSearchSettings
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 FIELD = "weights"
 MAPPING: Mapping[str, Any] = {

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from vtkit.errors import DataError
 from vtkit.settings.engines import OpenSearchSettings
+from vtkit.system.errors import DataError
 
 USER, PASSWORD = "VTKIT_OPENSEARCH_USER", "VTKIT_OPENSEARCH_PASSWORD"
 """Environment variables: who asks."""

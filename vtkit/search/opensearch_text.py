@@ -25,11 +25,11 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit import console
-from vtkit.errors import DataError, RecipeError
 from vtkit.evaluation.measures.agreement import DEPTH
 from vtkit.search.opensearch_client import advice, answers
 from vtkit.settings.engines import OpenSearchSettings
+from vtkit.system import console
+from vtkit.system.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

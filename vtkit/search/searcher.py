@@ -17,21 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vtkit import console
 from vtkit.data.document_files import DOCUMENTS
 from vtkit.data.queries import is_blank
 from vtkit.encoder.mass_pruning import pruned
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.transformer_queries import TransformerQueries
 from vtkit.encoder.truncation import first_tokens
-from vtkit.errors import DataError, VtkitError
-from vtkit.runtime import fastest_device
 from vtkit.search.engine import POSTINGS, Index, open_index
 from vtkit.search.index_info import REBUILD
 from vtkit.search.index_record import IndexRecord
 from vtkit.search.lexical import LexicalPart
 from vtkit.search.results import Explanation, Found, SearchResult, SharedToken, Weighted
 from vtkit.settings.index import IndexSection
+from vtkit.system import console
+from vtkit.system.errors import DataError, VtkitError
+from vtkit.system.runtime import fastest_device
 from vtkit.vocabulary.forms import legible, special_ids
 from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 

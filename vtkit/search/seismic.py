@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit import console
-from vtkit.errors import DataError
 from vtkit.evaluation.measures.agreement import DEPTH
-from vtkit.runtime import search_threads, without_output
 from vtkit.search.exact import ExactIndex
 from vtkit.search.index_info import REBUILD, Ids, Scores
 from vtkit.settings.engines import SeismicSettings
+from vtkit.system import console
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import search_threads, without_output
 
 CENTROID_FRACTION = 0.1
 """Blocks of a list, as a share of its postings."""

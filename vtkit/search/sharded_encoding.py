@@ -25,9 +25,9 @@ from sentence_transformers import SparseEncoder
 from vtkit.data.text import batches
 from vtkit.encoder.mass_pruning import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
-from vtkit.errors import DataError
-from vtkit.runtime import Precision
 from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, write_vectors
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import Precision
 
 TEXTS_A_SHARD = 2048
 """A minute or two of work on two cores."""

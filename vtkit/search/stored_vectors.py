@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from vtkit.errors import DataError, RecipeError
+from vtkit.system.errors import DataError, RecipeError
 
 VECTORS = "vectors"
 """Folder of the vectors, beside the documents."""

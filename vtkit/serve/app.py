@@ -26,15 +26,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from vtkit import __version__, console
+from vtkit import __version__
 from vtkit.data.queries import is_blank
-from vtkit.errors import VtkitError, machine_failure
 from vtkit.serve.batching import Batcher
 from vtkit.serve.limits import MOST_RESULTS, Limits
 from vtkit.serve.metrics import MEDIA_TYPE, Metrics
 from vtkit.serve.refusals import Refusal, empty, invalid, overloaded
 from vtkit.serve.served import Answer, Encoding, Kind, Searching, Served, Text, Work
 from vtkit.serve.snippets import snippet
+from vtkit.system import console
+from vtkit.system.errors import VtkitError, machine_failure
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

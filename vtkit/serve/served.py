@@ -11,9 +11,9 @@ from scipy import sparse
 from vtkit.encoder.asymmetric import dimension_names
 from vtkit.encoder.sides import Side, encode_side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import first_tokens
-from vtkit.runtime import Precision
 from vtkit.search.results import Found
 from vtkit.serve.refusals import invalid
+from vtkit.system.runtime import Precision
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder

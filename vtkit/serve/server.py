@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from vtkit import console
-from vtkit.errors import MachineError
-from vtkit.interrupt import leave_interrupted, watched_elsewhere
+from vtkit.system import console
+from vtkit.system.errors import MachineError
+from vtkit.system.interrupt import leave_interrupted, watched_elsewhere
 
 if TYPE_CHECKING:
     from vtkit.serve.limits import Limits

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.families import mlm_head
-from vtkit.errors import DataError
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection, DistillSection
 from vtkit.settings.finetune import SIDES, TargetActive
+from vtkit.system.errors import DataError
 from vtkit.training import distributed
 from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import CollapseGate, LossGate

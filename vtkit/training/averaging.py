@@ -20,8 +20,8 @@ from safetensors import safe_open
 from sentence_transformers import SparseEncoder
 from torch import Tensor
 
-from vtkit import console
 from vtkit.encoder.asymmetric import query_table
+from vtkit.system import console
 from vtkit.training import distributed
 from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated

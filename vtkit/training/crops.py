@@ -12,7 +12,7 @@ from itertools import count
 
 import numpy as np
 
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 
 QUERY_WORDS = 16
 """Words of the longest query."""

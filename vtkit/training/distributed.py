@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vtkit.errors import DataError, VtkitError
+from vtkit.system.errors import DataError, VtkitError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -15,7 +15,6 @@ from vtkit.data.rankings import Ranking
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Lazy
 from vtkit.encoder.asymmetric import output_tokenizer, query_table
-from vtkit.errors import DataError
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import (
     SIDES,
@@ -29,6 +28,7 @@ from vtkit.settings.finetune import (
     MarginMseLoss,
     Side,
 )
+from vtkit.system.errors import DataError
 from vtkit.training.averaging import Curves, averaged
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (

@@ -11,8 +11,8 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from vtkit.errors import CollapseError
 from vtkit.settings.finetune import SIDES, Side
+from vtkit.system.errors import CollapseError
 
 DEAD_DIMENSIONS = 1.0
 """Fewer active dimensions than this, on average, is a dead encoder."""

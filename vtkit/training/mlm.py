@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import TrainingArguments
 
-from vtkit import console
 from vtkit.data.sequences import Ragged, RaggedRows
 from vtkit.data.text import batches as texts_in_batches
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
@@ -35,9 +34,10 @@ from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
 from vtkit.encoder.truncation import first_tokens
-from vtkit.errors import DataError
 from vtkit.evaluation.measures.masked_predictions import GroupedPredictions, HeldOutPredictions
 from vtkit.settings.adapt import AdaptSection
+from vtkit.system import console
+from vtkit.system.errors import DataError
 from vtkit.training import distributed, reporting
 from vtkit.training.gates import LossGate
 from vtkit.training.held_out import held_out_predictions

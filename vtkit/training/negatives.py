@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from sentence_transformers import SparseEncoder
 
-from vtkit import console
 from vtkit.data.rankings import Ranking, read_rankings
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Ragged, listed
 from vtkit.encoder.dense import encode_dense
 from vtkit.encoder.sides import encode_side
-from vtkit.errors import DataError
-from vtkit.runtime import fastest_precision
 from vtkit.search.bm25 import Bm25
 from vtkit.search.dense import nearest_documents
 from vtkit.search.engine import search_exactly
 from vtkit.settings.finetune import FinetuneSection, RankingSystems
+from vtkit.system import console
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import fastest_precision
 from vtkit.training.pairs import Judged
 from vtkit.training.resuming import kept_array
 from vtkit.training.teachers import DenseTeacher, SparseTeacher, load_teacher

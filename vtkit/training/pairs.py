@@ -11,12 +11,12 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from vtkit import console
 from vtkit.data.documents import text_hash, text_hashes
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.sequences import Ragged, listed
-from vtkit.errors import DataError
 from vtkit.settings.finetune import FinetuneSection
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 FRUITLESS_PASSES = 20
 """Passes over the pairs, each in another order, after which it is given up to find a full batch."""

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from vtkit import console
-from vtkit.artifacts import write_atomically
 from vtkit.encoder.model_folder import SAFELY, SAFELY_WEIGHTS, check_complete, library_errors, model_folder
-from vtkit.errors import DataError
-from vtkit.runtime import fastest_device, without_notices
 from vtkit.settings.adapt import GeneratorSection
+from vtkit.system import console
+from vtkit.system.errors import DataError
+from vtkit.system.outputs import write_atomically
+from vtkit.system.runtime import fastest_device, without_notices
 
 QUERIES_FOLDER = "generated-queries"
 

@@ -21,7 +21,6 @@ from vtkit.encoder.query_tables import (
     with_static_queries,
     without_query_side,
 )
-from vtkit.errors import DataError
 from vtkit.settings.finetune import (
     BinaryQueries,
     FinetuneSection,
@@ -30,6 +29,7 @@ from vtkit.settings.finetune import (
     SharedQueries,
     SourceQueries,
 )
+from vtkit.system.errors import DataError
 
 
 def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documents: Iterable[str]) -> SparseEncoder:

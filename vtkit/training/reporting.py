@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vtkit.data.hub import downloads_allowed
-from vtkit.errors import MissingExtra
 from vtkit.settings.finetune import Reporter
+from vtkit.system.errors import MissingExtra
 from vtkit.training import distributed
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from vtkit import console
 from vtkit.encoder.families import takes_autocast
-from vtkit.runtime import bf16_is_fast, without_notices
 from vtkit.settings.finetune import SIDES
+from vtkit.system import console
+from vtkit.system.runtime import bf16_is_fast, without_notices
 from vtkit.training import distributed
 
 COMPLETE = "vtkit-complete"

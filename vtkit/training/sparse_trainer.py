@@ -16,12 +16,12 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import nn
 from torch.utils.data import SequentialSampler
 
-from vtkit import console
 from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.encoder.sides import Side, prompt_of, tokenizer_of
 from vtkit.encoder.truncation import TEXTS_LOOKED_AT, share_cut, shortened
 from vtkit.settings.finetune import Reporter
+from vtkit.system import console
 from vtkit.training import distributed, reporting
 from vtkit.training.objective import Objective
 from vtkit.training.query_table import TableSteps

@@ -19,7 +19,6 @@ from sentence_transformers import CrossEncoder, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor, nn
 
-from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
@@ -27,10 +26,11 @@ from vtkit.encoder.families import max_input_length
 from vtkit.encoder.model_folder import SAFELY, check_complete, library_errors, model_folder, model_kind, read_json
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.truncation import shortened
-from vtkit.errors import DataError
-from vtkit.runtime import fastest_device, fastest_precision, quiet_libraries
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.finetune import Scaling
+from vtkit.system import console
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import fastest_device, fastest_precision, quiet_libraries
 from vtkit.training.losses import min_max, normalized_entropy, standardized
 from vtkit.training.resuming import kept_array
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vtkit.results import Result
+from vtkit.system.results import Result
 
 
 @dataclass(frozen=True)

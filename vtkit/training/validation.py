@@ -22,15 +22,15 @@ from sentence_transformers import SparseEncoder
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from vtkit import console
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run
 from vtkit.encoder.sides import encode_side
-from vtkit.errors import DataError
 from vtkit.evaluation.measures.effectiveness import evaluate
-from vtkit.runtime import fastest_precision
 from vtkit.search.engine import search_exactly
 from vtkit.settings.finetune import ValidationSettings
+from vtkit.system import console
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import fastest_precision
 from vtkit.training import distributed
 from vtkit.training.resuming import keep_weights, set_weights
 from vtkit.training.validated import Validated

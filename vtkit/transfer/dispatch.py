@@ -9,7 +9,6 @@ from typing import assert_never, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.errors import DataError
 from vtkit.settings.transfer import (
     AnyMethod,
     AutoTransfer,
@@ -29,6 +28,7 @@ from vtkit.settings.transfer import (
     UnivariateTransfer,
     WechselTransfer,
 )
+from vtkit.system.errors import DataError
 from vtkit.transfer.combination.back_off import back_off
 from vtkit.transfer.combination.pieces import with_pieces
 from vtkit.transfer.combination.reassigned import with_reassigned

@@ -19,12 +19,12 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit import console
-from vtkit.artifacts import held, write_atomically
 from vtkit.data.text import digest
 from vtkit.encoder.dense import Pooling, configuration_folder, load_dense, refuse_other_kinds
-from vtkit.errors import DataError
-from vtkit.runtime import CACHE_VARIABLE, user_cache
+from vtkit.system import console
+from vtkit.system.errors import DataError
+from vtkit.system.outputs import held, write_atomically
+from vtkit.system.runtime import CACHE_VARIABLE, user_cache
 
 CACHE_FORMAT = 1
 
@@ -41,7 +41,7 @@ class Embedder:
 
     def __init__(self, name: str, pooling: Pooling = "model", prompt: str = "") -> None:
         """See :func:`load_embedder`."""
-        from vtkit.runtime import bf16_is_fast
+        from vtkit.system.runtime import bf16_is_fast
 
         self.name, self.pooling, self.prompt = name, pooling, prompt
         self.half = bf16_is_fast()
@@ -96,7 +96,7 @@ class Embedder:
 
     @cached_property
     def _model(self) -> Any:
-        from vtkit.runtime import fastest_device
+        from vtkit.system.runtime import fastest_device
 
         return load_dense(self.name, SETTING, self.pooling).to(fastest_device())
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit import console
 from vtkit.encoder.families import mlm_head
 from vtkit.encoder.folding import apply_output_casing
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.transfer import TransferSection
+from vtkit.system import console
 from vtkit.transfer.dispatch import Counts, Texts, bias_of, mixture_of
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.neighbours import sample_neighbours

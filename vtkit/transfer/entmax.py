@@ -18,7 +18,7 @@ from entmax import entmax15, entmax_bisect, sparsemax
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from vtkit.errors import DataError, RecipeError
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.transfer.mixture import Part
 from vtkit.transfer.softmax_rows import SoftmaxRows
 from vtkit.vocabulary.pair import VocabularyPair
@@ -205,7 +205,7 @@ class _Space:
     """The anchors, ready for products: quick ones with a known error, and exact ones."""
 
     def __init__(self, anchors: NDArray[np.floating], device: str | None) -> None:
-        from vtkit.runtime import fastest_device
+        from vtkit.system.runtime import fastest_device
 
         self.device = device or fastest_device()
         self.anchors = torch.from_numpy(np.ascontiguousarray(anchors)).to(self.device)

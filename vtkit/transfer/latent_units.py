@@ -29,15 +29,15 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, models
 from torch import Tensor, nn
 
-from vtkit import console
 from vtkit.encoder.asymmetric import WholeEncoder, settings_of
 from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.fitted import UnitsFit
 from vtkit.encoder.fitted_head import OWN_LOGIT, ROWS_AT_ONCE, Head, States, token_states
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.errors import DataError
-from vtkit.runtime import fastest_device
 from vtkit.settings.source import Units
+from vtkit.system import console
+from vtkit.system.errors import DataError
+from vtkit.system.runtime import fastest_device
 from vtkit.transfer.surgery.head_only import graft_head
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags_array
 
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
-from vtkit.errors import DataError, RecipeError
 from vtkit.settings.transfer import Fallback
+from vtkit.system.errors import DataError, RecipeError
 from vtkit.transfer.softmax_rows import SoftmaxRows
 from vtkit.vocabulary.pair import VocabularyPair
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vtkit.results import Result
+from vtkit.system.results import Result
 
 if TYPE_CHECKING:
     from vtkit.transfer.mixture import Mixture

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture
 from vtkit.vocabulary.pair import VocabularyPair
 

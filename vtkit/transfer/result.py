@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vtkit.encoder.fitted import HeadFit, UnitsFit
-from vtkit.results import Result
+from vtkit.system.results import Result
 from vtkit.transfer.neighbours import Neighbour
 
 

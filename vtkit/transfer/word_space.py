@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from vtkit import console
 from vtkit.data.vectors import open_vectors, read_vectors
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture, Part, mixture_of_parts
 from vtkit.vocabulary.forms import Vocabulary
 from vtkit.vocabulary.pair import VocabularyPair

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, pre_tokenizers
 
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import special_roles, wrap
 from vtkit.vocabulary.forms import Canonical, Family, canonical_forms, token_family, tokens
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from vtkit import console
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

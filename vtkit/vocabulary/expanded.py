@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from vtkit import console
 from vtkit.data.word_counts import DEFAULT_MEMORY, Tally, count_chunks
-from vtkit.errors import DataError
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
+from vtkit.system import console
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import special_roles, with_casing, wrap
 from vtkit.vocabulary.forms import Family, canonical, token_family
 from vtkit.vocabulary.statistics import ExpansionStats, Increment, say_if_smaller

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import check_ids, roles_by_id
 
 if TYPE_CHECKING:

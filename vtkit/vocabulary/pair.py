@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from vtkit.errors import DataError
 from vtkit.settings.transfer import OverlapMode
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.forms import Canonical, Vocabulary
 from vtkit.vocabulary.overlap import Overlap, find_overlap
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vtkit import console
-from vtkit.results import Result
+from vtkit.system import console
+from vtkit.system.results import Result
 
 FAR_BELOW = 0.5
 """Share of the tokens asked for, below which their number is worth a warning."""

@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from vtkit import console
 from vtkit.data.spelling import FOLDED
 from vtkit.data.unspaced import BEHIND, RUN, UNSPACED, begins_unspaced, count_unspaced, cut_runs
 from vtkit.data.word_counts import DEFAULT_MEMORY, ChunkCounts, Tally, count_chunks
-from vtkit.errors import DataError
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
+from vtkit.system import console
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import Role, wrap
 from vtkit.vocabulary.statistics import say_if_smaller
 

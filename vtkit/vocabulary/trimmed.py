@@ -24,7 +24,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from vtkit.data.text import batches
 from vtkit.data.word_counts import pieces
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import wrapped_like
 from vtkit.vocabulary.statistics import TrimStats
 

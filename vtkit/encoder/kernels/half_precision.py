@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from vtkit.encoder.families import mlm_head, takes_autocast
-from vtkit.runtime import bf16_is_fast
+from vtkit.system.runtime import bf16_is_fast
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from vtkit.encoder.families import mlm_head
 from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.screen import CalibratedScreen, Screen
 from vtkit.encoder.unicoil import is_unicoil
-from vtkit.runtime import bf16_is_fast
+from vtkit.system.runtime import bf16_is_fast
 
 BLOCK_BYTES = 32 * 2**20
 """Logits of one vocabulary block are kept below this: small enough to stay near the processor's cache."""

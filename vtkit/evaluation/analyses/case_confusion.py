@@ -12,8 +12,8 @@ import torch
 from vtkit.encoder.asymmetric import WholeEncoder, output_tokenizer
 from vtkit.encoder.sides import prompt_of
 from vtkit.encoder.truncation import first_tokens
-from vtkit.errors import DataError
-from vtkit.results import Result
+from vtkit.system.errors import DataError
+from vtkit.system.results import Result
 from vtkit.vocabulary.casing import cased_ids
 from vtkit.vocabulary.forms import special_ids
 

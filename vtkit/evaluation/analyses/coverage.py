@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from vtkit.results import Result
+from vtkit.system.results import Result
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from vtkit.results import Result
+from vtkit.system.results import Result
 
 RETRIEVED = 100
 """K: first results that stand in for the relevant documents in the estimated weight."""

@@ -18,12 +18,12 @@ from vtkit.evaluation.analyses.case_confusion import CaseConfusion, case_confusi
 from vtkit.evaluation.analyses.coarse_graining import CoarseGraining, coarse_graining, features
 from vtkit.evaluation.analyses.coverage import Coverage, coverage
 from vtkit.evaluation.analyses.rsj import RETRIEVED, RsjGap, rsj_gap
-from vtkit.results import Result
-from vtkit.runtime import fastest_precision
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import bm25_impacts
 from vtkit.search.engine import search_exactly
 from vtkit.settings.analysers import Analysis
+from vtkit.system.results import Result
+from vtkit.system.runtime import fastest_precision
 from vtkit.vocabulary.casing import fold_map
 
 if TYPE_CHECKING:

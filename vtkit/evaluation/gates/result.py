@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vtkit import console
-from vtkit.errors import CollapseError
-from vtkit.results import Result
 from vtkit.settings.gates import GatesSection
+from vtkit.system import console
+from vtkit.system.errors import CollapseError
+from vtkit.system.results import Result
 
 Gate = Literal[
     "overlap",

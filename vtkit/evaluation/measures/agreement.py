@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vtkit.results import Result
+from vtkit.system.results import Result
 
 DEPTH = 10
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vtkit.data.trec import Run
-from vtkit.errors import RecipeError
+from vtkit.system.errors import RecipeError
 
 if TYPE_CHECKING:
     from vtkit.settings.recipe import Recipe

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.results import Result
+from vtkit.system.results import Result
 
 
 @dataclass(frozen=True)

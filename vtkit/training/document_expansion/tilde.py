@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import TrainingArguments
 
-from vtkit import console
 from vtkit.data.rankings import Ranking
 from vtkit.data.sequences import listed
 from vtkit.encoder.asymmetric import WholeEncoder
@@ -32,8 +31,9 @@ from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import first_tokens
-from vtkit.errors import DataError
 from vtkit.settings.expand import CHECKPOINT_EVERY, ExpandSection
+from vtkit.system import console
+from vtkit.system.errors import DataError
 from vtkit.training import distributed
 from vtkit.training.gates import LossGate
 from vtkit.training.resuming import Progress, SequentialTrainer, curve, fixed_order, train, trainer_settings

@@ -15,7 +15,7 @@ What is left has no evidence and takes the recipe's ``fallback``: by default a s
 (:mod:`vtkit.transfer.combination.reassigned`).
 
 This is the rule. :func:`alternatives` has what comes close to it, and a probe decides between them
-(:mod:`vtkit.stages.probed_transfer`). docs/transfer.md compares all this with every single method.
+(:mod:`vtkit.pipeline.steps.probed_transfer`). docs/transfer.md compares all this with every single method.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit import console
 from vtkit.data.parallel import read_pairs
 from vtkit.data.text import batches
 from vtkit.encoder.truncation import whole_encodings
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 from vtkit.vocabulary.pair import VocabularyPair
 
 if TYPE_CHECKING:

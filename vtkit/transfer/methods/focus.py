@@ -14,11 +14,11 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit import console
 from vtkit.data.text import batches
 from vtkit.data.vectors import vectors_of
 from vtkit.encoder.truncation import whole_encodings
-from vtkit.errors import DataError, MissingExtra
+from vtkit.system import console
+from vtkit.system.errors import DataError, MissingExtra
 from vtkit.transfer.entmax import similarity_part
 from vtkit.transfer.mixture import Mixture, mixture_of_parts
 from vtkit.transfer.word_space import unit

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit import console
 from vtkit.encoder.model_folder import find_model, read_json
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 from vtkit.transfer.entmax import similarity_part
 from vtkit.transfer.mixture import Mixture, mixture_of_parts
 from vtkit.transfer.word_space import unit
@@ -177,7 +177,7 @@ def _input_embeddings(name: str, folder: Path) -> NDArray[np.float32]:
     from transformers import AutoModel
 
     from vtkit.encoder.model_folder import SAFELY_WEIGHTS, library_errors, loadable
-    from vtkit.runtime import without_notices
+    from vtkit.system.runtime import without_notices
 
     label = f"transfer.semantic.target_embeddings = {name}"
     folder = loadable(folder, label)

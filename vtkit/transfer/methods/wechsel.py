@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import orthogonal_procrustes
 
-from vtkit import console
 from vtkit.data.vectors import open_vectors
-from vtkit.errors import DataError
+from vtkit.system import console
+from vtkit.system.errors import DataError
 from vtkit.transfer.methods.bitext import pairs_in
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.word_space import neighbour_mixture, word_space

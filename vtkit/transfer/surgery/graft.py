@@ -27,7 +27,7 @@ from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.families import FIXED_PADDING, as_array, mlm_head, position_offset, with_plain_head
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from torch import Tensor
 from vtkit.encoder.asymmetric import WholeEncoder, refuse_output_vocabulary, settings_of
 from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.families import as_array, mlm_head, with_plain_head
-from vtkit.errors import DataError
+from vtkit.system.errors import DataError
 from vtkit.transfer.mixture import Mixture
 from vtkit.transfer.surgery.graft import check_unchanged, install, rebuilt
 

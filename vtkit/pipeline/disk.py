@@ -1,0 +1,328 @@
+"""How much disk a run will need: an estimate from what is known before anything is made.
+
+Weights and checkpoints follow from the sizes of source and vocabulary and are good to a few per cent. Indexes depend on
+how many dimensions of a document are active, which only the trained encoder knows: :data:`DIMENSIONS` are assumed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vtkit.data import hub
+from vtkit.data.collections import files_of
+from vtkit.data.documents import LARGE
+from vtkit.evaluation.balance import WEIGHT_QUERIES
+from vtkit.pipeline.plan import Step
+from vtkit.pipeline.stage import Training
+from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
+from vtkit.recipe.load import load_recipe, required_things
+from vtkit.settings.analysers import DOCUMENTS_A_PART
+from vtkit.settings.named import is_local, local_path
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrainedVocabulary, TrimmedVocabulary
+from vtkit.system.console import size
+from vtkit.system.errors import DataError, VtkitError
+
+DIMENSIONS = 256
+"""Active dimensions a document that an index is estimated by, where ``index.top_dimensions`` does not say less."""
+
+NUMBER = 4
+"""Bytes of a float32 or an int32."""
+
+RUN_LINE = 48
+"""Bytes of a line of a TREC run."""
+
+CHECKPOINTS_KEPT = 3
+"""Of a training stage at a time: the last two, and the one that is being written."""
+
+SAMPLE = 2**21
+"""Bytes at the beginning of a collection by which its lines are estimated."""
+
+
+BM25_SHARE = 8
+"""Bytes of BM25's index on disk for a byte of text, while it is made; of English words with stems and pieces."""
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Sizes of a model."""
+
+    vocabulary: int
+    width: int
+    other: int
+    """Parameters beside the embeddings."""
+
+    @property
+    def bytes(self) -> int:
+        """Of its weights on disk, in float32 and with tied embeddings."""
+        return NUMBER * (self.vocabulary * self.width + self.other)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes that the steps of a run will write."""
+
+    models: int = 0
+    checkpoints: int = 0
+    """Of the stage that has most of them; they are removed at its end."""
+
+    indexes: int = 0
+    runs: int = 0
+    downloads: int = 0
+    """Of models and tokenizers, into the hub's cache, where they may be fetched and the hub says their sizes."""
+
+    prepared: int = 0
+    """What is mapped instead of held of large collections that are trained on."""
+
+    indexed: tuple[str, ...] = ()
+    """Those of them that BM25 is built over on disk."""
+
+    unknown: tuple[str, ...] = ()
+    """What could not be estimated, and is not counted."""
+
+    @property
+    def bytes(self) -> int:
+        """All together, at the most."""
+        return self.models + self.checkpoints + self.indexes + self.runs + self.downloads + self.prepared
+
+    def words(self, free: int) -> str:
+        """One line for the plan."""
+        parts = [("models", self.models), ("checkpoints while training", self.checkpoints)]
+        parts += [("indexes", self.indexes), ("run files", self.runs), ("downloads", self.downloads)]
+        parts += [("training data", self.prepared)]
+        made = ", ".join(f"{name} {size(count)}" for name, count in parts if count)
+        line = f"disk: about {size(self.bytes)} needed{f' ({made})' if made else ''}, {size(free)} free"
+        line += f"; not counted, because unknown here: {', '.join(self.unknown)}" if self.unknown else ""
+        for collection in self.indexed:
+            line += (
+                f"\nBM25 ranks {collection} for training. An index is built on disk for it, which takes hours with the "
+                "search; name rankings that are there in finetune.mining.files and set finetune.mining.bm25 = false "
+                "to do without."
+            )
+        return line
+
+
+def estimate(steps: Sequence[Step]) -> Estimate:
+    """What ``steps``, those that will run, write to the disk."""
+    models = checkpoints = indexes = runs = prepared = 0
+    indexed: dict[str, None] = {}
+    unknown: dict[str, None] = {}
+    for step in steps:
+        recipe, stage = step.recipe, step.stage.name.split(":")[0]
+        if step.stage.label or step.stage.trains is not None:
+            encoder = made_by(recipe)
+            if encoder is None:
+                unknown[f"the models of {recipe.recipe.name}"] = None
+                continue
+            models += encoder.bytes
+            if step.stage.trains is not None:
+                checkpoints = max(checkpoints, _checkpoints(step.stage.trains(recipe), encoder))
+            tuned = recipe.finetune if stage == "finetune" else None
+            counted = None if tuned is None else _collection(tuned.data)
+            if tuned is not None and counted is not None and counted.bytes >= LARGE:
+                prepared += counted.bytes
+                if tuned.asks_bm25 and counted.documents > DOCUMENTS_A_PART:
+                    prepared += BM25_SHARE * counted.bytes
+                    indexed[f"{counted.documents:,} documents of {tuned.data}"] = None
+        elif stage in ("encode", "index", "evaluate"):
+            assert recipe.evaluate is not None
+            for corpus in step.view.corpora("evaluate.sets"):
+                counted = _collection(corpus.name)
+                if counted is None:
+                    unknown[corpus.name] = None
+                elif step.stage.name == ENCODE_QUERIES.name:
+                    queries = min(counted.queries, recipe.evaluate.max_queries or counted.queries) + WEIGHT_QUERIES
+                    indexes += queries * DIMENSIONS * 2 * NUMBER
+                elif stage in ("encode", "index"):
+                    dimensions = min(DIMENSIONS, recipe.index.top_dimensions or DIMENSIONS)
+                    texts = counted.bytes if stage == "encode" else 0  # the index has the same file
+                    indexes += texts + counted.documents * dimensions * 2 * NUMBER
+                else:
+                    queries = min(counted.queries, recipe.evaluate.max_queries or counted.queries)
+                    runs += queries * min(recipe.evaluate.depth, counted.documents) * RUN_LINE
+    downloads = 0
+    for model in dict.fromkeys(name for step in steps for name in _fetched(step.recipe)):
+        found = _to_fetch(*model)
+        if found is None:
+            unknown[model[0]] = None
+        downloads += found or 0
+    return Estimate(models, checkpoints, indexes, runs, downloads, prepared, tuple(indexed), tuple(unknown))
+
+
+def _fetched(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    """Models and tokenizers of the hub that are not in its cache and may be fetched, each with which of both it is."""
+    for thing in required_things(recipe) if hub.downloads_allowed() else ():
+        if thing.what in ("model", "tokenizer") and local_path(thing.value) is None and not hub.in_cache(thing.value):
+            yield thing.value, thing.what
+
+
+def _to_fetch(name: str, what: str) -> int | None:
+    """Bytes of a model, or of the files of a tokenizer, that are to be fetched; None if the hub does not say."""
+    try:
+        weights = 0
+        if what == "model":
+            weights = hub.bytes_to_fetch(name, ["*.safetensors"], "model") or hub.bytes_to_fetch(
+                name, ["*.bin"], "model"
+            )
+        return weights + hub.bytes_to_fetch(name, ["*.json", "*.txt", "*.model"], "model")
+    except VtkitError:
+        return None
+
+
+def free_bytes(folder: Path) -> int:
+    """What is free where ``folder`` is, or will be."""
+    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
+
+
+def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
+    """Nothing, if the models, and one checkpoint of a training stage, have room.
+
+    Raises:
+        VtkitError: they have not: the run would end without a result.
+    """
+    least = needed.models + needed.checkpoints // CHECKPOINTS_KEPT + needed.prepared
+    if least > free:
+        alone = "models and training data" if needed.prepared else "models"
+        raise VtkitError(
+            f"{folder} has {size(free)} free, and the {alone} of this run alone need about {size(least)}. Make room, "
+            "name a folder on another disk with --runs, or make fewer stages (--until)."
+        )
+
+
+def made_by(recipe: Recipe) -> Encoder | None:
+    """Sizes of the models that ``recipe`` makes; None where source or vocabulary are not here."""
+    source = _source(recipe)
+    vocabulary = _vocabulary(recipe, source)
+    if source is None or vocabulary is None:
+        return None
+    if recipe.transfer is not None and recipe.transfer.scope == "head-only":  # the input embeddings stay
+        return Encoder(vocabulary, source.width, source.other + source.vocabulary * source.width)
+    return Encoder(vocabulary, source.width, source.other)
+
+
+def _source(recipe: Recipe) -> Encoder | None:
+    scratch = recipe.source.scratch
+    if scratch is not None:
+        layer = 4 * scratch.hidden**2 + 2 * scratch.hidden * scratch.feed_forward
+        return Encoder(0, scratch.hidden, scratch.layers * layer + scratch.max_length * scratch.hidden)
+    if recipe.source.recipe is not None:
+        return made_by(load_recipe(Path(recipe.source.recipe)).recipe)
+    folder = _folder(str(recipe.source.model))
+    config = {} if folder is None else _json(folder / "config.json")
+    if folder is None or not config:
+        return None
+    files = [*folder.rglob("*.safetensors")] or [*folder.rglob("pytorch_model*.bin")]
+    half = str(config.get("dtype") or config.get("torch_dtype")) in ("float16", "bfloat16")
+    parameters = sum(file.stat().st_size for file in files) // (NUMBER // 2 if half else NUMBER)
+    rows, width = (_number(config, *names) for names in (("vocab_size",), ("hidden_size", "dim", "embedding_size")))
+    return Encoder(rows, width, max(parameters - rows * width, 0)) if parameters and width else None
+
+
+def _vocabulary(recipe: Recipe, source: Encoder | None) -> int | None:
+    section = recipe.vocabulary
+    if isinstance(section, SourceVocabulary):
+        return None if source is None else source.vocabulary or None
+    if isinstance(section, TrimmedVocabulary):
+        return section.size or (None if source is None else source.vocabulary or None)
+    if isinstance(section, TrainedVocabulary):
+        return section.size
+    if not isinstance(section, ExistingVocabulary) and section.size is not None:
+        return section.size
+    place = Path(section.tokenizer) if is_local(section.tokenizer) else _folder(section.tokenizer)
+    if place is None:
+        return None
+    for path in (place,) if place.is_file() else (place / "tokenizer.json", place / "vocab.txt", place / "vocab.json"):
+        if path.name == "tokenizer.json" and (vocabulary := _json(path).get("model", {}).get("vocab")):
+            return len(vocabulary)
+        if path.suffix == ".txt" and path.is_file():
+            return path.read_bytes().count(b"\n")
+        if path.name == "vocab.json" and (vocabulary := _json(path)):
+            return len(vocabulary)
+    return source.vocabulary or None if source is not None else None
+
+
+def _checkpoints(training: Training, encoder: Encoder) -> int:
+    """Weights and two moments of everything that learns, as often as checkpoints are kept at a time, the weights that
+    validations find best, and those of several trainings."""
+    learns = encoder.vocabulary * encoder.width if training.embeddings_only else encoder.bytes // NUMBER
+    kept = CHECKPOINTS_KEPT
+    if training.steps is not None:
+        kept = min(kept, -(-training.steps // training.checkpoint_every))
+    ended = encoder.bytes * training.trainings if training.trainings > 1 else 0
+    return kept * (encoder.bytes + 2 * NUMBER * learns) + training.validated * NUMBER * learns + ended
+
+
+@dataclass(frozen=True)
+class _Counted:
+    documents: int
+    queries: int
+    bytes: int
+
+
+def _collection(name: str) -> _Counted | None:
+    """About how many documents and queries a folder has, and the bytes of its texts; None where it is not here."""
+    if not is_local(name):
+        return None
+    try:
+        files, queries = files_of(name, "corpus"), files_of(name, "queries")
+    except DataError:
+        return None
+    lines, written = zip(*map(_lines, files), strict=True)
+    return _Counted(sum(lines), sum(_lines(file)[0] for file in queries), sum(written))
+
+
+def _lines(path: Path) -> tuple[int, int]:
+    """About how many lines and bytes of text a file has, from its beginning."""
+    whole = path.stat().st_size
+    try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet
+
+            record = pyarrow.parquet.read_metadata(path)
+            groups = [record.row_group(number).total_byte_size for number in range(record.num_row_groups)]
+            return record.num_rows, sum(groups)
+        with path.open("rb") as raw:
+            if path.suffix == ".gz":
+                text = gzip.GzipFile(fileobj=raw).read(SAMPLE)
+            elif path.suffix == ".zst":
+                import pyarrow
+
+                text = pyarrow.CompressedInputStream(raw, "zstd").read(SAMPLE)
+            else:
+                text = raw.read(SAMPLE)
+            share = len(text) / max(min(raw.tell(), whole), 1)
+    except Exception:  # whatever a library says of damage: it is found, and named, where the file is read
+        return 0, whole
+    return round(text.count(b"\n") * whole * share / max(len(text), 1)), round(whole * share)
+
+
+def _folder(model: str) -> Path | None:
+    """Where a model is: its folder, or the newest revision in the cache of the hub."""
+    if is_local(model):
+        return Path(model)
+    snapshots = hub.cache_folder() / f"models--{model.replace('/', '--')}" / "snapshots"
+    found = sorted(_folders(snapshots), key=lambda folder: folder.stat().st_mtime)
+    return found[-1] if found else None
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (entry for entry in folder.iterdir() if entry.is_dir())
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(config: dict[str, Any], *names: str) -> int:
+    return next((value for name in names if isinstance(value := config.get(name), int)), 0)

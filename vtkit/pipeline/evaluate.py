@@ -1,0 +1,464 @@
+"""Evaluating systems by their names on collections by theirs: models, BM25, sums, indexes, runs, run files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
+
+from vtkit.data.collections import default_split, load_retrieval, splits_of
+from vtkit.data.hub import located
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.pipeline.folder import RUN_RECORD, open_run
+from vtkit.settings.analysers import Analysis
+from vtkit.settings.index import IndexSection
+from vtkit.system import console
+from vtkit.system.errors import DataError, RecipeError, VtkitError, machine_failure
+from vtkit.system.outputs import new_folder, refuse_existing
+
+if TYPE_CHECKING:
+    from vtkit.evaluation.comparison import Comparison, Correction
+    from vtkit.evaluation.judging import Judged
+    from vtkit.evaluation.systems import Bm25System, RunSystem, System
+    from vtkit.search.searcher import Searcher
+    from vtkit.training.teachers import CrossEncoderTeacher, Teacher
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Kind = Literal["bm25", "bm25-words", "model", "index", "run"]
+
+SUM = "+bm25"
+"""Behind a model: its sum with BM25."""
+
+SYSTEM_FORMS = (
+    "a sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25 for their sum, the folder of "
+    "a run or of an index that `vtkit index` made, or a TREC run file"
+)
+RESULTS = "results.json"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A system by its name."""
+
+    label: str
+    kind: Kind
+    name: str
+    settings: IndexSection
+    summed: bool = False
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How systems are evaluated."""
+
+    measures: Sequence[str] = ("nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10")
+    depth: int = 1000
+    language: str | None = None
+    """ISO 639 code for BM25; None: told by the documents of each collection."""
+
+    max_queries: int | None = None
+    seed: int = 42
+    balance_on: str | None = None
+    """Judgements whose queries choose the weights of sums; None: spans of the documents do, for nothing says on which
+    queries a model was trained."""
+
+    rerank: str | None = None
+    """Cross-encoder that reranks every system, as a row of its own ..."""
+
+    reranked: int = 100
+    """... so many results a query."""
+
+
+class _Problems(list[str]):
+    """What is wrong with what was named, all of it said at once."""
+
+    def tried(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        """The value of ``look``; nothing, and another problem, where it raises an error for the user."""
+        try:
+            return [look(*args, **kwargs)]
+        except VtkitError as error:
+            self.append(str(error).replace("\n", "\n  "))
+            return []
+
+
+class Collection:
+    """A collection, and what several systems need of it, made once."""
+
+    def __init__(self, name: str, folder: str, split: str | None, setting: Setting) -> None:
+        self.name, self.folder, self._setting = name, folder, setting
+        self.split = split or default_split(name)
+        self.whole = load_retrieval(name, self.split)
+        if setting.balance_on is not None and (
+            setting.balance_on == self.split or setting.balance_on not in splits_of(name)
+        ):
+            others = [other for other in splits_of(name) if other != self.split]
+            raise RecipeError(
+                f"--balance {setting.balance_on}: {name} has {', '.join(others) or 'no judgements'} beside "
+                f"{self.split!r}, on which it is judged. Name other judgements, or leave it out."
+            )
+        self.judged = self.whole.sample(setting.max_queries, setting.seed)
+
+    @cached_property
+    def language(self) -> str:
+        """For BM25.
+
+        Raises:
+            RecipeError: the documents do not say.
+        """
+        if self._setting.language is not None:
+            return self._setting.language
+        from vtkit.data.alignment import languages_of
+
+        texts = [(text, "") for text in self.whole.contents[:4000]]
+        told = languages_of(texts)[0]
+        if told is None:
+            raise RecipeError(f"{self.name}: its texts do not tell their language, which BM25 needs: give --language.")
+        console.say(f"{self.name}: language {told}, by its texts (--language)")
+        return told
+
+    def bm25(self, analysis: Analysis) -> Bm25System:
+        """BM25 over its documents; with the same analysis the same."""
+        from vtkit.evaluation.systems import Bm25System
+
+        if analysis not in self._bm25:
+            self._bm25[analysis] = Bm25System.over(self.whole, self.language, analysis)
+        return self._bm25[analysis]
+
+    @cached_property
+    def _bm25(self) -> dict[Analysis, Bm25System]:
+        return {}
+
+
+def evaluate_named(
+    systems: Sequence[str],
+    collections: Sequence[str],
+    setting: Setting,
+    *,
+    split: str | None = None,
+    index: IndexSection | None = None,
+    baseline: str | None = None,
+    correction: Correction = "holm",
+    out: Path | None = None,
+) -> Comparison:
+    """Judge each system on each collection; a system that fails on one does not stop the others.
+
+    Args:
+        systems: :data:`SYSTEM_FORMS`.
+        collections: names or folders.
+        split: judgements of all collections; default: as of recipes.
+        index: how models encode and are searched; a run's model goes by the run's own settings.
+        baseline: the system that others are compared with; default: the first.
+        out: folder for ``results.json`` and, for every system and collection, its run file and its values by query.
+            Encoded documents are kept beside it until it is whole, so that the same command goes on after a kill.
+
+    Raises:
+        RecipeError, DataError: all that is wrong with names, measures, collections and run files, before any encoding.
+    """
+    from vtkit.evaluation.measures.effectiveness import validate_measures
+
+    if out is not None:
+        refuse_existing(out)
+    problems = _Problems()
+    problems.tried(validate_measures, setting.measures, setting.depth, "--measure")
+    named = [known for name in dict.fromkeys(systems) for known in problems.tried(_named, name, index)]
+    if setting.rerank is not None:
+        problems.tried(_check_model, setting.rerank, reranks=True)
+    named = _told_apart(named)
+    compared_with = _baseline(named, systems, baseline, problems)
+    folders = _folders(collections).items()
+    opened = [place for name, folder in folders for place in problems.tried(Collection, name, folder, split, setting)]
+    given = {
+        each.label: made for each in named if each.kind in ("run", "index") for made in problems.tried(_given, each)
+    }
+    places = {
+        each.label: [place for place in opened if each.label not in given or _fits(given[each.label], place)]
+        for each in named
+    }
+    for each in named:
+        if opened and each.label in given and not places[each.label]:
+            reasons = "; ".join(_misfit(given[each.label], place) for place in opened)
+            problems.append(f"{each.name} is of another collection: {reasons}.")
+        if each.summed and each.kind != "model":
+            problems.append(f"{each.label}: only models are summed with BM25; evaluate a sum as a run file instead.")
+    if any(each.summed or each.kind == "bm25" for each in named) and not problems:
+        for place in opened:
+            problems.tried(lambda where: where.language, place)
+    if problems:
+        raise RecipeError("nothing was evaluated:\n" + "\n".join(f"  {problem}" for problem in problems))
+    if out is None:
+        with TemporaryDirectory(prefix="vtkit-evaluate-") as work:
+            return _evaluated(named, places, given, opened, setting, compared_with, correction, Path(work), None)
+    kept = out.absolute().with_name(f".{out.name}.vectors")
+    with new_folder(out) as work:
+        comparison = _evaluated(named, places, given, opened, setting, compared_with, correction, kept, work)
+        text = json.dumps(comparison.to_json(), indent=1, ensure_ascii=False)
+        (work / RESULTS).write_text(text, encoding="utf-8")
+    if not comparison.failures:
+        shutil.rmtree(kept, ignore_errors=True)
+    return comparison
+
+
+def _evaluated(
+    named: Sequence[Named],
+    places: Mapping[str, Sequence[Collection]],
+    given: Mapping[str, RunSystem | Searcher],
+    opened: Sequence[Collection],
+    setting: Setting,
+    baseline: str,
+    correction: Correction,
+    kept: Path,
+    out: Path | None,
+) -> Comparison:
+    from vtkit.evaluation.comparison import Cell, Comparison, Failure, compared
+
+    judged: dict[str, dict[str, Judged]] = {place.name: {} for place in opened}
+    failures: list[Failure] = []
+    for each in _sums_last(named):
+        loaded = _Loaded(each, setting, given.get(each.label))
+        for place in places[each.label]:
+            console.say(f"{each.label} on {place.name}")
+            try:
+                for label, of in loaded.judge(place, kept):
+                    judged[place.name][label] = of
+                    if out is not None:
+                        of.write(out / place.folder / _file_name(label), tag=_file_name(label))
+            except Exception as error:  # whatever it is, the other cells are evaluated, and it is named
+                reason = str(machine_failure(error) or error).strip() or type(error).__name__
+                if not isinstance(error, VtkitError):
+                    reason = f"{type(error).__name__}: {reason}"
+                console.warn(f"{each.label} on {place.name} failed: {console.one_line(reason, 300)}")
+                failures.append(Failure(each.label, place.name, reason))
+    cells: list[Cell] = []
+    for place in opened:
+        found = judged[place.name]
+        order = [label for each in named for label in (each.label, _reranked(each, setting)) if label in found]
+        cells += compared({name: found[name] for name in order}, place.name, setting.measures, baseline, correction)
+    return Comparison(tuple(setting.measures), baseline, correction, tuple(cells), tuple(failures))
+
+
+class _Loaded:
+    """A named system, its model loaded once for all collections."""
+
+    def __init__(self, named: Named, setting: Setting, given: RunSystem | Searcher | None) -> None:
+        self.named, self.setting, self.given = named, setting, given
+
+    @cached_property
+    def model(self) -> Teacher:
+        """Of which kind it is, the loader of teachers tells."""
+        return _load(self.named.name, self.named.settings)
+
+    @cached_property
+    def cross_encoder(self) -> CrossEncoderTeacher:
+        from vtkit.training.teachers import CrossEncoderTeacher
+
+        assert self.setting.rerank is not None
+        loaded = _load(self.setting.rerank, self.named.settings)
+        assert isinstance(loaded, CrossEncoderTeacher)  # its configuration says so
+        return loaded
+
+    def judge(self, place: Collection, kept: Path) -> Iterator[tuple[str, Judged]]:
+        """The system on a collection, and then its results reranked, each under its label."""
+        from vtkit.evaluation.judging import judge
+        from vtkit.evaluation.systems import RerankedSystem, RunSystem
+
+        ranking = self.system(place, kept).rank(place.judged, self.setting.depth)
+        yield self.named.label, judge(place.judged, ranking, self.setting.measures)
+        if self.setting.rerank is not None:
+            reranked = RerankedSystem(RunSystem(ranking.run), self.cross_encoder, self.setting.reranked)
+            ranking = reranked.rank(place.judged, self.setting.depth)
+            yield _reranked(self.named, self.setting), judge(place.judged, ranking, self.setting.measures)
+
+    def system(self, place: Collection, kept: Path) -> System:
+        """The system over the documents of a collection."""
+        from vtkit.evaluation.systems import RunSystem, SparseSystem
+
+        if isinstance(self.given, RunSystem):
+            return self.given
+        if self.given is not None:
+            return SparseSystem(self.given.index, self.given.encode, role="index")
+        match self.named.kind:
+            case "bm25":
+                return place.bm25(self.named.settings.bm25_analyser)
+            case "bm25-words":
+                return place.bm25("words")
+            case _:
+                over = self._over(kept)
+                return self._sum(place, over) if self.named.summed else over(place.whole, True)
+
+    def _over(self, kept: Path) -> Callable[[RetrievalSet, bool], System]:
+        """The model over the documents of any collection; whether they are many."""
+        from vtkit.evaluation.systems import DenseSystem, SparseSystem
+        from vtkit.training.teachers import DenseTeacher, SparseTeacher
+
+        model, name, settings = self.model, self.named.name, self.named.settings
+        if isinstance(model, SparseTeacher):
+            encoder, folder = model.encoder, kept / _file_name(f"{Path(name).name}-{_digest_of(name)[:12]}")
+            return lambda docs, many: SparseSystem.over(encoder, docs, settings, folder if many else None)
+        assert isinstance(model, DenseTeacher)  # cross-encoders are refused before
+        return lambda docs, _: DenseSystem.over(model.embedder, docs, name, settings.precision)
+
+    def _sum(self, place: Collection, over: Callable[[RetrievalSet, bool], System]) -> System:
+        """The sum with BM25, balanced as that of a run, on queries of the collection that are not judged."""
+        from vtkit.evaluation.balancing import balance_of, balancing_queries
+        from vtkit.evaluation.probed_weight import probed_by_spans
+        from vtkit.evaluation.systems import AboveLast, DenseSystem, SumSystem
+
+        def summable(docs: RetrievalSet, many: bool) -> System:
+            system = over(docs, many)
+            return AboveLast(system) if isinstance(system, DenseSystem) else system
+
+        analysis, seed = self.named.settings.bm25_analyser, self.setting.seed
+        probed = probed_by_spans(place.whole, lambda spans: summable(spans, False), seed, place.language, analysis)
+        balance_on = self.setting.balance_on
+        training = None if balance_on is None else load_retrieval(place.name, balance_on)
+        system, bm25 = summable(place.whole, True), place.bm25(analysis)
+        balancing = balancing_queries(place.whole, training, seed)
+        measure = self.setting.measures[0]
+        return SumSystem(system, bm25, balance_of(system, bm25, balancing, self.setting.depth, measure, probed))
+
+
+def _load(name: str, settings: IndexSection) -> Teacher:
+    from vtkit.training.teachers import load_teacher
+
+    return load_teacher(name, (settings.query_length, settings.document_length), "model")
+
+
+def _named(name: str, index: IndexSection | None) -> Named:
+    """What ``name`` stands for.
+
+    Raises:
+        VtkitError: nothing that is there.
+    """
+    settings = index or IndexSection()
+    if name in ("bm25", "bm25-words"):
+        return Named(name, name, name, settings)  # type: ignore[arg-type]
+    plain, summed = name.removesuffix(SUM), name.endswith(SUM)
+    path = Path(plain)
+    if path.is_file():
+        return Named(name, "run", plain, settings, summed)
+    if (path / "search.json").is_file():
+        return Named(name, "index", plain, settings, summed)
+    if (path / RUN_RECORD).is_file():
+        run = open_run(path)
+        if run.final_model not in run.models:
+            raise DataError(f"{plain}: the model of the run is missing. Run its recipe again.")
+        return Named(name, "model", run.models[run.final_model], run.index, summed)
+    _check_model(plain)
+    return Named(name, "model", located(plain), settings, summed)
+
+
+def _check_model(name: str, *, reranks: bool = False) -> None:
+    """Nothing, if ``name`` is a model that can rank, or rerank.
+
+    Raises:
+        DataError: there is none, or it is of the other kind.
+    """
+    from vtkit.encoder.model_folder import find_model, model_kind
+
+    label = f"--rerank {name}" if reranks else name
+    if not os.path.isdir(name) and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+        raise DataError(f"{label}: there is no such thing. Name {'a cross-encoder' if reranks else SYSTEM_FORMS}.")
+    is_cross_encoder = model_kind(find_model(name, label), label) == "cross_encoder"
+    if reranks and not is_cross_encoder:
+        raise DataError(f"{label} is no cross-encoder, which scores a query and a document together.")
+    if is_cross_encoder and not reranks:
+        raise DataError(f"{label} is a cross-encoder, which finds nothing by itself: name it with --rerank.")
+
+
+def _told_apart(named: Sequence[Named]) -> list[Named]:
+    """Labels made short: the last part of a path, where no other system has the same."""
+    short = [Path(each.label).name or each.label for each in named]
+    return [
+        replace(each, label=label if short.count(label) == 1 else each.label)
+        for each, label in zip(named, short, strict=True)
+    ]
+
+
+def _baseline(named: Sequence[Named], systems: Sequence[str], wanted: str | None, problems: _Problems) -> str:
+    labels = [each.label for each in named]
+    if wanted is None:
+        return labels[0] if labels else ""
+    if len(labels) == len(dict.fromkeys(systems)):
+        for label, name in zip(labels, dict.fromkeys(systems), strict=True):
+            if wanted in (label, name):
+                return label
+    problems.append(f"--baseline {wanted}: name one of the systems: {', '.join(dict.fromkeys(systems))}.")
+    return ""
+
+
+def _folders(collections: Sequence[str]) -> dict[str, str]:
+    """Collection -> the name of its folder in the results, no two alike."""
+    found: dict[str, str] = {}
+    for name in collections:
+        plain = folder = _file_name(Path(name).name)
+        number = 2
+        while folder in found.values():
+            folder, number = f"{plain}-{number}", number + 1
+        found.setdefault(name, folder)
+    return found
+
+
+def _given(named: Named) -> RunSystem | Searcher:
+    """The results of a run file, or an index."""
+    if named.kind == "run":
+        from vtkit.evaluation.systems import RunSystem
+
+        return RunSystem.load(Path(named.name))
+    from vtkit.pipeline.search import open_searcher
+
+    return open_searcher(Path(named.name), model=None, collection=None)
+
+
+def _fits(given: RunSystem | Searcher, place: Collection) -> bool:
+    return not _misfit(given, place)
+
+
+def _misfit(given: RunSystem | Searcher, place: Collection) -> str:
+    """Why a run file or an index is not of a collection; empty where it is."""
+    from vtkit.evaluation.systems import RunSystem
+
+    if isinstance(given, RunSystem):
+        asked = {query.id for query in place.whole.queries}
+        known = [query for query in given.run if query in asked]
+        if not known:
+            return f"{place.name} has none of its {len(given.run):,} queries"
+        found = [document for query in known for document, _ in given.run[query]]
+        numbers = place.whole.numbers_of(found)
+        unknown = next((name for name, number in zip(found, numbers, strict=True) if number < 0), None)
+        return f"{place.name} has no document {unknown!r}" if unknown is not None else ""
+    count = given.index.info.documents
+    if count != len(place.whole.documents):
+        return f"{place.name} has {len(place.whole.documents):,} documents, the index {count:,}"
+    pairs = ((given.documents[number]["_id"], place.whole.documents[number].id) for number in range(count))
+    strange = next((own for own, there in pairs if own != there), None)
+    return f"{place.name} has another document in the place of {strange!r}" if strange is not None else ""
+
+
+def _sums_last(named: Sequence[Named]) -> list[Named]:
+    return sorted(named, key=lambda each: each.summed)
+
+
+def _reranked(named: Named, setting: Setting) -> str:
+    """The label of the row that reranks a system."""
+    return f"{named.label} > {Path(setting.rerank or '').name}"
+
+
+def _file_name(label: str) -> str:
+    return re.sub(r"[^\w.+-]+", "-", label).strip("-.") or "system"
+
+
+def _digest_of(name: str) -> str:
+    import hashlib
+
+    from vtkit.data.text import digest
+
+    return digest(name) if os.path.isdir(name) else hashlib.sha256(name.encode()).hexdigest()

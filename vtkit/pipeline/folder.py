@@ -1,0 +1,172 @@
+"""A run's folder: what its user wants (``model/``, ``index/``, ``trec/``, ``report.html`` …), and which outputs of the
+store it came from (``run.json``)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vtkit.evaluation.judging import EvaluateResult
+from vtkit.pipeline.plan import Plan
+from vtkit.pipeline.steps.deploy_index import DEPLOY
+from vtkit.pipeline.store import Store, result_of
+from vtkit.report.data import ReportData
+from vtkit.settings.index import IndexSection
+from vtkit.settings.recipe import STORE, Recipe
+from vtkit.system.errors import DataError, VtkitError
+from vtkit.system.outputs import publish, write_atomically
+
+RUN_RECORD, LOCK = "run.json", ".lock"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A finished or unfinished run on disk."""
+
+    folder: Path
+    name: str
+    language: str
+    final_model: str
+    steps: dict[str, Path]
+    """Step -> its output in the store, for the steps that are done."""
+
+    models: dict[str, str]
+    """Stage -> folder (or hub id, for a source) of its model."""
+
+    index: IndexSection
+    """What its indexes were made by, and how they are searched."""
+
+
+def open_run(folder: Path) -> RunFolder:
+    """The run in ``folder``; of one that was copied or moved away from its store, what lies in the folder itself: the
+    final model and its index.
+
+    Raises:
+        VtkitError: there is none.
+    """
+    path = folder / RUN_RECORD
+    try:
+        recorded = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise VtkitError(
+            f"{folder} is no run of vtkit ({RUN_RECORD} is missing). Name the folder that vtkit run printed, such as "
+            "runs/NAME."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
+    store = folder.absolute().parent / STORE
+    try:
+        steps = {str(name): store / output for name, output in recorded["steps"].items()}
+        name, language, final_model = (str(recorded[key]) for key in ("name", "language", "final_model"))
+        source, index = recorded["source"], IndexSection.model_validate(recorded["index"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+    gone = [str(output) for output in steps.values() if not output.is_dir()]
+    models = {step: str(output / "model") for step, output in steps.items() if (output / "model").is_dir()}
+    if gone:
+        searched = _index_step(steps, final_model)
+        steps = {name: output for name, output in steps.items() if output.is_dir()}
+        if searched is not None and (folder / "index").is_dir():
+            steps.setdefault(searched, folder / "index")
+        if (folder / "model").is_dir():
+            models.setdefault(final_model, str(folder / "model"))
+        elif not steps:
+            raise VtkitError(
+                f"{folder} points at stage outputs that are gone, such as {gone[0]}, and holds no model itself. Run "
+                "its recipe again, or keep the folder artifacts beside the runs."
+            )
+    if source is not None:
+        models["source"] = models.get(str(source), str(source))
+    return RunFolder(folder, name, language, final_model, steps, models, index)
+
+
+def report_of(folder: Path) -> ReportData | None:
+    """What the report of a run says; None where that stage has not run.
+
+    Raises:
+        VtkitError: no such run, or another version of vtkit made its report.
+    """
+    steps = open_run(folder).steps
+    if "report" in steps:
+        return result_of(steps["report"], ReportData)
+    path = folder / "report.json"  # of a run without its store
+    try:
+        return ReportData.from_json(json.loads(path.read_text("utf-8"))) if path.is_file() else None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
+
+
+def finished_steps(folder: Path) -> dict[str, str]:
+    """Step -> name of its output in the store, as the last run left them; nothing where none is readable."""
+    try:
+        return dict(json.loads((folder / RUN_RECORD).read_text("utf-8"))["steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def record(folder: Path, recipe: Recipe, plan: Plan, steps: Mapping[str, str]) -> None:
+    """What is done so far; steps of an earlier run of this name stay until they are replaced, for the reasons."""
+    done = finished_steps(folder) | dict(steps)
+    recorded = {
+        "name": recipe.recipe.name,
+        "language": recipe.recipe.language,
+        "final_model": plan.final_model,
+        "source": recipe.source.model or plan.steps["transfer"].inputs.get("source"),
+        "index": recipe.index.model_dump(mode="json"),
+        "steps": {name: output for name, output in done.items() if name in plan.steps},
+    }
+    write_atomically(folder / RUN_RECORD, json.dumps(recorded, indent=1))
+
+
+def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, str]) -> None:
+    """Put the results of the finished steps into the run's folder."""
+    if plan.final_model in steps:
+        publish(store.root / steps[plan.final_model] / "model", folder / "model")
+    for name in [name for name in steps if name in plan.steps and "/" not in name]:  # not of a source recipe
+        for part, place in plan.steps[name].stage.publishes.items():
+            if (store.root / steps[name] / part).is_dir():
+                (folder / place).parent.mkdir(exist_ok=True)
+                publish(store.root / steps[name] / part, folder / place)
+    index = _index_step(steps, plan.final_model)
+    if index is not None:
+        publish(store.root / steps[index], folder / "index")
+    runs = {run_name(name): store.root / steps[name] for name in steps if name.startswith("evaluate:")}
+    if runs:
+        trec = folder / ".trec.new"
+        shutil.rmtree(trec, ignore_errors=True)
+        for name, output in runs.items():
+            for set_folder in result_of(output, EvaluateResult).sets:
+                (trec / set_folder).mkdir(parents=True, exist_ok=True)
+                publish(output / set_folder / "run.trec", trec / set_folder / f"{name}.trec")
+        publish(trec, folder / "trec")
+        shutil.rmtree(trec, ignore_errors=True)
+    if "report" in steps:
+        output = store.root / steps["report"]
+        pages = {path.name: path for path in output.glob("report.*")}
+        for stale in [path for path in folder.glob("report.*") if path.name not in pages]:
+            stale.unlink()
+        for name, path in sorted(pages.items()):
+            publish(path, folder / name)
+        card = output / "model_card.md"
+        if card.is_file() and (folder / "model").is_dir():
+            publish(card, folder / "model" / "README.md")
+
+
+def _index_step(steps: Collection[str], final_model: str) -> str | None:
+    """The step whose index is the one to search: what is to be deployed, else the final model's."""
+    return next((name for name in (DEPLOY.name, f"index:{final_model}") if name in steps), None)
+
+
+def run_name(step: str) -> str:
+    """What the run file of an evaluation is called: ``finetune`` of ``evaluate:finetune``, ``peer-NAME`` of
+    ``evaluate:peer:NAME``."""
+    return step.removeprefix("evaluate:").replace(":", "-")
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(
+        f"{path} is damaged ({why}). Run the recipe again: vtkit run RECIPE; what is done is not repeated."
+    )

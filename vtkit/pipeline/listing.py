@@ -1,0 +1,167 @@
+"""The runs of a folder at a glance: how far each is, what came of it, how much disk it takes and how long it took."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from vtkit.pipeline.folder import LOCK, RUN_RECORD, finished_steps, report_of
+from vtkit.pipeline.steps.write_report import REPORT
+from vtkit.pipeline.store import read_manifest
+from vtkit.report.verdict import recommendation, standings
+from vtkit.settings.recipe import STORE
+from vtkit.system.errors import VtkitError
+
+Inode = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run as a list shows it."""
+
+    name: str
+    state: str
+    """``finished``, ``running: …`` with who, ``stopped after STEP``, or what is damaged or missing."""
+
+    steps: int
+    """That are done."""
+
+    seconds: float
+    """They took, each when it was made; what runs share is counted in each of them."""
+
+    bytes: int
+    """On disk: the run's folder and the stage outputs it was made from."""
+
+    own_bytes: int
+    """Those of them that no other run in the folder uses: what is free once it is removed and cleaned up after."""
+
+    changed: str
+    """When its last step was done, ISO 8601."""
+
+    measure: str | None = None
+    """The main measure of its first evaluation set; this and the next three where that was judged."""
+
+    value: float | None = None
+    """Of the index that is to be used, else of the final model."""
+
+    bm25: float | None = None
+    verdict: str | None = None
+    """Whether to deploy it, in one line."""
+
+
+def run_folders(runs: Path) -> list[Path]:
+    """The folders of runs in ``runs``, also of those that have just begun, by their names.
+
+    Raises:
+        VtkitError: there is no such folder.
+    """
+    if not runs.is_dir():
+        raise VtkitError(f"{runs} is no folder of runs. Name the one that vtkit run has --runs for, such as runs.")
+    found: dict[Path, Path] = {}
+    for folder in sorted(runs.iterdir(), key=lambda path: (path.is_symlink(), path.name)):  # a link is no second run
+        begun = (folder / RUN_RECORD).exists() or (folder / LOCK).exists()
+        if folder.name != STORE and folder.is_dir() and begun:
+            found.setdefault(folder.resolve(), folder)
+    return sorted(found.values())
+
+
+def list_runs(runs: Path) -> list[ListedRun]:
+    """Every run in ``runs``, by name.
+
+    Raises:
+        VtkitError: there is no such folder.
+    """
+    folders = run_folders(runs)
+    outputs = {folder: [runs / STORE / output for output in finished_steps(folder).values()] for folder in folders}
+    inodes = {folder: dict(_inodes([folder, *outputs[folder]])) for folder in folders}
+    users = Counter(inode for found in inodes.values() for inode in found)
+    return [
+        _listed(folder, outputs[folder], inodes[folder], {each for each, count in users.items() if count == 1})
+        for folder in folders
+    ]
+
+
+def running_by(folder: Path) -> str | None:
+    """Who is running the run in ``folder``, in words; None where nobody is."""
+    lock = folder / LOCK
+    if not lock.exists():
+        return None
+    try:
+        with FileLock(lock).acquire(timeout=0):
+            return None
+    except Timeout:
+        try:
+            return lock.with_suffix(".holder").read_text("utf-8").strip()
+        except OSError:
+            return "another process"
+
+
+def _listed(folder: Path, outputs: list[Path], inodes: dict[Inode, int], alone: set[Inode]) -> ListedRun:
+    manifests = [manifest for output in outputs if (manifest := read_manifest(output)) is not None]
+    record = folder / RUN_RECORD
+    changed = record.stat().st_mtime if record.exists() else folder.stat().st_mtime
+    measure = value = bm25 = verdict = None
+    state = _state(folder)
+    if state == "finished":
+        try:
+            report = report_of(folder)
+        except VtkitError as error:
+            state = f"finished; {str(error).splitlines()[0]}"
+        else:
+            stood = standings(report) if report is not None else []
+            advice = recommendation(report) if report is not None else None
+            verdict = advice.text if advice is not None else None
+            if stood:
+                first = stood[0]
+                measure, value, bm25 = first.measure, first.value(first.deployed), first.value(first.bm25)
+    return ListedRun(
+        folder.name,
+        state,
+        len(outputs),
+        round(sum(float(manifest["seconds"]) for manifest in manifests), 1),
+        sum(inodes.values()),
+        sum(size for inode, size in inodes.items() if inode in alone),
+        time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(changed)),
+        measure,
+        value,
+        bm25,
+        verdict,
+    )
+
+
+def _state(folder: Path) -> str:
+    who = running_by(folder)
+    if who is not None:
+        return f"running: {who}"
+    if not (folder / RUN_RECORD).exists():
+        return "stopped before its first step was done"
+    steps = finished_steps(folder)
+    if not steps:
+        return f"damaged: {RUN_RECORD} cannot be read"
+    store = folder.parent / STORE
+    gone = [name for name, output in steps.items() if not (store / output).is_dir()]
+    if gone:
+        return f"outputs are gone: {', '.join(gone[:3])}{' …' if len(gone) > 3 else ''}"
+    if REPORT.name not in steps:
+        return f"stopped after {list(steps)[-1]}"
+    reported = (read_manifest(store / steps[REPORT.name]) or {}).get("inputs", {})
+    newer = [
+        name
+        for name, output in steps.items()
+        if name in reported and output.rpartition("-")[2] != reported[name][: len(output.rpartition("-")[2])]
+    ]
+    return f"stopped after {newer[-1]}; its report is of before" if newer else "finished"
+
+
+def _inodes(folders: Iterable[Path]) -> Iterator[tuple[Inode, int]]:
+    """Files below ``folders`` by their inode, with their bytes: a run's files are links to those of the store."""
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                found = path.stat()
+                yield (found.st_dev, found.st_ino), found.st_size

@@ -1,0 +1,251 @@
+"""The plan of a recipe: which stages it has, what each is made from, and which must run and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vtkit.pipeline.order import STAGES, called, last_until
+from vtkit.pipeline.stage import Chain, Stage, View
+from vtkit.pipeline.steps.analyse_vocabularies import ANALYSE
+from vtkit.pipeline.steps.deploy_index import deploying, differs
+from vtkit.pipeline.steps.encode_corpus import ENCODE
+from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
+from vtkit.pipeline.steps.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT, variants_of
+from vtkit.pipeline.steps.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER, of_peer, peers_of
+from vtkit.pipeline.steps.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
+from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS
+from vtkit.pipeline.steps.finetune_encoder import FINETUNE
+from vtkit.pipeline.steps.index_corpus import INDEX
+from vtkit.pipeline.steps.models import MAKING
+from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE
+from vtkit.pipeline.steps.write_report import REPORT
+from vtkit.pipeline.store import Dependencies, Store, read_manifest
+from vtkit.recipe.load import load_recipe
+from vtkit.settings.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage of one recipe, with everything its output depends on."""
+
+    name: str
+    """``transfer``, ``index:finetune``, or ``english/adapt`` for a step of a source recipe."""
+
+    stage: Stage[Any]
+
+    recipe: Recipe
+    inputs: Mapping[str, str]
+    """Role -> name of the step that plays it."""
+
+    dependencies: Dependencies
+
+    @property
+    def place(self) -> int:
+        """Where its stage stands among all stages."""
+        return next(number for number, stage in enumerate(STAGES) if stage.name == self.stage.name)
+
+    @property
+    def view(self) -> View:
+        """The recipe as its stage sees it."""
+        return self.stage.view(self.recipe)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether a step runs, and why."""
+
+    step: Step
+    runs: bool
+    reason: str
+    again: bool = False
+    """The user asked for it although its output may be there: checkpoints are thrown away too."""
+
+
+class Plan:
+    """The steps of a recipe in the order they run, those of its source recipe first."""
+
+    def __init__(self, recipe: Recipe, store: Store) -> None:
+        self.store = store
+        self.steps: dict[str, Step] = {}
+        self.encoded: dict[str, str] = {}  # model -> the step that encodes its documents
+        self.final_model = self._add_models(recipe, prefix="")
+        self._add_evaluation(recipe)
+
+    def _add(
+        self, stage: Stage[Any], recipe: Recipe, inputs: Mapping[str, str], *, prefix: str = "", model: str = ""
+    ) -> str:
+        """Add a step, and return its name.
+
+        Args:
+            inputs: role -> name of the step that plays it.
+            prefix: of the steps of a source recipe.
+            model: whose index or evaluation it is.
+        """
+        own = f"{stage.name}:{model}" if model else stage.name
+        name = f"{prefix}{own}"
+        keys = {role: self.steps[other].dependencies.key for role, other in inputs.items()}
+        depends = Dependencies(
+            stage=own,
+            version=stage.version,
+            settings=stage.settings(recipe),
+            seed=recipe.recipe.seed,
+            inputs=keys,
+            files=stage.files(recipe, self.store.digest),
+        )
+        self.steps[name] = Step(name, stage, recipe, inputs, depends)
+        return name
+
+    def _add_models(self, recipe: Recipe, prefix: str) -> str:
+        """The steps that make a model; returns the name of the last that does."""
+        source = {}
+        if recipe.source.recipe is not None:
+            other = load_recipe(Path(recipe.source.recipe)).recipe
+            source = {"source": self._add_models(other, prefix=f"{prefix}{other.recipe.name}/")}
+        chain = Chain(source, of_source=bool(prefix))
+        for stage in MAKING:
+            assert stage.wire is not None
+            wired = stage.wire(recipe, chain)
+            if wired is not None:
+                chain.steps[stage.name] = self._add(wired[0], recipe, wired[1], prefix=prefix)
+                if stage.label:
+                    chain.models.append(chain.steps[stage.name])
+        return chain.models[-1]
+
+    def _add_evaluation(self, recipe: Recipe) -> None:
+        if recipe.evaluate is not None:
+            for model in recipe.evaluate.models:
+                if model == "source" and (recipe.source.scratch is not None or recipe.source.fitted is not None):
+                    continue
+                if model != "source" and model not in self.steps:
+                    continue
+                encode, index, evaluate = ENCODE, INDEX, EVALUATE
+                inputs: dict[str, str] = {"model": model}
+                if model == "source" and recipe.source.model is not None:
+                    inputs, read = {}, "source.model"
+                    encode, index, evaluate = encode.reading(read), index.reading(read), evaluate.reading(read)
+                elif model == "source":
+                    inputs = {"model": self.steps["transfer"].inputs["source"]}
+                # what was trained on expanded documents reads expanded ones
+                trained = model in (FINETUNE.name, QUERY_TABLE.name)
+                expanded = {"expansions": EXPAND_DOCUMENTS.name} if trained and recipe.expands else {}
+                if model == QUERY_TABLE.name and f"encode:{self.steps[model].inputs['model']}" in self.steps:
+                    encoded = f"encode:{self.steps[model].inputs['model']}"  # documents are encoded as before
+                else:
+                    encoded = self._add(encode, recipe, inputs | expanded, model=model)
+                self.encoded[model] = encoded
+                indexed = self._add(index, recipe, {"vectors": encoded} | inputs, model=model)
+                queries = {"queries": self._add(ENCODE_QUERIES, recipe, inputs)} if model == self.final_model else {}
+                self._add(evaluate, recipe, {"index": indexed} | queries | inputs, model=model)
+            if recipe.evaluate.bm25:
+                bm25 = self._add(EVALUATE_BM25, recipe, {})
+                self._add(EVALUATE_BM25_WORDS, recipe, {})
+                final = f"evaluate:{self.final_model}"
+                if final in self.steps:
+                    searched = {"index": f"index:{self.final_model}", "queries": ENCODE_QUERIES.name}
+                    self._add(EVALUATE_HYBRID, recipe, {"bm25": bm25, "model": final} | searched)
+            if self.final_model in self.encoded:
+                self._add_deployed(recipe)
+            for name, peer in peers_of(recipe).items():
+                alone = self._add(EVALUATE_PEER, of_peer(recipe, peer), {}, model=name)
+                if recipe.evaluate.bm25:
+                    inputs = {"bm25": "evaluate:bm25", "model": alone}
+                    self._add(EVALUATE_HYBRID_PEER, of_peer(recipe, peer), inputs, model=name)
+        transferred = self.steps["transfer"].inputs
+        self._add(
+            ANALYSE, recipe, {role: transferred[role] for role in ("vocabulary", "source") if role in transferred}
+        )
+        # the report quotes the whole recipe and what every step found and cost
+        self._add(REPORT, recipe, {name: name for name in self.steps})
+
+    def _add_deployed(self, recipe: Recipe) -> None:
+        """The index to be used, where it is another than the one that models are judged on, and its variants."""
+        queries = {"queries": ENCODE_QUERIES.name}
+        inputs = {"vectors": self.encoded[self.final_model], "model": self.final_model} | queries
+        if differs(recipe):
+            deployed = self._add(deploying(recipe), recipe, inputs)
+            self._add(EVALUATE_DEPLOYED, recipe, {"index": deployed} | queries)
+        for name, variant in variants_of(recipe).items():
+            self._add(EVALUATE_VARIANT, variant, inputs, model=name)
+
+    def decide(
+        self,
+        previous: Mapping[str, str],
+        *,
+        until: str | None = None,
+        start: str | None = None,
+        force: tuple[str, ...] = (),
+    ) -> list[Decision]:
+        """What runs and why.
+
+        Args:
+            previous: step -> output folder of the last run under this name, for the reasons.
+            until: last stage to run.
+            start: stage from which on everything is made again.
+            force: stages that are made again.
+        """
+        decisions = []
+        for step in self._until(until):
+            forced = any(step.place in called(name) for name in force)
+            again = forced or (start is not None and step.place >= min(called(start)))
+            if again and "/" not in step.name:
+                reason = f"asked for with --{'force' if forced else 'from'}"
+                decisions.append(Decision(step, True, reason, again=True))
+            elif self.store.folder(step.dependencies).exists():
+                damage = self.store.damage(step.dependencies, step.stage.result)
+                reason = "done" if damage is None else f"its output is damaged: {damage}"
+                decisions.append(Decision(step, damage is not None, reason))
+            else:
+                decisions.append(Decision(step, True, self._why(step, previous.get(step.name))))
+        return decisions
+
+    def _until(self, last: str | None) -> list[Step]:
+        """The recipe's own steps up to the stage ``last``, and whatever steps of a source recipe these need."""
+        if last is None:
+            return list(self.steps.values())
+        wanted: set[str] = set()
+        for step in reversed(self.steps.values()):
+            if "/" not in step.name and step.place <= last_until(last):
+                wanted.add(step.name)
+            if step.name in wanted:
+                wanted.update(step.inputs.values())
+        return [step for step in self.steps.values() if step.name in wanted]
+
+    def _why(self, step: Step, before: str | None) -> str:
+        partial = self.store.root / ".partial" / self.store.folder(step.dependencies).name / "checkpoints"
+        if partial.is_dir() and any(partial.iterdir()):
+            return "was interrupted, continues from its checkpoint"
+        manifest = read_manifest(self.store.root / before) if before else None
+        if manifest is None:
+            return "not made yet"
+        changes = []
+        old, new = manifest["settings"], dict(step.dependencies.settings)
+        differing = [name for name in sorted(old.keys() | new.keys()) if _plain(old.get(name)) != _plain(new.get(name))]
+        # a setting that only one of the two reads follows from another that both have
+        for name in [name for name in differing if name in old and name in new] or differing:
+            shown = f"{name} {_shown(old.get(name))} -> {_shown(new.get(name))}"
+            changes.append("the recipe changed" if name == "recipe" else shown)
+        if manifest["seed"] != step.dependencies.seed:
+            changes.append(f"seed {manifest['seed']} -> {step.dependencies.seed}")
+        files, now = manifest["files"], step.dependencies.files
+        changed = sorted({name.split("[")[0] for name in files.keys() | now.keys() if files.get(name) != now.get(name)})
+        changes += [f"the files of {name} changed" for name in changed]
+        before_inputs, inputs = manifest["inputs"], step.dependencies.inputs
+        for role, key in inputs.items():
+            if before_inputs.get(role) != key:
+                changes.append(f"{step.inputs[role]} {'changed' if role in before_inputs else 'is new'}")
+        changes += [f"{role} is gone" for role in before_inputs if role not in inputs]
+        if manifest["stage_version"] != step.dependencies.version:
+            changes.append("the stage itself changed")
+        # one step may play two roles: it is named once
+        return "; ".join(dict.fromkeys(changes)) or "not made yet"
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else str(value)

@@ -1,0 +1,249 @@
+"""Running a recipe: plan, say why, run what is needed, and put the results where a person looks for them.
+
+The store beside the runs is shared, so recipes that agree on a stage share its output.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from vtkit.data.documents import keep_large_collections
+from vtkit.evaluation.measures.effectiveness import check_measures
+from vtkit.pipeline.disk import Estimate, estimate, free_bytes, refuse_full_disk
+from vtkit.pipeline.folder import LOCK, finished_steps, publish_results, record
+from vtkit.pipeline.order import refuse_unknown
+from vtkit.pipeline.plan import Decision, Plan, Step
+from vtkit.pipeline.source_models import check_models
+from vtkit.pipeline.stage import StageFunction
+from vtkit.pipeline.steps.texts import used_where_left_open
+from vtkit.pipeline.store import Store, versions
+from vtkit.recipe.data_check import check_data
+from vtkit.recipe.load import LoadedRecipe, load_recipe
+from vtkit.recipe.preflight import NotFetched, preflight
+from vtkit.recipe.write import resolved_toml
+from vtkit.settings.recipe import STORE, Recipe
+from vtkit.system import console
+from vtkit.system.errors import VtkitError, arguments_called, machine_errors
+from vtkit.system.outputs import held, remove_half_written, write_atomically
+from vtkit.system.results import Result
+from vtkit.system.runtime import limit_threads, reuse_memory, want_threads
+from vtkit.training import distributed
+
+LOG = "run.log"
+
+SECONDS_TO_SPEAK = 10.0
+"""In which the main process of a launch can end the others with a message of its own."""
+
+PLAN_LINES = 5
+"""Of a plan that is not shown in full."""
+
+
+def run(
+    recipe_path: Path,
+    overrides: tuple[str, ...] = (),
+    *,
+    runs: Path,
+    dry_run: bool = False,
+    until: str | None = None,
+    start: str | None = None,
+    force: tuple[str, ...] = (),
+    threads: int | None = None,
+) -> Path:
+    """Run a recipe to its report; returns the run's folder.
+
+    Args:
+        recipe_path: the TOML file.
+        overrides: ``section.key=value`` as given with --set.
+        runs: folder of all runs; the store is ``runs/artifacts``.
+        dry_run: print the plan and stop.
+        until: last stage to run.
+        start: stage from which on everything is made again.
+        force: stages that are made again.
+        threads: processor threads; all cores by default.
+
+    Raises:
+        RecipeError: the recipe, or an argument, cannot be run as written; nothing was touched.
+    """
+    refuse_unknown(until, start, force)
+    runs = runs.absolute()
+    if not distributed.is_main():
+        if not dry_run:
+            _train_along(runs / STORE, threads)
+        return runs
+    loaded = load_recipe(recipe_path, overrides)
+    recipe = loaded.recipe
+    recipe.run_by("vtkit", "run", str(recipe_path), *(word for setting in overrides for word in ("--set", setting)))
+    not_fetched = None
+    try:
+        preflight(recipe, path=recipe_path, places=loaded.places)
+    except NotFetched as error:
+        if not dry_run:
+            raise
+        not_fetched = error
+    check_measures(recipe)
+    _check_reporters(recipe)
+    folder = runs / recipe.recipe.name
+    store = Store(runs / STORE)
+    if dry_run:
+        plan = Plan(recipe, store)
+        decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
+        _show(decisions)
+        _show_disk(decisions, runs)
+        if not_fetched is not None:
+            console.warn(f"{not_fetched}\nIn the plan it counts by its name; whether it fits is seen once it is here.")
+        return folder
+    store.prepare()
+    keep_large_collections(store.root / ".collections")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise VtkitError(
+            f"cannot write to {folder}: {error.strerror or error}. Name another folder with --runs."
+        ) from error
+    with (
+        machine_errors(runs, " What was finished is kept, and the work goes on from there."),
+        held(folder / LOCK, f"run {recipe.recipe.name}"),
+        console.log_to(folder / LOG),
+    ):
+        remove_half_written(folder)
+        console.note(f"vtkit run {recipe_path} {' '.join(overrides)}")
+        plan = Plan(recipe, store)
+        decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
+        _show(decisions)
+        refuse_full_disk(*_show_disk(decisions, runs), runs)
+        if any(decision.runs for decision in decisions):
+            _check_engine(recipe)
+            check_models(recipe, path=Path(loaded.shown), places=loaded.places)
+            _check_data(loaded, store)
+        want_threads(threads)
+        write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe, used_where_left_open(recipe)))
+        write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
+        steps: dict[str, str] = {}
+        begun = time.monotonic()
+        for number, decision in enumerate(decisions, start=1):
+            step = decision.step
+            if decision.runs:
+                console.say(f"[{number}/{len(decisions)}] {step.name}")
+                started = time.monotonic()
+                inputs = {role: store.folder(plan.steps[other].dependencies) for role, other in step.inputs.items()}
+                reuse_memory()
+                limit_threads()
+                _seed(step.dependencies.seed)
+                make = partial(_make, step, inputs)
+                store.build(step.dependencies, step.stage.result, make, afresh=decision.again)
+                console.say(f"  done in {time.monotonic() - started:.1f} s", short="")
+            steps[step.name] = store.folder(step.dependencies).name
+            record(folder, recipe, plan, steps)
+        publish_results(folder, store, plan, steps)
+        if any(decision.runs for decision in decisions):
+            console.say(f"run {recipe.recipe.name} took {time.monotonic() - begun:.0f} s")
+    distributed.from_main()  # the others leave
+    return folder
+
+
+def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:
+    """Make an output in the main process; where it is trained, together with the others."""
+    function: StageFunction[Result] = step.stage.function
+    section = step.stage.name.partition(":")[0]
+    with arguments_called(lambda name: f"{section}.{name}"):
+        if step.stage.trains is None:
+            with distributed.alone():
+                return function(step.view, inputs, out)
+        if distributed.count() > 1:
+            console.say(f"  {distributed.count()} processes train together")
+        distributed.from_main((step.stage, step.recipe, inputs, out))
+        return function(step.view, inputs, out)
+
+
+def _train_along(store: Path, threads: int | None) -> None:
+    """What the other processes of a launch do: they train where the main process does, and wait meanwhile."""
+    console.be_silent()
+    keep_large_collections(store / ".collections")
+    want_threads(threads)
+    while (work := distributed.from_main()) is not None:
+        stage, recipe, inputs, out = work
+        reuse_memory()
+        limit_threads()
+        _seed(recipe.recipe.seed)
+        try:
+            stage.function(stage.view(recipe), inputs, out)
+        except VtkitError:
+            time.sleep(SECONDS_TO_SPEAK)  # the main process sees the same, says it, and its end is theirs
+            console.be_silent(False)
+            raise
+
+
+def _check_reporters(recipe: Recipe) -> None:
+    from vtkit.training.reporting import require
+
+    for name, section in (("adapt", recipe.adapt), ("finetune", recipe.finetune)):
+        if section is not None:
+            require(section.report_to, name)
+
+
+def _check_engine(recipe: Recipe) -> None:
+    """A server that does not answer is found before anything is computed."""
+    if recipe.evaluate is not None:
+        from vtkit.search.engine import reach_engine
+
+        reach_engine(recipe.index)
+
+
+def _check_data(loaded: LoadedRecipe, store: Store) -> None:
+    """Read the data before anything is computed; what is as it was when it was found sound is not read again."""
+    begun = time.monotonic()
+    memory = store.root / "checked.json"
+    checked = check_data(
+        loaded.recipe, path=Path(loaded.shown), places=loaded.places, digest=store.digest, memory=memory
+    )
+    if checked.read:
+        console.say(f"data: {checked.read} read and found sound in {time.monotonic() - begun:.1f} s")
+    if checked.known:
+        console.say(f"data: {checked.known} unchanged since they were found sound")
+
+
+def _seed(seed: int) -> None:
+    import random
+
+    import numpy as np
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def _show(decisions: list[Decision]) -> None:
+    """The plan: why steps run, steps of one reason on one line. In full, a line for each step."""
+    width = max(len(decision.step.name) for decision in decisions)
+    full = [f"{each.step.name:<{width}}  {'run' if each.runs else 'skip'}: {each.reason}" for each in decisions]
+    console.say("\n".join(full), short="\n".join(_summary(decisions)))
+
+
+def _summary(decisions: list[Decision]) -> list[str]:
+    """The plan in :data:`PLAN_LINES` lines at most."""
+    steps = {decision.step.name for decision in decisions}
+    stages: dict[str, dict[str, None]] = {}  # by reason, in their order
+    running = [decision for decision in decisions if decision.runs]
+    for decision in running:
+        follows = all(change.partition(" ")[0] in steps for change in decision.reason.split("; "))
+        reason = "steps before changed" if follows else decision.reason
+        stages.setdefault(reason, {})[decision.step.name.partition(":")[0]] = None
+    lines = [f"  {', '.join(names)}: {reason}" for reason, names in stages.items()]
+    if len(lines) >= PLAN_LINES:
+        others = dict.fromkeys(name for names in list(stages.values())[PLAN_LINES - 2 :] for name in names)
+        lines[PLAN_LINES - 2 :] = [f"  {', '.join(others)}: for other reasons"]
+    return [f"plan: {len(running)} of {len(decisions)} steps to run (--verbose lists all)", *lines]
+
+
+def _show_disk(decisions: list[Decision], runs: Path) -> tuple[Estimate, int]:
+    """What the steps that run need of the disk, said and given back with what is free."""
+    needed = estimate([decision.step for decision in decisions if decision.runs])
+    free = free_bytes(runs)
+    if needed.bytes or needed.unknown:
+        (console.say if needed.bytes <= free else console.warn)(needed.words(free))
+    return needed, free

@@ -1,0 +1,77 @@
+"""Searching a run on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from vtkit.settings.index import IndexSection
+from vtkit.system.errors import DataError, RecipeError, VtkitError
+
+if TYPE_CHECKING:
+    from vtkit.search.searcher import Searcher
+
+
+class Searched(NamedTuple):
+    """What a searcher is loaded from."""
+
+    model: str
+    """Folder or hub id."""
+
+    folder: Path
+    """Of the index."""
+
+    settings: IndexSection
+
+
+def open_searcher(folder: Path, *, model: str | None, collection: str | None) -> Searcher:
+    """The searcher of :func:`searched`; the same arguments and errors."""
+    found = searched(folder, model=model, collection=collection)
+    from vtkit.search.searcher import Searcher
+
+    return Searcher.load(*found)
+
+
+def searched(folder: Path, *, model: str | None, collection: str | None) -> Searched:
+    """Model and index of a run on disk, or of a folder that ``vtkit index`` made.
+
+    Args:
+        folder: of either; the latter has one model and one collection, which are not to be named.
+        model: stage whose model and index to use, as it was judged; None for the final one, in the index to be used.
+        collection: evaluation set; None for the first.
+
+    Raises:
+        VtkitError: no such run, model or set.
+    """
+    from vtkit.search.folders import is_index_folder, searched_by
+
+    if is_index_folder(folder):
+        if model is not None or collection is not None:
+            raise RecipeError(f"{folder} is one index, of one model: --model and --collection are for runs.")
+        found = searched_by(folder)
+        return Searched(found[0], folder, found[1])
+    from vtkit.pipeline.folder import open_run
+    from vtkit.pipeline.steps.deploy_index import DEPLOYED, DeployResult
+    from vtkit.pipeline.steps.index_corpus import IndexResult
+    from vtkit.pipeline.store import result_of
+
+    run = open_run(folder)
+    name = model or run.final_model
+    indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]
+    deployed = model is None and f"index:{DEPLOYED}" in run.steps
+    if not deployed and (name not in indexed or name == DEPLOYED):
+        indexed = [each for each in indexed if each != DEPLOYED]
+        raise VtkitError(
+            f"{folder} has no index of {name!r}. "
+            + (f"There are {', '.join(indexed)}: choose with --model." if indexed else "Run its recipe to the end.")
+        )
+    index = run.steps[f"index:{DEPLOYED if deployed else name}"]
+    if name not in run.models:
+        raise DataError(
+            f"{folder}: the model of {name!r} is missing from its stage output. Run the recipe again: vtkit run RECIPE."
+        )
+    sets = list(result_of(index, DeployResult).sets if deployed else result_of(index, IndexResult).sets)
+    chosen = collection or sets[0]
+    if chosen not in sets:
+        raise VtkitError(f"{folder} has no collection {chosen!r}. There are {', '.join(sets)}.")
+    return Searched(run.models[name], index / chosen, run.index)

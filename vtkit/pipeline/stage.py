@@ -1,0 +1,263 @@
+"""What a stage is: a record that says what it reads, and a function that sees nothing else.
+
+The function gets a :class:`View` of the recipe, which raises on every setting that the record does not name. So what
+is read is what the key of the output is made from, and nothing has to be listed a second time by hand.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_type_hints
+
+from pydantic import BaseModel, PrivateAttr
+
+from vtkit.recipe.write import resolved_toml
+from vtkit.settings.named import is_local, local_path, named_things
+from vtkit.settings.recipe import Recipe
+from vtkit.system.results import Result
+
+WHOLE_RECIPE = "*"
+"""Entry of ``Stage.reads``: every setting, paths included, as the report quotes them."""
+
+ALWAYS_READ = ("recipe.seed",)
+
+CHANGES_NO_OUTPUT = ("checkpoint_every", "report_to", "timeout", "deployment_timeout")
+"""Settings, by their last name, that a stage may read and that are in no key."""
+
+
+class UndeclaredRead(Exception):
+    """A stage read a setting, or texts, that its record does not name: a defect of the stage, never of a recipe."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Texts or a collection that a stage reads."""
+
+    name: str
+    """A path, a hub id with ``datasets:`` before it, or the name of a public collection."""
+
+    split: str | None = None
+    """The judgements under which a collection is opened; None for plain texts."""
+
+    folder: str | None = None
+    """What the collection is called in outputs; None where it has no folder there."""
+
+
+class View(Recipe):
+    """What a stage sees of a recipe: the settings and texts that its record names, and the seed.
+
+    Raises:
+        UndeclaredRead: on everything else.
+    """
+
+    _stage: str = PrivateAttr("")
+    _corpora: dict[str, tuple[Corpus, ...]] = PrivateAttr(default_factory=dict)
+
+    def corpora(self, setting: str) -> tuple[Corpus, ...]:
+        """The texts that the record names under ``setting``."""
+        if setting not in self._corpora:
+            raise UndeclaredRead(f"stage {self._stage} reads the texts of {setting}: add them to its corpora")
+        return self._corpora[setting]
+
+
+R = TypeVar("R", bound=Result)
+
+
+@dataclass
+class Chain:
+    """The steps of one recipe that make its model, as far as they are planned; later stages take their inputs here."""
+
+    source: Mapping[str, str]
+    """``{"source": step}`` if another recipe makes the source, else empty."""
+
+    of_source: bool
+    """Whether the recipe is itself the source of another."""
+
+    steps: dict[str, str] = field(default_factory=dict)
+    """Stage -> step."""
+
+    models: list[str] = field(default_factory=list)
+    """Steps that make a model, the newest last."""
+
+    @property
+    def vocabulary(self) -> dict[str, str]:
+        """Inputs of a stage that compares both vocabularies."""
+        return {"vocabulary": self.steps["vocabulary"], **self.source}
+
+
+@dataclass(frozen=True)
+class Training:
+    """What decides the size of a training's checkpoints."""
+
+    steps: int | None
+    """None: as many as the data have."""
+
+    checkpoint_every: int
+    validated: bool = False
+    trainings: int = 1
+    embeddings_only: bool = False
+    """Whether only the embeddings learn."""
+
+
+Wiring = Callable[[Recipe, Chain], "tuple[Stage[Any], Mapping[str, str]] | None"]
+"""The record as a recipe needs it, and role -> step of its inputs; None if the recipe has no such stage."""
+
+StageFunction = Callable[[View, Mapping[str, Path], Path], R]
+"""``(view, inputs, out) -> result``: fills ``out`` and returns what it found, which the manifest keeps."""
+
+
+@dataclass(frozen=True)
+class Stage(Generic[R]):
+    """A stage: what it is called, what it reads, and what does its work."""
+
+    name: str
+    """As in the plan: ``transfer``, ``check:transfer``, ``evaluate:bm25``."""
+
+    version: int
+    """Raised by hand when the same settings, inputs and files come to give another output."""
+
+    reads: tuple[str, ...]
+    """Sections (``adapt``), single settings (``index.query_length``), or whether there is a section at all
+    (``adapt?``). The seed is always read."""
+
+    function: StageFunction[R]
+
+    corpora: Mapping[str, Callable[[Recipe], tuple[Corpus, ...]]] = field(default_factory=dict)
+    """Setting -> the texts that stand for it, whatever sections they come from. In the key by their content."""
+
+    wire: Wiring | None = None
+    """Where it stands among the steps that make a model; None for stages after these."""
+
+    trains: Callable[[Recipe], Training] | None = None
+    """Its training, which all processes of a launch do together; the main process makes other stages alone."""
+
+    label: str = ""
+    """What the model it makes is called in reports, such as ``after transfer``; empty for stages that make none."""
+
+    publishes: Mapping[str, str] = field(default_factory=dict)
+    """File or folder of its output -> its name in the run's folder."""
+
+    def reading(self, *more: str) -> Stage[R]:
+        """This stage where it reads further settings, as one that has no input for them."""
+        return replace(self, reads=(*self.reads, *more))
+
+    @property
+    def result(self) -> type[R]:
+        """The class of what it finds: what its function says it returns."""
+        kind: type[R] = get_type_hints(self.function)["return"]
+        return kind
+
+    def view(self, recipe: Recipe) -> View:
+        """``recipe`` as the stage sees it."""
+        reads = set(Recipe.model_fields) if WHOLE_RECIPE in self.reads else {*self.reads, *ALWAYS_READ}
+        view: View = _part(View, recipe, "", reads, self.name)
+        view._corpora = {setting: texts(recipe) for setting, texts in self.corpora.items()}
+        view._stage = self.name
+        if WHOLE_RECIPE in self.reads:
+            view.run_by(*recipe.command)
+        return view
+
+    def settings(self, recipe: Recipe) -> dict[str, Any]:
+        """The settings in the key: dotted name -> value, local names as ``(file)`` (their digests stand for them)."""
+        found: dict[str, Any] = {}
+        if WHOLE_RECIPE in self.reads:
+            found["recipe"] = resolved_toml(recipe)
+            found["command"] = shlex.join(recipe.command)
+        for entry in self.reads:
+            if entry.endswith("?"):
+                found[f"[{entry[:-1]}]"] = "given" if getattr(recipe, entry[:-1]) is not None else "missing"
+        sections = {entry.partition(".")[0] for entry in self.reads}
+        found |= {name: value for name, value in _flat(recipe, sections) if self._keys(name, recipe)}
+        for setting, texts in self.corpora.items():
+            for part in ("split", "folder"):
+                values = [getattr(corpus, part) for corpus in texts(recipe)]
+                if any(value is not None for value in values):
+                    found[f"{setting} ({part})"] = values
+        return found
+
+    def files(self, recipe: Recipe, digest: Callable[[str], str]) -> dict[str, str]:
+        """The files in the key: setting and position -> digest of the content, or the name of what is on the hub."""
+        found: dict[str, str] = {}
+        seen: Counter[str] = Counter()
+        for named in named_things(recipe):
+            number = seen[named.setting]
+            seen[named.setting] += 1
+            if named.what != "recipe" and is_local(named.value) and self._keys(named.setting, recipe):
+                found[f"{named.setting}[{number}]"] = digest(local_path(named.value) or named.value)
+        for setting, texts in self.corpora.items():
+            for number, corpus in enumerate(texts(recipe)):
+                path = local_path(corpus.name)
+                found[f"{setting}[{number}]"] = corpus.name if path is None else corpus.name.replace(path, digest(path))
+        return found
+
+    def _keys(self, setting: str, recipe: Recipe) -> bool:
+        """Whether the value of ``setting`` is in the key."""
+        if (
+            not any(setting == entry or setting.startswith(f"{entry}.") for entry in self.reads)
+            or setting in self.corpora
+            or setting == "source.recipe"  # an input: the other recipe's last model
+            or setting.rpartition(".")[2] in CHANGES_NO_OUTPUT
+        ):
+            return False
+        used = getattr(getattr(recipe, setting.partition(".")[0]), "settings_read", None)  # the others have no effect
+        return used is None or setting in used
+
+
+def _part(kind: type[BaseModel], whole: BaseModel, path: str, reads: set[str], stage: str) -> Any:
+    """``whole`` with the settings that ``reads`` names and no others, as a ``kind`` that raises on those."""
+    kept: dict[str, Any] = {}
+    for name in type(whole).model_fields:
+        value, setting = getattr(whole, name), f"{path}{name}"
+        inside = {entry for entry in reads if entry.startswith(f"{setting}.")}
+        if setting in reads or (value is None and inside):
+            kept[name] = value
+        elif inside:
+            kept[name] = _part(type(value), value, f"{setting}.", inside, stage)
+        elif f"{setting}?" in reads:
+            kept[name] = value if value is None else _part(type(value), value, f"{setting}.", set(), stage)
+    part = _raising(kind).model_construct(**kept)
+    for name in type(whole).model_fields:
+        if name not in kept:
+            part.__dict__.pop(name, None)
+    part.__dict__["_read_by"] = (stage, path)
+    return part
+
+
+@cache
+def _raising(kind: type[BaseModel]) -> type[BaseModel]:
+    """``kind``, but a field without a value is an error of its own."""
+
+    def missing(self: BaseModel, name: str) -> Any:
+        if name in kind.model_fields:
+            stage, path = self.__dict__["_read_by"]
+            raise UndeclaredRead(f"stage {stage} reads {path}{name}: add it to the reads of its record")
+        return kind.__getattr__(self, name)  # type: ignore[attr-defined]
+
+    return type(kind.__name__, (kind,), {"__getattr__": missing, "__module__": kind.__module__})
+
+
+def _flat(recipe: Recipe, sections: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Dotted setting -> value, for all settings of these sections."""
+    for name in type(recipe).model_fields:
+        section = getattr(recipe, name)
+        if name in sections and section is not None:  # one that is left out has no settings
+            yield from _flat_section(
+                section, f"{name}.", {thing.setting for thing in named_things(section, f"{name}.")}
+            )
+
+
+def _flat_section(section: BaseModel, path: str, named: Collection[str]) -> Iterator[tuple[str, Any]]:
+    for name in type(section).model_fields:
+        value, setting = getattr(section, name), f"{path}{name}"
+        if isinstance(value, BaseModel):
+            yield from _flat_section(value, f"{setting}.", named)
+        elif setting in named:
+            values = value if isinstance(value, tuple) else (value,)
+            yield setting, [entry.replace(local_path(entry) or "\0", "(file)") for entry in values]
+        else:
+            yield setting, list(value) if isinstance(value, tuple) else value

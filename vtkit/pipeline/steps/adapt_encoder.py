@@ -1,0 +1,247 @@
+"""Stage ``adapt``: training in the new vocabulary without judgements."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from vtkit.data.sampling import draw, drawn
+from vtkit.data.sequences import Lazy
+from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
+from vtkit.pipeline.stage import Chain, Corpus, Stage, Training, View
+from vtkit.pipeline.steps.texts import adaptation_corpus, opened, read_texts
+from vtkit.pipeline.steps.untrained import starts_untrained
+from vtkit.pipeline.store import CHECKPOINTS
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.transfer import ParallelTransfer
+from vtkit.system import console
+from vtkit.system.results import Result
+from vtkit.training.validated import Validated
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedTokenizerFast
+
+    from vtkit.training.adapt import Alignment
+    from vtkit.training.mlm import Adaptation
+
+HELD_OUT = 200
+"""Texts that masked-language-model training does not see, a tenth of the corpus at most: on these it is measured."""
+
+
+@dataclass(frozen=True)
+class AdaptResult(Result):
+    """What adaptation was trained on, and how it went."""
+
+    objectives: tuple[str, ...]
+    reason: str
+    """Why these, where the recipe left it open; else empty."""
+
+    texts: int
+    pairs: int
+    curve: Mapping[str, Sequence[float]]
+    """``steps``, and the values of each curve at these."""
+
+    held_out: HeldOutPredictions | None = None
+    """Of masked tokens, where the objective predicts them."""
+
+    validated: Validated | None = None
+    """Where [adapt.validation] asks for it."""
+
+
+def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptResult:
+    """Fill ``out/model`` with the adapted encoder.
+
+    Reads ``inputs["model"]/model``; for which tokens are new, ``inputs["transfer"]/provenance.parquet`` (a scratch
+    source has none); for ``align`` the source encoder, ``inputs["source"]/model`` where that is another recipe's.
+    """
+    from vtkit.encoder.asymmetric import refuse_query_side
+    from vtkit.encoder.checkpoint import load_encoder, save_encoder
+    from vtkit.training import distributed, reporting
+
+    section = recipe.adapt
+    assert section is not None
+    encoder = load_encoder(str(inputs["model"] / "model"))
+    refuse_query_side(encoder, "adapt")
+    objectives, reason = chosen_objectives(recipe)
+    if reason:
+        console.say(f"  objective {' and '.join(objectives)}: {reason}")
+    if objectives in (("mlm",), ("sap",)):
+        if section.validation is not None:
+            console.warn("adapt.validation has no effect: masked-language-model training measures on held-out texts")
+        texts, done = _predict(recipe, inputs, out, encoder, objectives[0])
+        found = AdaptResult(objectives, reason, texts, 0, done.curve, done.held_out)
+    else:
+        texts, pairs, curve, validated = _train_vectors(recipe, inputs, out, encoder, objectives)
+        found = AdaptResult(objectives, reason, texts, pairs, curve, validated=validated)
+    if distributed.is_main():
+        save_encoder(encoder, out / "model")
+        reporting.keep(out / CHECKPOINTS, out)
+    return found
+
+
+def chosen_objectives(recipe: View) -> tuple[tuple[str, ...], str]:
+    """The objectives of the recipe; those that ``auto`` stands for, and why."""
+    section = recipe.adapt
+    assert section is not None
+    if section.objective != "auto":
+        return section.objectives, ""
+    if recipe.source.fitted is not None:
+        return ("distill",), "the source is a dense embedder, which teaches together with BM25"
+    if starts_untrained(recipe):
+        return ("mlm",), "the source is a masked language model, which has not learned to retrieve yet"
+    if _pair_files(recipe):
+        return ("align", "crop"), "there is parallel text, and a corpus"
+    return ("crop",), "there is a corpus, and no parallel text"
+
+
+def chosen_prior(recipe: View) -> Literal["none", "unigram"]:
+    """What masked-language-model training adds to the logits (``adapt.prior``)."""
+    assert recipe.adapt is not None
+    return recipe.adapt.prior or ("none" if starts_untrained(recipe) else "unigram")
+
+
+def _pair_files(recipe: View) -> tuple[str, ...]:
+    """Files of sentence pairs: adapt.align.files, else those that the transfer learns from."""
+    assert recipe.adapt is not None
+    own = recipe.adapt.align.files
+    transfer = recipe.transfer
+    if own or transfer is None or "transfer.parallel.files" not in transfer.settings_read:
+        return own
+    return transfer.settings_of(ParallelTransfer).files
+
+
+def _predict(
+    recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objective: str
+) -> tuple[int, Adaptation]:
+    """Masked-language-model training, or that towards a teacher's vectors."""
+    import numpy as np
+
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.training.mlm import adapt
+    from vtkit.transfer.provenance import PROVENANCE, read_new_ids
+
+    section, seed = recipe.adapt, recipe.recipe.seed
+    assert section is not None
+    prior = chosen_prior(recipe) if objective == "mlm" else None
+    section = section.model_copy(update={"objective": objective, "prior": prior})
+    wanted = section.steps * section.batch_size
+    texts = drawn(read_texts(recipe.corpora("adapt.corpus")), wanted + HELD_OUT, seed, out)
+    texts, held_out = _held_out(texts, 0 if objective == "sap" else HELD_OUT, seed)
+    new_ids = read_new_ids(inputs["transfer"] / PROVENANCE) if "transfer" in inputs else np.empty(0, dtype=np.int64)
+    teacher = None if section.teacher is None else load_encoder(section.teacher)
+    return len(texts), adapt(encoder, texts, new_ids, section, seed, out / CHECKPOINTS, teacher, held_out)
+
+
+def _held_out(texts: Sequence[str], most: int, seed: int) -> tuple[Sequence[str], list[str]]:
+    """What is left to train on, and up to ``most`` of ``texts``, a tenth of them at most, that are not trained on."""
+    held_out = draw(texts, min(most, len(texts) // 10), seed)
+    unseen = set(held_out)
+    left = array("q", (number for number, text in enumerate(texts) if text not in unseen))
+    return Lazy(len(left), lambda number: texts[left[number]]), held_out
+
+
+def _train_vectors(
+    recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objectives: Sequence[str]
+) -> tuple[int, int, Mapping[str, Sequence[float]], Validated | None]:
+    """Training of the sparse vectors themselves."""
+    from vtkit.evaluation.probe import probe_validation_set
+    from vtkit.training.adapt import QUERY_LENGTH, adapt_vectors
+    from vtkit.training.query_generator import load_generator
+    from vtkit.training.teachers import Teacher, load_teacher
+    from vtkit.training.validation import MOST_QUERIES, Validation
+
+    section, seed = recipe.adapt, recipe.recipe.seed
+    assert section is not None
+    most = section.steps * section.batch_size
+    wanted = 0 if section.validation is None else MOST_QUERIES
+    texts = drawn(read_texts(recipe.corpora("adapt.corpus")), most + wanted, seed, out)
+    validation = None
+    if section.validation is not None:
+        texts, held_out = _held_out(texts, wanted, seed)
+        validation = Validation(probe_validation_set(held_out, wanted, seed, "adapt"), section.validation)
+    alignment = _alignment(recipe, inputs, texts, encoder.tokenizer) if "align" in objectives else None
+    teachers, queries, generator = list[Teacher](), list[str](), None
+    if "distill" in objectives:
+        if section.distill.generates:
+            generator = load_generator(section.distill.generator, section.max_length)
+        source = () if recipe.source.fitted is None else (str(recipe.source.model),)
+        names, lengths = section.distill.teachers or source, (QUERY_LENGTH, section.max_length)
+        teachers = [load_teacher(name, lengths, "adapt.distill.teachers") for name in names]
+        queries = draw(read_texts(recipe.corpora("adapt.distill.query_corpus")), most, seed)
+    curve = adapt_vectors(
+        encoder,
+        objectives,
+        texts,
+        section,
+        recipe.recipe.language if "distill" in objectives else "",
+        seed,
+        out / CHECKPOINTS,
+        alignment=alignment,
+        teachers=teachers,
+        queries=queries,
+        generator=generator,
+        validation=validation,
+    )
+    validated = None if validation is None else validation.validated[-1]
+    return len(texts), 0 if alignment is None else len(alignment.pairs), curve, validated
+
+
+def _alignment(
+    recipe: View, inputs: Mapping[str, Path], texts: Sequence[str], target: PreTrainedTokenizerFast
+) -> Alignment:
+    """The source encoder and the sentence pairs; where there are no files, each text twice."""
+    from vtkit.pipeline.steps.source import source_encoder
+    from vtkit.training.adapt import Alignment
+    from vtkit.training.crops import SHORTEST_TEXT
+    from vtkit.transfer.methods.bitext import pairs_in
+
+    source = source_encoder(recipe, inputs)
+    found = list(dict.fromkeys(pairs_in(_pair_files(recipe), source.tokenizer, target)))
+    sentences = [pair for pair in found if len(pair[0].split()) >= SHORTEST_TEXT]
+    pairs = sentences if len(sentences) > 1 else found  # entries of dictionaries share no words with one another
+    return Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)])
+
+
+def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:
+    """adapt.distill.query_corpus."""
+    return opened(recipe, recipe.adapt.distill.query_corpus) if recipe.adapt is not None else ()
+
+
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    section, fitted = recipe.adapt, recipe.source.fitted is not None
+    if section is None:
+        return None
+    stage: Stage[Any] = ADAPT
+    inputs = {"model": chain.models[-1]}
+    if recipe.transfer is not None:  # which tokens are new
+        inputs["transfer"] = chain.steps["transfer"]
+    if section.objective == "mlm" and section.prior is None:
+        stage = ADAPT.reading("source")
+    elif not set(section.objectives) <= {"mlm", "sap"}:
+        stage, inputs = ADAPT.reading("source", "transfer"), {**inputs, **chain.source}
+    return stage.reading("recipe.language") if "distill" in section.objectives or fitted else stage, inputs
+
+
+def _training(recipe: Recipe) -> Training:
+    section = recipe.adapt
+    assert section is not None
+    validated = section.validation is not None
+    return Training(section.steps, section.checkpoint_every, validated, embeddings_only=section.train != "all")
+
+
+ADAPT = Stage(
+    "adapt",
+    version=9,
+    reads=("adapt",),
+    corpora={"adapt.corpus": adaptation_corpus, "adapt.distill.query_corpus": _given_queries},
+    function=adapt_encoder,
+    wire=_wired,
+    publishes={"curves": "curves/adapt"},
+    trains=_training,
+    label="after adaptation",
+)
+"""Where ``adapt.objective`` may train the vectors, the plan adds what that reads: source, transfer, the language."""

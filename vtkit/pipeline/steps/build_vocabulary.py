@@ -1,0 +1,96 @@
+"""Stage ``vocabulary``: the source's own tokenizer, whole or trimmed, or an existing, trained or expanded one with the
+casing policy in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, assert_never
+
+from vtkit.pipeline.stage import Chain, Stage, View
+from vtkit.pipeline.steps.source import source_tokenizer
+from vtkit.pipeline.steps.texts import read_texts, trimming_corpus
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.vocabulary import (
+    ExistingVocabulary,
+    ExpandedVocabulary,
+    SourceVocabulary,
+    TrainedVocabulary,
+    TrimmedVocabulary,
+)
+from vtkit.system import console
+from vtkit.system.results import Result
+from vtkit.vocabulary.statistics import CorpusCounts, ExpansionStats, TrimStats
+
+
+@dataclass(frozen=True)
+class VocabularyResult(Result):
+    """A vocabulary, and how it was made where it was not there already."""
+
+    size: int
+    family: str
+    """How its tokens mark words: :func:`vtkit.vocabulary.forms.token_family`."""
+
+    corpus: CorpusCounts | None = None
+    expansion: ExpansionStats | None = None
+    trimmed: TrimStats | None = None
+
+
+def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> VocabularyResult:
+    """Fill ``out/tokenizer`` with a folder that ``AutoTokenizer`` loads without vtkit."""
+    from vtkit.vocabulary.existing import load_tokenizer, with_casing
+    from vtkit.vocabulary.forms import token_family
+    from vtkit.vocabulary.saved import save_tokenizer
+    from vtkit.vocabulary.specification import build
+
+    corpus = expansion = trimmed = None
+    match recipe.vocabulary:
+        case SourceVocabulary():
+            tokenizer = source_tokenizer(recipe, inputs)
+        case TrimmedVocabulary(size=size, min_frequency=least):
+            from vtkit.vocabulary.trimmed import trim_vocabulary
+
+            texts = read_texts(recipe.corpora("vocabulary.corpus"))
+            tokenizer, trimmed = trim_vocabulary(source_tokenizer(recipe, inputs), texts, size, least)
+            console.say(
+                f"  {len(tokenizer):,} of {trimmed.base_size:,} tokens stay; of texts that were not counted, "
+                f"{trimmed.changed:.1%} have others, and {trimmed.lost:.2%} of the tokens are gone"
+            )
+        case ExistingVocabulary(tokenizer=name):
+            tokenizer = with_casing(load_tokenizer(name), recipe.casing.input)
+        case TrainedVocabulary() | ExpandedVocabulary() as section:
+            built = build(section, recipe.casing)
+            tokenizer, corpus, expansion = built.tokenizer, built.corpus, built.expansion
+            console.say(f"  a vocabulary of {len(tokenizer):,} tokens")
+        case _:
+            assert_never(recipe.vocabulary)
+    save_tokenizer(tokenizer, out / "tokenizer")
+    return VocabularyResult(len(tokenizer), str(token_family(tokenizer)), corpus, expansion, trimmed)
+
+
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    stage = vocabulary_stage(recipe)
+    return stage, {} if stage is VOCABULARY else chain.source
+
+
+VOCABULARY = Stage(
+    "vocabulary", version=3, reads=("vocabulary", "casing.input"), function=build_vocabulary, wire=_wired
+)
+
+VOCABULARY_OF_SOURCE = VOCABULARY.reading("source.model")
+"""Where the vocabulary is the source's own."""
+
+TRIMMED_VOCABULARY = replace(VOCABULARY_OF_SOURCE, corpora={"vocabulary.corpus": trimming_corpus})
+"""Where it is trimmed to texts, whatever sections those come from."""
+
+
+def vocabulary_stage(recipe: Recipe) -> Stage[VocabularyResult]:
+    """The stage as the vocabulary of ``recipe`` needs it."""
+    match recipe.vocabulary:
+        case SourceVocabulary():
+            return VOCABULARY_OF_SOURCE
+        case TrimmedVocabulary():
+            return TRIMMED_VOCABULARY
+        case _:
+            return VOCABULARY

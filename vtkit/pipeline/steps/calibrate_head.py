@@ -1,0 +1,121 @@
+"""Stage ``calibrate``: the logits rescaled, shifted and folded, with one table of what that did, and queries by a
+static table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vtkit.data.sampling import draw, drawn
+from vtkit.encoder.calibrated import Calibration
+from vtkit.pipeline.stage import Chain, Stage, View
+from vtkit.pipeline.steps.texts import calibration_corpus, read_texts
+from vtkit.settings.calibrate import CalibrateSection
+from vtkit.settings.recipe import Recipe
+from vtkit.system import console
+from vtkit.system.errors import DataError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+FEWEST = 8
+
+TOKEN_STRENGTH, TOKEN_BOUND = 0.5, 1.0
+"""How far each token goes by document frequency, and its largest shift in logits."""
+
+HELD_TEXTS = 20_000
+"""Texts drawn at most to see where tokens are held: more than probe texts, since most words stand in few texts."""
+
+HELD_WANTS_TABLE = (
+    "queries that the encoder itself expands become worse when tokens are raised where texts hold them. Give queries a "
+    "static table (query_encoder)"
+)
+
+
+def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calibration:
+    """Fill ``out/model`` with the encoder of ``inputs["model"]``, calibrated."""
+    from vtkit.encoder.checkpoint import load_encoder, save_encoder
+    from vtkit.encoder.query_tables import query_encoder_of, with_static_queries
+    from vtkit.system.runtime import fastest_device
+
+    section = recipe.calibrate
+    assert section is not None
+    encoder = load_encoder(str(inputs["model"] / "model"), fastest_device())
+    found = calibrate_encoder(encoder, read_texts(recipe.corpora("calibrate.corpus")), section, recipe.recipe.seed)
+    console.say(f"calibration: {found.done()}")
+    console.show_table("probe texts held out", ["", "before", "after"], found.table())
+    if section.query_encoder is not None:
+        encoder = with_static_queries(encoder, section.query_encoder, read_texts(recipe.corpora("calibrate.corpus")))
+        found = replace(found, query_encoder=section.query_encoder)
+        console.say(f"queries are encoded by {query_encoder_of(encoder)}")
+    elif section.tokens == "held":
+        console.warn(f"calibration: {HELD_WANTS_TABLE}")
+    save_encoder(encoder, out / "model")
+    return found
+
+
+def calibrate_encoder(
+    encoder: SparseEncoder, corpus: Iterable[str], section: CalibrateSection, seed: int
+) -> Calibration:
+    """Calibrate ``encoder`` in place on probe texts sampled from ``corpus``, which is read once.
+
+    Raises:
+        DataError: too few texts, an encoder whose queries take a way of their own, or a uniCOIL one.
+    """
+    from vtkit.encoder.asymmetric import output_tokenizer, refuse_query_side
+    from vtkit.encoder.calibration import TokenTargets, calibrate
+    from vtkit.encoder.families import mlm_head
+    from vtkit.encoder.idf import DocumentCounter
+    from vtkit.encoder.kinds import refuse_unicoil
+
+    refuse_query_side(encoder, "calibrate", static_too=False)
+    refuse_unicoil(encoder, "[calibrate]")
+    counter = None
+    held_in: Sequence[str] | None = None
+    if section.tokens == "held":
+        corpus = held_in = drawn(corpus, HELD_TEXTS, seed)
+    elif section.tokens is not None:
+        size = mlm_head(encoder[0].auto_model).decoder.out_features
+        counter = DocumentCounter(output_tokenizer(encoder), size)
+        corpus = counter.counting(corpus)
+    texts = draw(corpus, section.texts, seed)
+    if len(texts) < FEWEST:
+        raise DataError(
+            f"calibration has {len(texts)} probe texts and needs at least {FEWEST}: name a longer {{corpus}}", "corpus"
+        )
+    if section.shift is not None and section.target_activation is not None:
+        console.warn(
+            f"calibration: the shift of {section.shift:g} changes nothing beside a target activation, whose own shift "
+            "makes up for it"
+        )
+    return calibrate(
+        encoder,
+        texts,
+        section.target_activation,
+        section.definition,
+        section.max_length,
+        head_scale=section.head_scale,
+        shift=section.shift or 0.0,
+        tokens=None
+        if counter is None
+        else TokenTargets(counter.frequencies, counter.documents, TOKEN_STRENGTH, TOKEN_BOUND),
+        held_in=held_in,
+        fold=section.fold,
+    )
+
+
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    return (CALIBRATE, {"model": chain.models[-1]}) if recipe.calibrate is not None else None
+
+
+CALIBRATE = Stage(
+    "calibrate",
+    version=8,
+    reads=("calibrate",),
+    corpora={"calibrate.corpus": calibration_corpus},
+    function=calibrate_head,
+    wire=_wired,
+    label="after calibration",
+)

@@ -1,0 +1,172 @@
+"""Stage ``index:deployed``: the final model's index as it is to be used, with its lexical part and in its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.evaluation.balance import Balance
+from vtkit.pipeline.stage import Corpus, Stage, View
+from vtkit.pipeline.steps.encode_corpus import model_name, opened
+from vtkit.pipeline.steps.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_of
+from vtkit.pipeline.steps.evaluate_runs import BM25, stored
+from vtkit.pipeline.steps.index_corpus import keep_documents, weighted_vectors
+from vtkit.pipeline.steps.texts import training_queries, tuned_collections
+from vtkit.pipeline.store import result_of
+from vtkit.settings.engines import BUILT_FROM
+from vtkit.settings.recipe import Recipe
+from vtkit.system import console
+from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    from sentence_transformers import SparseEncoder
+
+    from vtkit.search.lexical import LexicalPart
+
+DEPLOYED = "deployed"
+"""What this index is called in steps, beside those of single models."""
+
+
+@dataclass(frozen=True)
+class DeployedSet(Result):
+    """The documents of one evaluation set in the index to be used."""
+
+    documents: int
+    postings: int
+    """Weights above zero, of all documents together; with those of the lexical part ..."""
+
+    lexical_postings: int
+    """... which are so many of them."""
+
+    terms: int
+    """Dimensions of the lexical part."""
+
+    balance: Balance | None = None
+
+
+@dataclass(frozen=True)
+class DeployResult(Result):
+    """The index of each evaluation set, as it is to be used."""
+
+    sets: Mapping[str, DeployedSet]
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A collection's vectors with their lexical part."""
+
+    documents: sp.csr_matrix
+    """(documents, width)."""
+
+    vocabulary: int
+    """Dimensions of the encoder."""
+
+    lexical: LexicalPart | None = None
+    balance: Balance | None = None
+
+
+def differs(recipe: Recipe) -> bool:
+    """Whether the index to be used is another than the one that models are judged on."""
+    return recipe.index.engine != "exact" or recipe.index.lexical != "none"
+
+
+def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployResult:
+    """Fill ``out/SET`` with an index of ``inputs["vectors"]``, made by ``inputs["model"]``, for every set.
+
+    The scores of its lexical part are brought together with the encoder's on ``inputs["queries"]``.
+    """
+    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.search.engine import POSTINGS, Asking, build_index
+    from vtkit.search.index_record import IndexRecord
+    from vtkit.vocabulary.tokenizer_file import tokenizer_digest
+
+    encoder = load_encoder(model_name(recipe, inputs), "cpu")
+    tokenizer = tokenizer_digest(output_tokenizer(encoder))
+    sets: dict[str, DeployedSet] = {}
+    for corpus in recipe.corpora("evaluate.sets"):
+        folder = out / str(corpus.folder)
+        made = assembled(recipe, inputs, corpus, encoder, folder)
+        texts = [query.text for query in opened(corpus).queries] if recipe.index.takes_text else []
+        build_index(recipe.index, made.documents, folder / POSTINGS, Asking(encoder, texts))
+        keep_documents(inputs, corpus, folder)
+        lexical = None if made.lexical is None else made.lexical.save(folder)
+        record = IndexRecord(recipe.index.engine, made.vocabulary, tokenizer, recipe.index.document_weighting, lexical)
+        record.save(folder)
+        theirs = int((made.documents.indices >= made.vocabulary).sum())
+        terms = made.documents.shape[1] - made.vocabulary
+        sets[str(corpus.folder)] = DeployedSet(made.documents.shape[0], made.documents.nnz, theirs, terms, made.balance)
+        if made.lexical is not None and made.balance is not None:
+            say = console.warn if made.balance.contradicted else console.say
+            say(f"  {corpus.folder}: {_described(sets[str(corpus.folder)], made.balance)}")
+    return DeployResult(sets)
+
+
+def assembled(
+    recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path | None = None
+) -> Assembled:
+    """The vectors of one set with the weighting and the lexical part of ``[index]``.
+
+    Args:
+        encoder: what made the vectors.
+        out: folder in which the weights of dimensions are kept; made if need be.
+    """
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    vectors = weighted_vectors(recipe, inputs, corpus, encoder, out)
+    assert recipe.evaluate is not None
+    if recipe.index.lexical == "none":
+        return Assembled(vectors, vectors.shape[1])
+    from vtkit.evaluation.balancing import balance_of
+    from vtkit.evaluation.systems import Bm25System, SparseSystem
+    from vtkit.search.analysers import analyser
+    from vtkit.search.bm25 import Bm25, bm25_impacts
+    from vtkit.search.engine import index_in_memory
+    from vtkit.search.lexical import LexicalPart
+
+    collection, folder = opened(corpus), str(corpus.folder)
+    language, analysis = recipe.recipe.language, recipe.index.bm25_analyser
+    contents = (document.contents for document in collection.documents)
+    impacts, terms = bm25_impacts(contents, analyser(language, analysis))
+    balance = balance_of(
+        SparseSystem(index_in_memory(vectors), stored(inputs["queries"] / folder / BALANCING)),
+        Bm25System(Bm25.of(impacts, terms)),
+        balancing_of(recipe, corpus, collection),
+        recipe.evaluate.depth,
+        recipe.evaluate.measures[0],
+        result_of(inputs["queries"], EncodeQueriesResult).sets[folder].probed,
+    )
+    part = LexicalPart.balanced(language, analysis, terms, vectors, impacts, balance.weight, balance.deviations)
+    return Assembled(part.documents(vectors, impacts), vectors.shape[1], part, balance)
+
+
+def _described(made: DeployedSet, balance: Balance) -> str:
+    on = "other judged queries" if balance.judged else "spans of documents"
+    return (
+        f"lexical part of {made.terms:,} dimensions, {made.lexical_postings / max(made.documents, 1):.0f} a "
+        f"document; scores compared on {balance.queries:,} {on}; the encoder weighs {balance.weight:g}: {balance.words}"
+    )
+
+
+def deploying(recipe: Recipe) -> Stage[DeployResult]:
+    """The stage for ``recipe``; how long queries are counts where the index encodes them."""
+    return DEPLOY.reading("index.query_length") if recipe.index.takes_text else DEPLOY
+
+
+DEPLOY = Stage(
+    f"index:{DEPLOYED}",
+    version=10,
+    reads=(
+        *BUILT_FROM,
+        "index.document_weighting",
+        "index.lexical",
+        *BM25,
+        "evaluate.depth",
+        "evaluate.measures",
+    ),
+    corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
+    function=deploy_index,
+)

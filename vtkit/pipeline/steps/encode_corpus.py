@@ -1,0 +1,121 @@
+"""Stage ``encode``: the documents of every evaluation set as sparse vectors on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vtkit.data.collections import load_retrieval
+from vtkit.data.document_files import DOCUMENTS, write_documents
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.pipeline.stage import Corpus, Stage, View
+from vtkit.pipeline.steps.texts import evaluation_sets
+from vtkit.pipeline.store import CHECKPOINTS
+from vtkit.system import console
+from vtkit.system.results import Result
+
+
+@dataclass(frozen=True)
+class EncodedSet(Result):
+    """The documents of one evaluation set as vectors."""
+
+    documents: int
+    postings: int
+    """Weights above zero, of all documents together."""
+
+    share_cut: float = 0.0
+    """Share of the documents of which the encoder does not read the end."""
+
+    postings_removed: float = 0.0
+    """Share of the weights that ``index.top_dimensions`` and ``index.keep`` took away."""
+
+    mass_removed: float = 0.0
+    """Share of the sum of all weights that went with them."""
+
+
+@dataclass(frozen=True)
+class EncodeResult(Result):
+    """What one encoder made of the documents of each evaluation set."""
+
+    sets: Mapping[str, EncodedSet]
+    query_encoder: str | None = None
+    """What encodes the queries that are to find them, in words; None where the encoder of documents does."""
+
+
+def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeResult:
+    """Fill ``out/SET`` with ``vectors/`` and ``documents.jsonl`` for every set of the recipe.
+
+    The encoder is ``inputs["model"]/model``, or the source as it is where there is no such input. Where there is
+    ``inputs["expansions"]`` it reads expanded documents.
+    """
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.encoder.query_tables import query_encoder_of
+    from vtkit.encoder.sides import prompt_of
+    from vtkit.encoder.truncation import share_cut
+    from vtkit.search.sharded_encoding import encode_to_disk
+    from vtkit.search.stored_vectors import VECTORS
+    from vtkit.system.runtime import fastest_device
+    from vtkit.training.document_expansion.expansions import Expansions
+
+    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    expansions = Expansions.load(inputs["expansions"]) if "expansions" in inputs else None
+    sets: dict[str, EncodedSet] = {}
+    for corpus in recipe.corpora("evaluate.sets"):
+        collection, folder = opened(corpus), str(corpus.folder)
+        texts = [document.contents for document in collection.documents]
+        length = min(recipe.index.document_length, encoder.max_seq_length or recipe.index.document_length)
+        if expansions is not None:
+            texts = expansions.expand(texts, encoder.tokenizer, length, prompt_of(encoder, "document"))
+        cut = share_cut(encoder.tokenizer, texts, length, prompt_of(encoder, "document"))
+        if cut:
+            console.say(f"  {cut:.0%} of the documents of {folder} are cut at {length} tokens (index.document_length)")
+        encoded = encode_to_disk(
+            encoder,
+            texts,
+            "document",
+            length,
+            out / folder / VECTORS,
+            out / CHECKPOINTS / folder,
+            made_from={},  # the checkpoints are of this output, whose key has all of it
+            top_dimensions=recipe.index.top_dimensions,
+            keep=recipe.index.keep,
+            precision=recipe.index.precision,
+            description=f"encoding the documents of {folder}",
+            total=len(texts),
+        )
+        if encoded.taken_over:
+            console.say(f"  {folder}: {encoded.taken_over} parts were encoded before")
+        removed = encoded.removed
+        if removed.weights_removed:
+            console.say(
+                f"  {folder}: {removed.share_of_weights:.1%} of the weights removed, "
+                f"with {removed.share_of_mass:.1%} of their sum (index.top_dimensions, index.keep)"
+            )
+        write_documents(collection.documents, out / folder / DOCUMENTS)
+        sets[folder] = EncodedSet(encoded.texts, encoded.postings, cut, removed.share_of_weights, removed.share_of_mass)
+    return EncodeResult(sets, query_encoder_of(encoder))
+
+
+def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
+    """Folder of the model a step works with, or the source's own name."""
+    if "model" in inputs:
+        return str(inputs["model"] / "model")
+    assert recipe.source.model is not None
+    return recipe.source.model
+
+
+def opened(corpus: Corpus) -> RetrievalSet:
+    """The collection that a stage reads."""
+    assert corpus.split is not None
+    return load_retrieval(corpus.name, corpus.split)
+
+
+ENCODE = Stage(
+    "encode",
+    version=2,
+    reads=("index.document_length", "index.top_dimensions", "index.keep", "index.precision"),
+    corpora={"evaluate.sets": evaluation_sets},
+    function=encode_corpus,
+)
+"""Of one model; where that is the source itself, its name is read too."""

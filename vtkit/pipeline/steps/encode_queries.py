@@ -1,0 +1,123 @@
+"""Stage ``encode:queries``: the queries that the final model is judged on, and those that bring its ranking together
+with BM25's, as sparse vectors on disk. However many ways to weight and to extend an index are compared, they are
+encoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.evaluation.balance import ProbedWeight
+from vtkit.pipeline.stage import Corpus, Stage, View
+from vtkit.pipeline.steps.encode_corpus import model_name, opened
+from vtkit.pipeline.steps.texts import evaluation_sets, trained_documents, training_queries, tuned_collections
+from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    from vtkit.evaluation.balancing import Balancing
+
+JUDGED, BALANCING = "judged", "balancing"
+"""Folders of the vectors of one set."""
+
+SETS = {"evaluate.sets": evaluation_sets}
+TRAINING = "training queries of evaluate.sets"
+TUNED = "collections that were fine-tuned on"
+
+
+@dataclass(frozen=True)
+class EncodedQueries(Result):
+    """The queries of one evaluation set as vectors."""
+
+    judged: int
+    balancing: int
+    """Queries that bring two rankings together: training queries, or spans of documents."""
+
+    probed: ProbedWeight | None = None
+    """The encoder's weight beside BM25 by spans of the documents; None where they are too few."""
+
+
+@dataclass(frozen=True)
+class EncodeQueriesResult(Result):
+    """The encoded queries of each evaluation set."""
+
+    sets: Mapping[str, EncodedQueries]
+
+
+def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> EncodeQueriesResult:
+    """Fill ``out/SET/judged`` and ``out/SET/balancing`` with query vectors of ``inputs["model"]``."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.evaluation.probed_weight import probed_by_spans
+    from vtkit.evaluation.systems import SparseSystem, query_vectors
+    from vtkit.search.stored_vectors import write_vectors
+    from vtkit.system.runtime import fastest_device
+
+    encoder = load_encoder(model_name(recipe, inputs), fastest_device())
+    seed, index = recipe.recipe.seed, recipe.index
+    sets: dict[str, EncodedQueries] = {}
+    for corpus in recipe.corpora("evaluate.sets"):
+        folder, collection = str(corpus.folder), opened(corpus)
+        asked = [query.text for query in judged_of(recipe, collection).queries]
+        balancing = balancing_of(recipe, corpus, collection)
+        (out / folder).mkdir(parents=True)
+        for name, texts, described in (
+            (JUDGED, asked, "the queries"),
+            (BALANCING, balancing.texts, "queries that balance"),
+        ):
+            encoded = query_vectors(encoder, index, f"encoding {described} of {folder}")(texts)
+            write_vectors(encoded, out / folder / name)
+        probed = probed_by_spans(
+            collection,
+            lambda spans: SparseSystem.over(encoder, spans, index),
+            seed,
+            recipe.recipe.language,
+            index.bm25_analyser,
+        )
+        sets[folder] = EncodedQueries(len(asked), len(balancing.texts), probed)
+    return EncodeQueriesResult(sets)
+
+
+def judged_sets(recipe: View) -> dict[str, RetrievalSet]:
+    """Folder name -> collection with the queries that are judged."""
+    return {str(corpus.folder): judged_of(recipe, opened(corpus)) for corpus in recipe.corpora("evaluate.sets")}
+
+
+def judged_of(recipe: View, collection: RetrievalSet) -> RetrievalSet:
+    """``collection`` with the queries that are judged."""
+    assert recipe.evaluate is not None
+    return collection.sample(recipe.evaluate.max_queries, recipe.recipe.seed)
+
+
+def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora: str = TRAINING) -> Balancing:
+    """The queries of ``collection`` that bring two rankings together.
+
+    Args:
+        corpora: under which the record names the collections that training queries are of.
+    """
+    from vtkit.evaluation.balancing import balancing_queries
+
+    training = next((other for other in recipe.corpora(corpora) if other.folder == corpus.folder), None)
+    if training is None:
+        return balancing_queries(collection, None, recipe.recipe.seed)
+    trained = trained_documents(recipe.corpora(TUNED), corpus.name) if corpora == TRAINING else frozenset()
+    return balancing_queries(collection, opened(training), recipe.recipe.seed, trained)
+
+
+ENCODE_QUERIES = Stage(
+    "encode:queries",
+    version=6,
+    reads=(
+        "index.query_length",
+        "index.query_top_dimensions",
+        "index.document_length",
+        "index.precision",
+        "index.bm25_analyser",
+        "recipe.language",
+        "evaluate.max_queries",
+    ),
+    corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
+    function=encode_queries,
+)
+"""Of the final model."""

@@ -1,0 +1,120 @@
+"""Stages ``evaluate:deployed`` and ``evaluate:variant``: the final model's index as it is to be used, and other ways to
+weight and to extend the same vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.data.retrieval import RetrievalSet
+from vtkit.evaluation.judging import Evaluated, EvaluateResult, judge
+from vtkit.pipeline.stage import Stage, View
+from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult, assembled
+from vtkit.pipeline.steps.encode_corpus import model_name
+from vtkit.pipeline.steps.encode_queries import JUDGED, SETS, judged_sets
+from vtkit.pipeline.steps.evaluate_runs import MEASURED, evaluate_systems, stored
+from vtkit.pipeline.store import result_of
+from vtkit.settings.engines import BUILT_FROM, SEARCHED_BY
+from vtkit.settings.index import IndexSection
+from vtkit.settings.recipe import Recipe
+from vtkit.system import console
+
+if TYPE_CHECKING:
+    from vtkit.evaluation.systems import System
+
+
+def variants_of(recipe: Recipe) -> dict[str, Recipe]:
+    """What each variant of ``[evaluate] weightings`` and ``lexical`` is called -> the recipe whose ``[index]`` it is.
+
+    Every weighting with every lexical part; what is not listed is as ``[index]`` has it. The recipe's own is not among
+    them.
+    """
+    if recipe.evaluate is None:
+        return {}
+    own = recipe.index.document_weighting, recipe.index.lexical
+    weightings, parts = recipe.evaluate.weightings or own[:1], recipe.evaluate.lexical or own[1:]
+    found: dict[str, Recipe] = {}
+    for weighting, lexical in product(weightings, parts):
+        if (weighting, lexical) != own:
+            changes = {"document_weighting": weighting, "lexical": lexical}
+            name = weighting if lexical == "none" else f"{weighting}+{lexical}"
+            found[name] = recipe.model_copy(update={"index": recipe.index.model_copy(update=changes)})
+    return found
+
+
+def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+    """Search every set in the index to be used, ``inputs["index"]``, in its engine and with its lexical part, for the
+    vectors of ``inputs["queries"]``.
+
+    Writes ``out/SET/run.trec`` and ``out/SET/per_query.json``.
+    """
+    from vtkit.evaluation.systems import SparseSystem
+    from vtkit.search.engine import POSTINGS, open_index
+    from vtkit.search.index_record import IndexRecord
+    from vtkit.search.lexical import LexicalPart
+
+    assert recipe.evaluate is not None
+    depth, measures, engine = recipe.evaluate.depth, recipe.evaluate.measures, recipe.index.engine
+    built = result_of(inputs["index"], DeployResult).sets
+    sets: dict[str, Evaluated] = {}
+    for folder, collection in judged_sets(recipe).items():
+        place = inputs["index"] / folder
+        record = IndexRecord.load(place)
+        lexical = None
+        if record.lexical is not None:
+            lexical = LexicalPart.load(place, record.lexical, record.vocabulary)
+        system = SparseSystem(
+            open_index(recipe.index, place / POSTINGS),
+            stored(inputs["queries"] / folder / JUDGED),
+            role="deployed",
+            lexical=lexical,
+            balance=built[folder].balance,
+        )
+        if engine == "exact":
+            ranking = system.rank(collection, depth)
+        else:
+            exact = open_index(IndexSection(), place / POSTINGS)
+            ranking = system.rank_beside(exact, engine, collection, depth, measures[0])
+            assert ranking.facts.agreement is not None
+            console.say(f"  {ranking.facts.agreement.words()}")
+        sets[folder] = judge(collection, ranking, measures).write(out / folder, tag=DEPLOYED)
+    return EvaluateResult(sets)
+
+
+def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:
+    """Search every set exactly, with the weighting and the lexical part of ``[index]``, in the vectors of
+    ``inputs["vectors"]`` for those of ``inputs["queries"]``; no index is kept."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.evaluation.systems import SparseSystem
+    from vtkit.search.engine import index_in_memory
+
+    encoder = load_encoder(model_name(recipe, inputs), "cpu")
+    judged = judged_sets(recipe)
+
+    def systems() -> Iterator[tuple[str, RetrievalSet, System]]:
+        for corpus in recipe.corpora("evaluate.sets"):
+            folder = str(corpus.folder)
+            made = assembled(recipe, inputs, corpus, encoder)
+            index, encode = index_in_memory(made.documents), stored(inputs["queries"] / folder / JUDGED)
+            system = SparseSystem(index, encode, role="variant", lexical=made.lexical, balance=made.balance)
+            yield folder, judged[folder], system
+
+    return evaluate_systems(recipe, systems(), out, "variant")
+
+
+EVALUATE_DEPLOYED = Stage(
+    f"evaluate:{DEPLOYED}",
+    version=7,
+    reads=(*MEASURED, *SEARCHED_BY),
+    corpora=SETS,
+    function=evaluate_deployed,
+)
+EVALUATE_VARIANT = Stage(
+    "evaluate:variant",
+    version=8,
+    reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
+    corpora=DEPLOY.corpora,
+    function=evaluate_variant,
+)

@@ -1,0 +1,158 @@
+"""Stage ``finetune``: training of the sparse vectors on judged queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vtkit.data.sampling import draw
+from vtkit.pipeline.stage import Chain, Stage, Training, View
+from vtkit.pipeline.store import CHECKPOINTS
+from vtkit.settings.recipe import Recipe
+from vtkit.system import console
+from vtkit.system.results import Result
+from vtkit.training.validated import Validated
+
+if TYPE_CHECKING:
+    from vtkit.data.retrieval import RetrievalSet
+    from vtkit.settings.finetune import FinetuneSection
+    from vtkit.training.validation import Validation
+
+    Expand = Callable[[RetrievalSet], RetrievalSet]
+
+
+@dataclass(frozen=True)
+class FinetuneResult(Result):
+    """What fine-tuning was trained on, and how it went."""
+
+    queries: int
+    documents: int
+    curve: Mapping[str, Sequence[float]]
+    """``steps``, and the values of each curve at these."""
+
+    query_encoder: str = "source"
+    """What encodes queries, by its name in the recipe."""
+
+    activation: str = "source"
+    """What makes weights of logits, by its name in the recipe."""
+
+    validated: tuple[Validated, ...] = ()
+    """Of each training, where [finetune.validation] asks for it."""
+
+    mean_value: float | None = None
+    """What the mean of several trainings' weights has on the same queries."""
+
+    trainings: int = 1
+    """Trainings whose weights the model has the mean of."""
+
+
+def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> FinetuneResult:
+    """Fill ``out/model`` with the encoder of ``inputs["model"]`` trained on ``finetune.data``, whose documents it reads
+    expanded where there is ``inputs["expansions"]``.
+
+    The language is read where BM25 finds hard negatives or teaches.
+    """
+    from vtkit.data.collections import load_retrieval
+    from vtkit.data.rankings import with_scores
+    from vtkit.encoder.checkpoint import load_encoder, save_encoder
+    from vtkit.encoder.query_tables import query_encoder_of
+    from vtkit.encoder.sides import prompt_of
+    from vtkit.training import distributed, reporting
+    from vtkit.training.document_expansion.expansions import Expansions
+    from vtkit.training.finetune import finetune
+    from vtkit.training.query_table import with_query_encoder
+    from vtkit.training.teachers import load_teacher
+
+    section = recipe.finetune
+    assert section is not None
+    data = load_retrieval(section.data, section.split)
+    if section.taught and section.scores:
+        data = with_scores(data, section.scores)
+    encoder = load_encoder(str(inputs["model"] / "model"))
+    encoder = with_query_encoder(encoder, section, data.contents)
+    console.say(f"queries are encoded by {query_encoder_of(encoder) or 'the encoder of documents'}")
+    language = recipe.recipe.language if section.asks_bm25 else ""
+    length, names = section.document_length, section.teachers if section.taught else ()
+    expand: Expand | None = None
+    if "expansions" in inputs:
+        expansions, prompt = Expansions.load(inputs["expansions"]), prompt_of(encoder, "document")
+        limit = min(length, encoder.max_seq_length or length)
+        expand = partial(expansions.expand_set, tokenizer=encoder.tokenizer, max_length=limit, prompt=prompt)
+    data, validation = _validation(section, data, recipe.recipe.seed, expand)
+    curve = finetune(
+        encoder,
+        data,
+        section,
+        language,
+        recipe.recipe.seed,
+        out / CHECKPOINTS,
+        teachers=[load_teacher(name, (section.query_length, length), "finetune.teachers") for name in names],
+        validation=validation,
+        read=None if expand is None else [document.contents for document in expand(data).documents],
+    )
+    if distributed.is_main():
+        save_encoder(encoder, out / "model")
+        reporting.keep(out / CHECKPOINTS, out)
+    mean_value = None
+    if validation is not None and section.trainings > 1:
+        judged = validation.judged
+        mean_value = distributed.by_main(lambda: judged.value(encoder, section.query_length, length))
+        console.say(f"  the mean of the weights has {validation.judged.metric} {mean_value:.4f} there")
+    return FinetuneResult(
+        len(data.queries), len(data.documents), curve, section.query_encoder, section.activation,
+        () if validation is None else tuple(validation.validated), mean_value, section.trainings,
+    )  # fmt: skip
+
+
+def _validation(
+    section: FinetuneSection, data: RetrievalSet, seed: int, expand: Expand | None = None
+) -> tuple[RetrievalSet, Validation | None]:
+    """What is left to train on, and what the encoder is judged on meanwhile; ``expand`` expands its documents, but for
+    those of probe pairs, which are spans."""
+    from vtkit.data.collections import load_retrieval
+    from vtkit.evaluation.probe import probe_validation_set
+    from vtkit.training.validation import MOST_QUERIES, Validation, held_out_queries, validation_set
+
+    settings = section.validation
+    if settings is None:
+        return data, None
+    if settings.split is not None:
+        judged_on, judging = f"queries of split {settings.split}", load_retrieval(section.data, settings.split)
+    elif settings.share is not None:
+        data, judging = held_out_queries(data, settings.share, seed)
+        judged_on = "training queries held out"
+    else:
+        texts = draw(data.contents, 2 * MOST_QUERIES, seed)
+        return data, Validation(probe_validation_set(texts, MOST_QUERIES, seed, "finetune"), settings)
+    if expand is not None:
+        judging = expand(judging)
+    return data, Validation(validation_set(judging, judged_on, seed), settings)
+
+
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    if recipe.finetune is None:
+        return None
+    stage = FINETUNE.reading("recipe.language") if recipe.finetune.asks_bm25 else FINETUNE
+    expanded = {"expansions": chain.steps["expand:documents"]} if recipe.expands else {}
+    return stage, {"model": chain.models[-1]} | expanded
+
+
+def _training(recipe: Recipe) -> Training:
+    section = recipe.finetune
+    assert section is not None
+    return Training(section.steps, section.checkpoint_every, section.validation is not None, section.trainings)
+
+
+FINETUNE = Stage(
+    "finetune",
+    version=12,
+    reads=("finetune",),
+    function=finetune_encoder,
+    wire=_wired,
+    publishes={"curves": "curves/finetune"},
+    trains=_training,
+    label="after fine-tuning",
+)

@@ -1,0 +1,107 @@
+"""Stage ``index``: the encoded documents of every evaluation set, weighted, in posting lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.data.document_files import DOCUMENTS
+from vtkit.evaluation.measures.sparsity import Sparsity
+from vtkit.pipeline.stage import Corpus, Stage, View
+from vtkit.pipeline.steps.encode_corpus import model_name, opened
+from vtkit.pipeline.steps.texts import evaluation_sets
+from vtkit.settings.index import IndexSection
+from vtkit.system.outputs import publish
+from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    from sentence_transformers import SparseEncoder
+
+HISTOGRAM_BINS = 24
+
+
+@dataclass(frozen=True)
+class IndexedSet(Result):
+    """The documents of one evaluation set in an index."""
+
+    documents: int
+    postings: int
+    """Weights above zero, of all documents together."""
+
+    sparsity: Sparsity
+
+
+@dataclass(frozen=True)
+class IndexResult(Result):
+    """The index of each evaluation set."""
+
+    sets: Mapping[str, IndexedSet]
+
+
+def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexResult:
+    """Fill ``out/SET`` with an index for every set of the recipe: ``postings/``, ``documents.jsonl``, ``index.json``.
+
+    The vectors are those of ``inputs["vectors"]``, an output of the stage ``encode``, made by ``inputs["model"]`` or,
+    where there is no such input, by the source as it is. Judged models are searched exactly, whatever the engine.
+    """
+    from vtkit.encoder.asymmetric import output_tokenizer
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.search.engine import POSTINGS, build_index
+    from vtkit.search.index_record import IndexRecord
+    from vtkit.vocabulary.tokenizer_file import tokenizer_digest
+
+    encoder = load_encoder(model_name(recipe, inputs), "cpu")
+    tokenizer = tokenizer_digest(output_tokenizer(encoder))
+    sets: dict[str, IndexedSet] = {}
+    for corpus in recipe.corpora("evaluate.sets"):
+        folder = out / str(corpus.folder)
+        vectors = weighted_vectors(recipe, inputs, corpus, encoder, folder)
+        info = build_index(IndexSection(), vectors, folder / POSTINGS).info
+        keep_documents(inputs, corpus, folder)
+        IndexRecord("exact", vectors.shape[1], tokenizer, recipe.index.document_weighting).save(folder)
+        sparsity = Sparsity(info.dead_dimensions, info.histogram(HISTOGRAM_BINS), info.frequencies())
+        sets[str(corpus.folder)] = IndexedSet(info.documents, info.postings, sparsity)
+    return IndexResult(sets)
+
+
+def weighted_vectors(
+    recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path | None = None
+) -> sp.csr_matrix:
+    """The vectors of one set, (documents, vocabulary), weighted as ``index.document_weighting`` says.
+
+    Args:
+        out: folder in which the weights of the dimensions are kept, if there are any.
+    """
+    import numpy as np
+
+    from vtkit.encoder.idf import document_weights, weighted
+    from vtkit.search.index_record import IDF
+    from vtkit.search.stored_vectors import VECTORS, read_vectors
+
+    vectors = read_vectors(inputs["vectors"] / str(corpus.folder) / VECTORS)
+    if recipe.index.document_weighting == "none":
+        return vectors
+    texts = (document.contents for document in opened(corpus).documents)
+    weights = document_weights(encoder, vectors, texts, recipe.index.document_weighting)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        np.save(out / IDF, weights, allow_pickle=False)
+    return weighted(vectors, weights)
+
+
+def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> None:
+    """The documents of the vectors beside their index."""
+    publish(inputs["vectors"] / str(corpus.folder) / DOCUMENTS, out / DOCUMENTS)
+
+
+INDEX = Stage(
+    "index",
+    version=8,
+    reads=("index.document_weighting",),
+    corpora={"evaluate.sets": evaluation_sets},
+    function=index_corpus,
+)
+"""Of one model; where that is the source itself, its name is read too."""

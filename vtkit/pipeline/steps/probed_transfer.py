@@ -1,0 +1,119 @@
+"""``method = "auto"`` decided by a probe: retrieval by the rows of the rule, and by those of what comes close to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.pipeline.stage import Corpus
+from vtkit.pipeline.steps.texts import probe_texts, read_texts
+from vtkit.system import console
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedTokenizerFast
+
+    from vtkit.settings.casing import CasingSection
+    from vtkit.settings.transfer import TransferSection
+    from vtkit.transfer.dispatch import Texts
+    from vtkit.transfer.encoder import Transfer
+
+RULE = "rule"
+
+LENGTH = 128
+"""Tokens that probe texts are cut at."""
+
+
+def transfer(
+    source: SparseEncoder,
+    target: PreTrainedTokenizerFast,
+    section: TransferSection,
+    *,
+    counted: Sequence[Corpus],
+    method_texts: Texts,
+    casing: CasingSection,
+    seed: int,
+    work: Path,
+    untrained: bool,
+) -> Transfer:
+    """:func:`vtkit.transfer.encoder.move_encoder`, by :func:`probed_transfer` where a probe can say something.
+
+    Args:
+        counted: target texts, whose tokens are counted once, and which the probe pairs are made of; may be none.
+        untrained: whether the source never learned to retrieve.
+        source, target, section, method_texts, casing, seed, work: as of ``move_encoder``.
+    """
+    from vtkit.transfer.encoder import move_encoder
+    from vtkit.transfer.surgery.bias import count_tokens
+
+    @cache
+    def counts() -> NDArray[np.int64] | None:
+        return count_tokens(target, read_texts(counted)) if counted else None
+
+    def move(asked: TransferSection, folder: Path) -> Transfer:
+        return move_encoder(
+            source, target, asked, counts=counts, method_texts=method_texts, casing=casing, seed=seed, work=folder
+        )
+
+    if untrained or not counted:
+        return move(section, work)
+    return probed_transfer(move, section, lambda count: probe_texts(counted, count, seed), seed, work)
+
+
+def probed_transfer(
+    move: Callable[[TransferSection, Path], Transfer],
+    section: TransferSection,
+    texts: Callable[[int], Sequence[str]],
+    seed: int,
+    work: Path,
+) -> Transfer:
+    """What ``move`` makes of ``section``, or of that alternative by which most is found.
+
+    Probe pairs are made of target texts alone (:mod:`vtkit.evaluation.probe`). An alternative is taken where its mean
+    reciprocal rank is the highest, and higher than the rule's with p < 0.05 (paired randomization).
+
+    Args:
+        move: makes the transfer of a section, in a folder.
+        texts: so many target texts.
+        seed: of the probe pairs.
+        work: folder that the models are written to on their way.
+    """
+    from vtkit.evaluation.measures.significance import CHANCE, paired_randomization
+    from vtkit.evaluation.probe import FEWEST_PAIRS, by_number, probe_of, reciprocal_ranks
+    from vtkit.settings.transfer import AutoTransfer
+    from vtkit.transfer.methods.auto import alternatives
+    from vtkit.transfer.result import Probed
+
+    moved = move(section, work / RULE)
+    others = alternatives(section)
+    if not others or not len(moved.pair.overlap.new_ids):
+        return moved
+    pairs = section.settings_of(AutoTransfer).probe_pairs
+    probe = probe_of(texts(2 * pairs), pairs, seed)
+    if len(probe.queries) < FEWEST_PAIRS:
+        console.say(f"auto goes by its rule alone: the texts give only {len(probe.queries)} probe pairs")
+        return moved
+    by_rule = reciprocal_ranks(moved.encoder, probe, LENGTH)
+    found = [Probed(RULE, float(by_rule.mean()), None, taken=True)]
+    best = 0
+    for number, (name, other) in enumerate(others.items(), 1):
+        tried = move(other, work / str(number))
+        ranks = reciprocal_ranks(tried.encoder, probe, LENGTH)
+        p = paired_randomization(by_number(ranks), by_number(by_rule))
+        found.append(Probed(name, float(ranks.mean()), p, taken=False))
+        if p < CHANCE and found[-1].reciprocal_rank > found[best].reciprocal_rank:
+            moved, best = tried, number
+    found = [replace(one, taken=number == best) for number, one in enumerate(found)]
+    console.say(
+        f"auto by {len(probe.queries)} probe pairs, mean reciprocal rank: "
+        + ", ".join(
+            f"{one.name} {one.reciprocal_rank:.3f}" + ("" if one.p is None else f" (p = {one.p:.3f})") for one in found
+        )
+        + f"; taken: {found[best].name}"
+    )
+    return replace(moved, probed=tuple(found))

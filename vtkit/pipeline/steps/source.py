@@ -1,0 +1,31 @@
+"""The encoder that a recipe starts from: another recipe's, or the one that ``source.model`` names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtkit.pipeline.stage import View
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+    from transformers import PreTrainedTokenizerFast
+
+
+def source_encoder(recipe: View, inputs: Mapping[str, Path]) -> SparseEncoder:
+    """The encoder with its weights, in float32."""
+    from vtkit.encoder.checkpoint import load_encoder
+
+    return load_encoder(_source(recipe, inputs))
+
+
+def source_tokenizer(recipe: View, inputs: Mapping[str, Path]) -> PreTrainedTokenizerFast:
+    """The tokenizer of :func:`source_encoder`, without the encoder's weights."""
+    from vtkit.encoder.checkpoint import load_source_tokenizer
+
+    return load_source_tokenizer(_source(recipe, inputs))
+
+
+def _source(recipe: View, inputs: Mapping[str, Path]) -> str:
+    return str(inputs["source"] / "model") if "source" in inputs else str(recipe.source.model)

@@ -1,0 +1,67 @@
+"""Stage ``query-table``: the final model with its queries encoded by a static table (SPLADE-doc), trained or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vtkit.pipeline.stage import Chain, Corpus, Stage, View
+from vtkit.pipeline.steps.texts import opened, read_texts
+from vtkit.settings.calibrate import StaticQueryEncoder
+from vtkit.settings.recipe import Recipe
+from vtkit.system import console
+from vtkit.system.results import Result
+
+
+@dataclass(frozen=True)
+class QueryTableResult(Result):
+    """Which table it is."""
+
+    query_encoder: StaticQueryEncoder
+
+
+def tabulate_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> QueryTableResult:
+    """Fill ``out/model`` with the encoder of ``inputs["model"]`` and the table of ``index.query_encoder``.
+
+    Documents are encoded as before, so that the vectors of ``inputs["model"]`` serve both.
+    """
+    from vtkit.encoder.checkpoint import load_encoder, save_encoder
+    from vtkit.encoder.kinds import refuse_unicoil
+    from vtkit.encoder.query_tables import query_encoder_of, with_static_queries
+
+    kind = recipe.index.query_encoder
+    assert kind is not None
+    encoder = load_encoder(str(inputs["model"] / "model"))
+    refuse_unicoil(encoder, "index.query_encoder")
+    tabulated = with_static_queries(encoder, kind, read_texts(recipe.corpora("index.query_encoder")))
+    console.say(f"queries are encoded by {query_encoder_of(tabulated)}")
+    save_encoder(tabulated, out / "model")
+    return QueryTableResult(kind)
+
+
+def _searched(recipe: Recipe) -> tuple[Corpus, ...]:
+    """The documents that are searched, else those that are trained on; a binary table counts in none."""
+    if recipe.index.query_encoder != "idf":
+        return ()
+    if recipe.evaluate is not None:
+        return opened(recipe, recipe.evaluate.sets)
+    return opened(recipe, (recipe.finetune.data,) if recipe.finetune is not None else ())
+
+
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    """A source goes on as it was trained."""
+    asked = recipe.index.query_encoder is not None and not chain.of_source
+    return (QUERY_TABLE, {"model": chain.models[-1]}) if asked else None
+
+
+QUERY_TABLE = Stage(
+    "query-table",
+    version=1,
+    reads=("index.query_encoder",),
+    corpora={"index.query_encoder": _searched},
+    function=tabulate_queries,
+    wire=_wired,
+    label="with queries by a table",
+)

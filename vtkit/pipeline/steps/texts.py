@@ -1,0 +1,214 @@
+"""Which texts a stage reads where the recipe leaves it open, and sampling some of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Set
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from vtkit.data.collections import default_split, judgements, load_retrieval, splits_of
+from vtkit.data.corpora import read_corpora
+from vtkit.data.sampling import draw
+from vtkit.data.training_files import is_training_data
+from vtkit.pipeline.stage import Corpus
+from vtkit.recipe.load import load_recipe
+from vtkit.settings.named import is_local
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.transfer import FocusTransfer
+from vtkit.settings.vocabulary import TrimmedVocabulary
+
+PROBED_TEXTS = 10_000
+"""Probe texts are sampled from so many of the first texts of a corpus."""
+
+
+def adaptation_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
+    """adapt.corpus, else the fine-tuning documents, else the evaluation documents."""
+    if recipe.adapt is not None and recipe.adapt.corpus:
+        return opened(recipe, recipe.adapt.corpus)
+    if recipe.finetune is not None:
+        return opened(recipe, (recipe.finetune.data,))
+    return opened(recipe, recipe.evaluate.sets if recipe.evaluate is not None else ())
+
+
+def trimming_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
+    """Texts whose tokens a trimmed vocabulary keeps: vocabulary.corpus, else what adaptation reads."""
+    if isinstance(recipe.vocabulary, TrimmedVocabulary) and recipe.vocabulary.corpus:
+        return opened(recipe, recipe.vocabulary.corpus)
+    return adaptation_corpus(recipe)
+
+
+def head_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
+    """Texts whose states a head or units are fitted on: its own, else what the vocabulary is trimmed to."""
+    fitted = recipe.source.fitted
+    if fitted is not None and fitted.corpus:
+        return opened(recipe, fitted.corpus)
+    return trimming_corpus(recipe) if fitted is not None else ()
+
+
+def calibration_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
+    """Probe texts: calibrate.corpus, else what adaptation reads."""
+    if recipe.calibrate is not None and recipe.calibrate.corpus:
+        return opened(recipe, recipe.calibrate.corpus)
+    return adaptation_corpus(recipe)
+
+
+def bias_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
+    """Texts for the target prior: transfer.bias.corpus, else what adaptation reads."""
+    if recipe.transfer is not None and recipe.transfer.bias.corpus:
+        return opened(recipe, recipe.transfer.bias.corpus)
+    return adaptation_corpus(recipe)
+
+
+def focus_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
+    """Texts for the vectors of ``focus``: transfer.focus.corpus, else those of the target prior."""
+    if recipe.transfer is not None and (own := recipe.transfer.settings_of(FocusTransfer).corpus):
+        return opened(recipe, own)
+    return bias_corpus(recipe)
+
+
+def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
+    """What stages use where the recipe leaves a setting open, by the setting's dotted name."""
+    used: dict[str, Any] = {}
+
+    def texts(setting: str, given: tuple[str, ...], corpora: tuple[Corpus, ...]) -> None:
+        if not given and corpora:
+            used[setting] = [corpus.name for corpus in corpora]
+
+    if (transfer := recipe.transfer) is not None:
+        if "transfer.bias.corpus" in transfer.settings_read:
+            texts("transfer.bias.corpus", transfer.bias.corpus, bias_corpus(recipe))
+        if "transfer.focus.corpus" in transfer.settings_read:
+            texts("transfer.focus.corpus", transfer.settings_of(FocusTransfer).corpus, focus_corpus(recipe))
+        if transfer.fallback == "auto" and transfer.reassigns:
+            used["transfer.fallback"] = "reassigned"
+    if (fitted := recipe.source.fitted) is not None:
+        name = "head" if recipe.source.head is not None else "units"
+        texts(f"source.{name}.corpus", fitted.corpus, head_corpus(recipe))
+    if isinstance(recipe.vocabulary, TrimmedVocabulary):
+        texts("vocabulary.corpus", recipe.vocabulary.corpus, trimming_corpus(recipe))
+    if recipe.adapt is not None:
+        texts("adapt.corpus", recipe.adapt.corpus, adaptation_corpus(recipe))
+    if recipe.calibrate is not None:
+        texts("calibrate.corpus", recipe.calibrate.corpus, calibration_corpus(recipe))
+    if recipe.evaluate is not None and recipe.evaluate.split is None:
+        used["evaluate.split"] = {corpus.name: corpus.split for corpus in evaluation_sets(recipe)}
+    return used
+
+
+def evaluation_sets(recipe: Recipe) -> tuple[Corpus, ...]:
+    """The collections a recipe is judged on, each with a folder name of its own: the last part of its path, or its
+    name without colons."""
+    found: list[Corpus] = []
+    for name in recipe.evaluate.sets if recipe.evaluate is not None else ():
+        plain = folder = Path(name).name.replace(":", "-")
+        number = 2
+        while folder in [corpus.folder for corpus in found]:
+            folder = f"{plain}-{number}"
+            number += 1
+        found.append(Corpus(name, evaluation_split(recipe, name), folder))
+    return tuple(found)
+
+
+def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
+    """The evaluation sets in folders that have queries to choose the weight of the sum with BM25, under those: their
+    training queries, else their dev queries.
+
+    Not those that the set is judged on, nor those that the encoder was fine-tuned on (:func:`_same_queries`), by this
+    recipe or by one that its source comes from: on queries that it was trained on a model looks better than it is, and
+    would get too large a weight.
+    """
+    tuned = tuned_collections(recipe)
+    others = (corpus for corpus in _queries_beside(recipe) if not any(_same_queries(one, corpus) for one in tuned))
+    return tuple(_first_of_each_set(others))
+
+
+def peer_training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
+    """As :func:`training_queries`, and those that the encoder was fine-tuned on too: no peer is trained on them."""
+    return tuple(_first_of_each_set(_queries_beside(recipe)))
+
+
+def _queries_beside(recipe: Recipe) -> Iterator[Corpus]:
+    """Of each evaluation set the judgements that it is not judged on, in the order in which they are preferred."""
+    if recipe.evaluate is None or not recipe.evaluate.bm25:
+        return
+    for corpus in evaluation_sets(recipe):
+        if is_local(corpus.name):
+            others = [split for split in ("train", "dev") if split != corpus.split and split in splits_of(corpus.name)]
+            yield from (Corpus(corpus.name, split, corpus.folder) for split in others)
+
+
+def _first_of_each_set(corpora: Iterable[Corpus]) -> Iterable[Corpus]:
+    found: dict[str | None, Corpus] = {}
+    for corpus in corpora:
+        found.setdefault(corpus.folder, corpus)
+    return found.values()
+
+
+def with_sources(recipe: Recipe) -> Iterator[Recipe]:
+    """``recipe``, the recipe that its source comes from, the one that this one's comes from, and so on."""
+    yield recipe
+    while recipe.source.recipe is not None:
+        recipe = load_recipe(Path(recipe.source.recipe)).recipe
+        yield recipe
+
+
+def tuned_collections(recipe: Recipe) -> tuple[Corpus, ...]:
+    """The collections in folders that the encoder was fine-tuned on, by this recipe or by one that its source comes
+    from, each with its split."""
+    tuned = ((one.finetune.data, one.finetune.split) for one in with_sources(recipe) if one.finetune is not None)
+    return tuple(Corpus(name, split) for name, split in tuned if is_local(name) and split in splits_of(name))
+
+
+def trained_documents(tuned: Iterable[Corpus], collection: str) -> Set[str]:
+    """Ids of the documents of ``collection``, a folder, that are relevant to queries that were fine-tuned on."""
+    return {
+        document
+        for one in tuned
+        if one.split is not None and os.path.realpath(one.name) == os.path.realpath(collection)
+        for judged in judgements(one.name, one.split).values()
+        for document, grade in judged.items()
+        if grade > 0
+    }
+
+
+def _same_queries(tuned: Corpus, corpus: Corpus) -> bool:
+    """Whether queries of ``corpus``, a collection and its split, are in ``tuned``: some in the same folder; in another
+    one most of their ids, as in translations of a collection."""
+    assert corpus.split is not None
+    assert tuned.split is not None
+    own = judgements(corpus.name, corpus.split).keys()
+    shared = len(own & judgements(tuned.name, tuned.split).keys())
+    return shared > 0 if os.path.realpath(tuned.name) == os.path.realpath(corpus.name) else 2 * shared > len(own)
+
+
+def evaluation_split(recipe: Recipe, name: str) -> str:
+    """The judgements that a collection is judged on."""
+    if recipe.evaluate is not None and recipe.evaluate.split is not None:
+        return recipe.evaluate.split
+    return default_split(name)
+
+
+def read_texts(corpora: Iterable[Corpus]) -> Iterator[str]:
+    """Texts of corpora, and of the documents in files of training data."""
+    for corpus in corpora:
+        if corpus.split is None:
+            yield from read_corpora([corpus.name])
+        else:
+            yield from (document.contents for document in load_retrieval(corpus.name, corpus.split).documents)
+
+
+def probe_texts(corpora: Iterable[Corpus], count: int, seed: int) -> list[str]:
+    """``count`` of the first :data:`PROBED_TEXTS` texts: a check takes seconds, however long the corpus is."""
+    return draw(islice(read_texts(corpora), PROBED_TEXTS), count, seed)
+
+
+def opened(recipe: Recipe, names: Iterable[str]) -> tuple[Corpus, ...]:
+    """Named texts; those of training data are the documents of the collection that they make."""
+
+    tuning = recipe.finetune
+    return tuple(
+        Corpus(name, tuning.split if tuning is not None and name == tuning.data and is_training_data(name) else None)
+        for name in names
+    )

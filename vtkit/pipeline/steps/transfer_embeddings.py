@@ -1,0 +1,175 @@
+"""Stage ``transfer``: the source encoder with the rows and the bias of the new vocabulary, or as it is on its own,
+whole or trimmed; or a new encoder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vtkit.data.sampling import drawn
+from vtkit.pipeline.stage import Chain, Corpus, Stage, View
+from vtkit.pipeline.steps.probed_transfer import transfer
+from vtkit.pipeline.steps.source import source_encoder
+from vtkit.pipeline.steps.texts import bias_corpus, focus_corpus, head_corpus, read_texts
+from vtkit.pipeline.steps.untrained import starts_untrained
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.transfer import FocusTransfer
+from vtkit.system import console
+from vtkit.transfer.result import TransferResult
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> TransferResult:
+    """Fill ``out/model`` with the source encoder on the new vocabulary and, where that is not its own,
+    ``out/provenance.parquet`` with one row for each token: the source tokens it was made from, their weights, its bias.
+
+    Reads ``inputs["vocabulary"]/tokenizer`` and the source, ``inputs["source"]/model`` where that is another recipe.
+    """
+    import torch
+
+    from vtkit.encoder.checkpoint import save_encoder
+    from vtkit.encoder.kinds import kind_of, of_kind
+    from vtkit.transfer.provenance import PROVENANCE
+
+    target = target_tokenizer(recipe, inputs)
+    torch.manual_seed(recipe.recipe.seed)
+    section = recipe.transfer
+    if recipe.source.scratch is not None:
+        return _scratch(recipe, target, out)
+    if section is None:
+        return _unmoved(recipe, inputs, target, out)
+
+    moved = transfer(
+        source_encoder(recipe, inputs),
+        target,
+        section,
+        counted=recipe.corpora("transfer.bias.corpus"),
+        method_texts=lambda: read_texts(recipe.corpora("transfer.focus.corpus")),
+        casing=recipe.casing,
+        seed=recipe.recipe.seed,
+        work=out / "work",
+        untrained=starts_untrained(recipe),
+    )
+    encoder = of_kind(moved.encoder, recipe.source.kind)
+    save_encoder(encoder, out / "model")
+    shutil.rmtree(out / "work")
+    moved.write_provenance(out / PROVENANCE)
+    return replace(moved.result(), kind=kind_of(encoder))
+
+
+def target_tokenizer(recipe: View, inputs: Mapping[str, Path]) -> PreTrainedTokenizerFast:
+    """The vocabulary that is moved to, cased tokens renamed where ``casing.output`` says so."""
+    return saved_target(inputs["vocabulary"] / "tokenizer", recipe.casing.output)
+
+
+def saved_target(folder: Path, output: str) -> PreTrainedTokenizerFast:
+    """The tokenizer in ``folder``, cased tokens renamed where ``output`` is ``map``."""
+    from transformers import AutoTokenizer
+
+    from vtkit.encoder.model_folder import SAFELY
+    from vtkit.vocabulary.casing import map_cased
+
+    target: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(folder, **SAFELY)
+    return map_cased(target).tokenizer if output == "map" else target
+
+
+def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokenizerFast, out: Path) -> TransferResult:
+    """The source as it is, on its own vocabulary or on what ``target`` keeps of it, in ``out/model``."""
+    from vtkit.encoder.checkpoint import load_with_new_head, save_encoder
+    from vtkit.encoder.fitted_head import fit_head
+    from vtkit.encoder.folding import apply_output_casing
+    from vtkit.encoder.kinds import kind_of, of_kind
+    from vtkit.transfer.latent_units import fit_units
+    from vtkit.transfer.surgery.trim import trim_encoder
+
+    head, units, fitted = recipe.source.head, recipe.source.units, recipe.source.fitted
+    if fitted is None:
+        encoder = source_encoder(recipe, inputs)
+    else:
+        encoder = load_with_new_head(str(recipe.source.model), fitted.layers)
+    before = parameters = sum(weight.numel() for weight in encoder.parameters())
+    if len(target) < len(encoder.tokenizer):
+        encoder = trim_encoder(encoder, target, out / "work")
+        shutil.rmtree(out / "work")
+        parameters = sum(weight.numel() for weight in encoder.parameters())
+        console.say(
+            f"  {parameters / 1e6:.1f} of {before / 1e6:.1f} million parameters stay, {4e-6 * parameters:,.0f} of "
+            f"{4e-6 * before:,.0f} MB"
+        )
+    read = rebuilt = None
+    if fitted is not None:
+        texts = drawn(read_texts(recipe.corpora("source.head.corpus")), fitted.texts, recipe.recipe.seed)
+    if head is not None:
+        read = fit_head(encoder, texts, head, recipe.recipe.seed, out / "states")
+        console.say(
+            f"  the head reads {read.read_back:.1%} of held-out tokens back ({read.by_ridge:.1%} in closed form)"
+        )
+    elif units is not None:
+        encoder, rebuilt = fit_units(encoder, texts, units, recipe.recipe.seed, out / "states")
+        console.say(
+            f"  {units.size:,} units rebuild {1 - rebuilt.unexplained:.1%} of the variance of held-out states; "
+            f"{rebuilt.revived:,} were revived, {rebuilt.dead:,} are dead"
+        )
+    shutil.rmtree(out / "states", ignore_errors=True)
+    masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
+    encoder = of_kind(encoder, recipe.source.kind)
+    save_encoder(encoder, out / "model")
+    return TransferResult(
+        len(target),
+        masked,
+        parameters=parameters,
+        source_parameters=before,
+        head=read,
+        units=rebuilt,
+        kind=kind_of(encoder),
+    )
+
+
+def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> TransferResult:
+    """A new encoder without any training behind it, in ``out/model``."""
+    from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
+    from vtkit.encoder.folding import apply_output_casing
+    from vtkit.encoder.kinds import kind_of, of_kind
+    from vtkit.encoder.scratch import scratch_model
+
+    assert recipe.source.scratch is not None
+    model = scratch_model(recipe.source.scratch, target)
+    encoder = as_sparse_encoder(model, target, out / "work")
+    masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
+    encoder = of_kind(encoder, recipe.source.kind)
+    save_encoder(encoder, out / "model")
+    shutil.rmtree(out / "work")
+    parameters = sum(p.numel() for p in model.parameters())
+    return TransferResult(len(target), masked, parameters=parameters, kind=kind_of(encoder))
+
+
+def _counted(recipe: Recipe) -> tuple[Corpus, ...]:
+    """Texts whose tokens are counted, where the bias or reassigned rows need that."""
+    return bias_corpus(recipe) if recipe.transfer is not None and recipe.transfer.counts_tokens else ()
+
+
+def _trained_on(recipe: Recipe) -> tuple[Corpus, ...]:
+    """Texts that word vectors are trained on, where a method has none of its own."""
+    used = recipe.transfer.used if recipe.transfer is not None else ()
+    trains = any(isinstance(settings, FocusTransfer) and settings.vectors is None for settings in used)
+    return focus_corpus(recipe) if trains else ()
+
+
+def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+    return TRANSFER, chain.vocabulary
+
+
+TRANSFER = Stage(
+    "transfer",
+    version=12,
+    reads=("source", "transfer", "casing.output", "casing.fold"),
+    corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on, "source.head.corpus": head_corpus},
+    function=transfer_embeddings,
+    wire=_wired,
+    label="after transfer",
+)

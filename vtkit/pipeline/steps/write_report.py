@@ -1,0 +1,313 @@
+"""Stage ``report``: what the other stages found, brought together, and the pages made from it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vtkit.encoder.calibrated import Calibration
+from vtkit.evaluation.gates.result import Checked
+from vtkit.evaluation.judging import PER_QUERY, Evaluated, EvaluateResult
+from vtkit.evaluation.measures.sparsity import Sparsity
+from vtkit.inspect.profiles import VocabularyAnalysis
+from vtkit.pipeline.stage import WHOLE_RECIPE, Stage, View
+from vtkit.pipeline.steps.adapt_encoder import AdaptResult
+from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED
+from vtkit.pipeline.steps.encode_corpus import EncodeResult, opened
+from vtkit.pipeline.steps.evaluate_deployed import variants_of
+from vtkit.pipeline.steps.evaluate_peers import peers_of
+from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS, ExpandedDocuments
+from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
+from vtkit.pipeline.steps.index_corpus import IndexResult
+from vtkit.pipeline.steps.models import MODEL_LABELS
+from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE, QueryTableResult
+from vtkit.pipeline.steps.texts import evaluation_sets, used_where_left_open
+from vtkit.pipeline.steps.train_expander import ExpanderResult
+from vtkit.pipeline.store import read_manifest, result_of, versions
+from vtkit.recipe.write import resolved_toml
+from vtkit.report.data import Need, Overlap, ReportData, Row, SetResults
+from vtkit.settings.named import is_local, named_things
+from vtkit.settings.recipe import Recipe
+from vtkit.system.results import Result
+from vtkit.transfer.result import TransferResult
+
+R = TypeVar("R", bound=Result)
+
+
+def write_report(recipe: View, inputs: Mapping[str, Path], out: Path) -> ReportData:
+    """Write ``report.md``, ``report.json`` and ``report.html`` as asked for, and the model card.
+
+    ``inputs`` are the outputs of all other steps by their names.
+    """
+    from vtkit.report.content import report_page
+    from vtkit.report.model_card import model_card
+    from vtkit.report.pages import html_page, markdown_page
+    from vtkit.report.plots import charts
+
+    report = collect(recipe, inputs)
+    page = report_page(report)
+    if "json" in recipe.report.formats:
+        data = json.dumps(report.to_json(), indent=1, ensure_ascii=False)
+        (out / "report.json").write_text(data, encoding="utf-8")
+    if "md" in recipe.report.formats:
+        (out / "report.md").write_text(markdown_page(page), encoding="utf-8")
+    if "html" in recipe.report.formats:
+        (out / "report.html").write_text(html_page(page, charts(report)), encoding="utf-8")
+    (out / "model_card.md").write_text(model_card(report), encoding="utf-8")
+    return report
+
+
+def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
+    """What the finished steps of a run found."""
+    labels = {name: label for name, label in MODEL_LABELS.items() if name == "source" or name in inputs}
+    final = list(labels)[-1]
+    transfer = result_of(inputs["transfer"], TransferResult)
+    adapted = _found(inputs, "adapt", AdaptResult)
+    tuned = _found(inputs, "finetune", FinetuneResult)
+    expander = _found(inputs, "expand", ExpanderResult)
+    documents = _found(inputs, EXPAND_DOCUMENTS.name, ExpandedDocuments)
+    index = _found(inputs, f"index:{final}", IndexResult)
+    table = _found(inputs, QUERY_TABLE.name, QueryTableResult)
+    encoded = _found(inputs, f"encode:{final}", EncodeResult)
+    if encoded is None and table is not None:  # the vectors of the model before it serve both
+        encoded = _found(inputs, f"encode:{list(labels)[-2]}", EncodeResult)
+    calibrated = _found(inputs, "calibrate", Calibration)
+    queries = QUERY_TABLES[table.query_encoder] if table is not None else _query_encoder(tuned, calibrated, encoded)
+    manifests = {name: read_manifest(path) for name, path in inputs.items()}
+    return ReportData(
+        name=recipe.recipe.name,
+        about=recipe.recipe.about,
+        language=recipe.recipe.language,
+        created=time.strftime("%Y-%m-%d %H:%M"),
+        seed=recipe.recipe.seed,
+        demonstration=recipe.recipe.name.startswith("quickstart"),
+        command=recipe.command,
+        needs=tuple(Need(named.setting, named.value, is_local(named.value)) for named in named_things(recipe)),
+        recipe_toml=resolved_toml(recipe, used_where_left_open(recipe)),
+        versions=versions(),
+        seconds={name: manifest["seconds"] for name, manifest in manifests.items() if manifest is not None},
+        results=_results(recipe, inputs, labels, final, encoded, queries),
+        vocabulary=_overlap(transfer),
+        vocabularies=_found(inputs, "analyse", VocabularyAnalysis),
+        neighbours=transfer.moved.neighbours if transfer.moved is not None else (),
+        curves={
+            name: {curve: tuple(values) for curve, values in found.curve.items()}
+            for name, found in {"adapt": adapted, "expand": expander, "finetune": tuned}.items()
+            if found is not None
+        },
+        validated={
+            "adapt": () if adapted is None or adapted.validated is None else (adapted.validated,),
+            "finetune": () if tuned is None else tuned.validated,
+        },
+        trainings=1 if tuned is None else tuned.trainings,
+        mean_value=None if tuned is None else tuned.mean_value,
+        held_out=None if adapted is None else adapted.held_out,
+        calibration=calibrated,
+        kind=transfer.kind,
+        query_encoder=queries,
+        words_added=None if documents is None else documents.words,
+        activation=None if tuned is None else ACTIVATIONS.get(tuned.activation),
+        gates=tuple(
+            gate for name in inputs if name.startswith("check:") for gate in result_of(inputs[name], Checked).gates
+        ),
+        sparsity=_sparsity(index),
+        **_searches(recipe, inputs, final),
+        without_evidence=_without_evidence(inputs["transfer"]),
+    )
+
+
+QUERY_TABLES = {
+    "binary": "a static table in which every token weighs 1",
+    "idf": "a static table of inverse document frequencies",
+    "learned": "a static table that was trained with the encoder of documents",
+}
+"""``query_encoder`` of [finetune], [calibrate] or [index] -> words."""
+
+ACTIVATIONS = {"log1p": "log(1 + ReLU(x))", "log1p_log1p": "log(1 + log(1 + ReLU(x)))"}
+"""``finetune.activation`` -> words."""
+
+
+def _query_encoder(
+    tuned: FinetuneResult | None, calibrated: Calibration | None, encoded: EncodeResult | None
+) -> str | None:
+    """What encodes the queries of the final model: as fine-tuning or calibration made it, or as the model was found."""
+    if tuned is not None and tuned.query_encoder in QUERY_TABLES:
+        return QUERY_TABLES[tuned.query_encoder]
+    if calibrated is not None and calibrated.query_encoder and (tuned is None or tuned.query_encoder == "source"):
+        return QUERY_TABLES[calibrated.query_encoder]
+    return None if encoded is None else encoded.query_encoder
+
+
+def _found(inputs: Mapping[str, Path], name: str, kind: type[R]) -> R | None:
+    """What the step ``name`` found; None where the run has no such step."""
+    return result_of(inputs[name], kind) if name in inputs else None
+
+
+def _overlap(transfer: TransferResult) -> Overlap | None:
+    moved = transfer.moved
+    if moved is None:
+        return None
+    return Overlap(
+        moved.source_size, transfer.target_size, moved.overlap, moved.overlap_share, moved.methods, moved.probed
+    )
+
+
+def _called(recipe: View, labels: Mapping[str, str], final: str) -> dict[str, tuple[str, str]]:
+    """Evaluated system -> the name and the label of its rows, in the order of the report."""
+    called = {"bm25": ("BM25",) * 2, "bm25-words": ("BM25 (words)",) * 2}
+    called |= {name: (name, label) for name, label in labels.items()}
+    called |= {"hybrid": (f"{final} + BM25", f"{labels[final]} + BM25"), DEPLOYED: (DEPLOYED, _deployed(recipe))}
+    for name, variant in variants_of(recipe).items():
+        called[f"variant:{name}"] = (f"variant:{name}", _ways(variant))
+    for peer in peers_of(recipe):
+        called[f"peer:{peer}"] = (f"{peer} (dense)",) * 2
+        called[f"hybrid-peer:{peer}"] = (f"{peer} (dense) + BM25",) * 2
+    return called
+
+
+def _results(
+    recipe: View,
+    inputs: Mapping[str, Path],
+    labels: dict[str, str],
+    final: str,
+    encoded: EncodeResult | None,
+    query_encoder: str | None,
+) -> tuple[SetResults, ...]:
+    """One entry for each evaluation set; its rows are BM25, the models as they were made, the sum, and the
+    peers."""
+    if recipe.evaluate is None:
+        return ()
+    from vtkit.evaluation.measures.significance import holm, paired_randomization
+
+    called = _called(recipe, labels, final)
+    judged = {
+        name: result_of(inputs[f"evaluate:{name}"], EvaluateResult).sets
+        for name in called
+        if f"evaluate:{name}" in inputs
+    }
+    first = recipe.evaluate.measures[0]
+    results = []
+    for folder in next(iter(judged.values()), {}):
+        on_set = {name: sets[folder] for name, sets in judged.items()}
+        baseline = _strongest_bm25(on_set, first)
+        claims = [name for name, found in on_set.items() if found.role not in ("bm25", "encoder") or name == final]
+        p_values = {}
+        if baseline is not None:
+            values = {name: _per_query(inputs, name, folder, first) for name in (baseline, *claims)}
+            p_values = holm({name: paired_randomization(values[name], values[baseline]) for name in claims})
+        rows = []
+        for name, found in on_set.items():
+            model, label = called[name]
+            p = p_values.get(name)
+            row = Row(**found.facts, model=model, label=label, measures=found.measures, p_value_vs_bm25=p)
+            rows.append(replace(row, query_encoder=query_encoder) if name == final else row)
+        any_of_them = next(iter(on_set.values()))
+        cut = encoded.sets[folder].share_cut if encoded is not None else None
+        counts = any_of_them.queries, any_of_them.documents
+        length = recipe.index.document_length
+        results.append(SetResults(folder, tuple(rows), *counts, cut, length, any_of_them.not_comparable))
+    return tuple(results)
+
+
+LEXICAL = {"none": "", "bm25": "with BM25 in one index"}
+"""``index.lexical`` -> words."""
+
+
+def _ways(recipe: Recipe) -> str:
+    """How the documents of a variant are weighted, and what is indexed beside."""
+    weighting = recipe.index.document_weighting
+    ways = ("no weighting" if weighting == "none" else f"{weighting} weighting", LEXICAL[recipe.index.lexical])
+    return ", ".join(way for way in ways if way)
+
+
+def _deployed(recipe: Recipe) -> str:
+    """The index to be used, in words."""
+    index = recipe.index
+    engine = "" if index.engine == "exact" else f" ({index.engine})"
+    return (LEXICAL[index.lexical] or "in the index to be used") + engine
+
+
+def _strongest_bm25(on_set: Mapping[str, Evaluated], measure: str) -> str | None:
+    """The BM25 that is better in ``measure``: no claim is made against a weak one."""
+    lexical = [name for name, evaluated in on_set.items() if evaluated.role == "bm25"]
+    return max(lexical, key=lambda name: on_set[name].measures[measure], default=None)
+
+
+def _per_query(inputs: Mapping[str, Path], name: str, folder: str, measure: str) -> dict[str, float]:
+    """Query -> value of ``measure``."""
+    text = (inputs[f"evaluate:{name}"] / folder / PER_QUERY).read_text("utf-8")
+    return dict(json.loads(text)[measure])
+
+
+def _sparsity(index: IndexResult | None) -> Sparsity | None:
+    """Of the first set."""
+    return next((one.sparsity for one in index.sets.values()), None) if index is not None else None
+
+
+def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str, Any]:
+    """What the queries of the first set show of the index to be used: fields of :class:`ReportData`."""
+    if f"index:{final}" not in inputs or recipe.evaluate is None:
+        return {}
+    from vtkit.report.searches import examples, outcomes, query_tokens_shared, search_cost
+    from vtkit.search.searcher import Searcher
+
+    first, measure = recipe.corpora("evaluate.sets")[0], recipe.evaluate.measures[0]
+    folder = str(first.folder)
+    index = inputs.get(DEPLOY.name, inputs[f"index:{final}"]) / folder
+    searcher = Searcher.load(str(inputs[final] / "model"), index, recipe.index)
+    collection = opened(first).sample(recipe.evaluate.max_queries, recipe.recipe.seed)
+    collection = replace(collection, name=folder)
+    evaluated = {
+        name: result_of(output, EvaluateResult).sets[folder]
+        for step, output in inputs.items()
+        if (name := step.removeprefix("evaluate:")) != step
+    }
+    baseline = _strongest_bm25(evaluated, measure)
+    system = DEPLOYED if f"evaluate:{DEPLOYED}" in inputs else final
+    compared = None
+    if baseline is not None and f"evaluate:{system}" in inputs:
+        values = (_per_query(inputs, name, folder, measure) for name in (system, baseline))
+        names = (
+            "the index to deploy" if system == DEPLOYED else "the encoder",
+            _called(recipe, {final: final}, final)[baseline][1],
+        )
+        compared = outcomes(searcher, collection, *values, measure=measure, names=names)
+    return {
+        "outcomes": compared,
+        "examples": examples(searcher, collection, recipe.report.example_query, compared),
+        "query_tokens_shared": query_tokens_shared(searcher, collection),
+        "cost": search_cost(searcher, collection, index),
+    }
+
+
+def _without_evidence(transfer: Path) -> tuple[str, ...]:
+    """The first new words, the most frequent in most vocabularies, that the transfer had no evidence for."""
+    from vtkit.report.diagnosis import NO_EVIDENCE
+    from vtkit.transfer.provenance import PROVENANCE, read_provenance
+
+    if not (transfer / PROVENANCE).is_file():
+        return ()
+    words = (
+        origin.token.strip("▁Ġ ")
+        for origin in read_provenance(transfer / PROVENANCE)
+        if origin.method in NO_EVIDENCE and not origin.token.startswith("##")
+    )
+    return tuple(islice((word for word in words if len(word) > 1 and word.isalpha()), WORDS_SHOWN))
+
+
+WORDS_SHOWN = 5
+"""New words without evidence that the advice of a report names."""
+
+
+REPORT = Stage(
+    "report",
+    version=12,
+    reads=(WHOLE_RECIPE,),
+    corpora={"evaluate.sets": evaluation_sets},
+    function=write_report,
+)

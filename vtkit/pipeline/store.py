@@ -1,0 +1,268 @@
+"""Stage outputs on disk: addressed by what they were made from, written whole or not at all, checked when used.
+
+A store is one folder, shared by all runs beside it::
+
+    artifacts/transfer-5f0c…/   the files of one stage's output, and manifest.json
+    artifacts/.partial/…        what is being made; checkpoints in it outlive a kill
+    artifacts/.locks/…          one lock for each output
+    artifacts/digests.json      digests of the user's files, so that unchanged ones are not read again
+
+The key of an output is a digest of the stage's name and version, its settings, the seed, the keys of its
+inputs and the digests of the files it reads. Its folder appears by one rename, after its manifest was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vtkit import __version__
+from vtkit.data import hub
+from vtkit.system.errors import VtkitError
+from vtkit.system.outputs import held, write_atomically
+from vtkit.system.results import Result
+from vtkit.system.runtime import threads
+
+MANIFEST = "manifest.json"
+CHECKSUM = "manifest_sha256"
+"""Entry of a manifest: digest of all its other entries."""
+CHECKPOINTS = "checkpoints"
+RECORDED_PACKAGES = (
+    "torch", "transformers", "sentence-transformers", "tokenizers", "numba", "numpy", "scipy", "ir_measures",
+)  # fmt: skip
+
+
+R = TypeVar("R", bound=Result)
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """Everything an output is made from; two outputs of equal dependencies are the same output."""
+
+    stage: str
+    version: int
+    settings: Mapping[str, Any]
+    seed: int
+    inputs: Mapping[str, str]
+    """Role -> key of the output that plays it."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Setting and position -> digest of the user's file or folder it names."""
+
+    @property
+    def key(self) -> str:
+        named = {
+            "stage": self.stage,
+            "version": self.version,
+            "settings": dict(self.settings),
+            "seed": self.seed,
+            "inputs": dict(self.inputs),
+            "files": dict(self.files),
+        }
+        return hashlib.sha256(json.dumps(named, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+class Store:
+    """The folder of outputs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._digests: dict[str, list[Any]] | None = None
+
+    def prepare(self) -> None:
+        """Make the folders; one message where that is not possible."""
+        try:
+            for folder in (self.root, self.root / ".partial", self.root / ".locks"):
+                folder.mkdir(parents=True, exist_ok=True)
+            probe = self.root / f".writable-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise VtkitError(
+                f"cannot write to {self.root}: {error.strerror or error}. Name another folder with --runs."
+            ) from error
+
+    def folder(self, dependencies: Dependencies) -> Path:
+        return self.root / f"{dependencies.stage.replace(':', '-')}-{dependencies.key[:20]}"
+
+    def manifest(self, dependencies: Dependencies) -> dict[str, Any] | None:
+        """The manifest of an output that is there, or None."""
+        return read_manifest(self.folder(dependencies))
+
+    def damage(self, dependencies: Dependencies, kind: type[Result]) -> str | None:
+        """What is wrong with an output that is there: None when every file has its checksum, and the manifest holds
+        what this version of vtkit reads of such a stage, a ``kind``."""
+        folder = self.folder(dependencies)
+        if not (folder / MANIFEST).is_file():
+            return "its manifest is missing"
+        manifest = self.manifest(dependencies)
+        if manifest is None:
+            return "its manifest was changed or damaged"
+        if _result_in(manifest, kind) is None:
+            return "another version of vtkit made it, and this one cannot read what it found"
+        for name, stated in manifest["outputs"].items():
+            path = folder / name
+            if not path.is_file():
+                return f"{name} is missing"
+            if path.stat().st_size != stated["bytes"] or _sha256(path) != stated["sha256"]:
+                return f"{name} was changed or damaged"
+        return None
+
+    def build(self, dependencies: Dependencies, kind: type[R], make: Callable[[Path], R], *, afresh: bool) -> Path:
+        """Make an output: ``make`` fills the folder it is given and returns what it found, for the manifest.
+
+        ``afresh`` throws checkpoints of an earlier try away. Another process that makes the same output is
+        waited for, and its work used.
+        """
+        final = self.folder(dependencies)
+        with held(self.root / ".locks" / f"{final.name}.lock", f"{dependencies.stage}"):
+            if not afresh and self.manifest(dependencies) is not None and self.damage(dependencies, kind) is None:
+                return final
+            partial = self.root / ".partial" / final.name
+            _clear(partial, keep=None if afresh else CHECKPOINTS)
+            started = time.time()
+            found = make(partial)
+            shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
+            manifest = {
+                "vtkit": __version__,
+                "stage": dependencies.stage,
+                "key": dependencies.key,
+                "stage_version": dependencies.version,
+                "settings": dict(dependencies.settings),
+                "seed": dependencies.seed,
+                "inputs": dict(dependencies.inputs),
+                "files": dict(dependencies.files),
+                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
+                "seconds": round(time.time() - started, 2),
+                "versions": versions(),
+                "hub": hub.revisions(),
+                "result": found.to_json(),
+                "outputs": {
+                    str(path.relative_to(partial)): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+                    for path in sorted(partial.rglob("*"))
+                    if path.is_file()
+                },
+            }
+            manifest[CHECKSUM] = _checksum(manifest)
+            write_atomically(partial / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            if final.exists():
+                aside = self.root / ".partial" / f"{final.name}.replaced-{os.getpid()}"
+                final.rename(aside)
+                partial.rename(final)
+                shutil.rmtree(aside, ignore_errors=True)
+            else:
+                partial.rename(final)
+            return final
+
+    def digest(self, path: str) -> str:
+        """Digest of a user's file or folder; taken from memory while names, sizes and times are unchanged."""
+        from vtkit.data.text import digest
+
+        stamp = _stamp(Path(path))
+        if self._digests is None:
+            try:
+                self._digests = json.loads((self.root / "digests.json").read_text("utf-8"))
+            except (OSError, ValueError):
+                self._digests = {}
+            if not isinstance(self._digests, dict):
+                self._digests = {}
+        known = self._digests.get(path)
+        if known is not None and known[0] == stamp:
+            return str(known[1])
+        found = digest(path)
+        self._digests[path] = [stamp, found]
+        if self.root.is_dir():
+            write_atomically(self.root / "digests.json", json.dumps(self._digests, indent=0))
+        return found
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of an output folder, or None where it is missing or is not what vtkit wrote."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    except PermissionError:  # whoever may not read an output must not make it again
+        raise
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(manifest, dict) or manifest.get(CHECKSUM) != _checksum(manifest):
+        return None
+    return manifest
+
+
+def result_of(folder: Path, kind: type[R]) -> R:
+    """What the stage that made ``folder`` found.
+
+    Raises:
+        VtkitError: the folder is no finished output, or not one of such a stage in this version of vtkit.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise VtkitError(
+            f"{folder} is no finished stage output: its manifest is missing or damaged. Run the recipe again."
+        )
+    found = _result_in(manifest, kind)
+    if found is None:
+        raise VtkitError(
+            f"{folder} was made by another version of vtkit, and this one cannot read what it found. Run the recipe "
+            "again: the output is made again."
+        )
+    return found
+
+
+def versions() -> dict[str, str]:
+    """What can change numbers beside the recipe: versions, the kind of machine, and the threads that compute."""
+    found = {"vtkit": __version__, "python": platform.python_version(), "machine": platform.machine()}
+    found["threads"] = str(threads())
+    for package in RECORDED_PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _clear(folder: Path, keep: str | None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for entry in folder.iterdir():
+        if entry.name == keep:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _result_in(manifest: Mapping[str, Any], kind: type[R]) -> R | None:
+    """What a manifest says was found; None where it has another form than ``kind``."""
+    try:
+        return kind.from_json(manifest["result"])
+    except (KeyError, TypeError, ValueError):  # pydantic's own error is a ValueError
+        return None
+
+
+def _checksum(manifest: Mapping[str, Any]) -> str:
+    """Digest of a manifest's entries, whatever their order and its white space."""
+    entries = {name: value for name, value in manifest.items() if name != CHECKSUM}
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _stamp(path: Path) -> str:
+    """Names, sizes and times of a file or of all files of a folder."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stamps = [
+        (str(file.relative_to(path)), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()
+    ]
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()
