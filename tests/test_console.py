@@ -27,7 +27,7 @@ def obeyed(text: str) -> set[str]:
 
 @pytest.mark.parametrize("path", sorted(Path(console.__file__).parents[1].rglob("*.py")), ids=lambda path: path.stem)
 def test_only_the_console_prints(path: Path) -> None:
-    # reference.py prints docs/settings.md, all of it our own text; __main__.py speaks where there is no console yet, and
+    # reference.py prints docs/settings.md, all of it our own text; __main__.py speaks where there is no console yet;
     # the scripts of an export are programs of their own
     if path.name in ("console.py", "reference.py", "__main__.py") or path.parent.name == "scripts":
         return
