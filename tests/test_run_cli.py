@@ -111,7 +111,6 @@ positives = 2
 keep = 5
 document_length = 32
 learning_rate = 1e-3
-checkpoint_every = 5
 rankings.bm25 = true
 [finetune]
 data = "{DATA}/elements-en"
@@ -447,7 +446,7 @@ MOMENTS = (
 )
 
 MOMENTS_OF_EXPANSION = (
-    "expand-*/checkpoints/checkpoint-5/vtkit-complete",
+    "expand-*/checkpoints",
     "expand-documents-*",
     "finetune-*/checkpoints/checkpoint-10/optimizer.pt",
     "index-finetune-*",

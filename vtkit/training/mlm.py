@@ -307,7 +307,7 @@ def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> Non
     if differing:
         sizes = [sum(map(bool, each)) for each in names]
         raise DataError(
-            f"adapt.teacher writes a vocabulary of {sizes[0]} tokens, and the encoder one of {sizes[1]}; "
+            f"adapt.teacher writes a vocabulary of {sizes[1]} tokens, and the encoder one of {sizes[0]}; "
             f"{differing} dimensions have other names. Name a teacher over the target's output vocabulary."
         )
 
