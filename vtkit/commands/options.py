@@ -9,17 +9,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
-from pydantic.fields import FieldInfo
 
-from vtkit.recipe.lines import one_value
-from vtkit.recipe.problems import section_of
-from vtkit.recipe.tables import choices, meaning, tables_in
-from vtkit.settings.named import find_mark
-from vtkit.settings.types import Section
 from vtkit.system.errors import RecipeError, arguments_called
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from vtkit.settings.types import Section
+
+# The sections are many classes: a command that has no options of theirs, such as a search, does not wait for them.
 
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder of a run, as `vtkit run` printed it.", show_default=False)
@@ -80,6 +81,9 @@ def settings_of(
         fixed: settings that the command gives itself.
         called: other names of options, by setting: ``{"target_activation": "--target"}``.
     """
+    from vtkit.recipe.problems import section_of
+    from vtkit.recipe.tables import tables_in
+
     given, other = fixed or {}, called or {}
     fields = {
         name: field
@@ -99,6 +103,8 @@ def with_options(
 ) -> Decorator:
     """Options like settings: parameter -> its option and the setting that it is like. The command gets as ``settings``
     what ``made`` makes of those that were given."""
+    from vtkit.recipe.tables import choices
+
     values = {value for _, field in options.values() for value in choices(field.annotation)}
     shown = {f"`{name}`": option for name, (option, _) in options.items() if name not in values}
     parameters = [_parameter(name, option, field, shown) for name, (option, field) in options.items()]
@@ -130,6 +136,9 @@ def option_name(setting: str) -> str:
 
 def _parameter(name: str, option: str, field: FieldInfo, options: Mapping[str, str]) -> inspect.Parameter:
     """``options`` are what other settings are called in its help."""
+    from vtkit.recipe.tables import meaning
+    from vtkit.settings.named import find_mark
+
     text = re.sub("`[^`]*`", lambda quoted: options.get(quoted[0], quoted[0]), " ".join(meaning(field).split()))
     default = field.get_default()
     if isinstance(default, str | int | float) and not isinstance(default, bool) and default != "":
@@ -158,6 +167,8 @@ def section_settings(section: str, given: Sequence[str], example: str) -> dict[s
     Raises:
         RecipeError: a setting has no key or no ``=``, or is a value and a table at once.
     """
+    from vtkit.recipe.lines import one_value
+
     found: dict[str, Any] = {}
     for setting in given:
         name, equals, text = setting.partition("=")
