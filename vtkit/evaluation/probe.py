@@ -154,9 +154,18 @@ def language_gate(bm25: np.ndarray, encoder: np.ndarray) -> Seen:
 
 def bm25_reciprocal_ranks(probe: Probe, language: str, analysis: Analysis) -> np.ndarray:
     """:func:`reciprocal_ranks` by BM25."""
-    names = [str(number) for number in range(len(probe.queries))]
-    found = Bm25.build(probe.documents, language, analysis).search(probe.queries, len(names))
-    return own_reciprocal_ranks(to_run(names, names, *found), names)
+    return own_reciprocal_ranks(bm25_run(probe, language, analysis), names_of(probe))
+
+
+def bm25_run(probe: Probe, language: str, analysis: Analysis) -> Run:
+    """All documents of a probe by BM25, queries and documents called by :func:`names_of`."""
+    names = names_of(probe)
+    return to_run(names, names, *Bm25.build(probe.documents, language, analysis).search(probe.queries, len(names)))
+
+
+def names_of(probe: Probe) -> list[str]:
+    """The numbers of probe pairs, as runs name queries and documents."""
+    return [str(number) for number in range(len(probe.queries))]
 
 
 def own_reciprocal_ranks(run: Run, names: Sequence[str]) -> np.ndarray:

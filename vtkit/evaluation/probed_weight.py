@@ -8,12 +8,11 @@ import numpy as np
 
 from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.sampling import draw
-from vtkit.data.trec import Run, to_run
+from vtkit.data.trec import Run
 from vtkit.evaluation.balance import WEIGHTS, ProbedWeight, deviation, weighted_sum
 from vtkit.evaluation.measures.significance import paired_randomization
-from vtkit.evaluation.probe import FEWEST_PAIRS, Probe, by_number, own_reciprocal_ranks, probe_of
+from vtkit.evaluation.probe import FEWEST_PAIRS, Probe, bm25_run, by_number, names_of, own_reciprocal_ranks, probe_of
 from vtkit.evaluation.systems import System
-from vtkit.search.bm25 import Bm25
 from vtkit.settings.analysers import Analysis
 
 PAIRS = 500
@@ -70,8 +69,7 @@ def probed_weight(probe: Probe, encoder: Run, language: str, analysis: Analysis)
     count = len(probe.queries)
     if count < FEWEST_PAIRS:
         return None
-    names = [str(number) for number in range(count)]
-    bm25 = to_run(names, names, *Bm25.build(probe.documents, language, analysis).search(probe.queries, count))
+    names, bm25 = names_of(probe), bm25_run(probe, language, analysis)
     deviations = deviation(encoder), deviation(bm25)
     alone = own_reciprocal_ranks(bm25, names)
     curve = []

@@ -30,9 +30,7 @@ def paired_randomization(a: Mapping[str, float], b: Mapping[str, float], samples
     Raises:
         ValueError: the queries differ, or there are none.
     """
-    if a.keys() != b.keys() or not a:
-        raise ValueError("a paired test needs the same queries in both runs, and at least one")
-    differences = np.array([a[query] - b[query] for query in a], dtype=np.float64)
+    differences = _differences(a, b)
     differences = differences[differences != 0]
     observed = abs(differences.sum())
     if not len(differences) or observed == 0:
@@ -62,14 +60,23 @@ def paired_t(a: Mapping[str, float], b: Mapping[str, float]) -> float:
     """
     from scipy.stats import ttest_rel
 
-    if a.keys() != b.keys() or not a:
-        raise ValueError("a paired test needs the same queries in both runs, and at least one")
-    differences = [a[query] - b[query] for query in a]
-    if len(differences) < 2 or not any(differences):
+    differences = _differences(a, b)
+    if len(differences) < 2 or not differences.any():
         return 1.0
-    if min(differences) == max(differences):  # without variance every difference is beyond chance
+    if differences.min() == differences.max():  # without variance every difference is beyond chance
         return 0.0
     return float(ttest_rel([a[query] for query in a], [b[query] for query in a]).pvalue)
+
+
+def _differences(a: Mapping[str, float], b: Mapping[str, float]) -> np.ndarray:
+    """``a`` less ``b`` for each query, (queries,).
+
+    Raises:
+        ValueError: the queries differ, or there are none.
+    """
+    if a.keys() != b.keys() or not a:
+        raise ValueError("a paired test needs the same queries in both runs, and at least one")
+    return np.array([a[query] - b[query] for query in a], dtype=np.float64)
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
