@@ -311,7 +311,7 @@ def export_for(
     from vtkit.export.export import export
     from vtkit.export.portable import QUERIES, Source, first_words
     from vtkit.export.target import Target
-    from vtkit.pipeline.folder import RUN_RECORD
+    from vtkit.pipeline.folder import is_run_folder
     from vtkit.pipeline.search import searched
     from vtkit.search.folders import is_index_folder
     from vtkit.search.searcher import Searcher
@@ -323,7 +323,7 @@ def export_for(
     refuse_existing(Path(folder))
     texts = tuple(query.text for query in read_query_file(str(queries))[:QUERIES]) if queries is not None else ()
     place = Path(source)
-    if (place / RUN_RECORD).is_file() or is_index_folder(place):
+    if is_run_folder(place) or is_index_folder(place):
         found = searched(place, model=model, collection=collection)
         searcher, name, settings = Searcher.load(*found), found.model, found.settings
     elif model is not None or collection is not None:

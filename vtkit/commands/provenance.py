@@ -80,9 +80,9 @@ def provenance(
 
 def _folder(folder: Path) -> Path:
     """Where the transfer of a run is kept: its ``provenance.parquet`` and its ``model``."""
-    from vtkit.pipeline.folder import RUN_RECORD, open_run
+    from vtkit.pipeline.folder import is_run_folder, open_run
 
-    if (folder / RUN_RECORD).is_file():
+    if is_run_folder(folder):
         steps = open_run(folder).steps
         if "transfer" not in steps:
             raise VtkitError(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 from vtkit.data.collections import default_split, load_retrieval, splits_of
 from vtkit.data.hub import located
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.pipeline.folder import RUN_RECORD, open_run
+from vtkit.pipeline.folder import is_run_folder, open_run
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
@@ -338,6 +338,8 @@ def _named(name: str, index: IndexSection | None) -> Named:
     Raises:
         VtkitError: nothing that is there.
     """
+    from vtkit.search.folders import is_index_folder
+
     settings = index or IndexSection()
     if name in ("bm25", "bm25-words"):
         return Named(name, name, name, settings)  # type: ignore[arg-type]
@@ -345,13 +347,11 @@ def _named(name: str, index: IndexSection | None) -> Named:
     path = Path(plain)
     if path.is_file():
         return Named(name, "run", plain, settings, summed)
-    if (path / "search.json").is_file():
+    if is_index_folder(path):
         return Named(name, "index", plain, settings, summed)
-    if (path / RUN_RECORD).is_file():
+    if is_run_folder(path):
         run = open_run(path)
-        if run.final_model not in run.models:
-            raise DataError(f"{plain}: the model of the run is missing. Run its recipe again.")
-        return Named(name, "model", run.models[run.final_model], run.index, summed)
+        return Named(name, "model", run.model(run.final_model), run.index, summed)
     _check_model(plain)
     return Named(name, "model", located(plain), settings, summed)
 

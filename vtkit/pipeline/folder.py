@@ -39,6 +39,24 @@ class RunFolder:
     index: IndexSection
     """What its indexes were made by, and how they are searched."""
 
+    def model(self, stage: str) -> str:
+        """Folder (or hub id, for a source) of a stage's model.
+
+        Raises:
+            DataError: it is missing.
+        """
+        if stage not in self.models:
+            raise DataError(
+                f"{self.folder}: the model of {stage!r} is missing from its stage output. Run the recipe again: "
+                "vtkit run RECIPE."
+            )
+        return self.models[stage]
+
+
+def is_run_folder(folder: Path) -> bool:
+    """Whether a run has begun in ``folder`` and finished a step."""
+    return (folder / RUN_RECORD).is_file()
+
 
 def open_run(folder: Path) -> RunFolder:
     """The run in ``folder``; of one that was copied or moved away from its store, what lies in the folder itself: the

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vtkit.settings.index import IndexSection
-from vtkit.system.errors import DataError, RecipeError, VtkitError
+from vtkit.system.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
     from vtkit.search.searcher import Searcher
@@ -66,12 +66,9 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
             + (f"There are {', '.join(indexed)}: choose with --model." if indexed else "Run its recipe to the end.")
         )
     index = run.steps[f"index:{DEPLOYED if deployed else name}"]
-    if name not in run.models:
-        raise DataError(
-            f"{folder}: the model of {name!r} is missing from its stage output. Run the recipe again: vtkit run RECIPE."
-        )
+    of = run.model(name)
     sets = list(result_of(index, DeployResult).sets if deployed else result_of(index, IndexResult).sets)
     chosen = collection or sets[0]
     if chosen not in sets:
         raise VtkitError(f"{folder} has no collection {chosen!r}. There are {', '.join(sets)}.")
-    return Searched(run.models[name], index / chosen, run.index)
+    return Searched(of, index / chosen, run.index)

@@ -39,13 +39,13 @@ def open_served(
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.sides import EncoderQueries
     from vtkit.encoder.transformer_queries import TransformerQueries
-    from vtkit.pipeline.folder import RUN_RECORD
+    from vtkit.pipeline.folder import is_run_folder
     from vtkit.pipeline.search import searched as find_searched
     from vtkit.search.folders import is_index_folder
     from vtkit.search.searcher import Searcher
     from vtkit.serve.served import Served
 
-    searched = [Path(name) for name in names if (Path(name) / RUN_RECORD).is_file() or is_index_folder(Path(name))]
+    searched = [Path(name) for name in names if is_run_folder(Path(name)) or is_index_folder(Path(name))]
     models = [name for name in names if Path(name) not in searched]
     if len(models) > 1:
         raise RecipeError(
