@@ -44,21 +44,13 @@ def analyse(
     from vtkit.data.hub import located
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.evaluation.analyses.together import analyse as look
+    from vtkit.evaluation.analyses.together import sample_of
     from vtkit.system.runtime import fastest_device
 
     names = [located(_model_of(model)) for model in models]
     judged = load_retrieval(located(collection), split or default_split(collection))
-    found = [
-        look(
-            load_encoder(name, fastest_device(), "encoder"),
-            judged,
-            language,
-            documents=documents,
-            queries=queries,
-            max_length=max_length,
-        )
-        for name in names
-    ]
+    sample = sample_of(judged, language, documents=documents, queries=queries)
+    found = [look(load_encoder(name, fastest_device(), "encoder"), sample, max_length=max_length) for name in names]
     if as_json:
         console.write_json([{"model": model, **each.to_json()} for model, each in zip(models, found, strict=True)])
         return
@@ -68,12 +60,12 @@ def analyse(
 
 def _model_of(name: str) -> str:
     """The final model of a run's folder; another name as it is."""
-    from vtkit.pipeline.folder import RUN_RECORD, open_run
+    from vtkit.pipeline.folder import is_run_folder, open_run
 
-    if not (Path(name) / RUN_RECORD).is_file():
+    if not is_run_folder(Path(name)):
         return name
     run = open_run(Path(name))
-    return run.models.get(run.final_model, name)
+    return run.model(run.final_model)
 
 
 def _lines(found: Sequence[Analyses]) -> list[list[str]]:

@@ -52,40 +52,60 @@ class Analyses(Result):
     """None too where queries are looked up in a table."""
 
 
-def analyse(
-    encoder: SparseEncoder,
+@dataclass(frozen=True)
+class Sample:
+    """The part of a collection that is looked at, and its terms: the same for every encoder."""
+
+    documents: list[str]
+    queries: list[str]
+    relevant: list[NDArray[np.int64]]
+    """Numbers of the relevant documents of each query."""
+
+    presence: sp.csc_matrix
+    """Which document holds which term, (documents, terms), 1 where it does."""
+
+    terms: list[NDArray[np.int64]]
+    """The distinct terms of each query."""
+
+    seed: int
+
+
+def sample_of(
     collection: RetrievalSet,
     language: str,
     *,
     documents: int = 5000,
     queries: int = 500,
-    max_length: int = 256,
     analysis: Analysis = "full",
     seed: int = 42,
-) -> Analyses:
-    """Encode a collection and look at the vectors.
+) -> Sample:
+    """Draw queries and documents.
 
     Args:
         documents: at most so many: all relevant ones of the queries, and others at random.
         queries: at most so many, at random.
-        max_length: tokens of a document; queries have :data:`LONGEST_QUERY`.
         language, analysis: of the terms that RSJ weights are about.
     """
     asked = collection.sample(queries, seed)
     kept, relevant = _some_documents(asked, documents, seed)
-    texts = [asked.contents[number] for number in kept]
-    questions = [query.text for query in asked.queries]
+    texts, questions = [asked.contents[number] for number in kept], [query.text for query in asked.queries]
+    impacts, terms = bm25_impacts(texts, analyser(language, analysis))
+    presence = sp.csr_matrix((np.ones(impacts.nnz), impacts.indices, impacts.indptr), impacts.shape)
+    return Sample(texts, questions, relevant, sp.csc_matrix(presence), _rows(terms.counts(questions)), seed)
+
+
+def analyse(encoder: SparseEncoder, sample: Sample, *, max_length: int = 256) -> Analyses:
+    """Encode a sample of a collection and look at the vectors.
+
+    Args:
+        max_length: tokens of a document; queries have :data:`LONGEST_QUERY`.
+    """
+    texts, questions, relevant, seed = sample.documents, sample.queries, sample.relevant, sample.seed
     precision = fastest_precision()
     document_vectors = encode_side(encoder, texts, "document", max_length, precision=precision, description="documents")
     query_vectors = encode_side(encoder, questions, "query", LONGEST_QUERY, precision=precision, description="queries")
     found = search_exactly(document_vectors, query_vectors, RETRIEVED)[0].astype(np.int64)
-    impacts, terms = bm25_impacts(texts, analyser(language, analysis))
-    gap = rsj_gap(
-        sp.csc_matrix(sp.csr_matrix((np.ones(impacts.nnz), impacts.indices, impacts.indptr), impacts.shape)),
-        _rows(terms.counts(questions)),
-        relevant,
-        [row[row >= 0] for row in found],
-    )
+    gap = rsj_gap(sample.presence, sample.terms, relevant, [row[row >= 0] for row in found])
     if writes_units(encoder):
         return Analyses(len(questions), len(texts), gap)
     tokenizer, width = output_tokenizer(encoder), document_vectors.shape[1]
