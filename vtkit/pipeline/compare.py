@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,10 @@ from vtkit.system.errors import DataError, RecipeError, VtkitError
 from vtkit.system.results import Result
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
     from vtkit.search.results import Explanation
+    from vtkit.search.searcher import Searcher
 
 RESOLVED = "recipe.resolved.toml"
 
@@ -299,14 +303,15 @@ def _compare_set(
         facts = result[name].facts | {"queries": len(kept), "documents": result[name].documents, "measures": means}
         judged[run] = Judged(type(result[name])(**facts), {}, of_kept)
     cells = compared(judged, name, measures, names[0], "holm")
-    beside = []
+    beside, first = [], None
     for number, run in enumerate(names[1:], 1):
         before, after = (judged[each].per_query[measures[0]] for each in (names[0], run))
         order = sorted(kept, key=lambda query: (before[query] - after[query], query))  # the largest gain first
         won, lost = ([q for q in order if after[q] > before[q]], [q for q in order[::-1] if after[q] < before[q]])
         differences: list[list[QueryDifference]] = [[], []]
         if explained and collection is not None and won + lost:
-            explain = _explaining(folders[0], folders[number], name, model)
+            first = first or _searcher(folders[0], name, model)
+            explain = _explaining(first, _searcher(folders[number], name, model))
             differences = [
                 [_difference(query, before[query], after[query], collection, explain) for query in some[:explained]]
                 for some in (won, lost)
@@ -327,31 +332,33 @@ def _counts(text: str, only: QueryFilter, folder: Path) -> bool:
     return not only.split or any(_pieces(folder, word) > 1 for word in words)
 
 
-_tokenizers: dict[Path, Any] = {}
-
-
 def _pieces(folder: Path, word: str) -> int:
     """Tokens that the vocabulary of the source cuts a word into."""
-    if folder not in _tokenizers:
-        from vtkit.encoder.checkpoint import load_source_tokenizer
+    return len(_source_tokenizer(folder)(word, add_special_tokens=False)["input_ids"])
 
-        source = open_run(folder).models.get("source")
-        if source is None:
-            raise VtkitError(f"{folder} has no source model whose vocabulary could split words.")
-        _tokenizers[folder] = load_source_tokenizer(source)
-    return len(_tokenizers[folder](word, add_special_tokens=False)["input_ids"])
+
+@cache
+def _source_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    from vtkit.encoder.checkpoint import load_source_tokenizer
+
+    source = open_run(folder).models.get("source")
+    if source is None:
+        raise VtkitError(f"{folder} has no source model whose vocabulary could split words.")
+    return load_source_tokenizer(source)
 
 
 Explain = Callable[[str, str], "tuple[Explanation, Explanation]"]
 
 
-def _explaining(before: Path, after: Path, name: str, model: str | None) -> Explain:
-    """What explains the score of a document for a query in two runs."""
+def _searcher(folder: Path, name: str, model: str | None) -> Searcher:
     from vtkit.pipeline.search import open_searcher
 
-    stage = None if model in (None, "deployed") else model
-    searchers = [open_searcher(folder, model=stage, collection=name) for folder in (before, after)]
-    return lambda query, document: (searchers[0].explain(query, document), searchers[1].explain(query, document))
+    return open_searcher(folder, model=None if model in (None, "deployed") else model, collection=name)
+
+
+def _explaining(before: Searcher, after: Searcher) -> Explain:
+    """What explains the score of a document for a query in two runs."""
+    return lambda query, document: (before.explain(query, document), after.explain(query, document))
 
 
 def _difference(query: str, before: float, after: float, collection: RetrievalSet, explain: Explain) -> QueryDifference:
