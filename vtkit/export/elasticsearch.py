@@ -19,7 +19,7 @@ from vtkit.encoder.asymmetric import WholeEncoder, query_table
 from vtkit.export.documents import Collection
 from vtkit.export.features import FIELD, numbered, text_properties, token_names, write_bulk
 from vtkit.export.network import InputList, TermWeights, check_torchscript, write_torchscript
-from vtkit.export.readme import Section, code
+from vtkit.export.readme import Section, code, load_and_search
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -113,33 +113,11 @@ def _tokenization(tokenizer: PreTrainedTokenizerFast, length: int) -> dict[str, 
 
 
 def _first(name: str) -> str:
-    index = name.replace("_", "-")
+    commands = load_and_search(
+        "ELASTICSEARCH", "       # ELASTICSEARCH_API_KEY, or user:password in the address", name.replace("_", "-")
+    )
     return f"""
-{
-        code(
-            '''
-pip install onnxruntime tokenizers numpy
-export ELASTICSEARCH=http://localhost:9200       # ELASTICSEARCH_API_KEY, or user:password in the address
-python index.py load
-python index.py search "a query"
-''',
-            "bash",
-        )
-    }
-
-Without Python:
-
-{
-        code(
-            f'''
-curl -X PUT $ELASTICSEARCH/{index} -H 'Content-Type: application/json' -d @mapping.json
-for part in bulk/*.ndjson; do
-  curl -X POST $ELASTICSEARCH/{index}/_bulk -H 'Content-Type: application/x-ndjson' --data-binary @$part
-done
-''',
-            "bash",
-        )
-    }
+{commands}
 
 A query is `{{"sparse_vector": {{"field": "weights", "query_vector": {{...}}, "prune": false}}}}`, its dimensions
 called as in `dimensions.json`. `"index_options"` needs Elasticsearch 8.19 or 9.1; drop it before these. Weights are

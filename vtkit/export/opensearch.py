@@ -24,7 +24,7 @@ from vtkit.encoder.folding import folding
 from vtkit.export.documents import Collection
 from vtkit.export.features import FIELD, numbered, text_properties, token_names, write_bulk
 from vtkit.export.network import InputNames, TermWeights, check_torchscript, write_torchscript
-from vtkit.export.readme import Section, code
+from vtkit.export.readme import Section, code, load_and_search
 from vtkit.search.opensearch_text import MOST_TOKENS, of_table, tokenizer_parts
 
 if TYPE_CHECKING:
@@ -183,33 +183,11 @@ are set above them. A weight is one of 256 steps below its ceiling. Two-phase se
 
 
 def _first(name: str) -> str:
-    index = name.replace("_", "-")
+    commands = load_and_search(
+        "OPENSEARCH", "          # user:password in the address, where they are asked for", name.replace("_", "-")
+    )
     return f"""
-{
-        code(
-            '''
-pip install onnxruntime tokenizers numpy
-export OPENSEARCH=http://localhost:9200          # user:password in the address, where they are asked for
-python index.py load
-python index.py search "a query"
-''',
-            "bash",
-        )
-    }
-
-Without Python:
-
-{
-        code(
-            f'''
-curl -X PUT $OPENSEARCH/{index} -H 'Content-Type: application/json' -d @mapping.json
-for part in bulk/*.ndjson; do
-  curl -X POST $OPENSEARCH/{index}/_bulk -H 'Content-Type: application/x-ndjson' --data-binary @$part
-done
-''',
-            "bash",
-        )
-    }
+{commands}
 
 A query is `{{"neural_sparse": {{"weights": {{"query_tokens": {{...}}}}}}}}`, its dimensions called as in
 `dimensions.json`. Weights are kept with 9 significant bits (0.4 %), and query weights may be at most 64: `index.py`

@@ -37,6 +37,33 @@ def code(text: str, language: str = "") -> str:
     return f"```{language}\n{text.strip()}\n```"
 
 
+def load_and_search(variable: str, address: str, index: str) -> str:
+    """The commands for an engine that takes bulk requests over HTTP, with Python and without.
+
+    Args:
+        variable: of the environment, which holds the server's address.
+        address: what may stand in it, as a comment.
+        index: what the index is called.
+    """
+    python = f"""
+pip install onnxruntime tokenizers numpy
+export {variable}=http://localhost:9200{address}
+python index.py load
+python index.py search "a query"
+"""
+    requests = f"""
+curl -X PUT ${variable}/{index} -H 'Content-Type: application/json' -d @mapping.json
+for part in bulk/*.ndjson; do
+  curl -X POST ${variable}/{index}/_bulk -H 'Content-Type: application/x-ndjson' --data-binary @$part
+done
+"""
+    return f"""{code(python, "bash")}
+
+Without Python:
+
+{code(requests, "bash")}"""
+
+
 def _head(collection: Collection | None, exported: Export) -> str:
     what = "A learned sparse encoder"
     if collection is not None:
