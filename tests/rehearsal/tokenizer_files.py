@@ -1,5 +1,6 @@
 """Tokenizers as their repositories hold them: real vocabularies of VTKIT_DATA, else small ones of the same kind,
-learned from the quickstart's texts."""
+learned from the quickstart's texts by vtkit, whose vocabularies are the same from run to run (the trainers of
+``tokenizers`` give others each time, and with them another chance to fail a gate)."""
 
 from __future__ import annotations
 
@@ -18,6 +19,10 @@ from tokenizers import (
     processors,
     trainers,
 )
+
+from vtkit.settings.casing import CasingSection
+from vtkit.settings.vocabulary import TrainedVocabulary
+from vtkit.vocabulary.trained import train_vocabulary
 
 from .texts import from_shared, sample
 
@@ -50,9 +55,11 @@ def bert(name: str, language: str = "en", *, lowercase: bool, length: int = 512)
         tokens = path.read_text(encoding="utf-8").splitlines()
         vocabulary = {token: number for number, token in enumerate(tokens)}
     else:
-        learner = BertWordPieceTokenizer(**settings)
-        learner.train_from_iterator(_quickstart(language), LEARNED, special_tokens=list(BERT_SPECIAL))
-        vocabulary = learner.get_vocab()
+        section = TrainedVocabulary(
+            kind="trained", corpus=("quickstart",), size=LEARNED, split="bert", clean="bert", strip_accents=lowercase
+        )
+        casing = CasingSection(input="lowercase" if lowercase else "keep")
+        vocabulary = train_vocabulary(_quickstart(language), section, casing).get_vocab()
         tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
     made = BertWordPieceTokenizer(vocabulary, **settings)
     made.add_special_tokens(list(BERT_SPECIAL))
@@ -128,12 +135,13 @@ def modernbert() -> Files:
 def xlm_roberta() -> Files:
     """XLM-R's: SentencePiece Unigram with RoBERTa's special tokens, learned from English and Korean; the repositories
     of BAAI and intfloat hold a ``tokenizer.json`` and its configuration."""
-    learner = SentencePieceUnigramTokenizer()
-    special = [*ROBERTA_SPECIAL, "<mask>"]
-    texts = [*_quickstart("en"), *_quickstart("ko")]
-    learner.train_from_iterator(texts, 2 * LEARNED, special_tokens=list(ROBERTA_SPECIAL), unk_token="<unk>")
-    made = learner._tokenizer
-    made.add_special_tokens(special)
+    section = TrainedVocabulary(kind="trained", corpus=("quickstart",), size=2 * LEARNED, algorithm="unigram")
+    learned = train_vocabulary([*_quickstart("en"), *_quickstart("ko")], section)
+    pieces = json.loads(learned.backend_tokenizer.to_str())["model"]["vocab"][len(learned.all_special_tokens) :]
+    own = [(token, 0.0) for token in ROBERTA_SPECIAL]
+    made = SentencePieceUnigramTokenizer()._tokenizer
+    made.model = models.Unigram([*own, *map(tuple, pieces)], unk_id=ROBERTA_SPECIAL.index("<unk>"))
+    made.add_special_tokens([*ROBERTA_SPECIAL, "<mask>"])
     made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
     return {
         "tokenizer.json": made.to_str().encode(),
