@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import heapq
 import random
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
+from vtkit.data.text import batches
 from vtkit.data.word_counts import pieces
 from vtkit.inspect.composition import LANGUAGES, LANGUAGES_OF_SCRIPT
 from vtkit.inspect.normalization import ScriptLoss, normalizer_losses
@@ -30,16 +30,14 @@ from vtkit.vocabulary.forms import tokens as tokens_of
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-Integers = NDArray[np.int64]
+Span = tuple[int, int]
+"""Where a word begins and ends, in characters."""
 
 SAMPLE_CHARACTERS = 10_000_000
 """Characters that are tokenized of a corpus. The share of split words is then known to about 0.1 %."""
 
 PIECE_CHARACTERS = 100_000
 """A longer text is cut in front of white space into pieces of about this length."""
-
-PAGE_CHARACTERS = 500_000
-"""Characters that are tokenized at a time."""
 
 LONGEST_WORD = 1_000_000
 """Characters without white space; what is longer is no text of words."""
@@ -219,25 +217,23 @@ def measure_fragmentation(
     sample = _Sample(texts, most_characters, seed)
     if not sample.pieces:
         raise DataError("There is no text in the corpus.")
-    words: dict[str, int] = {}
     meters = [_Meter(name, tokenizer) for name, tokenizer in tokenizers.items()]
-    characters = np.zeros(0x110000, dtype=np.int64)
-    occurrences: Counter[int] = Counter()
-    for batch in _batches(sample.pieces):
-        page = _Page.of([piece.text for piece in batch], words, punctuation)
-        characters += np.bincount(_codes(page.text), minlength=len(characters))
-        occurrences.update(page.word_ids.tolist())
-        groups = [group_of(piece.text) for piece in batch]
-        begins = np.array([piece.begins for piece in batch], dtype=np.int64)
+    characters: Counter[str] = Counter()
+    occurrences: Counter[str] = Counter()
+    in_order = iter(sample.pieces)
+    for batch in batches(piece.text for piece in sample.pieces):
+        words = [list(word_spans(text, punctuation)) for text in batch]
+        for text, spans in zip(batch, words, strict=True):
+            characters.update(text)
+            occurrences.update(text[start:end] for start, end in spans)
+        groups = [(group_of(text), next(in_order).begins) for text in batch]
         for meter in meters:
-            meter.measure(page, groups, begins)
-    asked = (_Piece(0.0, number, query, True) for number, query in enumerate(_stripped(queries or ())))
-    for batch in _batches(asked):
-        page = _Page.of([piece.text for piece in batch], words, punctuation)
+            meter.measure(batch, words, groups)
+    for batch in batches(_stripped(queries or ())):
+        words = [list(word_spans(text, punctuation)) for text in batch]
         for meter in meters:
-            meter.measure_queries(page)
-    listed = list(words)
-    return [meter.report(listed, occurrences, characters, sample, top) for meter in meters]
+            meter.measure_queries(batch, words)
+    return [meter.report(occurrences, characters, sample, top) for meter in meters]
 
 
 def language_groups() -> Callable[[str], str]:
@@ -301,60 +297,6 @@ def _pieces(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
             yield piece, position == 0
 
 
-def _batches(texts: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    """:data:`PAGE_CHARACTERS` or a little more at a time."""
-    batch: list[_Piece] = []
-    characters = 0
-    for piece in texts:
-        batch.append(piece)
-        characters += len(piece.text)
-        if characters >= PAGE_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
-
-
-@dataclass(frozen=True)
-class _Page:
-    """Texts that are tokenized together. Positions are characters of all of them, one after the other."""
-
-    texts: list[str]
-    text_starts: Integers
-    word_ids: Integers
-    word_texts: Integers
-    """The text that each word is in, (words,)."""
-
-    words_begun: Integers
-    """Words that begin before each position, (characters + 1,)."""
-
-    words_ended: Integers
-    """Words that end at or before each position, (characters + 1,)."""
-
-    @classmethod
-    def of(cls, texts: list[str], word_ids: dict[str, int], punctuation: Punctuation) -> _Page:
-        """A page of ``texts``; new words are added to ``word_ids``."""
-        starts = np.cumsum([0, *map(len, texts)])
-        spans: list[tuple[int, int]] = []
-        ids: list[int] = []
-        inside: list[int] = []
-        for number, text in enumerate(texts):
-            for begin, end in word_spans(text, punctuation):
-                spans.append((int(starts[number]) + begin, int(starts[number]) + end))
-                ids.append(word_ids.setdefault(text[begin:end], len(word_ids)))
-                inside.append(number)
-        bounds = np.array(spans, dtype=np.int64).reshape(-1, 2)
-        size = int(starts[-1]) + 1
-        begun = np.cumsum(np.bincount(bounds[:, 0] + 1, minlength=size))
-        ended = np.cumsum(np.bincount(bounds[:, 1], minlength=size))
-        return cls(texts, starts[:-1], np.array(ids, np.int64), np.array(inside, np.int64), begun, ended)
-
-    @property
-    def text(self) -> str:
-        """All texts, one after the other."""
-        return "".join(self.texts)
-
-
 class _Meter:
     """One tokenizer with all that is counted of it."""
 
@@ -363,87 +305,81 @@ class _Meter:
         self.backend: Tokenizer = tokenizer.backend_tokenizer
         vocabulary = tokens_of(tokenizer)
         mark = "Ġ" if '"ByteLevel"' in _state(self.backend) else "▁"
-        self.is_mark = np.array([token != "" and not token.strip(f"{mark} ") for token in vocabulary], dtype=bool)
+        self.marks = {number for number, token in enumerate(vocabulary) if token and not token.strip(f"{mark} ")}
         self.unknown = special_roles(tokenizer).get("unk", -1)
         self.groups: dict[str, Counts] = {}
         self.queries: QueryCounts | None = None
-        self.token_counts = np.zeros(len(vocabulary), dtype=np.int64)
-        self.extra_tokens: Counter[int] = Counter()
+        self.token_counts: Counter[int] = Counter()
+        self.extra_tokens: Counter[str] = Counter()
         self.unknown_characters: Counter[str] = Counter()
         self._legible = legible(tokenizer)
         self._is_unknown: dict[str, bool] = {}
 
-    def measure(self, page: _Page, groups: list[str], begins: Integers) -> None:
-        """Add a page of the corpus: the group of each text, and 1 for those with which one begins."""
-        counts, tokens = self._count(page)
-        for group in dict.fromkeys(groups):
-            members = np.array([each == group for each in groups])
-            totals = {name: int(values[members].sum()) for name, values in counts.items()}
-            self.groups.setdefault(group, Counts()).add(Counts(texts=int(begins[members].sum()), **totals))
-        self.token_counts += np.bincount(tokens.ids, minlength=len(self.token_counts))
-        split = np.flatnonzero(tokens.pieces > 1)
-        for word, extra in zip(page.word_ids[split].tolist(), (tokens.pieces[split] - 1).tolist(), strict=True):
-            self.extra_tokens[word] += extra
-        unknown = np.flatnonzero(tokens.ids == self.unknown)
-        text = page.text if len(unknown) else ""
-        for number in unknown:
-            for character in self._to_blame(text[tokens.starts[number] : tokens.ends[number]]) or ("",):
-                self.unknown_characters[character] += 1
+    def measure(self, texts: Sequence[str], words: Sequence[list[Span]], groups: Sequence[tuple[str, bool]]) -> None:
+        """Add texts of the corpus: each, its words, its group and whether it is the beginning of one."""
+        for text, spans, (group, begins), encoding in zip(texts, words, groups, self._encoded(texts), strict=True):
+            counts, pieces = self._counts(spans, encoding)
+            counts.texts = int(begins)
+            self.groups.setdefault(group, Counts()).add(counts)
+            self.token_counts.update(encoding.ids)
+            for (start, end), count in zip(spans, pieces, strict=True):
+                if count > 1:
+                    self.extra_tokens[text[start:end]] += count - 1
+            for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+                if number == self.unknown:
+                    self.unknown_characters.update(self._to_blame(text[start:end]) or [""])
 
-    def measure_queries(self, page: _Page) -> None:
-        """Add a page of queries."""
-        counts, _ = self._count(page)
-        totals = {name: int(values.sum()) for name, values in counts.items()}
-        split, unknown = (int((counts[name] > 0).sum()) for name in ("split_words", "unknown_tokens"))
+    def measure_queries(self, texts: Sequence[str], words: Sequence[list[Span]]) -> None:
+        """Add queries: each, and its words."""
         self.queries = self.queries or QueryCounts()
-        self.queries.add(QueryCounts(texts=len(page.texts), **totals, split_texts=split, unknown_texts=unknown))
+        for spans, encoding in zip(words, self._encoded(texts), strict=True):
+            counts, _ = self._counts(spans, encoding)
+            counts.texts = 1
+            self.queries.add(
+                QueryCounts(**vars(counts), split_texts=counts.split_words > 0, unknown_texts=counts.unknown_tokens > 0)
+            )
 
-    def _count(self, page: _Page) -> tuple[dict[str, Integers], _Tokens]:
-        """The counts of each text, (texts,) each, and the tokens."""
-        encodings = self.backend.encode_batch(page.texts, add_special_tokens=False)
-        lengths = [len(encoding) for encoding in encodings]
-        ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), dtype=np.int64, count=sum(lengths))
-        offsets = chain.from_iterable(chain.from_iterable(e.offsets) for e in encodings)
-        spans = np.fromiter(offsets, dtype=np.int64, count=2 * len(ids)).reshape(-1, 2)
-        spans += np.repeat(page.text_starts, lengths)[:, None]
-        starts, ends = spans[:, 0], spans[:, 1]
-        first, behind = page.words_ended[starts], page.words_begun[ends]
-        in_word = (behind > first) & (ends > starts) & ~self.is_mark[ids]
-        unknown = ids == self.unknown
-        number = len(page.word_ids)
-        held = _coverage(first[in_word], behind[in_word], number)
-        spoiled = _coverage(first[in_word & unknown], behind[in_word & unknown], number)
-        texts = np.repeat(np.arange(len(page.texts)), lengths)
+    def _encoded(self, texts: Sequence[str]) -> list[Encoding]:
+        encodings: list[Encoding] = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        return encodings
 
-        def a_text(inside: Integers) -> Integers:
-            return np.bincount(inside, minlength=len(page.texts))
+    def _counts(self, spans: list[Span], encoding: Encoding) -> tuple[Counts, list[int]]:
+        """The counts of a text, and how many tokens hold a part of each word, (words,)."""
+        begins, ends = [begin for begin, _ in spans], [end for _, end in spans]
+        pieces, word_tokens = [0] * len(spans), 0
+        unknown_words: set[int] = set()
+        for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            held = range(bisect_right(ends, start), bisect_left(begins, end))
+            if not held or end <= start or number in self.marks:
+                continue
+            word_tokens += 1
+            for word in held:
+                pieces[word] += 1
+            if number == self.unknown:
+                unknown_words.update(held)
+        counts = Counts(
+            words=len(spans),
+            tokens=len(encoding.ids),
+            word_tokens=word_tokens,
+            split_words=sum(count > 1 for count in pieces),
+            unknown_words=len(unknown_words),
+            lost_words=pieces.count(0),
+            unknown_tokens=encoding.ids.count(self.unknown),
+        )
+        return counts, pieces
 
-        counts = {
-            "words": a_text(page.word_texts),
-            "tokens": a_text(texts),
-            "word_tokens": a_text(texts[in_word]),
-            "split_words": a_text(page.word_texts[held > 1]),
-            "unknown_words": a_text(page.word_texts[spoiled > 0]),
-            "lost_words": a_text(page.word_texts[held == 0]),
-            "unknown_tokens": a_text(texts[unknown]),
-        }
-        return counts, _Tokens(ids, starts, ends, held)
-
-    def report(
-        self, words: list[str], occurrences: Counter[int], characters: Integers, sample: _Sample, top: int
-    ) -> Fragmentation:
+    def report(self, occurrences: Counter[str], characters: Counter[str], sample: _Sample, top: int) -> Fragmentation:
         """All that was counted, lists cut at ``top`` entries.
 
         Args:
-            words: the word of each id, (words,).
-            occurrences: of each id.
-            characters: occurrences of each code point, (0x110000,).
+            occurrences: of each word.
+            characters: occurrences of each.
         """
         total = Counts()
         for counts in self.groups.values():
             total.add(counts)
-        shares = self.token_counts[self.token_counts > 0] / max(1, total.tokens)
-        most_extra = sorted(self.extra_tokens.items(), key=lambda item: (-item[1], words[item[0]]))[:top]
+        shares = np.array(list(self.token_counts.values())) / max(1, total.tokens)
+        most_extra = sorted(self.extra_tokens.items(), key=lambda item: (-item[1], item[0]))[:top]
         unknown = sorted(self.unknown_characters.items(), key=lambda item: (-item[1], item[0]))[:top]
         return Fragmentation(
             name=self.name,
@@ -453,10 +389,7 @@ class _Meter:
             groups=dict(sorted(self.groups.items(), key=lambda item: (-item[1].words, item[0]))),
             entropy_bits=abs(float(shares @ np.log2(shares))),
             distinct_tokens=len(shares),
-            words=[
-                FragmentedWord(words[number], occurrences[number], extra, self._pieces(words[number]))
-                for number, extra in most_extra
-            ],
+            words=[FragmentedWord(word, occurrences[word], extra, self._pieces(word)) for word, extra in most_extra],
             unknown_characters=[UnknownCharacter(*entry) for entry in unknown],
             losses=normalizer_losses(self.backend, characters),
             queries=self.queries,
@@ -465,7 +398,7 @@ class _Meter:
     def _pieces(self, word: str) -> list[str]:
         encoding = self.backend.encode(f"a {word}", add_special_tokens=False)
         tokens = zip(encoding.ids, encoding.offsets, strict=True)
-        return [self._legible[number] for number, (_, end) in tokens if end > 2 and not self.is_mark[number]]
+        return [self._legible[number] for number, (_, end) in tokens if end > 2 and number not in self.marks]
 
     def _to_blame(self, text: str) -> list[str]:
         """The characters of ``text`` that are unknown on their own."""
@@ -477,28 +410,8 @@ class _Meter:
         return [character for character in characters if self._is_unknown[character]]
 
 
-class _Tokens(NamedTuple):
-    """The tokens of a page."""
-
-    ids: Integers
-    starts: Integers
-    ends: Integers
-    pieces: Integers
-    """Tokens of each word of the page, (words,)."""
-
-
 def _state(backend: Tokenizer) -> str:
     return "null" if backend.pre_tokenizer is None else backend.pre_tokenizer.__getstate__().decode()
-
-
-def _codes(text: str) -> Integers:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
-
-
-def _coverage(first: Integers, behind: Integers, number: int) -> Integers:
-    """How many of the ranges ``first`` to ``behind`` (not included) each of ``number`` places lies in."""
-    changes = np.bincount(first, minlength=number + 1) - np.bincount(behind, minlength=number + 1)
-    return np.cumsum(changes)[:number]
 
 
 def _ratio(part: int, whole: int) -> float:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from vtkit.inspect.words import script_of
-
-Integers = NDArray[np.int64]
 
 LOSSES = ("dropped", "stripped", "decomposed", "replaced")
 """What a normalizer does to a character beyond its case: it leaves nothing; takes marks off a letter (é becomes e);
@@ -37,11 +34,11 @@ class ScriptLoss(NamedTuple):
     """The most frequent of the characters, before and after."""
 
 
-def normalizer_losses(backend: Tokenizer, character_counts: Integers) -> list[ScriptLoss]:
+def normalizer_losses(backend: Tokenizer, character_counts: Mapping[str, int]) -> list[ScriptLoss]:
     """What the normalizer does to the characters of a corpus, one by one, by script; most losses first.
 
     Args:
-        character_counts: occurrences of each code point, (0x110000,).
+        character_counts: occurrences of each character.
     """
     if backend.normalizer is None:
         return []
@@ -49,8 +46,7 @@ def normalizer_losses(backend: Tokenizer, character_counts: Integers) -> list[Sc
     characters: Counter[str] = Counter()
     counts: dict[str, Counter[str]] = {}
     lost: dict[str, list[tuple[int, str, str]]] = {}
-    for code in np.flatnonzero(character_counts):
-        character, count = chr(code), int(character_counts[code])
+    for character, count in sorted(character_counts.items()):
         if character.isspace():
             continue
         script = script_of(character)

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from vtkit.encoder.truncation import shortened, whole_encodings
 from vtkit.evaluation.gates.result import CheckResult, Gate, Seen, results
 from vtkit.inspect.normalization import normalizer_losses
@@ -166,12 +164,11 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
         text[: encoding.offsets[max_length - 1][1]] if len(encoding.ids) > max_length else text
         for text, encoding in zip(beginnings, encodings, strict=True)
     ]
-    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
-    code_points = np.bincount(codes, minlength=0x110000)
+    occurrences = Counter("".join(texts))
     characters: Counter[str] = Counter()
-    for code in np.flatnonzero(code_points).tolist():
-        if chr(code).isalnum():
-            characters[script_of(chr(code))] += int(code_points[code])
+    for character, count in sorted(occurrences.items()):
+        if character.isalnum():
+            characters[script_of(character)] += count
     fragments = _byte_fragments(tokenizer)
     total = unknown = pieces = 0
     unread: Counter[str] = Counter()
@@ -184,7 +181,7 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
                 unknown += 1
                 unread.update(script_of(character) for character in text[start:stop] if character.isalnum())
     losses = {}
-    for loss in normalizer_losses(tokenizer.backend_tokenizer, code_points):
+    for loss in normalizer_losses(tokenizer.backend_tokenizer, occurrences):
         losses[loss.script] = {kind: count / loss.characters for kind, count in loss.counts.items()}
         unread[loss.script] += loss.counts.get("dropped", 0)
     letters = max(characters.total(), 1)
