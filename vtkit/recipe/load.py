@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -36,8 +35,6 @@ PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".js
 MOST_BYTES = 100_000
 """A recipe may have so many bytes; those that ship with vtkit have some three thousand."""
 
-MOST_BASES = 100
-"""A recipe may read so many files by ``extends``, those that its bases extend among them."""
 
 _ALWAYS_PATHS = ("corpus", "pairs", "vectors", "rankings", "recipe")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
@@ -237,7 +234,6 @@ class _Reader:
         self.shown = shown
         self.files: list[Path] = []
         self.problems: list[Problem] = []
-        self.read_by_extends: list[Path] = []
 
     def read(self, path: Path, text: str | None = None, shown: str = "", chain: tuple[Path, ...] = ()) -> _Table:
         """The settings of ``path`` over those of the files it extends.
@@ -262,7 +258,7 @@ class _Reader:
             text = _text_of(path) if text is None else text
             data = tomllib.loads(text)
             lines = key_lines(text)
-            own = _tree(data, (), lambda key: place(lines.get(key, 1)))
+            own = _tree(data, (), lambda key: place(_line_of(key, lines)))
         except _Unreadable as error:
             where = place(error.line) if error.line else None
             self.problems.append(Problem(where, "", str(error) if where or not shown else f"{plain(shown)}: {error}"))
@@ -280,16 +276,11 @@ class _Reader:
                 around = (*chain, path, base_path)[links.index(links[-1]) :]
                 circle = " -> ".join(plain(link.name) for link in around)
                 self.problems.append(Problem(stands, "extends", f"goes in a circle: {circle}."))
-            elif len(self.read_by_extends) >= MOST_BASES:
-                self.problems.append(Problem(stands, "extends", f"more than {MOST_BASES} files are read in all."))
-                break
             elif not os.path.exists(base_path):
                 what = f"there is no file {plain(str(base_path))}.{_near(base_path)}"
                 self.problems.append(Problem(stands, "extends", what))
             else:
-                self.read_by_extends.append(base_path)
-                layer = self.read(base_path, None, base_shown, (*chain, path))
-                merged = _merged(merged, layer, [Recipe])
+                merged = _merged(merged, self.read(base_path, None, base_shown, (*chain, path)), [Recipe])
         return _merged(merged, own, [Recipe])
 
     def overlay(self, overrides: Sequence[str], *, labelled: bool = True) -> _Table:
@@ -308,8 +299,7 @@ class _Reader:
         name, equals, text = override.partition("=")
         key = tuple(part.strip() for part in name.split("."))
         text = text.strip()
-        if len(override) > MOST_BYTES:
-            return Problem(place, "", f"has {len(override)} characters; more than {MOST_BYTES} are not read.")
+
         if not equals or not all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in key):
             what = f"must be section.key=value, such as adapt.steps=4000, not {shown_value(override)}."
             return Problem(place, "", what)
@@ -364,9 +354,6 @@ class _Unreadable(Exception):
 
 def _text_of(path: Path) -> str:
     try:
-        kind = path.stat().st_mode
-        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):  # a pipe would be waited for, a device never ends
-            raise _Unreadable("it is a pipe or a device, not a file.")
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
         if len(raw) > MOST_BYTES:
@@ -404,20 +391,16 @@ def _syntax_problem(message: str, text: str) -> tuple[int, str]:
     found = re.search(r" \((?:at line (\d+), column (\d+)|at end of document)\)$", message)
     number = int(found[1]) if found and found[1] else len(lines)
     what = message[: found.start()] if found else message
-    if "overwrite" in what or "mutate" in what:
-        what = "this setting or table is given twice"
-    elif what.startswith("Cannot declare"):
-        what = "this table is given twice"
-    elif what.startswith("Unescaped '\\'"):
-        what = "a backslash in double quotes must be doubled (or use single quotes)"
-    elif what == "Invalid value":
+    if what == "Invalid value":
         what = "text must stand in quotes, a list in [ ], true and false in lower case"
-    elif what == "Invalid statement":
-        what = "expected [section], key = value or # comment"
-    else:
-        what = what[:1].lower() + what[1:]
+    what = what[:1].lower() + what[1:]
     source = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     return number, f"not valid TOML: {what}{f': {plain(source[:80])}' if source else '.'}"
+
+
+def _line_of(key: tuple[str, ...], lines: Mapping[tuple[str, ...], int]) -> int:
+    """The line of a key, else of the innermost table around it."""
+    return next((lines[key[:size]] for size in range(len(key), 0, -1) if key[:size] in lines), 1)
 
 
 def _tree(data: dict[str, Any], above: tuple[str, ...], place: Callable[[tuple[str, ...]], Place]) -> _Table:
