@@ -250,13 +250,6 @@ def test_a_transfer_moves_both_sides_of_an_asymmetric_encoder(query: str, tmp_pa
         np.testing.assert_allclose(encode_side(made, TEXTS, side, 1000).toarray(), wanted, atol=1e-5)  # type: ignore[arg-type]
 
 
-def test_a_static_query_table_and_a_filled_up_vocabulary_are_refused_together(tmp_path: Path) -> None:
-    source = load_encoder(str(routed(tmp_path, "table")[0]))
-    mixture = mixed(TOKENS)
-    with pytest.raises(DataError, match=r"static query table cannot follow.*Set transfer\.pad_to to 1"):
-        graft_encoder(source, tokenizer(), mixture, mixture.bias, tmp_path / "work", pad_to=64)
-
-
 def test_a_transfer_carries_settings_over(tmp_path: Path) -> None:
     first = encoder(tmp_path / "first", pooling="sum", activation="log1p_relu")
     first.prompts, first.default_prompt_name, first.max_active_dims = {"query": "a", "document": "b"}, "document", 17
@@ -265,7 +258,7 @@ def test_a_transfer_carries_settings_over(tmp_path: Path) -> None:
     source = load_encoder(str(tmp_path / "source"))
     mixture = mixed(shuffled(2))
     save_encoder(
-        graft_encoder(source, tokenizer(shuffled(2)), mixture, mixture.bias, tmp_path / "work", pad_to=8),
+        graft_encoder(source, tokenizer(shuffled(2)), mixture, mixture.bias, tmp_path / "work"),
         tmp_path / "model",
     )
     plain = SparseEncoder(str(tmp_path / "model"), device="cpu")

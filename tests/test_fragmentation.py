@@ -65,9 +65,9 @@ def tokenizer(kind: str) -> PreTrainedTokenizerFast:
     if kind.startswith("trained-"):
         _, algorithm, split = kind.split("-")
         size = 205 if algorithm == "unigram" else 400
-        settings = {"algorithm": algorithm, "size": size, "split": split, "min_frequency": 1}
+        settings = {"algorithm": algorithm, "size": size, "split": split}
         section = TrainedVocabulary.model_validate({"kind": "trained", "corpus": ("x",), **settings})
-        return train_vocabulary(TEXTS, section)
+        return train_vocabulary(TEXTS * 2, section)
     if kind == "wordpiece":
         tokens = [*specials, *letters, *(f"##{letter}" for letter in letters), "the", "wild", "##ing", "서울"]
         backend = Tokenizer(models.WordPiece(pieces(list(dict.fromkeys(tokens))), unk_token="[UNK]"))

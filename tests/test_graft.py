@@ -158,34 +158,3 @@ def test_a_head_without_bias_is_given_one_that_changes_no_logit() -> None:
     assert target.config.decoder_bias
     for ours, theirs in zip(logits(target, tokens), wanted, strict=True):
         torch.testing.assert_close(ours, theirs[:, order], rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("pad_to", [8, 64])
-def test_rows_filled_up_change_no_vector_and_are_never_active(
-    architecture: str, tied: bool, pad_to: int, tmp_path: Path
-) -> None:
-    source, tokens = model(architecture, tied=tied), shuffled(7)[:113]
-    if "[PAD]" not in tokens:
-        tokens = (*tokens[:-1], "[PAD]")
-    for role in ("[UNK]", "[CLS]", "[SEP]", "[MASK]"):
-        if role not in tokens:
-            tokens = (role, *tokens)
-    order = torch.tensor([TOKENS.index(token) for token in tokens])
-    head = mlm_head(source)
-    parts = (head.embeddings.weight.detach()[order], head.decoder.bias.detach()[order])
-    output_rows = None if tied else head.decoder.weight.detach()[order]
-    plain = graft(source, tokenizer(tokens), *parts, output_rows)
-    filled = graft(source, tokenizer(tokens), *parts, output_rows, pad_to=pad_to)
-    size = -(-len(tokens) // pad_to) * pad_to
-    assert filled.config.vocab_size == size > len(tokens)
-    assert mlm_head(filled).decoder.out_features == size
-    save_encoder(as_sparse_encoder(filled, tokenizer(tokens), tmp_path / "work"), tmp_path / "model")
-    found = SparseEncoder(str(tmp_path / "model"), device="cpu").encode(TEXTS, convert_to_sparse_tensor=False).numpy()
-    wanted = encode(as_sparse_encoder(plain, tokenizer(tokens), tmp_path / "plain"), TEXTS, 1000).toarray()
-    assert found.shape[1] == size
-    assert not found[:, len(tokens) :].any()
-    np.testing.assert_allclose(found[:, : len(tokens)], wanted, atol=1e-5)
-    again = load_encoder(str(tmp_path / "model"))
-    np.testing.assert_allclose(encode(again, TEXTS, 1000).toarray(), found, atol=1e-5)

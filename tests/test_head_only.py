@@ -41,26 +41,26 @@ LONGER = (*shuffled(2), *(first + second for first, second in zip(WORDS, WORDS[9
 """More than the source's."""
 
 
-def moved(folder: Path, tokens: tuple[str, ...] = OUTPUT, pad_to: int = 1, **settings: object) -> WholeEncoder:
+def moved(folder: Path, tokens: tuple[str, ...] = OUTPUT, **settings: object) -> WholeEncoder:
     source = encoder(folder / "source", **settings)  # type: ignore[arg-type]
     pair = pair_of(source.tokenizer, tokenizer(tokens))
     mixture = subtoken_mixture(pair)
-    return graft_encoder_head(source, tokenizer(tokens), mixture, mixture.bias, folder / "work", pad_to=pad_to)
+    return graft_encoder_head(source, tokenizer(tokens), mixture, mixture.bias, folder / "work")
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert"])
-@pytest.mark.parametrize(("tokens", "pad_to"), [(OUTPUT, 1), (LONGER, 64)])
+@pytest.mark.parametrize("tokens", [OUTPUT, LONGER])
 def test_shared_dimensions_keep_their_weights_and_the_plain_library_gives_the_same_vectors(
-    architecture: str, tokens: tuple[str, ...], pad_to: int, tmp_path: Path
+    architecture: str, tokens: tuple[str, ...], tmp_path: Path
 ) -> None:
-    ours = moved(tmp_path, tokens, pad_to, architecture=architecture, activation="log1p_relu")
+    ours = moved(tmp_path, tokens, architecture=architecture, activation="log1p_relu")
     source = encoder(tmp_path / "again", architecture, activation="log1p_relu")
     before, after = encode(source, TEXTS, 48).toarray(), encode(ours, TEXTS, 48).toarray()
     shared = [(number, TOKENS.index(token)) for number, token in enumerate(tokens) if token in TOKENS]
     np.testing.assert_allclose(
         after[:, [new for new, _ in shared]], before[:, [old for _, old in shared]], rtol=1e-4, atol=1e-5
     )
-    assert after.shape[1] == -(-max(len(tokens), len(TOKENS)) // pad_to) * pad_to
+    assert after.shape[1] == max(len(tokens), len(TOKENS))
     assert not after[:, len(tokens) :].any()
     assert after[:, tokens.index(tokens[-1])].any()
 

@@ -94,7 +94,7 @@ def test_where_a_token_comes_from_and_where_one_went(moved: Path) -> None:
 
 
 def test_words_of_a_byte_level_vocabulary_are_looked_up_and_shown_as_text(folder: Path) -> None:
-    section = TrainedVocabulary(kind="trained", corpus=("x",), algorithm="bpe", size=282, min_frequency=1)
+    section = TrainedVocabulary(kind="trained", corpus=("x",), algorithm="bpe", size=282)
     train_vocabulary(["강 숲 river forest 한강"] * 20, section).save_pretrained(str(folder / "bytes"))
     out, pairs = folder / "moved bytes", str(folder / "pairs.tsv")
     called("transfer", str(folder / "source"), str(folder / "bytes"), "--parallel", pairs, "-o", str(out))

@@ -25,7 +25,7 @@ from vtkit.vocabulary.trained import LONGEST_RUN, LONGEST_WORD, train_vocabulary
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-ALGORITHMS = ("wordpiece", "bpe", "characters", "unigram")
+ALGORITHMS = ("wordpiece", "bpe", "unigram")
 DOCUMENTS = {
     "th": [
         "คะแนนของนักเรียนคนนี้ดีมาก",
@@ -88,8 +88,9 @@ DOCUMENTS = {
 
 
 def section(algorithm: str, size: int, **others: object) -> TrainedVocabulary:
-    how = {"algorithm": "bpe", "alphabet": "characters"} if algorithm == "characters" else {"algorithm": algorithm}
-    return TrainedVocabulary.model_validate({"kind": "trained", "corpus": ("x",), "size": size, **how, **others})
+    return TrainedVocabulary.model_validate(
+        {"kind": "trained", "corpus": ("x",), "size": size, "algorithm": algorithm, **others}
+    )
 
 
 def trained(language: str, algorithm: str, **others: object) -> PreTrainedTokenizerFast:

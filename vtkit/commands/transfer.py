@@ -54,7 +54,7 @@ def transfer(
     ] = None,
     others: Annotated[
         Files,
-        _option("--set", "Any other setting of [transfer] or [casing], e.g. transfer.pad_to=8.", "SECTION.KEY=VALUE"),
+        _option("--set", "Any other setting of [transfer] or [casing], e.g. casing.output=mask.", "SECTION.KEY=VALUE"),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of methods that sample.")] = 42,
     as_json: JsonOption = False,

@@ -362,9 +362,6 @@ class TransferSection(_MethodTables):
     """``head-only``: the source's tokenizer and input embeddings stay, only the output vocabulary is replaced
     (ESPLADE)."""
 
-    pad_to: Literal[1, 8, 64, 128] = 1
-    """Rows of the saved model are padded to a multiple of this; 8 and 64 suit GPUs. Padding rows are never active."""
-
     bias: BiasSection = BiasSection()
 
     @property
@@ -411,7 +408,7 @@ class TransferSection(_MethodTables):
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that the methods and the bias read; the others have no effect. The corpora
         that are counted and trained on are among them only where this section names them itself."""
-        names = {"method", "overlap", "fallback", "scope", "pad_to", "bias.method"}
+        names = {"method", "overlap", "fallback", "scope", "bias.method"}
         names |= {f"{settings.name}.{setting}" for settings in self.used for setting in settings.settings_read}
         if AutoTransfer.name in self.methods and self.settings_of(AutoTransfer).probe_pairs:  # tries both estimators
             names |= {f"parallel.{setting}" for setting in ParallelTransfer.model_fields}

@@ -59,16 +59,9 @@ class TrainedVocabulary(Section):
     """Most tokens of the vocabulary, special tokens included; a small corpus gives fewer."""
 
     algorithm: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
-    """WordPiece (``##`` continues a word), BPE (byte-level, ``Ġ`` starts a word; see ``alphabet``), or Unigram
+    """WordPiece (``##`` continues a word), BPE (byte-level, ``Ġ`` starts a word; no text is unknown), or Unigram
     (``▁`` starts one). Tokens of scripts without spaces have neither mark; where a twentieth of the corpus is written
     in such scripts, WordPiece marks the beginnings of the other words with ``▁``."""
-
-    alphabet: Literal["bytes", "characters"] = "bytes"
-    """What BPE starts from: the 256 bytes (no text is unknown), or the characters of the corpus (``▁`` starts a
-    word)."""
-
-    min_frequency: Occurrences = 2
-    """A token must occur at least this often in the corpus (WordPiece and BPE)."""
 
     unicode: Literal["NFKC", "NFC", "none"] = "NFKC"
     """Unicode form that text is brought to. NFKC also makes ligatures, full-width letters and superscripts plain."""
@@ -85,9 +78,6 @@ class TrainedVocabulary(Section):
     clean: Literal["format", "bert", "none"] = "format"
     """What is dropped. ``format``: control, format and private-use characters. ``bert``: what BERT drops, which are
     these, U+FFFD and unassigned characters, form feeds too. ``none``: nothing."""
-
-    cjk_spacing: bool = False
-    """Each Han character is a word of its own, as in BERT."""
 
     split: Literal["words", "scripts", "bert", "whitespace"] = "words"
     """What no token can cross. ``words``: white space, and every character that is no letter, mark or
@@ -127,9 +117,6 @@ class ExpandedVocabulary(Section):
     """What may be added, and what entropy counts. ``paper``: all but tokens made of digits and marks only. ``code``,
     as the authors' script has it: only tokens that start a word, and not with a digit or mark; entropy counts the
     special tokens around each text too (docs/vocabulary.md#expand-a-vocabulary)."""
-
-    min_frequency: Occurrences = 2
-    """A new token must occur at least this often in the corpus."""
 
     @model_validator(mode="before")
     @classmethod

@@ -111,7 +111,6 @@ def move_encoder(
         lambda biases: bias_of(section, pair, mixture, biases, counts),
         work,
         seed=seed,
-        pad_to=section.pad_to,
     )
     bias = mlm_head(encoder[0].auto_model).decoder.bias.detach().numpy()[: len(target)].copy()
     masked = apply_output_casing(encoder, casing.output, casing.fold)

@@ -46,6 +46,9 @@ WHY: dict[Reason, str] = {
 }
 """The reasons in words."""
 
+LEAST_OCCURRENCES = 2
+"""A new token occurs at least this often in the corpus."""
+
 SPECIAL_TOKENS = 5
 """Places of a learned vocabulary that special tokens take."""
 
@@ -126,7 +129,7 @@ def expand_vocabulary(
     match; a byte-level BPE base learns and counts with byte-level BPE, and takes only tokens it can make
     (:func:`_fitting`). What the paper leaves open: all characters of the corpus are in the learned vocabulary, and
     five of its places are special tokens'; equally frequent tokens are added in code-point order; tokens that occur
-    less than ``section.min_frequency`` times are not added.
+    less than :data:`LEAST_OCCURRENCES` times are not added.
 
     Args:
         base: its tokens keep their ids, and its normalizer, pre-tokenizer and special tokens stay.
@@ -162,8 +165,8 @@ def expand_vocabulary(
             if learned is None or not learned.suffices(wanted):
                 ahead = len(base) + _doubled(len(curve)) * section.increment
                 learned = _learn(base, corpus.lowered, family, min(ahead, section.size or ahead), section)
-            found = _candidates(corpus, learned, wanted, section.min_frequency)
-            added, merges = _fitting(base, found, learned.whole_words, wanted - len(base), family)
+            candidates = _candidates(corpus, learned, wanted)
+            added, merges = _fitting(base, candidates, learned.whole_words, wanted - len(base), family)
             model = extended.model(added, merges)
             counts = corpus.token_counts(model, extended.size + len(added))
             curve.append(corpus.increment(counts, curve))
@@ -172,7 +175,7 @@ def expand_vocabulary(
     if not added:
         raise DataError(
             f"The corpus has nothing to add to {section.tokenizer}: whatever it has at least "
-            f"{section.min_frequency} times is there already, or is digits and marks. Use the tokenizer as it is "
+            f"{LEAST_OCCURRENCES} times is there already, or is digits and marks. Use the tokenizer as it is "
             '(kind = "existing"), or give more text.'
         )
     if section.size is not None:
@@ -418,7 +421,7 @@ def _learn(
     backend.pre_tokenizer = pre_tokenizers.Split(_SEPARATOR, "removed")
     trainer = trainers.BpeTrainer(
         vocab_size=size - SPECIAL_TOKENS,
-        min_frequency=section.min_frequency,
+        min_frequency=LEAST_OCCURRENCES,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()) if family == "byte-level" else [],
         show_progress=False,
     )
@@ -466,17 +469,17 @@ def _repeated(words: Tally, continuing: dict[int, str]) -> Iterator[str]:
             count -= repeats
 
 
-def _candidates(corpus: _Corpus, learned: _Learned, size: int, min_frequency: int) -> list[str]:
+def _candidates(corpus: _Corpus, learned: _Learned, size: int) -> list[str]:
     """What may be added, most frequent first: what the learned vocabulary of ``size`` tokens makes of the corpus."""
     model = learned.model(size)
     vocabulary = Tokenizer(model).get_vocab()
     counts = _cut(model, corpus.lowered, len(vocabulary)).tolist()
-    found = [
+    frequent = [
         (-counts[number], token)
         for token, number in vocabulary.items()
-        if counts[number] >= min_frequency and token in learned.addable
+        if counts[number] >= LEAST_OCCURRENCES and token in learned.addable
     ]
-    return [token for _, token in sorted(found)]
+    return [token for _, token in sorted(frequent)]
 
 
 def _is_digits_and_marks(token: str, family: Family) -> bool:

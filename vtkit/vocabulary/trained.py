@@ -48,6 +48,9 @@ CHARACTER_COVERAGE = 0.9995
 SMALL_ALPHABET = 500
 """Up to this size an alphabet takes in rarer characters too, so that an English vocabulary has its Greek letters."""
 
+LEAST_OCCURRENCES = 2
+"""A token of WordPiece and BPE occurs at least this often in the corpus."""
+
 LONGEST_WORD = 400
 """Characters of a word that WordPiece still cuts up; longer ones are unknown. BERT's limit is 100."""
 
@@ -172,10 +175,8 @@ def train(texts: Iterable[str], section: TrainedVocabulary, casing: CasingSectio
             backend.pre_tokenizer = pre_tokenizers.Sequence([_apart(alphabet), backend.pre_tokenizer])
         case "wordpiece":
             backend.model = _wordpiece(words, section, backend)
-        case "bpe" if section.alphabet == "bytes":
-            backend.model = _byte_level_bpe(words, section)
         case "bpe":
-            backend.model = _character_bpe(words, section)
+            backend.model = _byte_level_bpe(words, section)
         case "unigram":
             backend.model = _unigram(words, section)
     backend.add_special_tokens(list(SPECIAL_TOKENS.values()))
@@ -199,9 +200,7 @@ def describe(section: TrainedVocabulary, casing: CasingSection) -> str:
         "bert": "cut at white space and around punctuation, as in BERT",
         "whitespace": "cut at white space only",
     }
-    steps.append(cuts[section.split])
-    steps += ["each Han character on its own"] if section.cjk_spacing else []
-    return ", ".join(steps)
+    return ", ".join([*steps, cuts[section.split]])
 
 
 def _pipeline(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -> Tokenizer:
@@ -220,14 +219,14 @@ def _pipeline(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -
         # The first word gets the space that every other word has, so that it is the same token.
         steps.append(normalizers.Prepend(" "))
         cut = _cut_with_spaces(runs, section)
-        if _is_byte_level(section):
+        if section.algorithm == "bpe":
             backend = Tokenizer(models.BPE())
             backend.pre_tokenizer = pre_tokenizers.Sequence(
                 [cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
             )
             backend.decoder = decoders.ByteLevel()
         else:
-            backend = Tokenizer(models.Unigram() if section.algorithm == "unigram" else models.BPE())
+            backend = Tokenizer(models.Unigram())
             backend.pre_tokenizer = pre_tokenizers.Sequence(
                 [cut, pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="never", split=False)]
             )
@@ -272,15 +271,8 @@ def _steps(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -> l
     steps: list[Any] = [forms[section.unicode]()] if section.unicode in forms else []
     if section.clean == "format":
         steps.append(normalizers.Replace(Regex(r"[\p{Cf}\p{Co}\p{Cs}]|(?!\s)\p{Cc}"), ""))
-    if section.clean == "bert" or section.cjk_spacing:
-        steps.append(
-            normalizers.BertNormalizer(
-                clean_text=section.clean == "bert",
-                handle_chinese_chars=section.cjk_spacing,
-                strip_accents=False,
-                lowercase=False,
-            )
-        )
+    if section.clean == "bert":
+        steps.append(normalizers.BertNormalizer(handle_chinese_chars=False, strip_accents=False, lowercase=False))
     if section.strip_accents:
         steps += [normalizers.NFD(), normalizers.Replace(Regex(r"[\x{300}-\x{36F}]"), "")]
         steps.append(forms.get(section.unicode, normalizers.NFC)())
@@ -293,10 +285,6 @@ def _steps(section: TrainedVocabulary, lowercase: bool, marks_starts: bool) -> l
     if marks_starts:
         steps.append(normalizers.Replace(Regex(BEHIND), " "))
     return [*steps, normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
-
-
-def _is_byte_level(section: TrainedVocabulary) -> bool:
-    return section.algorithm == "bpe" and section.alphabet == "bytes"
 
 
 class _Words:
@@ -378,7 +366,7 @@ def _count_words(
     words = Tally()
     normalize = normalizers.Sequence(_steps(section, lowercase, marks_starts)).normalize_str
     mark = " " if marks_starts else ""
-    written = ("Ġ" if _is_byte_level(section) else "▁") if marks_starts else ""
+    written = ("Ġ" if section.algorithm == "bpe" else "▁") if marks_starts else ""
     one_piece = str.isalpha if section.split == "scripts" else str.isalnum
 
     def cut(text: str) -> Iterator[str]:
@@ -408,7 +396,7 @@ def _make_room(words: Tally) -> None:
         words.spill()
 
 
-def _alphabet(words: _Words, section: TrainedVocabulary) -> set[str]:
+def _alphabet(words: _Words) -> set[str]:
     """The most frequent characters: as many as cover the wanted share of the corpus, and beyond that, in a small
     alphabet, all that occur often enough. On ties the lower code point comes first."""
     counts: Counter[str] = Counter()
@@ -418,7 +406,7 @@ def _alphabet(words: _Words, section: TrainedVocabulary) -> set[str]:
     needed = math.ceil(CHARACTER_COVERAGE * counts.total())
     kept: set[str] = set()
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        if needed <= 0 and (len(kept) >= SMALL_ALPHABET or count < section.min_frequency):
+        if needed <= 0 and (len(kept) >= SMALL_ALPHABET or count < LEAST_OCCURRENCES):
             break
         kept.add(character)
         needed -= count
@@ -431,8 +419,8 @@ def _wordpiece(words: _Words, section: TrainedVocabulary, backend: Tokenizer) ->
     To keep ``b`` and ``##b`` apart while merging, continuing characters are private-use code points. Characters
     that can stand inside words are in the alphabet in both forms, so that no new word is unknown for its order.
     """
-    kept = sorted(_alphabet(words, section))
-    usual = section.split in ("words", "scripts") and not section.cjk_spacing
+    kept = sorted(_alphabet(words))
+    usual = section.split in ("words", "scripts")
     inside = [c for c in kept if (c.isalnum() or _is_mark(c) if usual else _stays_whole(c + c, backend))]
     known = set(kept)
     unused = (private for private in map(chr, _PRIVATE) if private not in known)
@@ -459,7 +447,10 @@ def _stays_whole(text: str, backend: Tokenizer) -> bool:
 
 def _wordpiece_of_starts(words: _Words, section: TrainedVocabulary) -> tuple[models.WordPiece, set[str]]:
     """WordPiece's longest match over tokens of which those that begin a word are marked; and the alphabet."""
-    vocabulary, alphabet, _ = _merged_characters(words, section)
+    alphabet = _alphabet(words) | {"▁"}
+    known_words = ((word, count) for word, count in words if alphabet.issuperset(word))
+    merged, _ = _merge(known_words, sorted(alphabet), section)
+    vocabulary = {token: number for number, token in enumerate([*SPECIAL_TOKENS.values(), *merged])}
     model = models.WordPiece(
         vocabulary,
         unk_token=UNKNOWN,
@@ -476,27 +467,6 @@ def _byte_level_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
     return models.BPE(vocabulary, merges)
 
 
-def _character_bpe(words: _Words, section: TrainedVocabulary) -> models.BPE:
-    """BPE over the characters of the corpus."""
-    vocabulary, _, merges = _merged_characters(words, section)
-    return models.BPE(
-        vocabulary,
-        merges,
-        unk_token=UNKNOWN,
-        fuse_unk=True,
-    )
-
-
-def _merged_characters(
-    words: _Words, section: TrainedVocabulary
-) -> tuple[dict[str, int], set[str], list[tuple[str, str]]]:
-    """The ids of the tokens that merging characters gives, the characters (``▁`` is one of them), and the merges."""
-    known = _alphabet(words, section) | {"▁"}
-    mapped = ((word, count) for word, count in words if known.issuperset(word))
-    merged, merges = _merge(mapped, sorted(known), section)
-    return {token: number for number, token in enumerate([*SPECIAL_TOKENS.values(), *merged])}, known, merges
-
-
 def _merge(
     words: Iterable[tuple[str, int]], alphabet: list[str], section: TrainedVocabulary
 ) -> tuple[list[str], list[tuple[str, str]]]:
@@ -507,7 +477,7 @@ def _merge(
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        min_frequency=section.min_frequency,
+        min_frequency=LEAST_OCCURRENCES,
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
         show_progress=False,
@@ -549,7 +519,7 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
     """SentencePiece's unigram language model over the counted words."""
     import sentencepiece
 
-    known = _alphabet(words, section) | {"▁"}
+    known = _alphabet(words) | {"▁"}
     _check_alphabet(len(known), section)
     size = section.size - len(SPECIAL_TOKENS)
     with tempfile.TemporaryDirectory() as folder:
@@ -592,28 +562,19 @@ def _unigram(words: _Words, section: TrainedVocabulary) -> models.Unigram:
 
 def _check_alphabet(characters: int, section: TrainedVocabulary) -> None:
     smallest = characters + len(SPECIAL_TOKENS)
-    if section.size >= smallest:
-        return
-    if _is_byte_level(section):
+    if section.size < smallest:
         raise DataError(
-            f"{{size}} = {section.size} is too small: the 256 bytes and the special tokens alone are {smallest} "
-            "tokens. Set it well above that.",
+            f"{{size}} = {section.size} is too small for this corpus: its alphabet (256 bytes with algorithm = "
+            f'"bpe") and the special tokens alone are {smallest} tokens. Set it well above that.',
             "size",
         )
-    raise DataError(
-        f"{{size}} = {section.size} is too small for this corpus: its alphabet and the special tokens alone "
-        f"are {smallest} tokens. Set it well above that, or choose "
-        'algorithm = "bpe" (an alphabet of 256 bytes).',
-        "size",
-    )
 
 
 def _too_small(characters: int, section: TrainedVocabulary) -> DataError:
-    often = "" if section.algorithm == "unigram" else f" {section.min_frequency} times"
+    often = "" if section.algorithm == "unigram" else f" {LEAST_OCCURRENCES} times"
     return DataError(
         f"The corpus is too small to learn a vocabulary from: beyond its {characters} characters "
-        f"nothing occurs in it{often}. Give more text, or lower {{min_frequency}} (WordPiece and BPE).",
-        "min_frequency",
+        f"nothing occurs in it{often}. Give more text."
     )
 
 

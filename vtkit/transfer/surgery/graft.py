@@ -43,8 +43,6 @@ def graft(
     rows: Tensor,
     bias: Tensor,
     output_rows: Tensor | None = None,
-    *,
-    pad_to: int = 1,
 ) -> PreTrainedModel:
     """A copy of ``source`` that reads and writes ``tokenizer``'s vocabulary.
 
@@ -54,7 +52,6 @@ def graft(
         rows: input embeddings of the target vocabulary, (target, width).
         bias: decoder bias of the target vocabulary, (target,).
         output_rows: decoder rows where the source's are not tied to its embeddings, (target, decoder's width).
-        pad_to: fill the vocabulary up to a multiple of this with rows of zeros that no text activates (bias -10⁴).
 
     Returns:
         A new model, in evaluation mode, whose logits survive saving and loading unchanged. Position
@@ -86,7 +83,7 @@ def graft(
             )
         if not bool(torch.isfinite(values).all()):
             raise DataError(f"the new {what} are not finite (NaN or infinite): check what transfer.method reads")
-    target = rebuilt(source, -(-size // pad_to) * pad_to, tokenizer)
+    target = rebuilt(source, size, tokenizer)
     install(target, rows, bias, output_rows)
     check_unchanged(source, target, tokenizer)
     return target
@@ -100,7 +97,6 @@ def graft_encoder(
     folder: Path,
     *,
     seed: int = 0,
-    pad_to: int = 1,
 ) -> SparseEncoder:
     """A whole sparse encoder on a new vocabulary: pooling, activation, prompts, limits and, of an asymmetric encoder,
     both sides.
@@ -112,11 +108,9 @@ def graft_encoder(
         bias: gives the decoder bias of the target vocabulary for that of the source.
         folder: where the parts are written on the way.
         seed: of the noise in random rows.
-        pad_to: as in :func:`graft`.
 
     Raises:
-        DataError: as :func:`graft`; a static query table with ``pad_to``, which the library could not load; or a source
-            with an output vocabulary of its own.
+        DataError: as :func:`graft`; or a source with an output vocabulary of its own.
     """
     refuse_output_vocabulary(source)
     sides = [(source, folder / "document")]
@@ -130,16 +124,11 @@ def graft_encoder(
         rows = torch.from_numpy(mixture.rows(as_array(head.embeddings.weight), seed=seed))
         output = None if head.tied else torch.from_numpy(mixture.rows(as_array(head.decoder.weight), seed=seed))
         new_bias = torch.from_numpy(bias(as_array(head.decoder.bias)))
-        grafted = graft(model, tokenizer, rows, new_bias, output, pad_to=pad_to)
+        grafted = graft(model, tokenizer, rows, new_bias, output)
         moved.append(as_sparse_encoder(grafted, tokenizer, path, like=side))
     if query_side is None or not isinstance(source, WholeEncoder):
         return moved[0]
     if isinstance(query_side[0], SparseStaticEmbedding):
-        if pad_to > 1:
-            raise DataError(
-                "transfer.pad_to fills up the vocabulary of documents, and the source's static query table cannot "
-                "follow: sentence-transformers loads a table of the tokenizer's size only. Set transfer.pad_to to 1."
-            )
         table = torch.from_numpy(_mixed_table(mixture, as_array(query_side[0].weight)))
         moved.append(
             SparseEncoder(

@@ -36,8 +36,6 @@ def graft_head(
     tokenizer: PreTrainedTokenizerFast,
     output_rows: Tensor,
     bias: Tensor,
-    *,
-    pad_to: int = 1,
 ) -> PreTrainedModel:
     """A copy of ``source`` that reads what it read and writes another vocabulary.
 
@@ -46,7 +44,6 @@ def graft_head(
         tokenizer: the source's own tokenizer.
         output_rows: decoder rows of the output vocabulary, (output vocabulary, decoder's width).
         bias: decoder bias of the output vocabulary, (output vocabulary,).
-        pad_to: fill the rows of both matrices up to a multiple of this.
 
     Returns:
         A new model in evaluation mode with an untied decoder.
@@ -67,8 +64,7 @@ def graft_head(
             "the new decoder rows or biases are not finite (NaN or infinite): check what transfer.method reads"
         )
     rows = head.embeddings.weight.detach()
-    size = -(-max(len(rows), len(bias)) // pad_to) * pad_to
-    target = rebuilt(source, size, untied=True)
+    target = rebuilt(source, max(len(rows), len(bias)), untied=True)
     install(target, rows, bias, output_rows)
     check_unchanged(source, target, tokenizer)
     return target
@@ -82,7 +78,6 @@ def graft_encoder_head(
     folder: Path,
     *,
     seed: int = 0,
-    pad_to: int = 1,
 ) -> WholeEncoder:
     """A sparse encoder with the output vocabulary of ``output_tokenizer`` and all else as in ``source``.
 
@@ -92,7 +87,6 @@ def graft_encoder_head(
         bias: gives the decoder bias of the output vocabulary for that of the source.
         folder: where the parts are written on the way.
         seed: of the noise in random rows.
-        pad_to: as in :func:`graft_head`.
 
     Raises:
         DataError: as :func:`graft_head`; an encoder whose queries take a way of their own, or one that has an output
@@ -108,7 +102,7 @@ def graft_encoder_head(
     decoder = mlm_head(model).decoder
     rows = mixture.rows(as_array(decoder.weight), seed=seed)
     biases = bias(as_array(decoder.bias))
-    grafted = graft_head(model, source.tokenizer, torch.from_numpy(rows), torch.from_numpy(biases), pad_to=pad_to)
+    grafted = graft_head(model, source.tokenizer, torch.from_numpy(rows), torch.from_numpy(biases))
     made = as_sparse_encoder(grafted, source.tokenizer, folder, like=source)
     whole = WholeEncoder(modules=list(made), device="cpu", **settings_of(source))
     whole.output_tokenizer = output_tokenizer
