@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -40,8 +39,7 @@ from vtkit.encoder.model_folder import model_folder
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.weight_files import model_files, weight_files
-from vtkit.system.errors import DataError, MachineError
-from vtkit.system.runtime import user_cache
+from vtkit.system.errors import DataError
 from vtkit.training.teachers import Asked, CrossEncoderTeacher, DenseTeacher, SparseTeacher, load_teacher
 from vtkit.transfer.embedders import load_embedder
 from vtkit.transfer.methods.semantic import load_table
@@ -52,13 +50,6 @@ SHAPE = {
     "intermediate_size": 48, "max_position_embeddings": 64,
 }  # fmt: skip
 OLD = "sentence_transformers.sparse_encoder.models"
-
-
-@pytest.fixture(autouse=True)
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of converted models."""
-    monkeypatch.setenv("VTKIT_CACHE", str(tmp_path / "vtkit-cache"))
-    return user_cache("models")
 
 
 def write(path: Path, content: object) -> None:
@@ -288,66 +279,13 @@ def test_a_bare_masked_language_model_loads_from_every_form(form: str, tmp_path:
     torch.testing.assert_close(load_encoder(str(folder)).encode(TEXTS).to_dense(), expected, atol=atol, rtol=0)
 
 
-def test_a_pickle_is_read_once_and_what_it_is_made_into_is_said_in_one_line(
-    tmp_path: Path, kept: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    folder = pickle_only(splade(tmp_path / "model"))
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    first = load_encoder(str(folder)).encode(TEXTS).to_dense()
-    said = [line for line in capfd.readouterr().err.splitlines() if "weights-only" in line]
-    assert len(said) == 1
-    assert "pytorch_model.bin" in said[0]
-    written = {path: path.stat().st_mtime_ns for path in kept.rglob("*.safetensors")}
-    assert len(written) == 1
-    second = load_encoder(str(folder)).encode(TEXTS).to_dense()
-    assert torch.equal(first, second)
-    assert capfd.readouterr().err == ""
-    assert {path: path.stat().st_mtime_ns for path in kept.rglob("*.safetensors")} == written
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-
-
-def test_other_weights_in_the_same_folder_are_converted_anew(tmp_path: Path) -> None:
-    folder = pickle_only(splade(tmp_path / "model"))
-    load_encoder(str(folder))
-    torch.save({name: 2 * tensor for name, tensor in tied(folder).items()}, folder / "pytorch_model.bin")
-    assert_same(load_encoder(str(folder)), folder)
-
-
-@pytest.mark.parametrize("damage", ["cut short", "a file gone"])
-def test_a_converted_copy_that_is_damaged_is_made_anew(damage: str, tmp_path: Path, kept: Path) -> None:
-    folder = pickle_only(splade(tmp_path / "model"))
-    load_encoder(str(folder))
-    (copy,) = kept.glob("*/model.safetensors")
-    (kept / f".{copy.parent.name}.new-1").mkdir()  # of a process that was killed
-    if damage == "cut short":
-        os.truncate(copy, copy.stat().st_size // 2)
-    else:
-        (copy.parent / "config.json").unlink()
-    assert_same(load_encoder(str(folder)), folder)
-    assert [path.name for path in kept.glob(".*")] == []
-
-
-def test_a_disk_without_room_for_the_copy_is_said_with_the_way_out(tmp_path: Path, kept: Path) -> None:
-    folder = pickle_only(splade(tmp_path / "model"))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
-    try:
-        with pytest.raises(MachineError, match=r"vtkit-cache/models.*largest size.*VTKIT_CACHE can name a folder"):
-            load_encoder(str(folder))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert list(kept.glob("*.new-*")) == list(kept.glob("*/*.safetensors")) == []
-    assert_same(load_encoder(str(folder)), folder)
-
-
-def test_safetensors_win_over_a_pickle_beside_them(tmp_path: Path, kept: Path) -> None:
+def test_safetensors_win_over_a_pickle_beside_them(tmp_path: Path) -> None:
     folder = splade(tmp_path / "model")
     (folder / "pytorch_model.bin").write_bytes(b"never opened")
     assert_same(load_encoder(str(folder)), folder)
-    assert not kept.exists()
 
 
-def test_an_embedder_in_bge_m3s_layout(tmp_path: Path, kept: Path) -> None:
+def test_an_embedder_in_bge_m3s_layout(tmp_path: Path) -> None:
     folder = pickle_only(embedder(tmp_path))
     expected = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
     for name in ("colbert_linear.pt", "sparse_linear.pt"):
@@ -361,8 +299,6 @@ def test_an_embedder_in_bge_m3s_layout(tmp_path: Path, kept: Path) -> None:
     table = load_table(str(folder)).vectors
     np.testing.assert_array_equal(table, torch.load(folder / "pytorch_model.bin")["embeddings.word_embeddings.weight"])
     assert isinstance(load_teacher(str(folder), (16, 32), "finetune.teachers"), DenseTeacher)
-    (copy,) = kept.glob("*/model.safetensors")
-    assert not list(copy.parent.rglob("*onnx*")) + list(copy.parent.rglob("*.pt"))
 
 
 def test_a_cross_encoder_whose_weights_are_a_pickle(tmp_path: Path) -> None:
@@ -416,7 +352,7 @@ def loaders(folder: Path) -> list[Callable[[], object]]:
 
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("place", ["alone", "among the weights"])
-def test_a_pickle_that_would_run_code_runs_none(place: str, legacy: bool, tmp_path: Path, kept: Path) -> None:
+def test_a_pickle_that_would_run_code_runs_none(place: str, legacy: bool, tmp_path: Path) -> None:
     folder, marker = tiny.bare(tmp_path / "model"), tmp_path / "ran"
     harm = Harm(marker)
     content = harm if place == "alone" else {**state(folder), "harm": harm}
@@ -427,7 +363,6 @@ def test_a_pickle_that_would_run_code_runs_none(place: str, legacy: bool, tmp_pa
         ):
             load()
     assert not marker.exists()
-    assert not list(kept.glob("*/"))
 
 
 @pytest.mark.parametrize("legacy", [False, True])

@@ -69,7 +69,7 @@ def load_encoder(name: str, device: str = "cpu", label: str = "source model") ->
                     dict(zip(OWN_MODULES, (TokenTransformer, UnicoilPooling), strict=True)),
                     device=device,
                     **SAFELY,
-                    model_kwargs={"dtype": torch.float32, "use_safetensors": True},
+                    model_kwargs={"dtype": torch.float32, "weights_only": True},
                 )
             encoder = both_sides(name, folder, encoder)
     for side in (encoder, encoder.query_side if isinstance(encoder, WholeEncoder) else None):

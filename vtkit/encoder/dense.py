@@ -154,7 +154,7 @@ def _load(folder: Path, label: str, pooling: Pooling) -> Any:
         )
         pooled = PoolingModule(transformer.get_embedding_dimension(), mode)
         return SentenceTransformer(modules=[transformer, pooled], device="cpu")
-    model = SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs={"use_safetensors": True})
+    model = SentenceTransformer(str(folder), device="cpu", **SAFELY, model_kwargs={"weights_only": True})
     if pooling != "model":
         places = [place for place, module in enumerate(model) if isinstance(module, PoolingModule)]
         if len(places) != 1:

@@ -1,15 +1,14 @@
 """A model's folder, looked through before any library opens it.
 
 A folder must not run code or ask a question. A configuration can name classes of its own (``auto_map``,
-``modules.json``), which is refused here, by the name of the file; weights that are pickles reach the libraries as
-safetensors (:mod:`vtkit.encoder.weight_files`). Damage is refused here too, as far as names, JSON and the headers of
+``modules.json``), which is refused here, by the name of the file, and so is a pickle that holds anything but weights
+(:mod:`vtkit.encoder.weight_files`). Damage is refused here too, as far as names, JSON and the headers of
 the weight files show it, since the libraries' own messages name neither the file nor the fault.
 """
 
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -17,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, get_args
 
 from vtkit.data.hub import downloads_allowed, fetch
-from vtkit.encoder.weight_files import PICKLES, SAFETENSORS, model_files, pickled, weight_files, with_safetensors
+from vtkit.encoder.weight_files import PICKLES, SAFETENSORS, check_pickle, model_files, pickled, weight_files
 from vtkit.system.errors import DataError, VtkitError, machine_failure
 
 CONFIGURATION_FILES = (
@@ -33,7 +32,7 @@ SAFELY: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """Arguments of every call that loads configurations and tokenizers. Left out, ``trust_remote_code`` is a question on
 the terminal for transformers."""
 
-SAFELY_WEIGHTS: dict[str, Any] = {**SAFELY, "use_safetensors": True}
+SAFELY_WEIGHTS: dict[str, Any] = {**SAFELY, "weights_only": True}
 """Arguments of every call that loads weights."""
 
 OUTPUT_TOKENIZER = "output_tokenizer"
@@ -80,22 +79,14 @@ _CONFIGURATIONS = (
 
 
 def model_folder(name: str, label: str = "source model") -> Path:
-    """:func:`find_model` and :func:`loadable`.
+    """:func:`find_model` and :func:`check_model`.
 
     Raises:
         DataError: nothing is there, it is damaged, or it would run code.
     """
-    return loadable(find_model(name, label), f"{label} {name}")
-
-
-def loadable(folder: Path, label: str) -> Path:
-    """``folder``, or a copy of it whose weights are safetensors where they are pickles, to be loaded by the libraries.
-
-    Raises:
-        DataError: see :func:`check_model` and :func:`vtkit.encoder.weight_files.with_safetensors`.
-    """
-    check_model(folder, label)
-    return with_safetensors(folder, _transformers(folder, label), label)
+    folder = find_model(name, label)
+    check_model(folder, f"{label} {name}")
+    return folder
 
 
 def find_model(name: str, label: str = "source model") -> Path:
@@ -396,7 +387,7 @@ def _check_weights(module: Path, label: str, *, needed: bool) -> None:
         if name.endswith(".index.json"):
             _check_index(module / name, label, "*.safetensors" if name in SAFETENSORS else PICKLES[2])
         elif name in pickled(files):
-            _check_pickle(module / name, label)
+            check_pickle(module / name, label)
         else:
             _check_safetensors(module / name, label)
 
@@ -416,14 +407,6 @@ def _check_index(index: Path, label: str, pattern: str) -> None:
         raise DataError(
             f"{label}: {index.parent} lacks {', '.join(gone[:3])}, which {index.name} names. {_fetch_again()}"
         )
-
-
-def _check_pickle(file: Path, label: str) -> None:
-    """Refuse a zip archive, torch's format since 1.6, without its end, where its table of contents is."""
-    with file.open("rb") as opened:
-        is_archive = opened.read(4) == b"PK\x03\x04"
-    if is_archive and not zipfile.is_zipfile(file):
-        raise DataError(f"{label}: {file} is damaged or cut short. {_fetch_again()}")
 
 
 def _check_safetensors(file: Path, label: str) -> None:

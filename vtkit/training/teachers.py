@@ -306,7 +306,7 @@ def load_teacher(name: str, lengths: tuple[int, int], setting: str) -> Teacher:
         return SparseTeacher(load_encoder(name, fastest_device()), lengths[1])
     if kind == "cross_encoder":
         with quiet_libraries(), library_errors(f"{label} cannot be loaded as a cross-encoder"):
-            weights = {"dtype": torch.float32, "use_safetensors": True}
+            weights = {"dtype": torch.float32, "weights_only": True}
             model = CrossEncoder(str(folder), device=fastest_device(), **SAFELY, model_kwargs=weights)
             check_complete(model.model, folder, label)
         if model.num_labels != 1:

@@ -176,11 +176,11 @@ def _input_embeddings(name: str, folder: Path) -> NDArray[np.float32]:
     import torch
     from transformers import AutoModel
 
-    from vtkit.encoder.model_folder import SAFELY_WEIGHTS, library_errors, loadable
+    from vtkit.encoder.model_folder import SAFELY_WEIGHTS, check_model, library_errors
     from vtkit.system.runtime import without_notices
 
     label = f"transfer.semantic.target_embeddings = {name}"
-    folder = loadable(folder, label)
+    check_model(folder, label)
     with library_errors(f"{label} cannot be loaded"), without_notices():
         model, info = AutoModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True, **SAFELY_WEIGHTS)
         weight = model.get_input_embeddings().weight
