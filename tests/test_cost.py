@@ -9,6 +9,56 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtkit.evaluation.measures.cost import activation_shares, active_dimensions, flops
+from vtkit.search.exact import ExactIndex
+from vtkit.search.maxscore import maxscore_operations, query_cost
+
+
+def index_of(lists: dict[int, dict[int, float]], documents: int) -> ExactIndex:
+    """The index with these lists: term -> document -> weight."""
+    matrix = np.zeros((documents, max(lists) + 1))
+    for term, of_term in lists.items():
+        for document, weight in of_term.items():
+            matrix[document, term] = weight
+    return ExactIndex.build(sp.csr_matrix(matrix))
+
+
+def test_operations_of_maxscore_by_hand() -> None:
+    """A in documents 0 to 3 at 1, b in 1 at 5 and in 3 at 4; the best document of the query a + b.
+
+    Document 0: a is read (1 SCORE, 1 NEXT) and enters the heap with 1. A document with nothing but a reaches no more,
+    so from here on a is looked up only. Document 1: b is read (SCORE, NEXT), a looked up (NEXT-GEQ) and found (SCORE);
+    6 enters the heap. No document can have more than 1 + 5, so the search ends.
+    """
+    index = index_of({0: {0: 1, 1: 1, 2: 1, 3: 1}, 1: {1: 5, 3: 4}}, 4)
+    assert maxscore_operations(index, sp.csr_matrix([[1.0, 1.0]]), 1).tolist() == [[3, 2, 2, 1]]
+    cost = query_cost([index], sp.csr_matrix([[1.0, 1.0], [0.0, 2.0]]))
+    assert (cost.queries, cost.postings, cost.lists) == (2, (6 + 2) / 2, 1.5)
+    assert (cost.list_lengths[0], cost.list_lengths[-1]) == (2, 4)
+    assert (cost.list_maxima[0], cost.list_maxima[5], cost.list_maxima[-1]) == (1, 3, 5)
+    assert cost.index_bytes == 3 * 8 + 6 * 4 + 6 * 4
+    assert 0 < cost.median_ms <= cost.p99_ms
+
+
+@given(st.integers(0, 2**20), st.integers(1, 12))
+def test_maxscore_reads_no_posting_twice_and_all_of_them_where_everything_is_wanted(seed: int, depth: int) -> None:
+    random = np.random.default_rng(seed)
+    documents = random.random((12, 6)) * (random.random((12, 6)) < 0.5)
+    query = random.random((1, 6)) * (random.random((1, 6)) < 0.7)
+    index = ExactIndex.build(sp.csr_matrix(documents))
+    score, insert, following, jumps = maxscore_operations(index, sp.csr_matrix(query), depth)[0].tolist()
+    postings = int((documents[:, query[0] > 0] > 0).sum())
+    matching = int(((documents @ query[0]) > 0).sum())
+    assert following <= score <= following + jumps
+    assert score <= postings
+    assert min(depth, matching) <= insert <= matching
+    if depth == 12:
+        assert (score, insert, following, jumps) == (postings, matching, postings, 0)
+
+
+def test_parts_of_an_index_cost_what_they_cost_together() -> None:
+    index = index_of({0: {0: 1, 1: 2}, 1: {1: 3}}, 2)
+    once, twice = (query_cost([index] * times, sp.csr_matrix([[1.0, 1.0]])) for times in (1, 2))
+    assert (twice.postings, twice.score, twice.index_bytes) == (2 * once.postings, 2 * once.score, 2 * once.index_bytes)
 
 
 @st.composite

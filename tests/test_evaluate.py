@@ -20,8 +20,10 @@ import vtkit
 from vtkit.cli import app
 from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.data.trec import read_trec, write_trec
+from vtkit.evaluation.balance import product, raw_sum
 from vtkit.evaluation.comparison import Comparison
 from vtkit.evaluation.measures.significance import bonferroni, mean_interval, paired_t
+from vtkit.evaluation.mteb_results import languages_in_mteb, mteb_task
 from vtkit.pipeline.folder import report_of
 from vtkit.system.errors import RecipeError
 
@@ -223,6 +225,84 @@ def test_an_index_and_a_dense_embedder_are_systems_too(place: Path, tmp_path: Pa
         vtkit.evaluate(f"{tmp_path / 'index'}+bm25", collection, language="en")
 
 
+def test_the_index_that_a_run_deploys_is_a_row_on_the_run_s_own_collections(place: Path, tmp_path: Path) -> None:
+    changed = ["index.lexical=bm25", "recipe.name=one"]
+    run = vtkit.run_recipe(place / "tiny.toml", settings=changed, runs=place / "runs").folder
+    found = vtkit.evaluate(["bm25", run], [place / "collection", place / "other"], baseline=str(run), language="en")
+    rows = [(cell.system, cell.collection.rsplit("/", 1)[-1], cell.evaluated.role) for cell in found.cells]
+    assert rows == [
+        ("bm25", "collection", "bm25"), ("one", "collection", "encoder"), ("one (deployed)", "collection", "deployed"),
+        ("bm25", "other", "bm25"), ("one", "other", "encoder"),
+    ]  # fmt: skip
+    report = report_of(run)
+    assert report is not None
+    (deployed,) = (row.measures for row in report.results[0].rows if row.role == "deployed")
+    own = reached(found, "one (deployed)", place / "collection")
+    assert {name: own[name] for name in deployed} == pytest.approx(deployed, abs=1e-12)
+    assert found.baseline == "one"
+    assert "nDCG@10" in found.cell("one (deployed)", str(place / "collection")).tested
+
+
+def test_sums_of_the_papers_by_hand(place: Path) -> None:
+    """Lists (a 3, b 1) and (b 5, c 2): sum b 6, a 3, c 2 (CAI, eq. 8); product b 5 (LaPraDoR)."""
+    encoder, bm25 = {"q": [("a", 3.0), ("b", 1.0)]}, {"q": [("b", 5.0), ("c", 2.0)]}
+    assert raw_sum(encoder, bm25, 10) == {"q": [("b", 6.0), ("a", 3.0), ("c", 2.0)]}
+    assert raw_sum(encoder, bm25, 1) == {"q": [("b", 6.0)]}
+    assert product(encoder, bm25, 10) == {"q": [("b", 5.0)]}
+    assert product(encoder, {}, 10) == {"q": []}
+    collection, encoder_name = place / "collection", str(place / "encoder")
+    names = [f"{encoder_name}{ending}" for ending in ("", "+bm25", "+bm25:raw", "+bm25:product")]
+    found = vtkit.evaluate(names, collection, language="en")
+    assert [cell.evaluated.role for cell in found.cells] == ["encoder", "sum", "sum", "sum"]
+    assert [cell.system for cell in found.cells] == [Path(name).name for name in names]
+
+
+def test_mteb_s_files_hold_its_measures_and_the_page_says_what_the_table_does(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = vtkit.evaluate(["bm25", place / "encoder"], place / "collection", language="en", out=out)
+    file = out / "mteb" / "results" / "bm25" / "no_revision_available" / "collection.json"
+    record = json.loads(file.read_text("utf-8"))
+    assert (record["task_name"], record["mteb_version"], list(record["scores"])) == ("collection", "2.26.0", ["test"])
+    (scores,) = record["scores"]["test"]
+    own = reached(found, "bm25", place / "collection")
+    pairs = {"ndcg_at_10": "nDCG@10", "main_score": "nDCG@10", "mrr_at_10": "RR@10", "recall_at_100": "R@100",
+             "map_at_1000": "AP"}  # fmt: skip
+    assert {name: scores[name] for name in pairs} == pytest.approx(
+        {name: own[measure] for name, measure in pairs.items()}, abs=6e-6
+    )
+    assert scores["hit_rate_at_1"] == scores["precision_at_1"] == scores["recall_at_1"] == scores["accuracy"]
+    assert scores["hf_subset"] == "default"
+    page, words = ((out / f"report.{form}").read_text("utf-8") for form in ("html", "md"))
+    for shown in (f"{own['nDCG@10']:.3f}", "p (randomisation)", "Queries won and lost", "NEXT-GEQ", "<svg"):
+        assert shown in page
+    assert f"{own['nDCG@10']:.3f} ±" in words
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("beir:scifact", ("SciFact", "default")),
+        ("beir:cqadupstack-gis", ("CQADupstackGisRetrieval", "default")),
+        ("nanobeir:climate-fever", ("NanoClimateFeverRetrieval", "default")),
+        ("miracl:ko", ("MIRACLRetrieval", "ko")),
+        ("msmarco", ("MSMARCO", "default")),
+        ("msmarco:dl19", ("msmarco-dl19", "default")),
+        ("chemteb:nq", ("ChemNQRetrieval", "default")),
+        ("data/own", ("own", "default")),
+    ],
+)
+def test_public_collections_have_the_names_of_mteb_s_tasks(name: str, task: tuple[str, str]) -> None:
+    assert mteb_task(name) == task
+
+
+def test_languages_are_written_as_mteb_writes_them() -> None:
+    hangul = "대한민국의 수도는 서울이며 많은 사람들이 그곳에서 살고 있다"
+    english = "The quick brown fox jumps over the lazy dog near the river bank"
+    assert languages_in_mteb([hangul] * 400) == ["kor-Hang"]
+    assert languages_in_mteb([english] * 400) == ["eng-Latn"]
+
+
 def test_vectors_of_an_earlier_try_are_taken_over(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(place / "encoder", tmp_path / "broken")
     (tmp_path / "broken" / "model.safetensors").write_bytes(b"")
@@ -232,7 +312,7 @@ def test_vectors_of_an_earlier_try_are_taken_over(place: Path, tmp_path: Path, m
     shutil.rmtree(out)
     monkeypatch.setattr("vtkit.search.sharded_encoding.encode_to_disk", None)  # encoding again would fail
     second = vtkit.evaluate(systems, place / "collection", out=out)
-    assert second.cells == first.cells
+    assert [cell.evaluated.measures for cell in second.cells] == [cell.evaluated.measures for cell in first.cells]
 
 
 def test_real_models_on_real_collections(shared: Path, tmp_path: Path) -> None:

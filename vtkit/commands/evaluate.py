@@ -24,8 +24,9 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="SYSTEM...",
-            help="A sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25, a run, an index "
-            "of `vtkit index`, or a TREC run file.", show_default=False,
+            help="A sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25, "
+            "MODEL+bm25:raw, MODEL+bm25:product, a run, an index of `vtkit index`, or a TREC run file.",
+            show_default=False,
         ),
     ],
     on: Annotated[
@@ -73,8 +74,8 @@ def evaluate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FOLDER", help="Write results.json and, for each system, its run file and "
-                     "values by query.", show_default=False),
+        typer.Option("--out", "-o", metavar="FOLDER", help="Write results.json, a page, mteb's files and, for each system, "
+                     "its run file and values by query.", show_default=False),
     ] = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
@@ -108,7 +109,8 @@ def _print(found: Comparison, out: Path | None) -> None:
         first = cells[0].evaluated
         console.write(f"{collection}: {first.queries:,} queries, {first.documents:,} documents")
         tests = ["p (randomisation)", "p (t)"] * any(cell.tested for cell in cells)
-        costs = list(COSTS) * any(cell.evaluated.flops is not None for cell in cells)
+        costed = any(cell.evaluated.flops is not None or cell.evaluated.cost is not None for cell in cells)
+        costs = [*COSTS, "postings", "search ms"] * costed
         columns = ["", *found.measures, *tests, *costs]
         console.write_table(columns, [_row(cell, found, bool(tests), bool(costs)) for cell in cells])
         for reason in first.not_comparable:
@@ -132,6 +134,8 @@ def _row(cell: Cell, found: Comparison, tested: bool, costed: bool) -> list[str]
         values.append(f"{cell.evaluated.measures[name]:.4f} ±{(high - low) / 2:.3f}")
     test = cell.tested.get(found.measures[0])
     ps = ["–"] * 2 if test is None else [f"{p:.4f}" for p in (test.randomization, test.t)]
-    costs = [getattr(cell.evaluated, field) for field in COSTS.values()]
-    shown = ["–" if cost is None else f"{cost:.2f}" for cost in costs]
+    counted = cell.evaluated.cost
+    searched = (None, None) if counted is None else (counted.postings, counted.mean_ms)
+    costs = [*(getattr(cell.evaluated, field) for field in COSTS.values()), *searched]
+    shown = ["–" if cost is None else f"{cost:,.2f}" for cost in costs]
     return [cell.system, *values, *(ps if tested else []), *(shown if costed else [])]

@@ -163,6 +163,25 @@ def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float, deviations:
     return joined
 
 
+def raw_sum(encoder: Run, bm25: Run, depth: int) -> Run:
+    """S = S_encoder + S_BM25 over the union of both lists, CAI's Hybrid (arXiv:2211.03988, eq. 8 and 9).
+
+    A document that only one list holds has 0 for the other. Arguments as in :func:`weighted_sum`.
+    """
+    return weighted_sum(encoder, bm25, depth, 0.5, (0.5, 0.5))
+
+
+def product(encoder: Run, bm25: Run, depth: int) -> Run:
+    """S = S_encoder · S_BM25, LaPraDoR's (arXiv:2203.06169), over the documents that both lists hold: any
+    other has a factor that is 0 or below the end of a list. Equal products keep the encoder's order."""
+    found: Run = {}
+    for query, results in encoder.items():
+        theirs = dict(bm25.get(query, []))
+        both = [(document, score * theirs[document]) for document, score in results if document in theirs]
+        found[query] = sorted(both, key=lambda result: -result[1])[:depth]
+    return found
+
+
 def above_last(run: Run) -> Run:
     """Each score less the last of its query's list.
 

@@ -13,6 +13,7 @@ from vtkit.data.trec import Run, write_trec
 from vtkit.evaluation.balance import Balance, ProbedWeight
 from vtkit.evaluation.measures.agreement import Agreement
 from vtkit.evaluation.measures.effectiveness import per_query
+from vtkit.evaluation.measures.query_cost import QueryCost
 from vtkit.system.results import Result
 
 Role = Literal["encoder", "bm25", "sum", "deployed", "variant", "peer", "peer-sum", "index", "run", "reranked"]
@@ -50,6 +51,9 @@ class SystemFacts(Result):
 
     agreement: Agreement | None = None
     """With exact search, of engines that are not exact."""
+
+    cost: QueryCost | None = None
+    """Of searching its lists, where it has some and was asked to count."""
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, read_trec, to_run
-from vtkit.evaluation.balance import Balance, above_last, weighted_sum
+from vtkit.evaluation.balance import Balance, above_last, product, raw_sum, weighted_sum
 from vtkit.evaluation.judging import Ranking, Role, SystemFacts
 from vtkit.evaluation.measures.agreement import agreement
 from vtkit.evaluation.measures.cost import activation_shares, active_dimensions, flops
 from vtkit.evaluation.measures.effectiveness import evaluate
+from vtkit.evaluation.measures.query_cost import QueryCost
 from vtkit.search.bm25 import Bm25
+from vtkit.search.maxscore import query_cost
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.engines import Engine
 from vtkit.settings.index import IndexSection
@@ -40,6 +42,8 @@ EncodeQueries = Callable[[Sequence[str]], "sp.csr_matrix"]
 """Texts -> vectors, (texts, vocabulary)."""
 
 TIED_AMONG = 10
+QUERIES_COUNTED = 100
+"""Queries that :func:`cost_of` times, one at a time."""
 
 
 class System(Protocol):
@@ -91,7 +95,7 @@ class SparseSystem:
 
     def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
         """As :meth:`System.rank`; of encoders with their cost."""
-        queries = self._queries(asked)
+        queries = self.queries(asked)
         return self._ranking(asked, queries, *self.index.search(queries, depth))
 
     def rank_beside(self, exact: Index, engine: Engine, asked: RetrievalSet, depth: int, measure: str) -> Ranking:
@@ -102,7 +106,7 @@ class SparseSystem:
             engine: which engine searches it otherwise, for the message.
             measure: whose loss is measured.
         """
-        queries = self._queries(asked)
+        queries = self.queries(asked)
         results, exactly = self.index.search(queries, depth), exact.search(queries, depth)
         ranking = self._ranking(asked, queries, *results)
         qrels = {query.id: asked.qrels[query.id] for query in asked.queries}
@@ -110,7 +114,8 @@ class SparseSystem:
         compared = replace(agreement(engine, *results, *exactly), measure=measure, measure_loss=best - own)
         return replace(ranking, facts=replace(ranking.facts, agreement=compared))
 
-    def _queries(self, asked: RetrievalSet) -> sp.csr_matrix:
+    def queries(self, asked: RetrievalSet) -> sp.csr_matrix:
+        """Vectors of the queries, (queries, width of the index)."""
         texts = [query.text for query in asked.queries]
         vectors = self.encode(texts)
         return vectors if self.lexical is None else self.lexical.queries(vectors, texts)
@@ -257,6 +262,32 @@ class SumSystem:
         runs = self.system.rank(asked, depth).run, self.bm25.rank(asked, depth).run
         summed = weighted_sum(*runs, depth, self.balance.weight, self.balance.deviations)
         return Ranking(summed, SystemFacts(role=self.role, balance=self.balance))
+
+
+@dataclass(frozen=True)
+class PlainSum:
+    """The sum (:func:`raw_sum`) or product of a system's scores and BM25's, as they are."""
+
+    system: System
+    bm25: System
+    product: bool = False
+
+    def rank(self, asked: RetrievalSet, depth: int) -> Ranking:
+        """As :meth:`System.rank`."""
+        runs = self.system.rank(asked, depth).run, self.bm25.rank(asked, depth).run
+        return Ranking((product if self.product else raw_sum)(*runs, depth), SystemFacts(role="sum"))
+
+
+def cost_of(system: System, asked: RetrievalSet) -> QueryCost | None:
+    """What the first :data:`QUERIES_COUNTED` queries cost; None for systems that have no lists of their own."""
+    first = asked.under(asked.queries[:QUERIES_COUNTED])
+    match system:
+        case SparseSystem():
+            return query_cost([system.index.postings], system.queries(first))
+        case Bm25System():
+            return query_cost(system.bm25.parts, system.bm25.terms.counts([query.text for query in first.queries]))
+        case _:
+            return None
 
 
 def query_vectors(encoder: SparseEncoder, settings: IndexSection, description: str) -> EncodeQueries:

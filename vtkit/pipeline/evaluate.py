@@ -6,7 +6,9 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection as Names
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +19,8 @@ from vtkit.data.collections import default_split, load_retrieval, splits_of
 from vtkit.data.hub import located
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.pipeline.folder import is_run_folder, open_run
+from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult
+from vtkit.pipeline.store import result_of
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
@@ -25,24 +29,30 @@ from vtkit.system.outputs import new_folder, refuse_existing
 
 if TYPE_CHECKING:
     from vtkit.evaluation.comparison import Comparison, Correction
-    from vtkit.evaluation.judging import Judged
+    from vtkit.evaluation.judging import Judged, Role
     from vtkit.evaluation.systems import Bm25System, RunSystem, System
     from vtkit.search.searcher import Searcher
     from vtkit.training.teachers import CrossEncoderTeacher, Teacher
 
+    Given = RunSystem | Searcher
+    Fitting = Mapping[str, Mapping[str, Given]]
+    """Label of a system whose results or index are there -> collection -> those of it."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Kind = Literal["bm25", "bm25-words", "model", "index", "run"]
+Kind = Literal["bm25", "bm25-words", "model", "index", "deployed", "run"]
+Way = Literal["balanced", "raw", "product"]
 
-SUM = "+bm25"
-"""Behind a model: its sum with BM25."""
+SUMS: Mapping[str, Way] = {"+bm25": "balanced", "+bm25:raw": "raw", "+bm25:product": "product"}
+"""Behind a model: how its scores and BM25's are brought together."""
 
 SYSTEM_FORMS = (
-    "a sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25 for their sum, the folder of "
-    "a run or of an index that `vtkit index` made, or a TREC run file"
+    "a sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25 for their sum (MODEL+bm25:raw "
+    "and MODEL+bm25:product of the scores as they are), the folder of a run or of an index that `vtkit index` made, or "
+    "a TREC run file"
 )
-RESULTS = "results.json"
+RESULTS, MTEB = "results.json", "mteb"
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,8 @@ class Named:
     kind: Kind
     name: str
     settings: IndexSection
-    summed: bool = False
+    summed: Way | None = None
+    """Its sum or product with BM25."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +168,9 @@ def evaluate_named(
         split: judgements of all collections; default: as of recipes.
         index: how models encode and are searched; a run's model goes by the run's own settings.
         baseline: the system that others are compared with; default: the first.
-        out: folder for ``results.json`` and, for every system and collection, its run file and its values by query.
-            Encoded documents are kept beside it until it is whole, so that the same command goes on after a kill.
+        out: folder for ``results.json``, ``report.html`` and ``report.md``, ``mteb/`` (results as mteb has them) and,
+            for every system and collection, its run file and its values by query. Encoded documents are kept beside
+            it until it is whole, so that the same command goes on after a kill.
 
     Raises:
         RecipeError, DataError: all that is wrong with names, measures, collections and run files, before any encoding.
@@ -169,37 +181,43 @@ def evaluate_named(
         refuse_existing(out)
     problems = _Problems()
     problems.tried(validate_measures, setting.measures, setting.depth, "--measure")
-    named = [known for name in dict.fromkeys(systems) for known in problems.tried(_named, name, index)]
+    asked = dict.fromkeys(systems)
+    named = [each for name in asked for found in problems.tried(_named, name, index) for each in found]
     if setting.rerank is not None:
         problems.tried(_check_model, setting.rerank, reranks=True)
-    named = _told_apart(named)
-    compared_with = _baseline(named, systems, baseline, problems)
+    own, named = named, _told_apart(named)
+    labels = {each.label: known.label for each, known in zip(own, named, strict=True)}
+    compared_with = _baseline(labels, asked, baseline)
+    if compared_with is None:
+        problems.append(f"--baseline {baseline}: name one of the systems: {', '.join(asked)}.")
     folders = _folders(collections).items()
     opened = [place for name, folder in folders for place in problems.tried(Collection, name, folder, split, setting)]
-    given = {
-        each.label: made for each in named if each.kind in ("run", "index") for made in problems.tried(_given, each)
+    given = {each.label: made for each in named for made in problems.tried(_given, each) if made}
+    fitting: Fitting = {
+        label: {place.name: one for one in made for place in opened if not _misfit(one, place)}
+        for label, made in given.items()
     }
     places = {
-        each.label: [place for place in opened if each.label not in given or _fits(given[each.label], place)]
+        each.label: [place for place in opened if each.label not in given or place.name in fitting[each.label]]
         for each in named
     }
     for each in named:
-        if opened and each.label in given and not places[each.label]:
-            reasons = "; ".join(_misfit(given[each.label], place) for place in opened)
+        if opened and each.kind != "deployed" and each.label in given and not places[each.label]:
+            reasons = "; ".join(_misfit(given[each.label][0], place) for place in opened)
             problems.append(f"{each.name} is of another collection: {reasons}.")
         if each.summed and each.kind != "model":
             problems.append(f"{each.label}: only models are summed with BM25; evaluate a sum as a run file instead.")
     if any(each.summed or each.kind == "bm25" for each in named) and not problems:
         for place in opened:
             problems.tried(lambda where: where.language, place)
-    if problems:
+    if problems or compared_with is None:
         raise RecipeError("nothing was evaluated:\n" + "\n".join(f"  {problem}" for problem in problems))
     if out is None:
         with TemporaryDirectory(prefix="vtkit-evaluate-") as work:
-            return _evaluated(named, places, given, opened, setting, compared_with, correction, Path(work), None)
+            return _evaluated(named, places, fitting, opened, setting, compared_with, correction, Path(work), None)
     kept = out.absolute().with_name(f".{out.name}.vectors")
     with new_folder(out) as work:
-        comparison = _evaluated(named, places, given, opened, setting, compared_with, correction, kept, work)
+        comparison = _evaluated(named, places, fitting, opened, setting, compared_with, correction, kept, work)
         text = json.dumps(comparison.to_json(), indent=1, ensure_ascii=False)
         (work / RESULTS).write_text(text, encoding="utf-8")
     if not comparison.failures:
@@ -210,7 +228,7 @@ def evaluate_named(
 def _evaluated(
     named: Sequence[Named],
     places: Mapping[str, Sequence[Collection]],
-    given: Mapping[str, RunSystem | Searcher],
+    fitting: Fitting,
     opened: Sequence[Collection],
     setting: Setting,
     baseline: str,
@@ -219,18 +237,22 @@ def _evaluated(
     out: Path | None,
 ) -> Comparison:
     from vtkit.evaluation.comparison import Cell, Comparison, Failure, compared
+    from vtkit.evaluation.mteb_results import write_mteb
 
     judged: dict[str, dict[str, Judged]] = {place.name: {} for place in opened}
     failures: list[Failure] = []
     for each in _sums_last(named):
-        loaded = _Loaded(each, setting, given.get(each.label))
+        loaded = _Loaded(each, setting, fitting.get(each.label))
         for place in places[each.label]:
             console.say(f"{each.label} on {place.name}")
+            started = time.perf_counter()
             try:
                 for label, of in loaded.judge(place, kept):
                     judged[place.name][label] = of
                     if out is not None:
                         of.write(out / place.folder / _file_name(label), tag=_file_name(label))
+                        task = place.judged, place.name, place.split
+                        write_mteb(out / MTEB, label, *task, of.run, setting.depth, time.perf_counter() - started)
             except Exception as error:  # whatever it is, the other cells are evaluated, and it is named
                 reason = str(machine_failure(error) or error).strip() or type(error).__name__
                 if not isinstance(error, VtkitError):
@@ -242,13 +264,35 @@ def _evaluated(
         found = judged[place.name]
         order = [label for each in named for label in (each.label, _reranked(each, setting)) if label in found]
         cells += compared({name: found[name] for name in order}, place.name, setting.measures, baseline, correction)
-    return Comparison(tuple(setting.measures), baseline, correction, tuple(cells), tuple(failures))
+    comparison = Comparison(tuple(setting.measures), baseline, correction, tuple(cells), tuple(failures))
+    if out is not None:
+        _write_pages(comparison, [(place, judged[place.name]) for place in opened], out)
+    return comparison
+
+
+def _write_pages(found: Comparison, judged: Sequence[tuple[Collection, Mapping[str, Judged]]], out: Path) -> None:
+    """``report.html`` and ``report.md``."""
+    from vtkit.report.evaluated import evaluated_charts, evaluated_page
+    from vtkit.report.pages import html_page, markdown_page
+    from vtkit.report.searches import outcomes
+
+    measure = found.measures[0]
+    won = [
+        outcomes(None, place.judged, of.per_query[measure], base.per_query[measure], measure=measure, names=names)
+        for place, systems in judged
+        if (base := systems.get(found.baseline)) is not None
+        for label, of in systems.items()
+        if label != found.baseline and (names := (label, found.baseline))
+    ]
+    page = evaluated_page(found, won, time.strftime("%Y-%m-%d %H:%M"))
+    (out / "report.html").write_text(html_page(page, evaluated_charts(found)), encoding="utf-8")
+    (out / "report.md").write_text(markdown_page(page), encoding="utf-8")
 
 
 class _Loaded:
     """A named system, its model loaded once for all collections."""
 
-    def __init__(self, named: Named, setting: Setting, given: RunSystem | Searcher | None) -> None:
+    def __init__(self, named: Named, setting: Setting, given: Mapping[str, Given] | None) -> None:
         self.named, self.setting, self.given = named, setting, given
 
     @cached_property
@@ -268,9 +312,11 @@ class _Loaded:
     def judge(self, place: Collection, kept: Path) -> Iterator[tuple[str, Judged]]:
         """The system on a collection, and then its results reranked, each under its label."""
         from vtkit.evaluation.judging import judge
-        from vtkit.evaluation.systems import RerankedSystem, RunSystem
+        from vtkit.evaluation.systems import RerankedSystem, RunSystem, cost_of
 
-        ranking = self.system(place, kept).rank(place.judged, self.setting.depth)
+        system = self.system(place, kept)
+        ranking = system.rank(place.judged, self.setting.depth)
+        ranking = replace(ranking, facts=replace(ranking.facts, cost=cost_of(system, place.judged)))
         yield self.named.label, judge(place.judged, ranking, self.setting.measures)
         if self.setting.rerank is not None:
             reranked = RerankedSystem(RunSystem(ranking.run), self.cross_encoder, self.setting.reranked)
@@ -281,10 +327,12 @@ class _Loaded:
         """The system over the documents of a collection."""
         from vtkit.evaluation.systems import RunSystem, SparseSystem
 
-        if isinstance(self.given, RunSystem):
-            return self.given
         if self.given is not None:
-            return SparseSystem(self.given.index, self.given.encode, role="index")
+            given = self.given[place.name]
+            if isinstance(given, RunSystem):
+                return given
+            role: Role = "deployed" if self.named.kind == "deployed" else "index"
+            return SparseSystem(given.index, given.encode, role=role)
         match self.named.kind:
             case "bm25":
                 return place.bm25(self.named.settings.bm25_analyser)
@@ -310,13 +358,15 @@ class _Loaded:
         """The sum with BM25, balanced as that of a run, on queries of the collection that are not judged."""
         from vtkit.evaluation.balancing import balance_of, balancing_queries
         from vtkit.evaluation.probed_weight import probed_by_spans
-        from vtkit.evaluation.systems import AboveLast, DenseSystem, SumSystem
+        from vtkit.evaluation.systems import AboveLast, DenseSystem, PlainSum, SumSystem
 
         def summable(docs: RetrievalSet, many: bool) -> System:
             system = over(docs, many)
             return AboveLast(system) if isinstance(system, DenseSystem) else system
 
         analysis, seed = self.named.settings.bm25_analyser, self.setting.seed
+        if self.named.summed != "balanced":
+            return PlainSum(over(place.whole, True), place.bm25(analysis), product=self.named.summed == "product")
         probed = probed_by_spans(place.whole, lambda spans: summable(spans, False), seed, place.language, analysis)
         balance_on = self.setting.balance_on
         training = None if balance_on is None else load_retrieval(place.name, balance_on)
@@ -332,8 +382,8 @@ def _load(name: str, settings: IndexSection) -> Teacher:
     return load_teacher(name, (settings.query_length, settings.document_length), "model")
 
 
-def _named(name: str, index: IndexSection | None) -> Named:
-    """What ``name`` stands for.
+def _named(name: str, index: IndexSection | None) -> list[Named]:
+    """What ``name`` stands for; a run for its final model and, where that is another, the index that is to be used.
 
     Raises:
         VtkitError: nothing that is there.
@@ -342,18 +392,22 @@ def _named(name: str, index: IndexSection | None) -> Named:
 
     settings = index or IndexSection()
     if name in ("bm25", "bm25-words"):
-        return Named(name, name, name, settings)  # type: ignore[arg-type]
-    plain, summed = name.removesuffix(SUM), name.endswith(SUM)
+        return [Named(name, name, name, settings)]  # type: ignore[arg-type]
+    ending = next((each for each in SUMS if name.endswith(each)), "")
+    plain, summed = name.removesuffix(ending), SUMS.get(ending)
     path = Path(plain)
     if path.is_file():
-        return Named(name, "run", plain, settings, summed)
+        return [Named(name, "run", plain, settings, summed)]
     if is_index_folder(path):
-        return Named(name, "index", plain, settings, summed)
+        return [Named(name, "index", plain, settings, summed)]
     if is_run_folder(path):
         run = open_run(path)
-        return Named(name, "model", run.model(run.final_model), run.index, summed)
+        model = Named(name, "model", run.model(run.final_model), run.index, summed)
+        if summed is not None or DEPLOY.name not in run.steps:
+            return [model]
+        return [model, Named(f"{name} ({DEPLOYED})", "deployed", plain, run.index)]
     _check_model(plain)
-    return Named(name, "model", located(plain), settings, summed)
+    return [Named(name, "model", located(plain), settings, summed)]
 
 
 def _check_model(name: str, *, reranks: bool = False) -> None:
@@ -383,16 +437,17 @@ def _told_apart(named: Sequence[Named]) -> list[Named]:
     ]
 
 
-def _baseline(named: Sequence[Named], systems: Sequence[str], wanted: str | None, problems: _Problems) -> str:
-    labels = [each.label for each in named]
+def _baseline(labels: Mapping[str, str], asked: Names[str], wanted: str | None) -> str | None:
+    """The label of the system that others are compared with; None where no system is called ``wanted``.
+
+    Args:
+        labels: name of a system -> its label.
+        asked: what was named, some of which may be no system.
+    """
     if wanted is None:
-        return labels[0] if labels else ""
-    if len(labels) == len(dict.fromkeys(systems)):
-        for label, name in zip(labels, dict.fromkeys(systems), strict=True):
-            if wanted in (label, name):
-                return label
-    problems.append(f"--baseline {wanted}: name one of the systems: {', '.join(dict.fromkeys(systems))}.")
-    return ""
+        return next(iter(labels.values()), "")
+    label = labels.get(wanted, wanted)
+    return label if label in labels.values() or wanted in asked else None
 
 
 def _folders(collections: Sequence[str]) -> dict[str, str]:
@@ -407,22 +462,24 @@ def _folders(collections: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _given(named: Named) -> RunSystem | Searcher:
-    """The results of a run file, or an index."""
-    if named.kind == "run":
-        from vtkit.evaluation.systems import RunSystem
-
-        return RunSystem.load(Path(named.name))
+def _given(named: Named) -> list[Given]:
+    """The results of a run file, or an index; of a run the index of each of its sets. Nothing for other systems."""
+    from vtkit.evaluation.systems import RunSystem
     from vtkit.pipeline.search import open_searcher
 
-    return open_searcher(Path(named.name), model=None, collection=None)
+    match named.kind:
+        case "run":
+            return [RunSystem.load(Path(named.name))]
+        case "index":
+            return [open_searcher(Path(named.name), model=None, collection=None)]
+        case "deployed":
+            sets = result_of(open_run(Path(named.name)).steps[DEPLOY.name], DeployResult).sets
+            return [open_searcher(Path(named.name), model=None, collection=each) for each in sets]
+        case _:
+            return []
 
 
-def _fits(given: RunSystem | Searcher, place: Collection) -> bool:
-    return not _misfit(given, place)
-
-
-def _misfit(given: RunSystem | Searcher, place: Collection) -> str:
+def _misfit(given: Given, place: Collection) -> str:
     """Why a run file or an index is not of a collection; empty where it is."""
     from vtkit.evaluation.systems import RunSystem
 
@@ -444,7 +501,7 @@ def _misfit(given: RunSystem | Searcher, place: Collection) -> str:
 
 
 def _sums_last(named: Sequence[Named]) -> list[Named]:
-    return sorted(named, key=lambda each: each.summed)
+    return sorted(named, key=lambda each: each.summed is not None)
 
 
 def _reranked(named: Named, setting: Setting) -> str:

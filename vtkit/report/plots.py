@@ -134,8 +134,12 @@ LABEL_WIDTH = 40
 """Characters a line of the name of a bar; a longer one would leave the bars no room."""
 
 
-def effectiveness_charts(report: ReportData) -> list[Chart]:
-    """For each set, a bar for each stage: the first measure, BM25 as the mark to reach."""
+def effectiveness_charts(report: ReportData, bars: str = "stage") -> list[Chart]:
+    """For each set, a bar for each stage: the first measure, BM25 as the mark to reach.
+
+    Args:
+        bars: what a bar is.
+    """
     drawn = []
     for number, results in enumerate(report.results, start=1):
         measures = results.measures
@@ -143,7 +147,7 @@ def effectiveness_charts(report: ReportData) -> list[Chart]:
             continue
         values = [(row, float(value)) for row in results.rows if is_number(value := row.measures.get(measures[0]))]
         if values:
-            caption = f"{measures[0]} by stage, {results.label}"
+            caption = f"{measures[0]} by {bars}, {results.label}"
             drawn.append(_bars(f"effectiveness-{number}", values, caption))
     return drawn
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from vtkit.report.blocks import Block, Foreign, Heading, Hit, Inline, Inlines, Paragraph, Section, Strong, Table, Token
-from vtkit.report.data import Example, Number, QueryOutcome, ReportData, Row, SetResults, WeightedToken
+from vtkit.report.data import Example, Number, Outcomes, QueryOutcome, ReportData, Row, SetResults, WeightedToken
 from vtkit.report.verdict import row_label
 from vtkit.report.wording import amount, is_number, p_value, score, share, shorten
 
@@ -84,13 +84,13 @@ def _results_table(results: SetResults) -> Table | None:
     counts = {"queries": results.queries, "documents": results.documents}
     said = ", ".join(f"{amount(count)} {name}" for name, count in counts.items() if count is not None)
     titles = [*measures, *(title for title, _, _ in columns)]
-    notes = {title: note for title in titles if (note := COLUMNS.get(title) or _measure(title))}
+    notes = {title: note for title in titles if (note := COLUMNS.get(title) or measure_note(title))}
     notes |= {row_label(row): note for row in rows if (note := _row_note(row))}
     caption = f"{results.label} ({said})" if said else results.label
     return Table(caption, ("model", *titles), tuple(cells), notes=notes)
 
 
-def _measure(name: str) -> str:
+def measure_note(name: str) -> str:
     """What a measure is, with the depth that it has."""
     kind, _, depth = name.partition("@")
     meaning = MEASURES.get(kind.lower(), "")
@@ -134,17 +134,7 @@ def queries_section(report: ReportData) -> Section | None:
     blocks: list[Block] = []
     outcomes = report.outcomes
     if outcomes is not None:
-        said = (
-            f"Beside {outcomes.baseline}, {outcomes.system} is better on {amount(outcomes.won)} of the "
-            f"{amount(outcomes.queries)} queries of {outcomes.set}, worse on {amount(outcomes.lost)}, and equal on "
-            f"{amount(outcomes.queries - outcomes.won - outcomes.lost)} ({outcomes.measure})."
-        )
-        blocks.append(Paragraph((said,)))
-        for title, entries in (("Most won", outcomes.most_won), ("Most lost", outcomes.most_lost)):
-            if entries:
-                columns = ("query", outcomes.measure, outcomes.baseline, "searched as")
-                rows = tuple(map(_outcome_row, entries))
-                blocks.append(Table(title, columns, rows, frozenset({3}), own_texts=True))
+        blocks += outcome_blocks(outcomes)
     for example in report.examples:
         blocks += _example(example)
     if any(example.results for example in report.examples):
@@ -155,6 +145,23 @@ def queries_section(report: ReportData) -> Section | None:
         if blocks
         else None
     )
+
+
+def outcome_blocks(outcomes: Outcomes) -> list[Block]:
+    """How many queries a system won and lost beside another, and those that moved most."""
+    said = (
+        f"Beside {outcomes.baseline}, {outcomes.system} is better on {amount(outcomes.won)} of the "
+        f"{amount(outcomes.queries)} queries of {outcomes.set}, worse on {amount(outcomes.lost)}, and equal on "
+        f"{amount(outcomes.queries - outcomes.won - outcomes.lost)} ({outcomes.measure})."
+    )
+    blocks: list[Block] = [Paragraph((said,))]
+    for title, entries in (("Most won", outcomes.most_won), ("Most lost", outcomes.most_lost)):
+        if entries:
+            tokens = any(entry.tokens for entry in entries)
+            columns = ("query", outcomes.measure, outcomes.baseline, *("searched as",) * tokens)
+            rows = tuple(_outcome_row(entry)[: len(columns)] for entry in entries)
+            blocks.append(Table(title, columns, rows, frozenset({3}), own_texts=True))
+    return blocks
 
 
 def _outcome_row(entry: QueryOutcome) -> tuple[Inlines, ...]:

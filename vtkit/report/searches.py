@@ -32,7 +32,7 @@ QUERIES_READ = 100
 
 
 def outcomes(
-    searcher: Searcher,
+    searcher: Searcher | None,
     collection: RetrievalSet,
     system: Mapping[str, float],
     baseline: Mapping[str, float],
@@ -43,6 +43,7 @@ def outcomes(
     """The queries that are better and worse by the system than by the baseline.
 
     Args:
+        searcher: tells what queries are searched as; None where that is not to be said.
         system: query id -> ``measure``; so ``baseline``.
         names: of system and baseline, in words.
     """
@@ -54,10 +55,10 @@ def outcomes(
 
     def listed(ids: list[str]) -> tuple[QueryOutcome, ...]:
         shown = ids[:OUTCOMES_SHOWN]
-        searched = searcher.search([texts[name] for name in shown], 1)
+        found = () if searcher is None else searcher.search([texts[name] for name in shown], 1)
+        tokens = [each.tokens[:TOKENS_SHOWN] for each in found] or [()] * len(shown)
         return tuple(
-            QueryOutcome(texts[name], system[name], baseline[name], found.tokens[:TOKENS_SHOWN])
-            for name, found in zip(shown, searched, strict=True)
+            QueryOutcome(texts[name], system[name], baseline[name], of) for name, of in zip(shown, tokens, strict=True)
         )
 
     return Outcomes(

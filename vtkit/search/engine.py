@@ -46,6 +46,11 @@ class Index(Protocol):
         """What is in it."""
         ...
 
+    @property
+    def postings(self) -> ExactIndex:
+        """Its exact lists."""
+        ...
+
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
         """The ``depth`` documents that score best for each query, best first.
 
@@ -105,6 +110,11 @@ class EngineIndex:
     def info(self) -> IndexInfo:
         """What is in it."""
         return self.exact.info
+
+    @property
+    def postings(self) -> ExactIndex:
+        """Its exact lists, of which the engine may keep a coarser form."""
+        return self.exact
 
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
         """As :meth:`Index.search`; what the engine answers is checked.

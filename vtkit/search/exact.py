@@ -56,6 +56,11 @@ class ExactIndex:
         """Number of terms, the width of the vectors."""
         return len(self.starts) - 1
 
+    @property
+    def postings(self) -> ExactIndex:
+        """Itself: the lists by which every index counts and explains."""
+        return self
+
     @cached_property
     def info(self) -> IndexInfo:
         """What is in it."""

@@ -1,0 +1,168 @@
+"""The page of ``vtkit evaluate``: systems on collections, what separates them, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from vtkit.evaluation.comparison import Cell, Comparison
+from vtkit.evaluation.measures.query_cost import QueryCost
+from vtkit.report.blocks import Block, Heading, Inline, KeyFigure, Page, Paragraph, Section, Strong, Table
+from vtkit.report.data import Outcomes, ReportData, Row, SetResults
+from vtkit.report.results import COLUMNS, measure_note, outcome_blocks
+from vtkit.report.wording import amount, p_value, score, size
+
+if TYPE_CHECKING:
+    from vtkit.report.plots import Chart
+
+COSTS = {
+    "postings": "Postings in the lists of a query together, on average: what is read where nothing is pruned.",
+    "lists": "Lists that a query has.",
+    "list length": "Length of the index's lists: the middle one, and the longest.",
+    "list maximum": "Largest weight of a list: of the middle one, and of all.",
+    "SCORE": "Products of weights that MaxScore adds up for 10 results of a query.",
+    "INSERT": "Documents that enter its heap of the best.",
+    "NEXT": "Steps to the following posting.",
+    "NEXT-GEQ": "Jumps to the posting of a document that another list holds.",
+    "mean": "To search an encoded query for 10 results with one thread, by vtkit's exact search.",
+    "index": "Bytes of the lists, without the documents' texts.",
+}
+"""Column of the table of costs -> what it is."""
+
+
+def evaluated_page(found: Comparison, outcomes: Sequence[Outcomes], created: str) -> Page:
+    """The page of a comparison.
+
+    Args:
+        outcomes: queries won and lost beside the baseline.
+        created: date and time, in words.
+    """
+    systems = dict.fromkeys(cell.system for cell in found.cells)
+    collections = dict.fromkeys(cell.collection for cell in found.cells)
+    sections = [_results(found, collections), _won_and_lost(outcomes), _costs(found, collections), _failures(found)]
+    return Page(
+        title=", ".join(systems) or "nothing evaluated",
+        kicker=f"vtkit evaluate · {created}",
+        sections=tuple(section for section in sections if section is not None),
+        headline="" if not found.failures else "Not everything could be evaluated.",
+        harmful=bool(found.failures),
+        figures=tuple(_figures(found, collections)),
+    )
+
+
+def evaluated_charts(found: Comparison) -> Mapping[str, Sequence[Chart]]:
+    """A bar for each system on each collection."""
+    from vtkit.report.plots import effectiveness_charts
+
+    sets = []
+    for collection in dict.fromkeys(cell.collection for cell in found.cells):
+        rows = [
+            Row(**cell.evaluated.facts, model="BM25" if cell.system == "bm25" else cell.system, label=cell.system,
+                measures=cell.evaluated.measures)
+            for cell in found.cells if cell.collection == collection
+        ]  # fmt: skip
+        sets.append(SetResults(collection, tuple(rows)))
+    return {"results": effectiveness_charts(ReportData(results=tuple(sets)), "system")}
+
+
+def _figures(found: Comparison, collections: Sequence[str] | Mapping[str, None]) -> list[KeyFigure]:
+    """The best system of each collection."""
+    measure, figures = found.measures[0], []
+    for collection in list(collections)[:4]:
+        best = max(_of(found, collection), key=lambda cell: cell.evaluated.measures[measure])
+        value = score(best.evaluated.measures[measure])
+        figures.append(KeyFigure(value, f"{measure} of {best.system}, the best on {collection}"))
+    return figures
+
+
+def _of(found: Comparison, collection: str) -> list[Cell]:
+    return [cell for cell in found.cells if cell.collection == collection]
+
+
+def _results(found: Comparison, collections: Mapping[str, None]) -> Section | None:
+    blocks: list[Block] = []
+    for collection in collections:
+        cells = _of(found, collection)
+        tested = any(cell.tested for cell in cells)
+        columns = ("system", *found.measures, *(("p (randomisation)", "p (t)") if tested else ()))
+        best = {name: max(cell.evaluated.measures[name] for cell in cells) for name in found.measures}
+        rows = []
+        for cell in cells:
+            shown: list[Inline] = []
+            for name in found.measures:
+                low, high = cell.intervals[name]
+                value = cell.evaluated.measures[name]
+                text = f"{score(value)} ±{score((high - low) / 2)}"
+                shown.append(Strong(text) if value == best[name] else text)
+            test = cell.tested.get(found.measures[0])
+            if test is not None:
+                shown += [p_value(test.randomization), p_value(test.t)]
+            shown += ["–"] * (len(columns) - 1 - len(shown))
+            rows.append(((cell.system,), *((piece,) for piece in shown)))
+        first = cells[0].evaluated
+        caption = f"{collection} ({amount(first.queries)} queries, {amount(first.documents)} documents)"
+        notes = {name: note for name in found.measures if (note := measure_note(name))}
+        notes["p (randomisation)"] = (
+            f"Fisher's paired randomisation test of {found.measures[0]} against {found.baseline}, two-sided, corrected "
+            f"for the rows of the table ({found.correction.title()})."
+        )
+        notes["p (t)"] = "Student's paired t-test, corrected in the same way."
+        notes = {name: note for name, note in notes.items() if name in columns}
+        blocks.append(Table(caption, columns, tuple(rows), notes=notes))
+        blocks += [
+            Paragraph((f"Not comparable with published figures: {reason}.",), quiet=True)
+            for reason in first.not_comparable
+        ]
+    if not blocks:
+        return None
+    said = "± half of the 95 % interval of the mean over the queries."
+    return Section("results", "Results", (*blocks, Paragraph((said,), quiet=True)))
+
+
+def _won_and_lost(outcomes: Sequence[Outcomes]) -> Section | None:
+    blocks: list[Block] = []
+    for each in outcomes:
+        blocks += [Heading(f"{each.system} on {each.set}"), *outcome_blocks(each)]
+    return Section("queries", "Queries won and lost", tuple(blocks)) if blocks else None
+
+
+def _costs(found: Comparison, collections: Mapping[str, None]) -> Section | None:
+    tables = []
+    for collection in collections:
+        cells = _of(found, collection)
+        kinds = {"query dims": "query_dimensions", "doc dims": "document_dimensions", "FLOPS": "flops"}
+        rows = []
+        for cell in cells:
+            cost = cell.evaluated.cost
+            if cost is None:
+                continue
+            sizes = [getattr(cell.evaluated, field) for field in kinds.values()]
+            shown = ["–" if each is None else amount(each) for each in sizes]
+            rows.append(((cell.system,), *((each,) for each in (*shown, *_cost(cost)))))
+        if rows:
+            columns = ("system", *kinds, *COSTS)
+            notes = {name: note for name in columns if (note := COSTS.get(name) or COLUMNS.get(name))}
+            tables.append(Table(f"{collection}, a query", columns, tuple(rows), notes=notes))
+    return Section("cost", "Cost", tuple(tables)) if tables else None
+
+
+def _cost(cost: QueryCost) -> tuple[str, ...]:
+    counts = (cost.postings, cost.lists)
+    lengths, maxima = cost.list_lengths or (0.0,) * 11, cost.list_maxima or (0.0,) * 11
+    operations = (cost.score, cost.insert, cost.next, cost.next_geq)
+    return (
+        *map(amount, counts),
+        f"{amount(lengths[5])} / {amount(lengths[-1])}",
+        f"{amount(maxima[5])} / {amount(maxima[-1])}",
+        *map(amount, operations),
+        f"{cost.mean_ms:.2f} ms (p50 {cost.median_ms:.2f}, p99 {cost.p99_ms:.2f})",
+        size(cost.index_bytes),
+    )
+
+
+def _failures(found: Comparison) -> Section | None:
+    rows = tuple(((each.system,), (each.collection,), (each.reason,)) for each in found.failures)
+    if not rows:
+        return None
+    table = Table("What could not be evaluated", ("system", "collection", "reason"), rows, frozenset({1, 2}))
+    return Section("failures", "Failures", (table,))

@@ -1,0 +1,174 @@
+"""What queries cost in the lists of an index: postings, the operations of MaxScore, and time.
+
+vtkit's own search does not use MaxScore (:mod:`vtkit.search.pruning` says why). It is counted because engines do, and
+because the papers' tables have its counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from vtkit.evaluation.measures.query_cost import QueryCost
+from vtkit.search.exact import ExactIndex
+from vtkit.search.pruning import compiled, first_not_below
+
+DEPTH = 10
+"""Results a query."""
+
+DECILES = np.linspace(0, 1, 11)
+
+
+def query_cost(parts: Sequence[ExactIndex], queries: sp.csr_matrix) -> QueryCost:
+    """The cost of ``queries``, (queries, vocabulary), in an index or the parts of one; counts of parts add up."""
+    matrix = sp.csr_matrix(queries, dtype=np.float32, copy=True)
+    matrix.eliminate_zeros()
+    counts = np.zeros((matrix.shape[0], 4), dtype=np.int64)
+    postings, lists = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[0])
+    present = (matrix != 0).astype(np.float64)
+    lengths: list[npt.NDArray[np.int64]] = []
+    maxima: list[npt.NDArray[np.float32]] = []
+    for part in parts:
+        there = np.diff(part.starts)
+        counts += maxscore_operations(part, matrix, DEPTH)
+        postings += present @ there
+        lists += present @ (there > 0)
+        lengths.append(there[there > 0])
+        maxima.append(list_maxima(part)[there > 0])
+    milliseconds = [_milliseconds(parts, matrix[row]) for row in range(matrix.shape[0])]
+    means = counts.mean(axis=0) if len(counts) else np.zeros(4)
+    median, slow = np.quantile(milliseconds, [0.5, 0.99]) if milliseconds else (0.0, 0.0)
+    score, insert, following, jumps = (float(mean) for mean in means)
+    return QueryCost(
+        queries=matrix.shape[0],
+        postings=float(postings.mean()) if len(postings) else 0.0,
+        lists=float(lists.mean()) if len(lists) else 0.0,
+        list_lengths=_deciles(np.concatenate(lengths)),
+        list_maxima=_deciles(np.concatenate(maxima)),
+        score=score,
+        insert=insert,
+        next=following,
+        next_geq=jumps,
+        mean_ms=float(np.mean(milliseconds)) if milliseconds else 0.0,
+        median_ms=float(median),
+        p99_ms=float(slow),
+        index_bytes=sum(part.starts.nbytes + part.documents.nbytes + part.weights.nbytes for part in parts),
+    )
+
+
+def list_maxima(index: ExactIndex) -> npt.NDArray[np.float32]:
+    """The largest weight of each list, (vocabulary,); 0 for an empty one."""
+    found = np.zeros(index.vocabulary, dtype=np.float32)
+    filled = np.diff(index.starts) > 0
+    if filled.any():
+        found[filled] = np.maximum.reduceat(index.weights, index.starts[:-1][filled])
+    return found
+
+
+def maxscore_operations(index: ExactIndex, queries: sp.csr_matrix, depth: int) -> npt.NDArray[np.int64]:
+    """SCORE, INSERT, NEXT and NEXT-GEQ of MaxScore for each query, (queries, 4).
+
+    MaxScore (Turtle and Flood, 1995) document at a time, as PISA runs it: lists are ordered by their largest
+    contribution, and once the ``depth`` best documents score more than the first lists could add up to, those are only
+    looked up for documents that stand in one of the others. Weights below zero are passed over.
+    """
+    matrix = queries.tocsr()
+    counts = np.zeros((matrix.shape[0], 4), dtype=np.int64)
+    _count(
+        index.starts, index.documents, index.weights, list_maxima(index),
+        matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data.astype(np.float32),
+        np.int64(index.document_count), np.zeros(depth, dtype=np.float32), counts,
+    )  # fmt: skip
+    return counts
+
+
+def _deciles(values: npt.NDArray[Any]) -> tuple[float, ...]:
+    return tuple(np.quantile(values, DECILES).tolist()) if len(values) else ()
+
+
+def _milliseconds(parts: Sequence[ExactIndex], query: sp.csr_matrix) -> float:
+    start = time.perf_counter()
+    for part in parts:
+        part.search(query, DEPTH)
+    return 1000 * (time.perf_counter() - start)
+
+
+@compiled()
+def _enter(heap: Any, size: int, score: Any) -> int:
+    """Put ``score`` among the best, ascending; the new size, or -1 where it is none of them."""
+    if size == len(heap):
+        if score <= heap[0]:
+            return -1
+        place = 0
+        while place + 1 < size and heap[place + 1] < score:
+            heap[place] = heap[place + 1]
+            place += 1
+        heap[place] = score
+        return size
+    place = size
+    while place and heap[place - 1] > score:
+        heap[place] = heap[place - 1]
+        place -= 1
+    heap[place] = score
+    return size + 1
+
+
+@compiled()
+def _count(
+    starts: Any, documents: Any, weights: Any, maxima: Any,
+    query_starts: Any, query_terms: Any, query_weights: Any, end: Any, heap: Any, counts: Any,
+) -> None:  # fmt: skip
+    for query in range(len(counts)):
+        chosen = np.empty(query_starts[query + 1] - query_starts[query], np.int64)
+        bounds = np.empty(len(chosen), np.float32)
+        lists = 0
+        for entry in range(query_starts[query], query_starts[query + 1]):
+            term = query_terms[entry]
+            bound = query_weights[entry] * maxima[term]
+            if starts[term] < starts[term + 1] and bound > 0:
+                chosen[lists], bounds[lists] = entry, bound
+                lists += 1
+        order = np.argsort(bounds[:lists])
+        terms, factors = np.empty(lists, np.int64), np.empty(lists, np.float32)
+        at, stop, upper = np.empty(lists, np.int64), np.empty(lists, np.int64), np.empty(lists, np.float64)
+        total = 0.0
+        for place in range(lists):
+            entry = chosen[order[place]]
+            terms[place], factors[place] = query_terms[entry], query_weights[entry]
+            at[place], stop[place] = starts[terms[place]], starts[terms[place] + 1]
+            total += bounds[order[place]]
+            upper[place] = total
+        size = first = 0  # lists before ``first`` are looked up only
+        current = end
+        for place in range(lists):
+            current = min(current, documents[at[place]])
+        while first < lists and current < end:
+            score, following = np.float32(0), end
+            for place in range(first, lists):
+                if at[place] < stop[place] and documents[at[place]] == current:
+                    score += factors[place] * weights[at[place]]
+                    counts[query, 0] += 1
+                    at[place] += 1
+                    counts[query, 2] += 1
+                if at[place] < stop[place]:
+                    following = min(following, documents[at[place]])
+            for place in range(first - 1, -1, -1):
+                if size == len(heap) and score + upper[place] <= heap[0]:
+                    break
+                at[place] = first_not_below(documents, at[place], stop[place], current)
+                counts[query, 3] += 1
+                if at[place] < stop[place] and documents[at[place]] == current:
+                    score += factors[place] * weights[at[place]]
+                    counts[query, 0] += 1
+            entered = _enter(heap, size, score)
+            if entered >= 0:
+                size = entered
+                counts[query, 1] += 1
+                while size == len(heap) and first < lists and upper[first] <= heap[0]:
+                    first += 1
+            current = following
