@@ -1,10 +1,12 @@
-"""The public names of ``vtkit``, and the examples of docs/python.md, run as they stand there."""
+"""The public names of ``vtkit``, and the examples of docs/python.md and the notebooks, run as they stand there."""
 
 from __future__ import annotations
 
 import ast
 import gzip
+import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -20,6 +22,7 @@ from vtkit.encoder.checkpoint import save_encoder
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 TARGET = (*tiny.shuffled(2), "home", "house", "집")
 
@@ -57,6 +60,17 @@ def test_an_example_runs_as_it_stands(
     if '"korean"' in example:
         vectors = SparseEncoder("korean", device="cpu").encode(["river 집"])
         assert vectors.to_dense().shape == (1, len(TARGET))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_from_its_first_cell_to_its_last(notebook: Path, folder: Path, tmp_path: Path) -> None:
+    cells = json.loads(notebook.read_text("utf-8"))["cells"]
+    assert not any(cell.get("outputs") for cell in cells)
+    script = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    there = shutil.copytree(folder, tmp_path / "there")
+    result = subprocess.run([sys.executable, "-c", script], cwd=there, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.splitlines()) >= 5
 
 
 def test_the_page_has_examples_and_every_name() -> None:
