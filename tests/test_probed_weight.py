@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from vtkit.data.retrieval import Document, Query, RetrievalSet
 from vtkit.data.trec import Run, to_run
-from vtkit.evaluation.balance import WEIGHTS
+from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHTS, deviation
+from vtkit.evaluation.balancing import balance_of, balancing_queries
 from vtkit.evaluation.probe import Probe
 from vtkit.evaluation.probed_weight import RATIO_WEIGHTS, RATIOS, own_reciprocal_ranks, probed_weight
+from vtkit.evaluation.systems import Bm25System
 
 WORDS = ["river", "stone", "oak", "lamp", "cloud", "glass", "wheel", "salt"]
 PAIRS = 80
@@ -90,3 +93,29 @@ def test_ranks_by_hand() -> None:
         "c": [("a", 1.0)],  # not found
     }
     assert own_reciprocal_ranks(run, ["a", "b", "c", "d"]).tolist() == pytest.approx([1, (1 / 2 + 1 / 3) / 2, 0, 0])
+
+
+def small_collection() -> RetrievalSet:
+    """Eighty documents of eight words, and one query that is evaluated."""
+    documents = [Document(str(number), "", text) for number, text in enumerate(probe().documents)]
+    return RetrievalSet("small", documents, [Query("q", "river stone")], {"q": {"0": 1}})
+
+
+def test_scores_are_brought_to_one_scale_on_the_queries_of_a_log() -> None:
+    collection, log = small_collection(), [f"{' '.join(WORDS)} topic{number}" for number in range(60)]
+    balancing = balancing_queries(collection, None, seed=1, log=[*log, *log, "river stone"])
+    assert balancing.logged
+    assert not balancing.judged
+    assert sorted(balancing.texts) == sorted(log)  # once each, without the one that is evaluated
+    words, full = (Bm25System.over(collection, "en", analysis) for analysis in ("words", "full"))
+    found = balance_of(full, words, balancing, 10, "nDCG@10", None)
+    expected = [deviation(system.rank(balancing.asked, 10).run) for system in (full, words)]
+    assert [found.encoder_deviation, found.bm25_deviation] == expected
+    assert found.measured_on == "60 queries of the log"
+
+
+def test_too_short_a_log_leaves_the_scale_to_spans() -> None:
+    log = [f"salt {number}" for number in range(FEWEST_WEIGHT_QUERIES - 1)]
+    balancing = balancing_queries(small_collection(), None, seed=1, log=[*log, "river stone"])
+    assert not balancing.logged
+    assert balancing.texts == balancing_queries(small_collection(), None, seed=1).texts

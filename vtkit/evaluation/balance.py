@@ -80,14 +80,23 @@ class Balance(Result):
     """How many queries these were measured on ..."""
 
     judged: bool
-    """... and whether they were training queries, which also chose the weight; otherwise they were spans of the
-    documents, and ``probed`` says what the weight goes by."""
+    """... and whether they were training queries, which also chose the weight; otherwise ``probed`` says what the
+    weight goes by."""
 
     curve: tuple[tuple[float, float], ...] = ()
     """Weight -> first measure on the training queries."""
 
     probed: ProbedWeight | None = None
     """What spans of the documents say of the weight; None where there are too few."""
+
+    logged: bool = False
+    """Whether queries without judgements were queries of users (``index.query_log``); otherwise spans of documents."""
+
+    @property
+    def measured_on(self) -> str:
+        """What the deviations were measured on, in words."""
+        kind = "other judged queries" if self.judged else "queries of the log" if self.logged else "spans of documents"
+        return f"{self.queries:,} {kind}"
 
     @property
     def deviations(self) -> tuple[float, float]:

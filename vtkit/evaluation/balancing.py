@@ -1,12 +1,13 @@
 """Queries on which the scores of two rankings are compared, none of which is evaluated: training queries of the
-collection where it has enough, else spans of its documents."""
+collection where it has enough, else queries of users or spans of its documents."""
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
 from vtkit.data.retrieval import Query, RetrievalSet
+from vtkit.data.sampling import draw
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Balance, ProbedWeight, balance
 from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.evaluation.systems import System
@@ -26,7 +27,10 @@ class Balancing:
     """The collection with these queries, and with their judgements where they are training queries."""
 
     judged: bool
-    """Whether they are; otherwise they are spans of documents."""
+    """Whether they are; otherwise they are queries of users or spans of documents ..."""
+
+    logged: bool = False
+    """... of these two the first."""
 
     @property
     def texts(self) -> list[str]:
@@ -35,20 +39,30 @@ class Balancing:
 
 
 def balancing_queries(
-    collection: RetrievalSet, training: RetrievalSet | None, seed: int, trained: Set[str] = frozenset()
+    collection: RetrievalSet,
+    training: RetrievalSet | None,
+    seed: int,
+    trained: Set[str] = frozenset(),
+    log: Iterable[str] = (),
 ) -> Balancing:
-    """Training queries where there are enough that the encoder was not trained on; else spans of ``collection``.
+    """Training queries where there are enough that the encoder was not trained on; else the queries of ``log`` where
+    enough are different and not evaluated; else spans of ``collection``.
 
     Args:
         collection: with all its judged queries, none of which balances.
         training: the same documents under training queries.
         trained: documents that the encoder was trained to find (:func:`weight_queries`).
+        log: queries that users asked, without judgements.
     """
     others = None if training is None else weight_queries(training, collection, seed, trained)
     if others is not None:
         return Balancing(others, judged=True)
-    spans = [Query(str(number), span) for number, span in enumerate(_spans(collection, seed))]
-    return Balancing(replace(collection, queries=spans, qrels={}), judged=False)
+    evaluated = {query.text for query in collection.queries}
+    unjudged = draw((text for text in dict.fromkeys(log) if text not in evaluated), WEIGHT_QUERIES, seed)
+    logged = len(unjudged) >= FEWEST_WEIGHT_QUERIES
+    texts = unjudged if logged else _spans(collection, seed)
+    queries = [Query(str(number), text) for number, text in enumerate(texts)]
+    return Balancing(replace(collection, queries=queries, qrels={}), judged=False, logged=logged)
 
 
 def balance_of(
@@ -64,7 +78,7 @@ def balance_of(
     asked, qrels = balancing.asked, balancing.asked.qrels
     runs = system.rank(asked, depth).run, bm25.rank(asked, depth).run
     judging = (lambda run: evaluate(run, qrels, [measure])[measure]) if balancing.judged else None
-    return balance(*runs, depth, probed, judging)
+    return replace(balance(*runs, depth, probed, judging), logged=balancing.logged)
 
 
 def weight_queries(

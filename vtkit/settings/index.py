@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.settings.engines import Engine, MilvusSettings, OpenSearchSettings, SeismicSettings
-from vtkit.settings.types import PositiveInt, Section
+from vtkit.settings.types import CorpusName, PositiveInt, Section
 
 DocumentWeighting = Literal["none", "cai-paper", "cai-code", "geng"]
 """What the dimensions of documents are multiplied by (``vtkit/encoder/idf.py``)."""
@@ -63,6 +63,12 @@ class IndexSection(Section):
     morphemes of Korean or Japanese words (``pip install "vtkit[morphology]"``). ``lucene``: Lucene's own
     analyser of the language (``pip install "vtkit[lucene]"``). ``words``: words as they stand. Fine-tuning and
     adaptation find their negatives with ``full``."""
+
+    query_log: tuple[CorpusName, ...] = ()
+    """Queries that users asked, without judgements, one a text. On them the scores of encoder and BM25 are brought to
+    one scale, since spans of documents are often shorter than queries (docs/evaluation.md). Read where there are no
+    training queries to choose the weight; at least 50 other than those that are evaluated. Default: spans of the
+    documents."""
 
     lexical: Lexical = "none"
     """``bm25``: index BM25's impacts beside the final model's weights, as further dimensions of the same vectors, so

@@ -11,7 +11,7 @@ from vtkit.evaluation.balance import Balance
 from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.encode_corpus import model_name, opened
 from vtkit.pipeline.steps.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_of
-from vtkit.pipeline.steps.evaluate_runs import BM25, stored
+from vtkit.pipeline.steps.evaluate_runs import SUMMED, stored
 from vtkit.pipeline.steps.index_corpus import keep_documents, weighted_vectors
 from vtkit.pipeline.steps.texts import training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
@@ -144,10 +144,9 @@ def assembled(
 
 
 def _described(made: DeployedSet, balance: Balance) -> str:
-    on = "other judged queries" if balance.judged else "spans of documents"
     return (
         f"lexical part of {made.terms:,} dimensions, {made.lexical_postings / max(made.documents, 1):.0f} a "
-        f"document; scores compared on {balance.queries:,} {on}; the encoder weighs {balance.weight:g}: {balance.words}"
+        f"document; scores compared on {balance.measured_on}; the encoder weighs {balance.weight:g}: {balance.words}"
     )
 
 
@@ -158,12 +157,12 @@ def deploying(recipe: Recipe) -> Stage[DeployResult]:
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=10,
+    version=11,
     reads=(
         *BUILT_FROM,
         "index.document_weighting",
         "index.lexical",
-        *BM25,
+        *SUMMED,
         "evaluate.depth",
         "evaluate.measures",
     ),

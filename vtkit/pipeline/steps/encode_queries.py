@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vtkit.data.corpora import read_corpora
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.evaluation.balance import ProbedWeight
+from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, ProbedWeight
 from vtkit.pipeline.stage import Corpus, Stage, View
 from vtkit.pipeline.steps.encode_corpus import model_name, opened
 from vtkit.pipeline.steps.texts import evaluation_sets, trained_documents, training_queries, tuned_collections
+from vtkit.system import console
 from vtkit.system.results import Result
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class EncodedQueries(Result):
 
     judged: int
     balancing: int
-    """Queries that bring two rankings together: training queries, or spans of documents."""
+    """Queries that bring two rankings together: training queries, queries of users, or spans of documents."""
 
     probed: ProbedWeight | None = None
     """The encoder's weight beside BM25 by spans of the documents; None where they are too few."""
@@ -61,6 +63,11 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
         folder, collection = str(corpus.folder), opened(corpus)
         asked = [query.text for query in judged_of(recipe, collection).queries]
         balancing = balancing_of(recipe, corpus, collection)
+        if index.query_log and not (balancing.logged or balancing.judged):
+            console.warn(
+                f"  index.query_log: fewer than {FEWEST_WEIGHT_QUERIES} different queries that are not evaluated on "
+                f"{folder}, so spans of the documents stand for queries"
+            )
         (out / folder).mkdir(parents=True)
         for name, texts, described in (
             (JUDGED, asked, "the queries"),
@@ -98,22 +105,24 @@ def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora
     """
     from vtkit.evaluation.balancing import balancing_queries
 
+    log = read_corpora(recipe.index.query_log)
     training = next((other for other in recipe.corpora(corpora) if other.folder == corpus.folder), None)
     if training is None:
-        return balancing_queries(collection, None, recipe.recipe.seed)
+        return balancing_queries(collection, None, recipe.recipe.seed, log=log)
     trained = trained_documents(recipe.corpora(TUNED), corpus.name) if corpora == TRAINING else frozenset()
-    return balancing_queries(collection, opened(training), recipe.recipe.seed, trained)
+    return balancing_queries(collection, opened(training), recipe.recipe.seed, trained, log)
 
 
 ENCODE_QUERIES = Stage(
     "encode:queries",
-    version=6,
+    version=7,
     reads=(
         "index.query_length",
         "index.query_top_dimensions",
         "index.document_length",
         "index.precision",
         "index.bm25_analyser",
+        "index.query_log",
         "recipe.language",
         "evaluate.max_queries",
     ),

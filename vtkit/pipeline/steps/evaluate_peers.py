@@ -13,7 +13,7 @@ from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
 from vtkit.pipeline.stage import Stage, View
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.encode_queries import SETS, balancing_of, judged_of
-from vtkit.pipeline.steps.evaluate_runs import BM25, MEASURED, balanced, evaluate_systems
+from vtkit.pipeline.steps.evaluate_runs import MEASURED, SUMMED, balanced, evaluate_systems
 from vtkit.pipeline.steps.texts import peer_training_queries
 from vtkit.pipeline.store import result_of
 from vtkit.settings.recipe import Recipe
@@ -109,19 +109,19 @@ def evaluate_hybrid_peer(recipe: View, inputs: Mapping[str, Path], out: Path) ->
     return evaluate_systems(recipe, systems(), out, "hybrid-peer")
 
 
-_READS = (*MEASURED, *BM25, SETTING, "index.precision")
+_READS = (*MEASURED, *SUMMED, SETTING, "index.precision")
 
 EVALUATE_PEER = Stage(
     "evaluate:peer",
-    version=5,
+    version=6,
     reads=_READS,
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_peer,
 )
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",
-    version=7,
-    reads=(*MEASURED, *BM25),
+    version=8,
+    reads=(*MEASURED, *SUMMED),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,
 )

@@ -143,6 +143,7 @@ def stored(folder: Path) -> EncodeQueries:
 
 MEASURED = ("evaluate.measures", "evaluate.depth", "evaluate.max_queries")
 BM25 = ("recipe.language", "index.bm25_analyser")
+SUMMED = (*BM25, "index.query_log")
 
 EVALUATE = Stage(
     "evaluate",
@@ -159,8 +160,8 @@ EVALUATE_BM25_WORDS = Stage(
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
-    version=11,
-    reads=(*MEASURED, *BM25),
+    version=12,
+    reads=(*MEASURED, *SUMMED),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=evaluate_hybrid,
 )
