@@ -74,8 +74,8 @@ def evaluate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FOLDER", help="Write results.json, a page, mteb's files and, for each system, "
-                     "its run file and values by query.", show_default=False),
+        typer.Option("--out", "-o", metavar="FOLDER", help="Write results.json, a page, mteb's files and, for each "
+                     "system, its run file and values by query.", show_default=False),
     ] = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
