@@ -663,6 +663,7 @@ def search_run(
     top: int = 10,
     model: str | None = None,
     collection: str | None = None,
+    query_language: str | None = None,
 ) -> list[list[SearchResult]]:
     """Search the index of a run.
 
@@ -672,6 +673,7 @@ def search_run(
         top: results for each.
         model: stage whose model and index to use; the final one by default.
         collection: evaluation set; the first by default.
+        query_language: of queries that are in the source's language instead of the documents' (``en``).
 
     Returns:
         The results of each query, the best first; none for a query that shares no term with any document.
@@ -685,7 +687,7 @@ def search_run(
 
     listed = list(as_texts(queries, "queries"))
     folder = run.folder if isinstance(run, RunFolder) else Path(run)
-    searcher = open_searcher(folder, model=model, collection=collection)
+    searcher = open_searcher(folder, model=model, collection=collection, query_language=query_language)
     results: list[list[SearchResult]] = []
     for found in searcher.search(listed, top):
         for warning in found.warnings:

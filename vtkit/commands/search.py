@@ -53,6 +53,11 @@ def search(
     ] = None,
     model: ModelOption = None,
     collection: CollectionOption = None,
+    query_language: Annotated[
+        str | None,
+        typer.Option("--query-language", metavar="CODE", help="Language of the queries where it is that of the source "
+                     "(en): they are translated by the parallel text of the transfer.", show_default=False),
+    ] = None,
     why: Annotated[bool, typer.Option("--why", help="Show the tokens that contributed to each score.")] = False,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
@@ -68,7 +73,7 @@ def search(
     queries = read_query_file(batch) if batch is not None else []
     if batch is not None and not queries:
         raise VtkitError(f"{batch} has no query.")
-    searcher = _opened(run, model, collection)
+    searcher = _opened(run, model, collection, query_language)
     if batch is not None:
         found = searcher.search([each.text for each in queries], top)
         _print_batch(((each.id, one) for each, one in zip(queries, found, strict=True)), run.absolute().name, as_json)
@@ -92,11 +97,11 @@ def explain(
     _print_explanation(_opened(run, model, collection).explain(query, document_id), as_json)
 
 
-def _opened(run: Path, model: str | None, collection: str | None) -> Searcher:
+def _opened(run: Path, model: str | None, collection: str | None, query_language: str | None = None) -> Searcher:
     with kept_for_good():
         from vtkit.pipeline.search import open_searcher
 
-        return open_searcher(run, model=model, collection=collection)
+        return open_searcher(run, model=model, collection=collection, query_language=query_language)
 
 
 def shown_tokens(pairs: Weighted) -> str:

@@ -24,12 +24,27 @@ class Searched(NamedTuple):
     settings: IndexSection
 
 
-def open_searcher(folder: Path, *, model: str | None, collection: str | None) -> Searcher:
-    """The searcher of :func:`searched`; the same arguments and errors."""
+def open_searcher(
+    folder: Path, *, model: str | None, collection: str | None, query_language: str | None = None
+) -> Searcher:
+    """The searcher of :func:`searched`; the same arguments and errors.
+
+    Args:
+        query_language: ISO 639-1 code of queries that go through the run's own translations.
+    """
     found = searched(folder, model=model, collection=collection)
     from vtkit.search.searcher import Searcher
 
-    return Searcher.load(*found)
+    if query_language is None:
+        return Searcher.load(*found)
+    from vtkit.pipeline.folder import is_run_folder, open_run
+    from vtkit.search.bridge_queries import FOLDER
+
+    places = [folder / FOLDER]
+    if is_run_folder(folder) and "transfer" in (steps := open_run(folder).steps):
+        places.insert(0, steps["transfer"] / FOLDER)
+    bridge = next((place for place in places if place.is_dir()), places[-1])
+    return Searcher.load(*found, bridge=(bridge, query_language))
 
 
 def searched(folder: Path, *, model: str | None, collection: str | None) -> Searched:

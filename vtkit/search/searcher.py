@@ -23,6 +23,7 @@ from vtkit.encoder.mass_pruning import pruned
 from vtkit.encoder.static_queries import StaticQueries
 from vtkit.encoder.transformer_queries import TransformerQueries
 from vtkit.encoder.truncation import first_tokens
+from vtkit.search.bridge_queries import BridgeQueries
 from vtkit.search.engine import POSTINGS, Index, open_index
 from vtkit.search.index_info import REBUILD
 from vtkit.search.index_record import IndexRecord
@@ -115,7 +116,7 @@ class Searcher:
     every score, but tell nothing of why a document was found, so they are listed apart.
     """
 
-    encoder: StaticQueries | TransformerQueries | EncoderQueries
+    encoder: StaticQueries | TransformerQueries | EncoderQueries | BridgeQueries
     index: Index
     documents: Documents
     names: list[str]
@@ -132,13 +133,14 @@ class Searcher:
     """BM25's terms behind the encoder's dimensions, where the index has them."""
 
     @classmethod
-    def load(cls, model: str, index: Path, settings: IndexSection) -> Searcher:
+    def load(cls, model: str, index: Path, settings: IndexSection, bridge: tuple[Path, str] | None = None) -> Searcher:
         """The searcher of a model and an index.
 
         Args:
             model: SparseEncoder folder or hub id.
             index: one set's folder of an index output: ``postings/``, ``documents.jsonl`` and ``index.json``.
             settings: how its engine searches, and how queries are encoded; which engine made it, it says itself.
+            bridge: the translations that encode queries of another language instead of the model, and that language.
 
         Raises:
             DataError: files are missing or damaged, or the index is of another model's vocabulary.
@@ -148,7 +150,11 @@ class Searcher:
         documents = Documents.open(index / DOCUMENTS)
         if len(documents) < opened.info.documents:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
-        encoder = _query_encoder(model, record.tokenizer)
+        encoder: StaticQueries | TransformerQueries | EncoderQueries | BridgeQueries
+        if bridge is None:
+            encoder = _query_encoder(model, record.tokenizer)
+        else:
+            encoder = BridgeQueries.load(*bridge, opened.info)
         tokenizer = encoder.output_tokenizer
         if tokenizer_digest(tokenizer) != record.tokenizer:
             raise DataError(

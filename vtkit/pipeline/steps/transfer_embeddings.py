@@ -16,7 +16,7 @@ from vtkit.pipeline.steps.source import source_encoder
 from vtkit.pipeline.steps.texts import bias_corpus, focus_corpus, head_corpus, read_texts
 from vtkit.pipeline.steps.untrained import starts_untrained
 from vtkit.settings.recipe import Recipe
-from vtkit.settings.transfer import FocusTransfer
+from vtkit.settings.transfer import FocusTransfer, ParallelTransfer
 from vtkit.system import console
 from vtkit.transfer.result import TransferResult
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> TransferResult:
     """Fill ``out/model`` with the source encoder on the new vocabulary and, where that is not its own,
-    ``out/provenance.parquet`` with one row for each token: the source tokens it was made from, their weights, its bias.
+    ``out/provenance.parquet`` with one row for each token: the source tokens it was made from, their weights, its bias;
+    with parallel text, ``out/bridge`` with the translations that queries in the source's language go by.
 
     Reads ``inputs["vocabulary"]/tokenizer`` and the source, ``inputs["source"]/model`` where that is another recipe.
     """
@@ -35,6 +36,7 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     from vtkit.encoder.checkpoint import save_encoder
     from vtkit.encoder.kinds import kind_of, of_kind
     from vtkit.transfer.provenance import PROVENANCE
+    from vtkit.transfer.query_bridge import FOLDER, write_bridge
 
     target = target_tokenizer(recipe, inputs)
     torch.manual_seed(recipe.recipe.seed)
@@ -59,6 +61,9 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
     save_encoder(encoder, out / "model")
     shutil.rmtree(out / "work")
     moved.write_provenance(out / PROVENANCE)
+    files = [file for used in section.used if isinstance(used, ParallelTransfer) for file in used.files]
+    if files:
+        write_bridge(out / FOLDER, files, moved.pair)
     return replace(moved.result(), kind=kind_of(encoder))
 
 
@@ -166,10 +171,11 @@ def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]]
 
 TRANSFER = Stage(
     "transfer",
-    version=12,
+    version=13,
     reads=("source", "transfer", "casing.output", "casing.fold"),
     corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on, "source.head.corpus": head_corpus},
     function=transfer_embeddings,
     wire=_wired,
     label="after transfer",
+    publishes={"bridge": "bridge"},
 )

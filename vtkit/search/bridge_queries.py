@@ -1,0 +1,119 @@
+"""Queries in another language than the documents', through a table of translations: no model runs for a query."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from vtkit.encoder.static_queries import query_tokenizer
+from vtkit.encoder.truncation import first_tokens
+from vtkit.system.errors import DataError
+from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    from vtkit.encoder.static_queries import QueryTokenizer
+    from vtkit.search.index_info import IndexInfo
+
+FOLDER, TABLE, RECORD, SOURCE, TARGET = "bridge", "translations.npz", "bridge.json", "source", "target"
+"""The folder that a transfer leaves where it learned translations, and what is in it."""
+
+
+@dataclass(frozen=True)
+class BridgeRecord(Result):
+    """What a bridge says of itself."""
+
+    language: str | None
+    """ISO 639-1 code of the texts it translates from, as they tell it."""
+
+    pairs: int
+    """Sentence pairs and entries of dictionaries that it learned from."""
+
+
+@dataclass(frozen=True)
+class BridgeQueries:
+    """What encodes queries in the source's language for documents in the target's.
+
+    Probabilistic structured queries (Darwish and Oard, SIGIR 2003), as a vector over target tokens::
+
+        q_t = Σ_s tf_s · idf_s · p(t | s),   idf_s = ln(1 + (N − df_s + ½) / (df_s + ½)),   df_s = Σ_t p(t | s) · df_t
+
+    over the source tokens s of the query, with df_t the documents that activate t and N all documents.
+    """
+
+    tokenizer: QueryTokenizer
+    """Of the source."""
+
+    weights: sparse.csr_matrix
+    """idf_s · p(t | s), (source vocabulary, target vocabulary)."""
+
+    output_tokenizer: QueryTokenizer
+    prompt: str = ""
+
+    @classmethod
+    def load(cls, folder: Path, language: str, info: IndexInfo) -> BridgeQueries:
+        """The bridge in ``folder`` for an index.
+
+        Raises:
+            DataError: there is none, it is damaged, or it is from another language.
+        """
+        if not (folder / RECORD).is_file():
+            raise DataError(
+                "--query-language needs the translations that a transfer learns from parallel text, and this run has "
+                "none. Name some in transfer.parallel.files and run the recipe again."
+            )
+        try:
+            record = BridgeRecord.from_json(json.loads((folder / RECORD).read_text("utf-8")))
+            table = sparse.load_npz(folder / TABLE).tocsr().astype(np.float64)
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            raise DataError(f"{folder} is damaged ({error}). Run the recipe again: vtkit run RECIPE.") from error
+        if record.language is not None and record.language != language:
+            raise DataError(
+                f"--query-language {language}: the translations of this run are from {record.language}, the language "
+                "of its source."
+            )
+        cutting, naming = (_tokenizer(folder / side) for side in (SOURCE, TARGET))
+        frequencies = info.document_frequencies[: table.shape[1]].astype(np.float64)
+        return cls(cutting, weighted(table, frequencies, info.documents), naming)
+
+    def encode(self, queries: Sequence[str], max_length: int) -> sparse.csr_matrix:
+        """The vectors of queries, (queries, target vocabulary) float32."""
+        limit = min(max_length, self.tokenizer.model_max_length)
+        listed = first_tokens(self.tokenizer, queries, limit, add_special_tokens=False)["input_ids"]
+        starts = np.concatenate([[0], np.cumsum([len(ids) for ids in listed])])
+        tokens = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in listed]) if listed else np.empty(0, int)
+        shape = (len(queries), self.weights.shape[0])
+        counts = sparse.csr_matrix((np.ones(len(tokens)), tokens, starts), shape=shape)
+        found = sparse.csr_matrix(counts @ self.weights, dtype=np.float32)
+        found.sort_indices()
+        return found
+
+
+def weighted(table: sparse.csr_matrix, frequencies: NDArray[np.float64], documents: int) -> sparse.csr_matrix:
+    """idf_s · p(t | s) of :class:`BridgeQueries`.
+
+    Args:
+        table: p(t | s), (source vocabulary, target vocabulary).
+        frequencies: df_t, (target vocabulary,).
+    """
+    df = np.minimum(table @ frequencies, documents)
+    idf = np.log1p((documents - df + 0.5) / (df + 0.5))
+    return sparse.csr_matrix(sparse.diags_array(idf) @ table)
+
+
+def _tokenizer(folder: Path) -> QueryTokenizer:
+    found = query_tokenizer(folder, str(folder), "")
+    if found is not None:
+        return found
+    from transformers import AutoTokenizer
+
+    from vtkit.encoder.model_folder import SAFELY
+
+    loaded: QueryTokenizer = AutoTokenizer.from_pretrained(str(folder), **SAFELY)
+    return loaded
