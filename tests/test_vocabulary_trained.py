@@ -369,10 +369,7 @@ def test_the_specifications_load(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [
-        ("chemistry_bpe", "trained"),
-        *((f"{source}_to_uncased", "existing") for source in ("modernbert", "roberta", "bert_cased")),
-    ],
+    [("chemistry_bpe", "trained"), ("modernbert_to_uncased", "existing"), ("vt_backbones", "existing")],
 )
 def test_the_recipes_load(name: str, kind: str) -> None:
     recipe = load_recipe(ROOT / "recipes" / f"{name}.toml").recipe
