@@ -1,4 +1,4 @@
-"""Several trainings, and the mean of their weights."""
+"""Several trainings: the mean of their weights, and rounds that mine hard negatives with the encoder of the one before."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from test_validation import HELD_OUT, TRAINED_ON
 from tiny import SCRATCH, collection, encoder, interrupted_at, same, tokenizer, weights, write_collection
 
 from vtkit.encoder.asymmetric import query_table
+from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.store import result_of
+from vtkit.search.engine import search_exactly
 from vtkit.settings.finetune import ValidationSettings
+from vtkit.system.runtime import fastest_precision
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
@@ -95,6 +98,56 @@ def test_an_interrupted_run_ends_the_same(
     assert curves_again == curves
     assert again.validated == undisturbed.validated
     assert len(again.validated) == 2
+    assert same(weights(found), weights(wanted))
+
+
+def ranked_by_hand(trained: SparseEncoder, file: Path) -> Path:
+    """A TREC run of what ``trained`` ranks, by exact search."""
+    precision = fastest_precision()
+    queries = encode_side(trained, [query.text for query in DATA.queries], "query", 64, precision=precision)
+    documents = encode_side(trained, DATA.contents, "document", 128, precision=precision)
+    lines = []
+    for query, row in zip(DATA.queries, search_exactly(documents, queries, len(DATA.documents))[0], strict=True):
+        best = [DATA.documents[number].id for number in row if number >= 0]
+        lines += [f"{query.id} Q0 {document} {rank} {1 / rank} own" for rank, document in enumerate(best, 1)]
+    file.write_text("\n".join(lines) + "\n", "utf-8")
+    return file
+
+
+@pytest.mark.parametrize("query_encoder", ["shared", "learned"])
+def test_the_second_round_learns_from_negatives_of_the_first_rounds_encoder(tmp_path: Path, query_encoder: str) -> None:
+    changes: dict[str, Any] = {"query_encoder": query_encoder}
+    first, _ = tuned(tmp_path / "first", mining={"bm25": True}, **changes)
+    run_file = ranked_by_hand(first, tmp_path / "first.trec")
+    by_hand, curves = tuned(tmp_path / "hand", mining={"bm25": True, "files": [str(run_file)]}, **changes)
+    ours, of_ours = tuned(tmp_path / "ours", mining={"bm25": True, "rounds": 2}, **changes)
+    assert same(weights(ours), weights(by_hand))
+    assert of_ours == curves
+    assert not same(weights(ours), weights(first))
+
+
+def test_rounds_that_were_interrupted_end_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the second round, after a checkpoint."""
+    rounds = {"mining": {"rounds": 2}}
+    wanted, curves = tuned(tmp_path / "undisturbed", **rounds)
+
+    class Second(interrupted_at(5)):  # type: ignore[misc]
+        trainings = 0
+
+        def __init__(self, *arguments: Any) -> None:
+            Second.trainings += 1
+            super().__init__(*arguments)
+
+        def on_step_end(self, *arguments: Any, **others: Any) -> None:
+            if Second.trainings == 2:
+                super().on_step_end(*arguments, **others)
+
+    monkeypatch.setattr(sparse_trainer, "Progress", Second)
+    with pytest.raises(KeyboardInterrupt):
+        tuned(tmp_path / "again", **rounds)
+    monkeypatch.undo()
+    found, curves_again = tuned(tmp_path / "again", **rounds)
+    assert curves_again == curves
     assert same(weights(found), weights(wanted))
 
 

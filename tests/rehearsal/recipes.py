@@ -33,9 +33,12 @@ class Rehearsed:
 
 
 def bring_japanese(folder: Path) -> None:
-    """A text file of the collection, and sentence pairs."""
-    _write(folder / "japanese.txt.gz", "".join(f"{text}\n" for text in _one_line(japanese())))
-    _write(folder / "en-ja.tsv.gz", parallel("ja"))
+    """Pairs of questions and passages."""
+    collection = japanese()
+    passages = dict(zip((document.id for document in collection.documents), _one_line(collection), strict=True))
+    questions = {query.id: query.text for queries in collection.queries.values() for query in queries}
+    pairs = [(q, d) for judged in collection.qrels.values() for q, grades in judged.items() for d in grades]
+    _write(folder / "pairs.tsv.gz", "".join(f"{questions[q]}\t{passages[d]}\n" for q, d in pairs))
 
 
 def bring_collection(folder: Path) -> None:
@@ -54,7 +57,7 @@ REHEARSED: Mapping[str, Rehearsed] = {
     "quickstart": Rehearsed({"adapt.steps": 20}),
     "quickstart_english": Rehearsed({"adapt.steps": 20, "finetune.epochs": 2}),
     "korean_splade": Rehearsed({"adapt.steps": 4, "finetune.steps": 4}),
-    "japanese_splade": Rehearsed({"adapt.steps": 4, "finetune.steps": 4}, bring_japanese),
+    "japanese_splade": Rehearsed({"finetune.steps": 4, "finetune.batch_size": 4}, bring_japanese),
     "from_embedder": Rehearsed({"source.units.steps": 20}, bring_collection),
     "without_judgements": Rehearsed({"adapt.steps": 4}, bring_collection),
     "with_judgements": Rehearsed({"adapt.steps": 4, "finetune.steps": 4}, bring_collection),

@@ -356,6 +356,10 @@ class MiningSection(RankingSystems):
     depth: Annotated[int, Field(ge=1, le=10_000)] = 50
     """Negatives are sampled from so many of each ranking."""
 
+    rounds: Annotated[int, Field(ge=1, le=10)] = 1
+    """Trainings one after another, each from the weights before the first. From the second on, what the encoder of the
+    training before ranks first is mined too. The last one counts; each takes as long as the first."""
+
 
 def _summaries(kinds: dict[str, type[AnyLoss]] | dict[str, type[AnyPenalty]] | dict[str, type[AnyQueryEncoder]]) -> str:
     return " ".join(f"``{name}``: {first_sentence(kind)}." for name, kind in kinds.items())
@@ -583,6 +587,8 @@ class FinetuneSection(_Tables):
                 yield "validation.split and validation.share are two places to take queries from: remove one"
             if self.validation.split == self.split:
                 yield f'validation.split is "{self.split}", which is trained on: name another, or set validation.share'
+        if self.mining.rounds > 1 and not self.hard_negatives:
+            yield "mining.rounds mines hard negatives: set finetune.hard_negatives to 1 or more"
         if self.hard_negatives and not self.mining.any:
             yield (
                 "mining.bm25 = false leaves nothing that finds hard negatives: set mining.encoder, name mining.models "

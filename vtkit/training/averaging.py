@@ -59,7 +59,7 @@ def averaged(
     Returns:
         The curves of all trainings, one behind the other: ``steps`` counts on.
     """
-    parameters = _parameters(encoder)
+    parameters = parameters_of(encoder)
     start = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     files, parts = [], []
     for number, seed in enumerate(seeds, 1):
@@ -86,7 +86,7 @@ def averaged(
     return _one_behind_the_other(parts)
 
 
-def _parameters(encoder: SparseEncoder) -> dict[str, Tensor]:
+def parameters_of(encoder: SparseEncoder) -> dict[str, Tensor]:
     """The encoder's parameters, and the weights of its query table, by their names."""
     table = query_table(encoder)
     return dict(encoder.named_parameters()) | ({} if table is None else {"query_table": table.weight})

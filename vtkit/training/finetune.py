@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import assert_never
 
@@ -28,8 +28,9 @@ from vtkit.settings.finetune import (
     MarginMseLoss,
     Side,
 )
+from vtkit.system import console
 from vtkit.system.errors import DataError
-from vtkit.training.averaging import Curves, averaged
+from vtkit.training.averaging import Curves, averaged, parameters_of
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (
     divergence,
@@ -39,11 +40,12 @@ from vtkit.training.losses import (
     own_candidates,
     standardized,
 )
-from vtkit.training.negatives import RANKINGS_FOLDER, mined_rankings, negative_pools
+from vtkit.training.negatives import RANKINGS_FOLDER, encoder_ranking, mined_rankings, negative_pools
 from vtkit.training.objective import Batch, Objective, Term
 from vtkit.training.pairs import Pools, TrainingBatches, judged_pairs
 from vtkit.training.query_table import QueryTable
 from vtkit.training.regularizers import penalty, penalty_term, quadratic_ramp
+from vtkit.training.resuming import set_weights
 from vtkit.training.sparse_trainer import Schedule, train_vectors
 from vtkit.training.target import strength
 from vtkit.training.teachers import Asked, Bm25Teacher, GivenScores, KeptScores, Taught, Teacher, check_targets, only
@@ -64,7 +66,8 @@ def finetune(
     read: Sequence[str] | None = None,
 ) -> Curves:
     """Train ``encoder`` in place on ``data``'s judged pairs; of several trainings (``section.trainings``) it gets the
-    mean of the weights (:mod:`vtkit.training.averaging`).
+    mean of the weights (:mod:`vtkit.training.averaging`). Of several rounds (``section.mining.rounds``) each starts from
+    the weights as they are now, and learns from hard negatives of the encoder of the round before, too.
 
     Args:
         encoder: changed in place, its static query table too where ``section.query_encoder`` is ``learned``; as
@@ -95,23 +98,40 @@ def finetune(
     def bm25() -> Bm25:
         return Bm25.build(contents, language, folder=folder / "bm25")
 
-    def rankings(depth: int) -> Sequence[Ranking]:
-        return mined_rankings(data, section, encoder, bm25, folder / RANKINGS_FOLDER, depth, read)
+    found: list[Ranking] = []
+    """What the encoder of the round before ranks."""
 
-    pools: Pools = ()
-    if section.hard_negatives:
-        pools = negative_pools(data, judged, section, rankings, scored_only=given)
+    def rankings(depth: int) -> Sequence[Ranking]:
+        return [*mined_rankings(data, section, encoder, bm25, folder / RANKINGS_FOLDER, depth, read), *found]
+
+    def pools() -> Pools:
+        return negative_pools(data, judged, section, rankings, scored_only=given) if section.hard_negatives else ()
+
     asked_of: list[Teacher] = []
     if section.taught:
         asked_of += [*([GivenScores(data)] if given else []), *teachers]
         if section.bm25 or (section.bm25 is None and not asked_of):
             asked_of.append(Bm25Teacher(bm25))
 
-    def train(seed: int, folder: Path) -> Curves:
-        batches = TrainingBatches(judged, section, seed, pools)
+    mined = pools()
+
+    def train(seed: int, folder: Path, validation: Validation | None = validation) -> Curves:
+        batches = TrainingBatches(judged, section, seed, mined)
         taught = _taught(asked_of, section, batches, data, contents, folder) if section.taught else None
         return _trained(encoder, batches, taught, data, section, read or contents, seed, folder, validation)
 
+    parameters = parameters_of(encoder)
+    start = {name: value.detach().clone() for name, value in parameters.items()} if section.mining.rounds > 1 else {}
+    lengths = section.query_length, section.document_length
+    depth = section.mining.depth + int(judged.relevant.lengths.max(initial=0))
+    for number in range(1, section.mining.rounds):
+        console.say(f"  round {number} of {section.mining.rounds}")
+        place = folder / f"round-{number}"
+        averaged(encoder, [seed], partial(train, validation=None), place)
+        queries = [query.text for query in data.queries]
+        found[:] = [encoder_ranking(encoder, queries, read or contents, lengths, depth, place / "found.npy")]
+        set_weights(parameters, start)
+        mined = pools()
     if section.trainings == 1:
         return train(seed, folder)
     return averaged(encoder, range(seed, seed + section.trainings), train, folder, validation)

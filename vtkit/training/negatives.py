@@ -142,10 +142,7 @@ def system_rankings(
     if systems.bm25:
         rankings.append(_bm25_ranking(bm25, queries, depth, folder))
     if systems.encoder:
-        own = SparseTeacher(encoder, lengths[1])
-        rankings.append(
-            kept_array(folder / "encoder.npy", lambda: _search(own, queries, read or texts, lengths, depth))
-        )
+        rankings.append(encoder_ranking(encoder, queries, read or texts, lengths, depth, folder / "encoder.npy"))
     for place, name in enumerate(systems.models, 1):
 
         def searched(name: str = name) -> npt.NDArray[np.int32]:
@@ -172,6 +169,20 @@ def _bm25_ranking(bm25: Callable[[], Bm25], queries: Sequence[str], depth: int, 
             )
             bar.advance(len(some))
     return np.concatenate(parts)
+
+
+def encoder_ranking(
+    encoder: SparseEncoder,
+    queries: Sequence[str],
+    documents: Sequence[str],
+    lengths: tuple[int, int],
+    depth: int,
+    file: Path,
+) -> npt.NDArray[np.int32]:
+    """The best ``depth`` documents of each query by ``encoder`` as it is now, (queries, depth), kept in ``file``."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    model = SparseTeacher(encoder, lengths[1])
+    return kept_array(file, lambda: _search(model, queries, documents, lengths, depth))
 
 
 def model_ranking(

@@ -143,7 +143,8 @@ def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]]
 def _training(recipe: Recipe) -> Training:
     section = recipe.finetune
     assert section is not None
-    return Training(section.steps, section.checkpoint_every, section.validation is not None, section.trainings)
+    ends = section.trainings + section.mining.rounds - 1
+    return Training(section.steps, section.checkpoint_every, section.validation is not None, ends)
 
 
 FINETUNE = Stage(
