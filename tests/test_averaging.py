@@ -1,4 +1,4 @@
-"""Several trainings: the mean of their weights, and rounds that mine hard negatives with the encoder of the one before."""
+"""Several trainings: the mean of their weights, and rounds that mine negatives with the encoder of the one before."""
 
 from __future__ import annotations
 

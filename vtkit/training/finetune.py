@@ -66,8 +66,8 @@ def finetune(
     read: Sequence[str] | None = None,
 ) -> Curves:
     """Train ``encoder`` in place on ``data``'s judged pairs; of several trainings (``section.trainings``) it gets the
-    mean of the weights (:mod:`vtkit.training.averaging`). Of several rounds (``section.mining.rounds``) each starts from
-    the weights as they are now, and learns from hard negatives of the encoder of the round before, too.
+    mean of the weights (:mod:`vtkit.training.averaging`). Of several rounds (``section.mining.rounds``) each starts
+    from the weights as they are now, and learns from hard negatives of the encoder of the round before, too.
 
     Args:
         encoder: changed in place, its static query table too where ``section.query_encoder`` is ``learned``; as
