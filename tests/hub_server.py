@@ -3,6 +3,7 @@ checksums, files with byte ranges, refusals; and that can break a connection in 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import threading
@@ -35,6 +36,9 @@ class Hub:
 
     asked: list[str] = field(default_factory=list)
     """``METHOD path [range]`` of every request."""
+
+    token: str = ""
+    """What may write."""
 
     url: str = ""
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -81,6 +85,34 @@ def serving() -> Iterator[Hub]:
                 self.refuse(404, "EntryNotFound")
             else:
                 self.answer_file(file, commits[commit][file], commit)
+
+        def do_POST(self) -> None:
+            """Making a repository, and a commit whose files all travel inside it."""
+            path = urlsplit(self.path).path.lstrip("/")
+            hub.asked.append(f"POST {path}")
+            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            name, _, verb = path.removeprefix("api/models/").rpartition("/")[0].rpartition("/")
+            if not self.headers.get("Authorization", "").endswith(hub.token):
+                self.refuse(401, "")
+            elif path == "api/repos/create":
+                asked = json.loads(content)
+                made = f"{asked['organization']}/{asked['name']}" if asked.get("organization") else asked["name"]
+                hub.repositories.setdefault(made, {})
+                self.answer_json({"url": f"{hub.url}/{made}", "name": made})
+            elif path == "api/validate-yaml":
+                self.answer_json({"errors": [], "warnings": []})
+            elif verb == "preupload":
+                named = [file["path"] for file in json.loads(content)["files"]]
+                files = [{"path": each, "uploadMode": "regular", "shouldIgnore": False} for each in named]
+                self.answer_json({"files": files})
+            elif verb == "commit":
+                entries = [json.loads(line) for line in content.splitlines()]
+                added = [entry["value"] for entry in entries if entry["key"] == "file"]
+                commit = f"{len(hub.repositories[name]) + 1:040x}"
+                hub.repositories[name][commit] = {file["path"]: base64.b64decode(file["content"]) for file in added}
+                self.answer_json({"commitUrl": f"{hub.url}/{name}/commit/{commit}", "commitOid": commit})
+            else:
+                self.refuse(404, "")
 
         def repository(self, path: str) -> tuple[str, dict[str, Mapping[str, bytes]] | None]:
             for name, commits in hub.repositories.items():

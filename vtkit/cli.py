@@ -38,6 +38,7 @@ COMMANDS = {
     "run": "run:run",
     "runs": "runs:runs",
     "clean": "runs:clean",
+    "publish": "publish:publish",
     "compare": "compare:compare",
     "doctor": "doctor:doctor",
     "encode": "encode:encode",

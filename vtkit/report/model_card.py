@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from vtkit.report.blocks import Block, Command, Folded, Paragraph, Section, Table
@@ -32,11 +34,25 @@ TAGS = ("sentence-transformers", "sparse-encoder", "sparse", "feature-extraction
 """And the kind of the encoder."""
 
 
-def model_card(report: ReportData) -> str:
+@dataclass(frozen=True)
+class Published:
+    """What the card of a repository says beside that of a folder."""
+
+    repository: str
+    license: str | None
+    data: tuple[str, ...]
+    """Names of the models, collections and files that the recipe names, without the folders of local ones."""
+
+    intervals: Mapping[str, Mapping[str, tuple[float, float]]]
+    """Evaluation set -> measure -> 95 % interval of its mean over the queries."""
+
+
+def model_card(report: ReportData, published: Published | None = None) -> str:
     """Markdown for the model folder, with the YAML header of a sentence-transformers sparse encoder.
 
     Args:
         report: what the run found.
+        published: where the folder becomes a repository of the hub.
 
     Returns:
         The card. Results enter the header only where the run is no demonstration, since the hub shows
@@ -46,7 +62,9 @@ def model_card(report: ReportData) -> str:
     repeated = (Section(each.key, CARD_SECTIONS.get(each.key, ""), _travelling(each)) for each in sections(report))
     return from_template(
         "model_card.md",
-        header=_header(report, name),
+        header=_header(report, name, published),
+        published=published,
+        limits=_limits(report),
         title=name,
         notice=f"Demonstration. {DEMONSTRATION}" if report.demonstration else "",
         report=report,
@@ -66,23 +84,41 @@ def _travelling(section: Section) -> tuple[Block, ...]:
     )
 
 
-def _header(report: ReportData, name: str) -> str:
+def _limits(report: ReportData) -> list[str]:
+    """What the figures do not say, for whoever finds the model on the hub."""
+    language = report.language or "one language"
+    said = [f"Made for and judged on texts in {language}; in other languages and domains it was not judged."]
+    for results in report.results:
+        said += [
+            f"The figures on {results.set} are not comparable with others: {why}." for why in results.not_comparable
+        ]
+        if results.document_length is not None:
+            said.append(f"Documents of {results.set} were cut at {results.document_length} tokens.")
+    said.append("Scores are sums of products of token weights: compare them within one query only.")
+    return list(dict.fromkeys(said))
+
+
+def _header(report: ReportData, name: str, published: Published | None) -> str:
     """YAML between two lines of hyphens. Strings are written as JSON, which is YAML that no content can break."""
     lines = ["---"]
     if report.language:
         # Quoted: Norwegian, written bare, is the truth value "no".
         lines += ["language:", f"- {_quoted(report.language)}"]
     lines += ["library_name: sentence-transformers", "pipeline_tag: feature-extraction"]
+    if published is not None and published.license is not None:
+        lines.append(f"license: {_quoted(published.license)}")
     source = _source_on_the_hub(report)
     if source is not None:
         lines.append(f"base_model: {_quoted(source)}")
     lines += ["tags:", *(f"- {tag}" for tag in (*TAGS, report.kind))]
     if not report.demonstration:
-        lines += _model_index(report, name)
+        lines += _model_index(report, name, {} if published is None else published.intervals)
     return "\n".join([*lines, "---", ""])
 
 
-def _model_index(report: ReportData, name: str) -> list[str]:
+def _model_index(
+    report: ReportData, name: str, intervals: Mapping[str, Mapping[str, tuple[float, float]]]
+) -> list[str]:
     lines: list[str] = []
     for results in report.results:
         encoders = [row for row in results.rows if is_encoder(row)]
@@ -95,6 +131,10 @@ def _model_index(report: ReportData, name: str) -> list[str]:
         for measure, value in metrics:
             lines += [f"    - type: {_quoted(measure.lower())}", f"      value: {float(value):.6f}"]
             lines += [f"      name: {_quoted(measure)}"]
+            interval = intervals.get(results.set, {}).get(measure)
+            if interval is not None:
+                low, high = interval
+                lines += ["      args:", f"        interval_95: [{low:.6f}, {high:.6f}]"]
     return ["model-index:", f"- name: {_quoted(name)}", "  results:", *lines] if lines else []
 
 

@@ -1,0 +1,53 @@
+"""``vtkit publish``: a run's model as a repository of the Hugging Face hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vtkit.commands.options import DownloadOption, RunArgument, allow_downloads
+from vtkit.system import console
+from vtkit.system.errors import RecipeError
+
+
+def publish(
+    run: RunArgument,
+    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Repository to make.", show_default=False)],
+    license: Annotated[
+        str | None,
+        typer.Option("--license", metavar="ID", help="The hub's identifier of a licence. Default: the source model's.",
+                     show_default=False),
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="Make a private repository.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--card", metavar="FILE", help="Write the card to a file.", show_default=False)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Upload it; without this it is only shown.")] = False,
+    download: DownloadOption = False,
+) -> None:  # fmt: skip
+    """Upload the final model of a run to the Hugging Face hub, with a card.
+
+    The card has use, data, figures with intervals, licence and limits. Log in first: hf auth login, or HF_TOKEN.
+    """
+    allow_downloads(download)
+    from vtkit.pipeline.publish import CARD, prepare, upload
+
+    found = prepare(run, repository, license=license, private=private)
+    if out is not None:
+        out.write_text(found.card, encoding="utf-8")
+    kind = "private" if private else "public"
+    console.write(f"{repository} ({kind}): {len(found.files) + 1} files, {console.size(found.bytes)}")
+    for name, file in found.files.items():
+        console.write(f"  {console.size(file.stat().st_size):>9}  {name}")
+    console.write(f"  {console.size(len(found.card.encode())):>9}  {CARD}\n")
+    console.write(found.card)
+    origin = "its card names none" if found.source_license is None else found.source_license
+    console.write(f"licence: {found.license or 'none'} (source model: {origin})")
+    if not yes:
+        console.say("nothing was uploaded: look at the card, and add --yes.")
+        return
+    if found.license is None:
+        raise RecipeError("nothing was uploaded: the licence of the source is unknown. Find it out and give --license.")
+    console.say(f"uploaded: {upload(found)}")

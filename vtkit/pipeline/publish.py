@@ -1,0 +1,160 @@
+"""A run's model as a repository of the Hugging Face hub: its files, and a card."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vtkit.data import hub
+from vtkit.evaluation.judging import PER_QUERY
+from vtkit.pipeline.folder import RunFolder, open_run, report_of
+from vtkit.report.model_card import Published, model_card
+from vtkit.settings.named import is_local
+from vtkit.system import console
+from vtkit.system.errors import DataError, RecipeError, VtkitError
+
+CARD = "README.md"
+
+BINDING = ("nc", "sa", "gpl", "llama", "gemma", "rail", "other")
+"""Parts of the names of licences that what is derived from a model has to keep."""
+
+NO_DERIVATIVES = "nd"
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What would be uploaded."""
+
+    repository: str
+    private: bool
+    files: Mapping[str, Path]
+    """Path in the repository -> file, without the card."""
+
+    card: str
+    license: str | None
+    source_license: str | None
+
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(file.stat().st_size for file in self.files.values()) + len(self.card.encode())
+
+
+def prepare(folder: Path, repository: str, *, license: str | None = None, private: bool = False) -> Publication:
+    """What ``vtkit publish`` would upload of the run in ``folder``.
+
+    Args:
+        repository: OWNER/NAME.
+        license: identifier of the hub, such as ``apache-2.0``; None: the source's.
+
+    Raises:
+        RecipeError: the name is none of a repository, or the licence is not the one that the source asks for.
+        VtkitError: the run has no model or no report.
+    """
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise RecipeError(f"{repository!r} is no name of a repository: {error}") from error
+    if repository.count("/") != 1:
+        raise RecipeError(f"{repository!r}: name the repository as OWNER/NAME.")
+    run, report = open_run(folder), report_of(folder)
+    if report is None:
+        raise VtkitError(f"{folder} has no report yet. Run its recipe to the end: vtkit run RECIPE.")
+    model = Path(run.model(run.final_model))
+    theirs = source_license(run, report.recipe_toml)
+    chosen = _licensed(theirs, license)
+    data = tuple(dict.fromkeys(need.name if not need.local else Path(need.name).name for need in report.needs))
+    published = Published(repository, chosen, data, intervals(run))
+    files = {
+        path.relative_to(model).as_posix(): path
+        for path in sorted(model.rglob("*"))
+        if path.is_file() and path.name != CARD
+    }
+    return Publication(repository, private, files, model_card(report, published), chosen, theirs)
+
+
+def upload(publication: Publication) -> str:
+    """Upload it, in one commit; returns the address of the repository.
+
+    The hub's client takes the token that `hf auth login` or HF_TOKEN gave it.
+
+    Raises:
+        DataError: the hub does not answer, or does not let this user write there.
+    """
+    from httpx import HTTPError
+    from huggingface_hub import CommitOperationAdd, HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    api = HfApi()
+    added = [CommitOperationAdd(name, str(file)) for name, file in publication.files.items()]
+    added.append(CommitOperationAdd(CARD, publication.card.encode()))
+    try:
+        api.create_repo(publication.repository, private=publication.private, exist_ok=True)
+        api.create_commit(publication.repository, added, commit_message="Upload of vtkit publish")
+    except HfHubHTTPError as error:
+        if error.response is not None and error.response.status_code in (401, 403):
+            raise DataError(
+                f"the hub does not let you write to {publication.repository}. Log in with `hf auth login`, or set "
+                "HF_TOKEN to a token that may write there."
+            ) from error
+        raise DataError(f"the hub refused {publication.repository}: {console.one_line(str(error), 300)}") from error
+    except (OSError, HTTPError) as error:
+        raise DataError(f"{api.endpoint} does not answer ({console.one_line(str(error), 200)}). Try again.") from error
+    return f"{api.endpoint}/{publication.repository}"
+
+
+def source_license(run: RunFolder, recipe_toml: str) -> str | None:
+    """The licence that the card of the source model names; None where there is none."""
+    from huggingface_hub import ModelCard
+
+    source = run.models.get("source")
+    if source is None or "source" not in tomllib.loads(recipe_toml):
+        return None
+    if is_local(source):
+        card = Path(source) / CARD
+    else:
+        try:
+            card = hub.fetch(source, [CARD], "model") / CARD
+        except DataError:
+            return None
+    if not card.is_file():
+        return None
+    try:
+        named: Any = ModelCard(card.read_text("utf-8"), ignore_metadata_errors=True).data.license
+    except Exception:  # a header that is no YAML, of whichever library that reads it
+        return None
+    return str(named) if named else None
+
+
+def _licensed(source: str | None, wanted: str | None) -> str | None:
+    """The licence of the card.
+
+    Raises:
+        RecipeError: the source's does not allow it.
+    """
+    parts = set((source or "").lower().replace("_", "-").split("-"))
+    if NO_DERIVATIVES in parts:
+        raise RecipeError(f"the source's licence, {source}, does not allow to hand on what is derived from it.")
+    bound = any(part in word for part in BINDING for word in parts)
+    if source is not None and wanted is not None and wanted != source and bound:
+        raise RecipeError(f"--license {wanted}: the source's licence, {source}, has to stay. Leave --license out.")
+    return wanted or source
+
+
+def intervals(run: RunFolder) -> dict[str, dict[str, tuple[float, float]]]:
+    """Evaluation set -> measure -> 95 % interval of the final model's mean, as far as the run has the values."""
+    from vtkit.evaluation.measures.significance import mean_interval
+
+    evaluated = run.steps.get(f"evaluate:{run.final_model}")
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for file in sorted(evaluated.glob(f"*/{PER_QUERY}")) if evaluated is not None else ():
+        values = json.loads(file.read_text("utf-8"))
+        found[file.parent.name] = {name: mean_interval(list(of.values())) for name, of in values.items()}
+    return found
