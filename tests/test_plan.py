@@ -195,7 +195,10 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
     searches.insert(-2, "encode:queries")
     assert changed(folder, "index.query_length=32") == searches
     assert changed(folder, "report.formats=['md']") == []
-    assert changed(folder, "recipe.seed=1") == [name for name in STEPS if name != "report"]
+    drawn = [name for name in downstream("adapt") if name != "report"]
+    assert changed(folder, "recipe.seed=1") == drawn  # neither vocabulary nor rows are drawn
+    noise = "transfer.fallback=random"
+    assert changed(folder, noise, "recipe.seed=1", before=(noise,)) == downstream("transfer")
     assert changed(folder, "recipe.language=ja") == [
         "check:transfer", "encode:queries", "evaluate:finetune", "evaluate:bm25", "evaluate:bm25-words",
         "evaluate:hybrid", "analyse",
@@ -401,8 +404,9 @@ def test_the_reason_names_the_setting_whose_file_changed(folder: Path) -> None:
 def test_the_reason_names_the_seed(folder: Path) -> None:
     previous = make(plan(folder))
     found = reasons(plan(folder, "recipe.seed=7").decide(previous))
-    assert found["vocabulary"] == "seed 42 -> 7"
-    assert found["transfer"] == "seed 42 -> 7; vocabulary changed"
+    assert not found.keys() & {"vocabulary", "transfer"}
+    assert found["adapt"] == "seed 42 -> 7"
+    assert found["calibrate"] == "seed 42 -> 7; adapt changed"
 
 
 def test_the_reason_names_inputs_that_came_or_went(folder: Path) -> None:

@@ -29,6 +29,7 @@ from vtkit.recipe.write import resolved_toml, toml_value
 from vtkit.settings.analysers import LUCENE
 from vtkit.settings.named import find_mark, named_things
 from vtkit.settings.recipe import Recipe
+from vtkit.settings.sweep import SweepSection
 from vtkit.settings.transfer import FocusTransfer, ParallelTransfer, SembridgeTransfer
 from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
 from vtkit.system.errors import RecipeError
@@ -132,6 +133,10 @@ def setting(metadata: list[Any], annotation: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(arguments)
     if get_origin(annotation) is tuple:
         return st.lists(setting([], arguments[0]), min_size=limits.get("min_length", 0), max_size=3).map(tuple)
+    if annotation is SweepSection:
+        rows = {"plain": {}, "without": {"adapt": "none", "finetune.loss": ("kl", "infonce")}}
+        values = {"recipe.seed": (1, 2), "adapt.corpus": (("a",), ("b", "c")), "index.lexical": ("none", "bm25")}
+        return st.sampled_from([SweepSection(values=values, baseline="BM25"), SweepSection(rows=rows, columns=rows)])
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return section(annotation)
     if arguments:
@@ -181,7 +186,7 @@ def test_a_recipe_written_out_loads_back_equal(recipe: Recipe) -> None:
 
 def test_a_recipe_written_out_explains_every_setting(tmp_path: Path) -> None:
     text = resolved_toml(load_recipe(write(tmp_path, "small.toml", SMALLEST)).recipe)
-    assert "# Seed of everything random in the recipe.\nseed = 42\n" in text
+    assert "take the same samples for every seed.\nseed = 42\n" in text
     assert "# [finetune] is left out of this recipe" in text
     assert "# embedder is not set." in text
 
@@ -365,7 +370,7 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
     write(tmp_path, "bases/base.toml", SMALLEST + "sembridge.alpha = 0.5\n")
     text = """\
 extends = "bases/base.toml"
-sede = 3
+sed = 3
 
 [transfer]
 paralel.files = ["x.tsv"]
@@ -392,7 +397,7 @@ learning_rate = inf
     message = refused(path, "index.query_length=x", "recipe.language=Korean", "nonsense", "index.nothing=none")
     assert squeezed(message) == [
         "top.toml cannot be run:",
-        "line 2 sede: unknown section. Did you mean 'recipe.seed'?",
+        "line 2 sed: unknown section. Did you mean 'recipe.seed'?",
         "line 5 transfer.paralel: unknown setting. Did you mean 'parallel'?",
         'line 6 transfer.method: must be "auto", "parallel", "sembridge", "semantic", "subtoken", "focus", "ofa", '
         '"wechsel", "mean", "overlap_mean", "random", "random_all", "univariate" or "multivariate", not "meen". '

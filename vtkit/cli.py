@@ -36,6 +36,7 @@ STYLE: dict[str, Any] = {
 
 COMMANDS = {
     "run": "run:run",
+    "sweep": "sweep:sweep",
     "runs": "runs:runs",
     "clean": "runs:clean",
     "publish": "publish:publish",

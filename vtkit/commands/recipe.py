@@ -47,6 +47,11 @@ def check_recipe(
 
     allow_downloads(download)
     loaded = load_recipe(recipe, settings or [])
+    if loaded.recipe.sweep is not None:
+        from vtkit.pipeline.sweep import check_cells
+        from vtkit.recipe.sweep import grid_of
+
+        check_cells(grid_of(recipe, settings or []))
     complaints: list[str] = []
     try:
         preflight(loaded.recipe, path=recipe, places=loaded.places)

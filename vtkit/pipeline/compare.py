@@ -162,7 +162,7 @@ def compare_runs(
     ]
     sets = []
     for name in dict.fromkeys(name for found in results for name in found):
-        values = [_per_query(run, of, name) for run, of in zip(runs, judged, strict=True)]
+        values = [per_query(run, of, name) for run, of in zip(runs, judged, strict=True)]
         sets.append(_compare_set(name, folders, names, results, values, model, queries, only or QueryFilter()))
     return ComparedRuns(
         tuple(names), tuple(judged), tuple(differing(resolved)), tuple(_figures(runs, reports)), tuple(sets)
@@ -260,7 +260,8 @@ def _seconds(report: ReportData, stage: str) -> float | None:
     return round(sum(values), 1) if values else None
 
 
-def _per_query(run: RunFolder, model: str, folder: str) -> dict[str, dict[str, float]] | None:
+def per_query(run: RunFolder, model: str, folder: str) -> dict[str, dict[str, float]] | None:
+    """Measure -> query -> value of one model on one evaluation set; None where it was not judged on it."""
     path = run.steps[f"evaluate:{model}"] / folder / PER_QUERY
     if not path.is_file():
         return None

@@ -24,7 +24,7 @@ from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE
 from vtkit.pipeline.steps.write_report import REPORT
 from vtkit.pipeline.store import Dependencies, Store, read_manifest
 from vtkit.recipe.load import load_recipe
-from vtkit.settings.recipe import Recipe
+from vtkit.settings.recipe import SEED, Recipe
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ class Plan:
             model: whose index or evaluation it is.
         """
         own = f"{stage.name}:{model}" if model else stage.name
+        if not stage.draws(recipe):
+            recipe = recipe.model_copy(update={"recipe": recipe.recipe.model_copy(update={"seed": SEED})})
         name = f"{prefix}{own}"
         keys = {role: self.steps[other].dependencies.key for role, other in inputs.items()}
         depends = Dependencies(

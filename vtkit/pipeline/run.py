@@ -25,9 +25,9 @@ from vtkit.recipe.data_check import check_data
 from vtkit.recipe.load import LoadedRecipe, load_recipe
 from vtkit.recipe.preflight import NotFetched, preflight
 from vtkit.recipe.write import resolved_toml
-from vtkit.settings.recipe import STORE, Recipe
+from vtkit.settings.recipe import STORE
 from vtkit.system import console
-from vtkit.system.errors import VtkitError, arguments_called, machine_errors
+from vtkit.system.errors import RecipeError, VtkitError, arguments_called, machine_errors
 from vtkit.system.outputs import held, remove_half_written, write_atomically
 from vtkit.system.results import Result
 from vtkit.system.runtime import limit_threads, reuse_memory, want_threads
@@ -76,16 +76,19 @@ def run(
         return runs
     loaded = load_recipe(recipe_path, overrides)
     recipe = loaded.recipe
+    if recipe.sweep is not None:
+        raise RecipeError(
+            f"{recipe_path} has [sweep], a grid of runs: vtkit sweep {recipe_path} runs it. --set sweep=none runs the "
+            "recipe by itself."
+        )
     recipe.run_by("vtkit", "run", str(recipe_path), *(word for setting in overrides for word in ("--set", setting)))
     not_fetched = None
     try:
-        preflight(recipe, path=recipe_path, places=loaded.places)
+        check_settings(loaded)
     except NotFetched as error:
         if not dry_run:
             raise
         not_fetched = error
-    check_measures(recipe)
-    _check_reporters(recipe)
     folder = runs / recipe.recipe.name
     store = Store(runs / STORE)
     if dry_run:
@@ -116,9 +119,7 @@ def run(
         _show(decisions)
         refuse_full_disk(*_show_disk(decisions, runs), runs)
         if any(decision.runs for decision in decisions):
-            _check_engine(recipe)
-            check_models(recipe, path=Path(loaded.shown), places=loaded.places)
-            _check_data(loaded, store)
+            check_contents(loaded, store)
         want_threads(threads)
         write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe, used_where_left_open(recipe)))
         write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
@@ -177,20 +178,34 @@ def _train_along(store: Path, threads: int | None) -> None:
             raise
 
 
-def _check_reporters(recipe: Recipe) -> None:
+def check_settings(loaded: LoadedRecipe) -> None:
+    """Nothing, if everything that the recipe names is there, by names alone.
+
+    Raises:
+        RecipeError: what is not; :class:`NotFetched` where all of it can be fetched.
+    """
     from vtkit.training.reporting import require
 
+    recipe = loaded.recipe
+    check_measures(recipe)
     for name, section in (("adapt", recipe.adapt), ("finetune", recipe.finetune)):
         if section is not None:
             require(section.report_to, name)
+    preflight(recipe, path=Path(loaded.shown), places=loaded.places)
 
 
-def _check_engine(recipe: Recipe) -> None:
-    """A server that does not answer is found before anything is computed."""
-    if recipe.evaluate is not None:
+def check_contents(loaded: LoadedRecipe, store: Store) -> None:
+    """Nothing, if the engine answers, and models and data can be read: found before anything is computed.
+
+    Raises:
+        VtkitError: what is wrong.
+    """
+    if loaded.recipe.evaluate is not None:
         from vtkit.search.engine import reach_engine
 
-        reach_engine(recipe.index)
+        reach_engine(loaded.recipe.index)
+    check_models(loaded.recipe, path=Path(loaded.shown), places=loaded.places)
+    _check_data(loaded, store)
 
 
 def _check_data(loaded: LoadedRecipe, store: Store) -> None:

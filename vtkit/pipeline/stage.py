@@ -123,7 +123,7 @@ class Stage(Generic[R]):
 
     reads: tuple[str, ...]
     """Sections (``adapt``), single settings (``index.query_length``), or whether there is a section at all
-    (``adapt?``). The seed is always read."""
+    (``adapt?``). The seed is always read; :attr:`draws` says which."""
 
     function: StageFunction[R]
 
@@ -135,6 +135,10 @@ class Stage(Generic[R]):
 
     trains: Callable[[Recipe], Training] | None = None
     """Its training, which all processes of a launch do together; the main process makes other stages alone."""
+
+    draws: Callable[[Recipe], bool] = lambda recipe: False
+    """Whether it draws at random on the way to the model. Other stages see the default seed, whatever the recipe's is,
+    so that recipes that differ in the seed share them, and are judged on the same sample of queries."""
 
     label: str = ""
     """What the model it makes is called in reports, such as ``after transfer``; empty for stages that make none."""

@@ -79,6 +79,7 @@ def load_recipe(
     *,
     text: str | None = None,
     given: Mapping[str, Mapping[str, Any]] | None = None,
+    cell: Mapping[str, int | str] | None = None,
 ) -> LoadedRecipe:
     """The recipe in the TOML file ``path``, with ``overrides`` laid over it.
 
@@ -99,6 +100,8 @@ def load_recipe(
         overrides: settings from the command line, the last one of a setting wins.
         text: what the file would hold, where it is not written: problems are then told without lines.
         given: the settings of each section, where there is no file at all; paths are relative to the current folder.
+        cell: of the recipe's [sweep], which it then is without: setting -> place of the value in its list, and
+            ``rows`` and ``columns`` -> name.
 
     Raises:
         RecipeError: everything that is wrong with the recipe, with file, line and setting.
@@ -114,7 +117,8 @@ def load_recipe(
     if incomplete:  # checking what could be read would only mislead
         raise refusal(reader.shown, problems)
     told = {problem.setting for problem in problems}
-    tree = _resolved(_without_dropped(_merged(tree, overlay, [Recipe])), [Recipe], problems)
+    tree = _of_cell(_merged(tree, overlay, [Recipe]), cell)
+    tree = _resolved(_without_dropped(tree), [Recipe], problems)
     tree = _with_specification(tree, reader)
     recipe = _checked(Recipe, tree, problems, told, reader.shown)
     return LoadedRecipe(recipe, _absolute(path), reader.shown, tuple(reader.files), tuple(overrides), _places(tree))
@@ -448,6 +452,50 @@ def _replaced(
         names = _ONE_OF.get(table, ())
         if any(isinstance(above.entries.get(name), _Value | _Table) for name in names):
             yield from (name for name in names if name not in above.entries)
+
+
+def _of_cell(tree: _Table, cell: Mapping[str, int | str] | None) -> _Table:
+    """``tree`` with the settings of a cell of its [sweep] laid over it, and without [sweep]; where no cell is asked
+    for, [sweep] with its settings named by dotted paths, however they were written."""
+    sweep = tree.entries.get("sweep")
+    if not isinstance(sweep, _Table):
+        return tree
+    values = sweep.entries.get("values")
+    values = _Table(_settings_in(values), values.place) if isinstance(values, _Table) else values
+    if cell is None:
+        kept = {"values": values} if values is not None else {}
+        return replace(tree, entries={**tree.entries, "sweep": replace(sweep, entries={**sweep.entries, **kept})})
+    tree = replace(tree, entries={name: node for name, node in tree.entries.items() if name != "sweep"})
+    chosen: dict[str, _Node] = {}
+    for axis in ("columns", "rows"):
+        named = sweep.entries.get(axis)
+        option = named.entries.get(str(cell[axis])) if axis in cell and isinstance(named, _Table) else None
+        chosen |= _settings_in(option) if isinstance(option, _Table) else {}
+    for setting, number in cell.items():
+        listed = values.entries.get(setting) if isinstance(values, _Table) else None
+        if isinstance(listed, _Value):
+            chosen[setting] = replace(listed, value=listed.value[int(number)])
+    for setting, node in chosen.items():
+        *above, last = setting.split(".")
+        if isinstance(node, _Value) and isinstance(node.value, dict):
+            place = node.place
+            node = _tree(node.value, (), lambda _, place=place: place)  # type: ignore[misc]
+        elif isinstance(node, _Value) and node.value == "none":
+            known, _ = _setting_at((*above, last))
+            node = node if known and "none" in choices(known.annotation) else _Dropped(node.place)
+        for part in (last, *reversed(above)):
+            node = _Table({part: node}, node.place)
+        assert isinstance(node, _Table)
+        tree = _merged(tree, node, [Recipe])
+    return tree
+
+
+def _settings_in(table: _Table, above: str = "") -> dict[str, _Node]:
+    """Dotted setting -> value, of tables in tables and of names with dots alike."""
+    found: dict[str, _Node] = {}
+    for name, node in table.entries.items():
+        found |= _settings_in(node, f"{above}{name}.") if isinstance(node, _Table) else {f"{above}{name}": node}
+    return found
 
 
 _NOT_BUILT = "cannot be built"

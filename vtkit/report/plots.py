@@ -212,7 +212,7 @@ def _lines(name: str, lines: Sequence[tuple[str, list[float], list[float]]], cap
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         for (label, steps, values), colour in zip(lines, (FIRST, SECOND, QUIET), strict=False):
-            axes.plot(_thinned(steps), _thinned(values), color=colour, label=label)
+            axes.plot(thinned(steps), thinned(values), color=colour, label=label)
         if logarithmic and lowest > 0 and highest > 10 * lowest:
             axes.set_yscale("log")
             axes.set_ylim(bottom=10 ** math.floor(math.log10(lowest)))
@@ -332,7 +332,7 @@ def _bars_height(bars: StackedBars) -> float:
     return BAR_INCHES * len(bars.rows) + 0.22 * -(-len(bars.parts) // LEGEND_COLUMNS) + 0.6
 
 
-def _thinned(values: Sequence[float]) -> list[float]:
+def thinned(values: Sequence[float]) -> list[float]:
     """``values`` averaged in at most :data:`POINTS` runs of nearly equal length."""
     if len(values) <= POINTS:
         return list(values)

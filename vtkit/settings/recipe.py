@@ -22,6 +22,7 @@ from vtkit.settings.gates import GatesSection
 from vtkit.settings.index import IndexSection
 from vtkit.settings.report import ReportSection
 from vtkit.settings.source import SourceSection
+from vtkit.settings.sweep import SweepSection
 from vtkit.settings.transfer import TransferSection
 from vtkit.settings.types import Section
 from vtkit.settings.vocabulary import (
@@ -36,14 +37,18 @@ STORE = "artifacts"
 """Folder, beside those of the runs, of their stage outputs."""
 
 
+SEED = 42
+"""Of recipes that name none, and of every sample of queries and texts for checks and evaluation."""
+
+
 class RecipeSection(Section):
     """[recipe]: what this recipe is called."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Name of the run's folder: letters, digits, dots, hyphens and underscores."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
-    """Seed of everything random in the recipe."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = SEED
+    """Seed of everything random on the way to the model. Checks and evaluation take the same samples for every seed."""
 
     language: Annotated[str, Field(pattern=r"^[a-z]{2,3}$")] = "en"
     """ISO 639 code of the language searched in; decides how BM25 cuts text into terms."""
@@ -75,6 +80,7 @@ class Recipe(Section):
     finetune: FinetuneSection | None = None
     index: IndexSection = IndexSection()
     evaluate: EvaluateSection | None = None
+    sweep: SweepSection | None = None
     report: ReportSection = ReportSection()
 
     _command: tuple[str, ...] = PrivateAttr(default=())

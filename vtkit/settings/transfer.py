@@ -50,6 +50,9 @@ class MethodSettings(Section):
     bridges: ClassVar[bool] = False
     """Whether it knows which tokens of two languages mean the same, given all that it needs."""
 
+    draws: ClassVar[bool] = False
+    """Whether its rows depend on the seed."""
+
     makes_every_row: ClassVar[bool] = False
     """Whether it leaves no token to a method behind it."""
 
@@ -128,6 +131,7 @@ class AutoTransfer(MethodSettings):
     [transfer.parallel] and [transfer.sembridge] (docs/transfer.md)."""
 
     name = "auto"
+    draws = True
     uses = (ParallelTransfer, SembridgeTransfer)
     reassigns = True
     makes_every_row = True
@@ -163,6 +167,7 @@ class FocusTransfer(MethodSettings):
     """[transfer.focus]: nearest shared tokens in static vectors of target tokens (FOCUS, arXiv:2305.14481)."""
 
     name = "focus"
+    draws = True
     origins = {"focus": ("word vectors", "rows of shared tokens mixed by similarity of static word vectors")}
 
     vectors: VectorsName | None = None
@@ -184,6 +189,7 @@ class OfaTransfer(MethodSettings):
     """[transfer.ofa]: nearest source tokens in one space of word vectors for both languages (OFA, arXiv:2311.08849)."""
 
     name = "ofa"
+    draws = True
     bridges = True
     needs = {"vectors": "static word vectors that cover both languages"}
     origins = {"ofa": ("word vectors", "source rows mixed by similarity of multilingual word vectors")}
@@ -200,6 +206,7 @@ class WechselTransfer(MethodSettings):
     arXiv:2112.06598)."""
 
     name = "wechsel"
+    draws = True
     bridges = True
     needs = {
         "vectors": "static word vectors of the target language",
@@ -238,6 +245,7 @@ class RandomTransfer(MethodSettings):
     """Normal noise of the source's initialisation range (0.02)."""
 
     name = "random"
+    draws = True
     origins = {"random": ("random", "random numbers")}
 
 
@@ -245,6 +253,7 @@ class RandomAllTransfer(MethodSettings):
     """Normal noise as in ``random``, for shared tokens too."""
 
     name = "random_all"
+    draws = True
     makes_every_row = True
 
 
@@ -252,6 +261,7 @@ class UnivariateTransfer(MethodSettings):
     """Normal noise with the moments of the source's entries, all together."""
 
     name = "univariate"
+    draws = True
     origins = {"univariate": ("random", "random numbers with the moments of the source's entries")}
 
 
@@ -259,6 +269,7 @@ class MultivariateTransfer(MethodSettings):
     """Normal noise with the moments of the source's entries, each dimension's own."""
 
     name = "multivariate"
+    draws = True
     origins = {"multivariate": ("random", "random numbers with the moments of each of the source's dimensions")}
 
 
@@ -393,6 +404,12 @@ class TransferSection(_MethodTables):
         kinds = [METHODS[name] for name in self.methods]
         given = (self.settings_of(kind) for own in kinds for kind in own.uses)
         return any(kind.bridges for kind in kinds) or any(used.bridges and not used.missing for used in given)
+
+    @property
+    def draws(self) -> bool:
+        """Whether any row depends on the seed."""
+        noise = self.fallback in ("random", "univariate", "multivariate")
+        return noise or any(METHODS[name].draws for name in self.methods)
 
     @property
     def reassigns(self) -> bool:

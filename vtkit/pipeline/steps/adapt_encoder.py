@@ -243,5 +243,6 @@ ADAPT = Stage(
     publishes={"curves": "curves/adapt"},
     trains=_training,
     label="after adaptation",
+    draws=lambda recipe: True,
 )
 """Where ``adapt.objective`` may train the vectors, the plan adds what that reads: source, transfer, the language."""

@@ -118,4 +118,5 @@ CALIBRATE = Stage(
     function=calibrate_head,
     wire=_wired,
     label="after calibration",
+    draws=lambda recipe: True,
 )

@@ -156,4 +156,5 @@ FINETUNE = Stage(
     publishes={"curves": "curves/finetune"},
     trains=_training,
     label="after fine-tuning",
+    draws=lambda recipe: True,
 )

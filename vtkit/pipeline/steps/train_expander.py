@@ -122,4 +122,5 @@ EXPAND = Stage(
     wire=_wired,
     publishes={"model": "expander"},
     trains=_training,
+    draws=lambda recipe: True,
 )

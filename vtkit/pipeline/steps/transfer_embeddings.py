@@ -165,6 +165,12 @@ def _trained_on(recipe: Recipe) -> tuple[Corpus, ...]:
     return focus_corpus(recipe) if trains else ()
 
 
+def _draws(recipe: Recipe) -> bool:
+    """Whether the weights are new, fitted to texts that are drawn, or made by a method that draws."""
+    fitted = recipe.source.scratch is not None or recipe.source.fitted is not None
+    return fitted or (recipe.transfer is not None and recipe.transfer.draws)
+
+
 def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
     return TRANSFER, chain.vocabulary
 
@@ -176,6 +182,7 @@ TRANSFER = Stage(
     corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on, "source.head.corpus": head_corpus},
     function=transfer_embeddings,
     wire=_wired,
+    draws=_draws,
     label="after transfer",
     publishes={"bridge": "bridge"},
 )

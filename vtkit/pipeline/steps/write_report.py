@@ -32,7 +32,7 @@ from vtkit.pipeline.store import read_manifest, result_of, versions
 from vtkit.recipe.write import resolved_toml
 from vtkit.report.data import Need, Overlap, ReportData, Row, SetResults
 from vtkit.settings.named import is_local, named_things
-from vtkit.settings.recipe import Recipe
+from vtkit.settings.recipe import SEED, Recipe
 from vtkit.system.results import Result
 from vtkit.transfer.result import TransferResult
 
@@ -260,7 +260,7 @@ def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str,
     folder = str(first.folder)
     index = inputs.get(DEPLOY.name, inputs[f"index:{final}"]) / folder
     searcher = Searcher.load(str(inputs[final] / "model"), index, recipe.index)
-    collection = opened(first).sample(recipe.evaluate.max_queries, recipe.recipe.seed)
+    collection = opened(first).sample(recipe.evaluate.max_queries, SEED)
     collection = replace(collection, name=folder)
     evaluated = {
         name: result_of(output, EvaluateResult).sets[folder]
@@ -310,4 +310,5 @@ REPORT = Stage(
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
+    draws=lambda recipe: True,
 )

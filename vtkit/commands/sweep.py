@@ -1,0 +1,72 @@
+"""``vtkit sweep``: the grid of a recipe's [sweep]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, allow_downloads
+from vtkit.system import console
+from vtkit.system.errors import VtkitError
+
+
+def sweep(
+    recipe: RecipeArgument,
+    settings: SetOption = None,
+    runs: Annotated[
+        Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
+    ] = Path("runs"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show which cells would run, then stop.")] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Run nothing; write page and tables of the cells that are finished.")
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cells that run at the same time.")] = 1,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            min=1,
+            help="Processor threads, of all jobs together. Default: OMP_NUM_THREADS, or all cores.",
+            show_default=False,
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show every cell, every step of its plan, and times.")
+    ] = False,
+    download: DownloadOption = False,
+) -> None:
+    """Run a grid: every row, column, value and seed of the recipe's [sweep].
+
+    Each cell is a run of its own, named by its values; stages that cells share are made once. The same command goes
+    on where it was stopped, and repeats nothing that is finished. RUNS/NAME then has sweep.html with tables and plots,
+    and the tables as sweep.md, sweep.csv and sweep.tex: means over seeds with their deviation, and paired tests
+    against the first row (sweep.baseline), corrected for all rows (Holm).
+    """
+    from vtkit.pipeline.sweep import run_sweep
+    from vtkit.pipeline.sweep_results import write_sweep
+    from vtkit.recipe.sweep import grid_of
+
+    allow_downloads(download)
+    console.show_details(verbose)
+    grid = grid_of(recipe, tuple(settings or ()))
+    failed: dict[str, str] = {}
+    if not tables:
+        try:
+            failed = run_sweep(grid, runs=runs, jobs=jobs, threads=threads, dry_run=dry_run)
+        except KeyboardInterrupt:
+            console.say("stopped. The same command goes on from here.")
+            raise
+        if dry_run:
+            return
+    if tables or len(failed) < len(grid.cells):
+        page = write_sweep(grid, runs)
+        console.write((page.with_suffix(".md")).read_text("utf-8"))
+        console.say(f"page: {page}; the tables are beside it as sweep.md, sweep.csv and sweep.tex")
+    if failed:
+        named = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
+        raise VtkitError(
+            f"{len(failed)} of {len(grid.cells)} cells failed; the others are finished. The same command tries again:\n"
+            f"{named}"
+        )

@@ -1,0 +1,192 @@
+"""The cells of a recipe's [sweep]: a recipe for each row, column, value and seed, and all that is wrong with any."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vtkit.recipe.load import LoadedRecipe, load_recipe
+from vtkit.recipe.problems import plain
+from vtkit.recipe.write import toml_value
+from vtkit.settings.sweep import SEEDS, SweepSection
+from vtkit.system.errors import RecipeError, VtkitError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MOST_CELLS = 2_000
+
+NAME_LENGTH = 40
+"""Characters of one value in the name of a run."""
+
+
+LONGEST_NAME = 190
+"""Characters of the name of a run; file systems take 255 bytes."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep."""
+
+    name: str
+    """Of its run: the recipe's name and the cell's values."""
+
+    row: tuple[str, ...]
+    """What tables call its row, under :attr:`Grid.heads`."""
+
+    column: str
+    """What tables call its column; empty where there are none."""
+
+    seed: int
+
+    values: Mapping[str, Any]
+    """Setting -> value, of the settings with values."""
+
+    loaded: LoadedRecipe
+    """With its own settings laid over the recipe's, under its own name, and without [sweep]."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A sweep: its cells in order, the seeds of a row beside each other."""
+
+    name: str
+    """Of the recipe."""
+
+    heads: tuple[str, ...]
+    """What varies between rows: ``row`` for those with names, and the settings with values but the seed."""
+
+    baseline: str
+    """Label of the row that the others are tested against; empty: the first."""
+
+    cells: tuple[Cell, ...]
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        return list(dict.fromkeys(cell.row for cell in self.cells))
+
+    def label(self, row: Sequence[str]) -> str:
+        """A row in one line: ``alpha=2.0``; the names of [sweep.rows] stand by themselves."""
+        return row_label(self.heads, row)
+
+
+def row_label(heads: Sequence[str], row: Sequence[str]) -> str:
+    """As :meth:`Grid.label`."""
+    named = (value if head == "row" else f"{head}={value}" for head, value in zip(heads, row, strict=True))
+    return ", ".join(named) or "the recipe"
+
+
+def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
+    """The cells of the recipe in ``path``, all of them loaded.
+
+    Raises:
+        RecipeError: the recipe has no [sweep], or everything that is wrong with the recipe or any cell.
+    """
+    base = load_recipe(path, overrides)
+    section = base.recipe.sweep
+    if section is None:
+        raise RecipeError(
+            f"{base.shown} has no [sweep]: vtkit run runs it; docs/recipes.md says how a grid is written."
+        )
+    settings = [setting for setting in section.values if setting != SEEDS]
+    seeds = section.seeds or (base.recipe.recipe.seed,)
+    axes: list[list[Any]] = [list(section.columns) or [""], list(section.rows) or [""]]
+    axes += [list(range(len(section.values[setting]))) for setting in settings] + [list(range(len(seeds)))]
+    count = math.prod(map(len, axes))
+    if count > MOST_CELLS:
+        raise RecipeError(f"{base.shown}: [sweep] has {count:,} cells; more than {MOST_CELLS:,} are not run.")
+    heads = _heads(settings)
+    shown = {setting: _shown(values) for setting, values in section.values.items()}
+    slugs = {setting: _slugs(labels) for setting, labels in shown.items()}
+    named = {axis: dict(zip(of, _slugs(list(of)), strict=True)) for axis, of in _named(section).items()}
+    wanted: list[tuple[str, dict[str, int | str], tuple[str, ...]]] = []
+    for column, row, *numbers, seed in product(*axes):
+        chosen: dict[str, int | str] = {} if not section.seeds else {SEEDS: seed}
+        chosen |= ({"columns": column} if column else {}) | ({"rows": row} if row else {})
+        chosen |= dict(zip(settings, numbers, strict=True))
+        parts = [named[axis][name] for axis, name in (("columns", column), ("rows", row)) if name]
+        for head, setting, number in zip(heads, settings, numbers, strict=True):
+            parts.append(f"{head}-{slugs[setting][number]}")
+        parts += [f"seed-{seeds[seed]}"] if section.seeds else []
+        labels = (*([row] if row else []), *(shown[setting][n] for setting, n in zip(settings, numbers, strict=True)))
+        name = "-".join([base.recipe.recipe.name, *parts])
+        if len(name) > LONGEST_NAME:
+            name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+        wanted.append((name, chosen, labels))
+
+    def load(cell: tuple[str, dict[str, int | str], tuple[str, ...]]) -> Cell:
+        name, chosen, labels = cell
+        loaded = load_recipe(path, (*overrides, f"recipe.name={json.dumps(name)}"), cell=chosen)
+        values = {setting: section.values[setting][int(chosen[setting])] for setting in settings}
+        return Cell(name, labels, str(chosen.get("columns", "")), loaded.recipe.recipe.seed, values, loaded)
+
+    cells = for_every_cell(wanted, load, lambda cell: cell[0])
+    grid = Grid(base.recipe.recipe.name, (*(["row"] if section.rows else []), *heads), section.baseline, tuple(cells))
+    known = [grid.label(row) for row in grid.rows]
+    if section.baseline not in ("", "BM25", *known):
+        raise RecipeError(f"{base.shown}: sweep.baseline: there is no such row. There are {', '.join(known)}, BM25.")
+    return grid
+
+
+def for_every_cell(cells: Iterable[T], work: Callable[[T], R], called: Callable[[T], str]) -> list[R]:
+    """``work`` on every cell.
+
+    Raises:
+        RecipeError: the problems of all cells, equal ones once; another class where none is of recipes.
+    """
+    done: list[R] = []
+    problems: dict[str, list[str]] = {}
+    kinds: set[type[VtkitError]] = set()
+    for cell in cells:
+        try:
+            done.append(work(cell))
+        except VtkitError as error:
+            kinds.add(type(error))
+            problems.setdefault(str(error), []).append(called(cell))
+    if problems:
+        kind = kinds.pop() if len(kinds) == 1 else RecipeError
+        kind = kind if kind.__init__ is VtkitError.__init__ else VtkitError
+        raise kind("\n".join(f"{what}\n  (in {_few(names)})" for what, names in problems.items()))
+    return done
+
+
+def _few(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} cells, such as {names[0]}"
+
+
+def _named(section: SweepSection) -> dict[str, Mapping[str, Any]]:
+    return {"rows": section.rows, "columns": section.columns}
+
+
+def _heads(settings: Sequence[str]) -> tuple[str, ...]:
+    """The last part of each setting, or all of it where two have the same."""
+    last = [setting.rpartition(".")[2] for setting in settings]
+    return tuple(part if last.count(part) == 1 else whole for part, whole in zip(last, settings, strict=True))
+
+
+def _shown(values: Sequence[Any]) -> list[str]:
+    """Values as tables show them: of a path the last part, as long as that tells them apart."""
+    whole = [value if isinstance(value, str) else toml_value(value) for value in values]
+    short = [
+        text.rstrip("/").rpartition("/")[2] if isinstance(value, str) else text
+        for value, text in zip(values, whole, strict=True)
+    ]
+    return [plain(text) for text in (short if len(set(short)) == len(short) else whole)]
+
+
+def _slugs(labels: Sequence[str]) -> list[str]:
+    """Labels as parts of the name of a run; with a digest where that is not all of them or the same as another."""
+    made = [re.sub(r"[^A-Za-z0-9._]+", "-", label).strip("-.") for label in labels]
+    return [
+        slug
+        if 0 < len(slug) <= NAME_LENGTH and [other.lower() for other in made].count(slug.lower()) == 1
+        else f"{slug[:NAME_LENGTH].rstrip('-.')}-{hashlib.sha256(label.encode()).hexdigest()[:6]}".lstrip("-")
+        for slug, label in zip(made, labels, strict=True)
+    ]

@@ -1,0 +1,54 @@
+"""The settings of [sweep]: a grid of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from vtkit.settings.types import Section
+
+SEEDS = "recipe.seed"
+"""Of the settings with values the one over which means are taken."""
+
+AXES = ("rows", "columns")
+
+
+class SweepSection(Section):
+    """[sweep]: a grid of runs for `vtkit sweep`: every row with every column, value and seed (docs/recipes.md)."""
+
+    values: Mapping[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = {}
+    """Setting -> its values: `"transfer.sembridge.alpha" = [1.0, 2.0, 4.0]`. Figures are means over those of
+    `"recipe.seed"`. A value "none" removes a setting or a section."""
+
+    rows: Mapping[str, Mapping[str, Any]] = {}
+    """[sweep.rows.NAME]: settings that change together, a row of the table for each name; an empty table is the recipe
+    as it is."""
+
+    columns: Mapping[str, Mapping[str, Any]] = {}
+    """[sweep.columns.NAME]: the same for columns of the table, such as languages. Rows are compared within a column."""
+
+    baseline: str = ""
+    """Row that the others are tested against, as the table calls it, or "BM25". Default: the first row."""
+
+    @property
+    def seeds(self) -> tuple[Any, ...]:
+        """The values of ``recipe.seed``; none where only the recipe's own is used."""
+        return self.values.get(SEEDS, ())
+
+    @field_validator("values")
+    @classmethod
+    def _no_value_twice(cls, values: Mapping[str, tuple[Any, ...]]) -> Mapping[str, tuple[Any, ...]]:
+        for setting, given in values.items():
+            if setting == "recipe.name":
+                raise ValueError("recipe.name: cells are named by their values")
+            if any(value in given[:number] for number, value in enumerate(given)):
+                raise ValueError(f"{setting}: a value is given twice")
+        return values
+
+    @model_validator(mode="after")
+    def _something_varies(self) -> SweepSection:
+        if not (self.values or self.rows or self.columns):
+            raise ValueError("nothing varies: give values, rows or columns")
+        return self
