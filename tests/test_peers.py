@@ -15,6 +15,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
+from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
 from vtkit.evaluation.balance import ENCODER_WEIGHT, above_last, best_weight, deviation, weighted_sum
 from vtkit.evaluation.measures.effectiveness import evaluate
@@ -176,11 +177,22 @@ def test_pages_show_a_peer_and_the_verdict_stays_with_the_runs_own_model(finishe
     best = max((row for row in report.results[0].rows if row.peer), key=lambda row: float(row.measures["nDCG@10"] or 0))
     assert standing.peer == best
     assert f"The best dense peer, {best.label}, has {best.measures['nDCG@10']:.3f}." in verdict(report)
+    cost = report.results[0].rows[[row.role for row in report.results[0].rows].index("peer")].search_cost
+    assert cost is not None
+    assert cost.index_bytes == 120 * 32 * 4
+    body, pooler = tiny.model().base_model, 32 * 32 + 32  # of these, the second is made up by the library
+    assert cost.parameters == sum(weight.numel() for weight in body.parameters()) + pooler
+    assert 0 < cost.query_ms <= cost.query_ms_p99
+    assert report.cost is not None
+    assert report.cost.parameters == sum(
+        weight.numel() for weight in load_encoder(str(finished / "model")).parameters()
+    )
+    assert f"{cost.parameters:,}" in (finished / "report.md").read_text("utf-8")
     for page in ("report.md", "report.html"):
         assert "tiny-e5 (dense) + BM25" in (finished / page).read_text("utf-8")
     card = (finished / "model" / "README.md").read_text("utf-8")
-    own = next(row for row in report.results[0].rows if row.model == "transfer")
-    assert f"value: {own.measures['nDCG@10']:.6f}" in card
+    shown = next(row for row in report.results[0].rows if row.model == "transfer")
+    assert f"value: {shown.measures['nDCG@10']:.6f}" in card
     assert not is_encoder(Row(role="peer", model="e5 (dense)", measures={}))
     assert effectiveness_charts(report)
 

@@ -89,6 +89,12 @@ class EncoderQueries:
         """Stands before each query."""
         return prompt_of(self.encoder, "query")
 
+    @property
+    def parameters(self) -> int:
+        """Of the model."""
+        side = self.encoder.query_side if isinstance(self.encoder, WholeEncoder) else None
+        return sum(weight.numel() for weight in (side or self.encoder).parameters())
+
     def encode(self, queries: Sequence[str], max_length: int) -> sparse.csr_matrix:
         """As :func:`encode_side`."""
         described = "encoding the query" if len(queries) == 1 else "queries"

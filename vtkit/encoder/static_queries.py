@@ -72,6 +72,9 @@ class StaticQueries:
     prompt: str
     """Stands before each query."""
 
+    parameters = None
+    """There is no model."""
+
     @classmethod
     def load(cls, name: str, tokenizer: str = "") -> StaticQueries | None:
         """The query side of an encoder's folder or hub id; None where :func:`vtkit.encoder.checkpoint.load_encoder` is

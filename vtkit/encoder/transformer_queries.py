@@ -53,6 +53,11 @@ class TransformerQueries:
         """Names the dimensions."""
         return self.tokenizer
 
+    @property
+    def parameters(self) -> int:
+        """Of the model."""
+        return sum(weight.numel() for weight in self.model.parameters())
+
     @classmethod
     def load(cls, name: str, tokenizer: str) -> TransformerQueries | None:
         """The query side of an encoder's folder or hub id; None where :func:`vtkit.encoder.checkpoint.load_encoder` is

@@ -12,6 +12,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, write_trec
 from vtkit.evaluation.balance import Balance, ProbedWeight
 from vtkit.evaluation.measures.agreement import Agreement
+from vtkit.evaluation.measures.cost import SearchCost
 from vtkit.evaluation.measures.effectiveness import per_query
 from vtkit.evaluation.measures.query_cost import QueryCost
 from vtkit.system.results import Result
@@ -54,6 +55,9 @@ class SystemFacts(Result):
 
     cost: QueryCost | None = None
     """Of searching its lists, where it has some and was asked to count."""
+
+    search_cost: SearchCost | None = None
+    """Of dense embedders, encoding included."""
 
     @property
     def facts(self) -> dict[str, Any]:

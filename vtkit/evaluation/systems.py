@@ -15,7 +15,13 @@ from vtkit.data.trec import Run, read_trec, to_run
 from vtkit.evaluation.balance import Balance, above_last, product, raw_sum, weighted_sum
 from vtkit.evaluation.judging import Ranking, Role, SystemFacts
 from vtkit.evaluation.measures.agreement import agreement
-from vtkit.evaluation.measures.cost import activation_shares, active_dimensions, flops
+from vtkit.evaluation.measures.cost import (
+    QUERIES_TIMED,
+    SearchCost,
+    activation_shares,
+    active_dimensions,
+    flops,
+)
 from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.evaluation.measures.query_cost import QueryCost
 from vtkit.search.bm25 import Bm25
@@ -186,6 +192,19 @@ class DenseSystem:
             queries, self.documents, depth, lambda some, all_: self.embedder.similarity(some, all_).cpu().numpy()
         )
         return Ranking(run_of(asked, ids, scores), SystemFacts(role="peer"))
+
+    def cost(self, asked: RetrievalSet) -> SearchCost:
+        """Bytes of the vectors as they are searched, in float32, and the time of the first queries of ``asked``."""
+        parameters = sum(weight.numel() for weight in self.embedder.parameters())
+        one = {query.text: replace(asked, queries=[query]) for query in asked.queries[:QUERIES_TIMED]}
+        return SearchCost.timed(
+            asked.name,
+            len(self.documents),
+            self.documents.nbytes,
+            list(one),
+            lambda query: self.rank(one[query], 10),
+            parameters,
+        )
 
 
 @dataclass(frozen=True)

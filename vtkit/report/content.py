@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 
+from vtkit.evaluation.measures.cost import SearchCost
 from vtkit.report.blocks import Bar, Block, Command, Folded, Inlines, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
 from vtkit.report.diagnosis import diagnose
 from vtkit.report.results import queries_section, results_section
 from vtkit.report.training import calibration_section, training_section
-from vtkit.report.verdict import DEMONSTRATION, key_figures, recommendation, verdict
+from vtkit.report.verdict import DEMONSTRATION, key_figures, recommendation, row_label, verdict
 from vtkit.report.vocabularies import fragmentation_section, neighbours_section, vocabulary_section
 from vtkit.report.wording import amount, duration, is_number, share, size, visible, whole
 
@@ -106,15 +108,21 @@ def _cost(report: ReportData) -> Section | None:
     cost = report.cost
     if cost is None:
         return None
-    rows = [
-        ("index on disk", size(cost.index_bytes)),
-        ("a document", size(cost.index_bytes / cost.documents)),
-        ("a query, encoded and searched, median", f"{cost.query_ms:,.1f} ms"),
-        ("a query, 99th percentile", f"{cost.query_ms_p99:,.1f} ms"),
-    ]
-    cells = tuple(((label,), (value,)) for label, value in rows)
+    peers = [row for row in report.results[0].rows if row.search_cost is not None] if report.results else []
+    names, costs = (
+        ["deployed index", *map(row_label, peers)],
+        [cost, *(row.search_cost for row in peers if row.search_cost)],
+    )
+    kinds: dict[str, Callable[[SearchCost], str]] = {
+        "index": lambda of: size(of.index_bytes),
+        "a document": lambda of: size(of.index_bytes / of.documents),
+        "a query, encoded and searched, median": lambda of: f"{of.query_ms:,.1f} ms",
+        "a query, 99th percentile": lambda of: f"{of.query_ms_p99:,.1f} ms",
+        "parameters that encode queries": lambda of: amount(of.parameters or 0),
+    }
+    cells = tuple(((label,), *((shown(each),) for each in costs)) for label, shown in kinds.items())
     said = f"{cost.set}, {amount(cost.documents)} documents, {amount(cost.queries)} queries one at a time"
-    return Section("cost", "Cost", (Table(said, ("", "deployed index"), cells),))
+    return Section("cost", "Cost", (Table(said, ("", *names), cells),))
 
 
 def _times(report: ReportData) -> Section | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.gates.result import CheckResult
 from vtkit.evaluation.judging import SystemFacts
+from vtkit.evaluation.measures.cost import SearchCost
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
 from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
@@ -153,22 +154,6 @@ class Outcomes(Result):
 
 
 @dataclass(frozen=True)
-class SearchCost(Result):
-    """What the index to be used takes, and how long a query takes in it, encoding included."""
-
-    set: str
-    documents: int
-    index_bytes: int
-    queries: int
-    """Timed, one at a time."""
-
-    query_ms: float
-    """The median."""
-
-    query_ms_p99: float
-
-
-@dataclass(frozen=True)
 class Need(Result):
     """A file, folder, model or collection that the recipe names."""
 
@@ -238,6 +223,8 @@ class ReportData(Result):
     examples: tuple[Example, ...] = ()
     outcomes: Outcomes | None = None
     cost: SearchCost | None = None
+    """Of the index to be used, on the first set; those of dense embedders are in their rows."""
+
     query_tokens_shared: Number = None
     """Share of a judged query's dimensions that a document relevant to it activates, on average."""
 

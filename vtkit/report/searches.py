@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vtkit.report.data import Example, ExampleResult, Outcomes, QueryOutcome, SearchCost
+from vtkit.evaluation.measures.cost import QUERIES_TIMED, SearchCost
+from vtkit.report.data import Example, ExampleResult, Outcomes, QueryOutcome
 from vtkit.system import console
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ OUTCOMES_SHOWN = 5
 TOKENS_SHOWN = 8
 """Tokens of each of these."""
 
-QUERIES_READ = 100
-"""Queries that are timed, and whose shared tokens are counted: the first of the set."""
+QUERIES_READ = QUERIES_TIMED
+"""Queries whose shared tokens are counted: the first of the set."""
 
 
 def outcomes(
@@ -114,17 +114,13 @@ def search_cost(searcher: Searcher, collection: RetrievalSet, folder: Path) -> S
     from vtkit.data.document_files import DOCUMENTS
 
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != DOCUMENTS)
-    queries = collection.queries[:QUERIES_READ]
-    searcher.index.search(searcher.encode([queries[0].text]), 10)  # what is loaded at the first search is not timed
-    milliseconds = []
-    for query in queries:
-        start = time.perf_counter()
-        searcher.index.search(searcher.encode([query.text]), 10)
-        milliseconds.append(1000 * (time.perf_counter() - start))
-    median, slowest = np.quantile(milliseconds, [0.5, 0.99])
-    size = sum(path.stat().st_size for path in files)
-    return SearchCost(
-        collection.name, len(searcher.documents), size, len(queries), round(float(median), 2), round(float(slowest), 2)
+    return SearchCost.timed(
+        collection.name,
+        len(searcher.documents),
+        sum(path.stat().st_size for path in files),
+        [query.text for query in collection.queries],
+        lambda query: searcher.index.search(searcher.encode([query]), 10),
+        searcher.encoder.parameters,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,7 +80,9 @@ def evaluate_peer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Evalua
         probed = probed_by_spans(
             whole, lambda spans: AboveLast(over(spans)), recipe.recipe.seed, recipe.recipe.language, index.bm25_analyser
         )
-        judged = judge(collection, system.rank(collection, depth), recipe.evaluate.measures, probed)
+        ranking = system.rank(collection, depth)
+        ranking = replace(ranking, facts=replace(ranking.facts, search_cost=system.cost(collection)))
+        judged = judge(collection, ranking, recipe.evaluate.measures, probed)
         sets[folder] = judged.write(out / folder, tag="peer")
         asked = balancing_of(recipe, corpus, whole, _TRAINING).asked
         write_trec(system.rank(asked, depth).run, out / folder / BALANCING_RUN, "vtkit-peer")
