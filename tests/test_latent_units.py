@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +10,19 @@ import pytest
 import tiny
 import torch
 from sentence_transformers import SparseEncoder
+from typer.testing import CliRunner
 
+from vtkit.cli import app
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names, writes_units
 from vtkit.encoder.checkpoint import load_encoder, load_with_new_head, save_encoder
 from vtkit.encoder.fitted import UnitsFit
-from vtkit.encoder.fitted_head import Head, token_states
+from vtkit.encoder.fitted_head import Head as FittedHead
+from vtkit.encoder.fitted_head import token_states
+from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.pipeline.run import run
-from vtkit.settings.source import Units
+from vtkit.settings.source import Head, Units
 from vtkit.system.errors import DataError, RecipeError
-from vtkit.transfer.latent_units import Autoencoder, fit_units
+from vtkit.transfer.latent_units import Autoencoder, _named, _rows_of_words, fit_units
 
 TEXTS = tiny.texts(300, seed=1)
 SECTION = Units(size=64, active=4, steps=250, positions=256)
@@ -36,7 +41,7 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def learned(embedder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[WholeEncoder, UnitsFit]:
     """An encoder that writes units."""
-    return fit_units(load_with_new_head(str(embedder)), TEXTS, SECTION, 0, tmp_path_factory.mktemp("states"))
+    return fit_units(load_with_new_head(str(embedder)), TEXTS, SECTION, 0, tmp_path_factory.mktemp("states"))[:2]
 
 
 def test_the_autoencoder_keeps_the_k_largest_units() -> None:
@@ -60,7 +65,7 @@ def test_a_unit_fires_as_often_as_it_is_among_the_k(
 ) -> None:
     encoder, _ = learned
     states = token_states(load_with_new_head(str(embedder)), TEXTS, 64, tmp_path / "states")
-    head = Head(encoder[0].auto_model)
+    head = FittedHead(encoder[0].auto_model)
     found, _ = states.some(np.flatnonzero(~states.held_out))
     with torch.no_grad():
         fires = (head.logits(found)[:, :64] > 0).float().sum(1)
@@ -89,6 +94,39 @@ def test_units_are_named_by_what_fires_them(learned: tuple[WholeEncoder, UnitsFi
         right += any(word in names[unit].split(":")[1].split() for unit in vector.topk(3).indices.tolist())
     assert right >= 10
     assert all(name.partition(":")[0] == str(number) for number, name in enumerate(names[:64]))
+
+
+def test_rows_of_words_give_the_logits_of_their_own_head() -> None:
+    torch.manual_seed(0)
+    states, embeddings, bias = torch.randn(50, 6), torch.randn(9, 6), torch.randn(9)
+    bias[4] = MASKED_BIAS
+    outputs = states @ torch.randn(6, 6) + torch.randn(6)
+    rows, moved = _rows_of_words(states, outputs, embeddings, bias, 0.5)
+    ordinary = torch.arange(9) != 4
+    wanted = 0.5 * (outputs @ embeddings.T + bias)
+    torch.testing.assert_close((states @ rows.T + moved)[:, ordinary], wanted[:, ordinary], atol=1e-4, rtol=1e-4)
+    assert moved[4] == MASKED_BIAS
+
+
+def test_words_stand_behind_units(learned: tuple[WholeEncoder, UnitsFit], embedder: Path, tmp_path: Path) -> None:
+    words = Head(steps=150, activation=0.03)
+    made, _, read = fit_units(load_with_new_head(str(embedder)), TEXTS, SECTION, 0, tmp_path / "states", words)
+    assert read is not None
+    assert read.read_back > 0.6
+    save_encoder(made, tmp_path / "model")
+    found = SparseEncoder(str(tmp_path / "model"), device="cpu").encode_document(TEXTS[:20]).to_dense()
+    units = learned[0].encode_document(TEXTS[:20]).to_dense()
+    torch.testing.assert_close(found[:, :64], units[:, :64], atol=1e-4, rtol=1e-3)
+    names = dimension_names(load_encoder(str(tmp_path / "model")))
+    assert names[64 : 64 + len(made.tokenizer)] == made.tokenizer.convert_ids_to_tokens(range(len(made.tokenizer)))
+    own = [made.tokenizer(text, add_special_tokens=False)["input_ids"] for text in TEXTS[:20]]
+    held = [float((row[64:][sorted(set(ids))] > 0).float().mean()) for row, ids in zip(found, own, strict=True)]
+    assert np.mean(held) > 0.5
+    assert float((found[:, 64:] > 0).float().mean()) < 0.5
+
+
+def test_a_unit_and_a_token_of_one_name_are_told_apart() -> None:
+    assert _named(["7", "8:a", "7"]).convert_ids_to_tokens([0, 1, 2]) == ["7", "8:a", "7'"]
 
 
 def test_the_same_seed_gives_the_same_units(embedder: Path, tmp_path: Path) -> None:
@@ -142,11 +180,23 @@ def test_its_recipe_runs_to_the_report(recipe: Path, capsys: pytest.CaptureFixtu
     assert "after transfer" in (made / "report.md").read_text("utf-8")
 
 
+def test_words_units_and_bm25_are_one_index(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe.write_text(recipe.read_text() + "[source.head]\nsteps = 100\nactivation = 0.03\n")
+    made = run(recipe, runs=recipe.parent / "runs")
+    shown = capsys.readouterr().err
+    assert "gate read_back after transfer: pass" in shown
+    found = CliRunner().invoke(app, ["explain", str(made), tiny.collection(40).documents[1].text, "d1"])
+    assert found.exit_code == 0, found.output
+    shared = re.findall(r"(?:\d\.\d+ +){3}(\S.*)", found.output)
+    for kind in (r"\d+:.+", r"bm25:.+", r"(##)?[a-z]+"):
+        assert any(re.fullmatch(kind, name) for name in shared), found.output
+
+
 @pytest.mark.parametrize(
     ("added", "said"),
     [
         ('[calibrate]\ntokens = "document-frequency"\n', "remove calibrate.tokens"),
-        ("[source.head]\n", "not both"),
+        ("[source.head]\ntexts = 50\n", "set texts there"),
         ("[source.units]\nactive = 64\n", "active must be less than size"),
     ],
 )

@@ -101,9 +101,20 @@ def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: HeadSection,
             "in source.head.corpus"
         )
     encoder.to(fastest_device())
+    states = token_states(encoder, texts, section.max_length, folder)
+    fit = fit_to_states(encoder, states, len(texts), section, seed)
+    encoder.cpu()
+    return fit
+
+
+def fit_to_states(encoder: SparseEncoder, states: States, texts: int, section: HeadSection, seed: int) -> HeadFit:
+    """Fit the head of ``encoder`` in place to ``states`` of so many texts.
+
+    Raises:
+        DataError: as :func:`fit_head`.
+    """
     model: PreTrainedModel = encoder[0].auto_model
     head = Head(model)
-    states = token_states(encoder, texts, section.max_length, folder)
     counts = np.bincount(states.ids[~states.held_out], minlength=head.decoder.out_features)
     prior = torch.from_numpy(np.log((counts + 1) / (counts + 1).sum())).float().to(head.decoder.weight.device)
     rng = np.random.default_rng(seed)
@@ -136,8 +147,7 @@ def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: HeadSection,
     read_back = _read_back(head, states, held_out, prior)
     mask_dimensions(model, encoder.tokenizer.all_special_ids)
     positive = _settle(head, states, held_out, section.activation)
-    encoder.cpu()
-    return HeadFit(len(texts), len(states.ids), by_ridge, read_back, positive)
+    return HeadFit(texts, len(states.ids), by_ridge, read_back, positive)
 
 
 def token_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int, folder: Path) -> States:

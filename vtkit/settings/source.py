@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from vtkit.settings.types import CorpusName, LearningRate, ModelName, PositiveInt, RecipeName, Section, Steps
+from vtkit.settings.types import (
+    CorpusName,
+    LearningRate,
+    ModelName,
+    PositiveFloat,
+    PositiveInt,
+    RecipeName,
+    Section,
+    Steps,
+)
 
 
 class Scratch(Section):
@@ -74,7 +83,7 @@ class Head(Section):
 class Units(Section):
     """[source.units]: ``source.model`` is a dense embedder, and its new dimensions are no words but latent units: a
     sparse autoencoder learns to rebuild the states of tokens from few of so many (docs/language.md). What is read
-    is the embedder's own vocabulary, whole or trimmed."""
+    is the embedder's own vocabulary, whole or trimmed. With [source.head] too, tokens are dimensions beside units."""
 
     corpus: tuple[CorpusName, ...] = ()
     """Texts whose states they are learned from; as of [source.head]."""
@@ -102,6 +111,9 @@ class Units(Section):
 
     learning_rate: LearningRate = 1e-3
     """Of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine."""
+
+    words: PositiveFloat = 0.5
+    """With [source.head] too: what the logits of tokens are multiplied by, beside those of units."""
 
     @model_validator(mode="after")
     def _few_are_active(self) -> Units:
@@ -135,8 +147,8 @@ class SourceSection(Section):
 
     @property
     def fitted(self) -> Head | Units | None:
-        """What is fitted to a dense ``model``."""
-        return self.head or self.units
+        """What is fitted to a dense ``model``; of both the units, whose texts and layer the head takes."""
+        return self.units or self.head
 
     @model_validator(mode="after")
     def _exactly_one(self) -> SourceSection:
@@ -146,5 +158,9 @@ class SourceSection(Section):
         if self.fitted is not None and self.model is None:
             raise ValueError("[source.head] and [source.units] are fitted to a model: name it with source.model")
         if self.head is not None and self.units is not None:
-            raise ValueError("give [source.head], whose dimensions are tokens, or [source.units], not both")
+            twice = self.head.model_fields_set & {"corpus", "texts", "max_length", "layers"}
+            if twice:
+                raise ValueError(
+                    f"[source.head] reads the states of [source.units] beside it: set {', '.join(sorted(twice))} there"
+                )
         return self

@@ -15,6 +15,9 @@ threshold θ for each unit, above which it fires as often as it is among the k (
 
 A text's vector is the maximum over its tokens, log(1 + ReLU(logit)), as of any SPLADE encoder. Units are named by the
 tokens that they fire for most.
+
+Words can stand beside them. A head that reads tokens back (:mod:`vtkit.encoder.fitted_head`) hands z to its decoder E;
+with z ≈ L x + l by least squares, a token's row is L'E_j and its bias b_j + E_j'l, so that both share the linear map.
 """
 
 from __future__ import annotations
@@ -31,9 +34,10 @@ from torch import Tensor, nn
 
 from vtkit.encoder.asymmetric import WholeEncoder, settings_of
 from vtkit.encoder.checkpoint import as_sparse_encoder
-from vtkit.encoder.fitted import UnitsFit
-from vtkit.encoder.fitted_head import OWN_LOGIT, ROWS_AT_ONCE, Head, States, token_states
+from vtkit.encoder.fitted import HeadFit, UnitsFit
+from vtkit.encoder.fitted_head import OWN_LOGIT, ROWS_AT_ONCE, Head, States, fit_to_states, token_states
 from vtkit.encoder.masked import MASKED_BIAS
+from vtkit.settings.source import Head as WordHead
 from vtkit.settings.source import Units
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -89,9 +93,9 @@ class Autoencoder(nn.Module):
 
 
 def fit_units(
-    encoder: SparseEncoder, texts: Sequence[str], section: Units, seed: int, folder: Path
-) -> tuple[WholeEncoder, UnitsFit]:
-    """An encoder that reads what ``encoder`` reads and writes latent units.
+    encoder: SparseEncoder, texts: Sequence[str], section: Units, seed: int, folder: Path, words: WordHead | None = None
+) -> tuple[WholeEncoder, UnitsFit, HeadFit | None]:
+    """An encoder that reads what ``encoder`` reads and writes latent units, and behind them ``words`` if given.
 
     Args:
         encoder: of :func:`vtkit.encoder.checkpoint.load_with_new_head`, its vocabulary trimmed or whole; its head is
@@ -109,19 +113,44 @@ def fit_units(
             f"units are learned from {FEWEST_TOKENS} tokens at least, and the texts hold {len(fitted_on)}: name more "
             "text of the language in source.units.corpus"
         )
-    head = Head(encoder[0].auto_model)
+    rng = np.random.default_rng(seed)
+    looked_at = np.sort(rng.permutation(fitted_on)[:LOOKED_AT])
+    head, read = Head(encoder[0].auto_model), None
+    if words is not None:
+        read = fit_to_states(encoder, states, len(texts), words, seed)
+        with torch.no_grad():
+            before = head.output(states.some(looked_at)[0])
+            tokens = head.decoder.weight.clone(), head.decoder.bias.clone()
     head.pass_on(states, fitted_on)
     learned, revived = _learned(head, states, fitted_on, section, seed)
     error = _unexplained(head, learned, states, held_out if len(held_out) else fitted_on)
-    rng = np.random.default_rng(seed)
-    looked_at = np.sort(rng.permutation(fitted_on)[:LOOKED_AT])
     with torch.no_grad():
         rows, bias, fires, names = _as_decoder(head, learned, states, looked_at, encoder.tokenizer)
+        if words is not None:
+            names += encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
+            behind = _rows_of_words(head.output(states.some(looked_at)[0]), before, *tokens, section.words)
+            rows, bias = (torch.cat(both)[: len(names)] for both in zip((rows, bias), behind, strict=True))
     grafted = graft_head(encoder.cpu()[0].auto_model, encoder.tokenizer, rows.cpu(), bias.cpu())
     made = as_sparse_encoder(grafted, encoder.tokenizer, folder / "model")
     whole = WholeEncoder(modules=list(made), device="cpu", **settings_of(encoder))
     whole.output_tokenizer = _named(names)
-    return whole.eval(), UnitsFit(len(texts), len(states.ids), error, int((fires == 0).sum()), revived)
+    return whole.eval(), UnitsFit(len(texts), len(states.ids), error, int((fires == 0).sum()), revived), read
+
+
+def _rows_of_words(
+    states: Tensor, outputs: Tensor, embeddings: Tensor, bias: Tensor, factor: float
+) -> tuple[Tensor, Tensor]:
+    """Decoder rows and biases of tokens over ``states`` as units read them, the logits multiplied by ``factor``.
+
+    Args:
+        states: x, (tokens, width).
+        outputs: z, what the tokens' own head makes of the same states, (tokens, width).
+        embeddings, bias: of the tokens' decoder, (vocabulary, width) and (vocabulary,).
+    """
+    known = torch.cat([states, torch.ones_like(states[:, :1])], dim=1).double().cpu()
+    linear = torch.linalg.lstsq(known, outputs.double().cpu(), driver="gelsd").solution.to(embeddings)
+    moved = torch.where(bias < MASKED_BIAS / 2, bias, factor * (bias + embeddings @ linear[-1]))
+    return factor * embeddings @ linear[:-1].T, moved
 
 
 def _learned(head: Head, states: States, rows: NDArray[np.int64], section: Units, seed: int) -> tuple[Autoencoder, int]:
@@ -217,8 +246,13 @@ def _as_decoder(
 
 
 def _named(names: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer whose tokens are the units; it cuts no text."""
+    """A tokenizer whose tokens are the dimensions; it cuts no text."""
     from transformers import PreTrainedTokenizerFast
 
-    backend = Tokenizer(models.WordLevel({name: number for number, name in enumerate(names)}, unk_token=names[0]))
+    numbers: dict[str, int] = {}
+    for number, name in enumerate(names):
+        while name in numbers:  # a unit that nothing fires has a number for a name, and there are tokens like that
+            name += "'"
+        numbers[name] = number
+    backend = Tokenizer(models.WordLevel(numbers, unk_token=names[0]))
     return PreTrainedTokenizerFast(tokenizer_object=backend)

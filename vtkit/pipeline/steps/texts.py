@@ -84,7 +84,7 @@ def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
         if transfer.fallback == "auto" and transfer.reassigns:
             used["transfer.fallback"] = "reassigned"
     if (fitted := recipe.source.fitted) is not None:
-        name = "head" if recipe.source.head is not None else "units"
+        name = "units" if recipe.source.units is not None else "head"
         texts(f"source.{name}.corpus", fitted.corpus, head_corpus(recipe))
     if isinstance(recipe.vocabulary, TrimmedVocabulary):
         texts("vocabulary.corpus", recipe.vocabulary.corpus, trimming_corpus(recipe))

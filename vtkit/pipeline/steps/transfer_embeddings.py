@@ -109,18 +109,20 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
     read = rebuilt = None
     if fitted is not None:
         texts = drawn(read_texts(recipe.corpora("source.head.corpus")), fitted.texts, recipe.recipe.seed)
-    if head is not None:
-        read = fit_head(encoder, texts, head, recipe.recipe.seed, out / "states")
-        console.say(
-            f"  the head reads {read.read_back:.1%} of held-out tokens back ({read.by_ridge:.1%} in closed form)"
-        )
-    elif units is not None:
-        encoder, rebuilt = fit_units(encoder, texts, units, recipe.recipe.seed, out / "states")
+    seed, folder = recipe.recipe.seed, out / "states"
+    if units is not None:
+        encoder, rebuilt, read = fit_units(encoder, texts, units, seed, folder, head)
         console.say(
             f"  {units.size:,} units rebuild {1 - rebuilt.unexplained:.1%} of the variance of held-out states; "
             f"{rebuilt.revived:,} were revived, {rebuilt.dead:,} are dead"
         )
-    shutil.rmtree(out / "states", ignore_errors=True)
+    elif head is not None:
+        read = fit_head(encoder, texts, head, seed, folder)
+    if read is not None:
+        console.say(
+            f"  the head reads {read.read_back:.1%} of held-out tokens back ({read.by_ridge:.1%} in closed form)"
+        )
+    shutil.rmtree(folder, ignore_errors=True)
     masked = apply_output_casing(encoder, recipe.casing.output, recipe.casing.fold)
     encoder = of_kind(encoder, recipe.source.kind)
     save_encoder(encoder, out / "model")
