@@ -55,6 +55,8 @@ class BridgeQueries:
 
     output_tokenizer: QueryTokenizer
     prompt: str = ""
+    parameters = None
+    """There is no model."""
 
     @classmethod
     def load(cls, folder: Path, language: str, info: IndexInfo) -> BridgeQueries:
