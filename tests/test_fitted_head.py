@@ -24,6 +24,7 @@ from vtkit.encoder.fitted_head import Head as FittedHead
 from vtkit.encoder.fitted_head import _ridge, fit_head, token_states
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.evaluation.gates.encoder import read_back_gate
+from vtkit.evaluation.probe import own_head_gate
 from vtkit.pipeline.run import run
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.source import Head
@@ -185,6 +186,22 @@ def test_its_recipe_runs_to_the_report_beside_the_embedder(recipe: Path, capsys:
     assert "after calibration" in report
     assert "embedder" in report
     assert "source model" not in report
+
+
+def test_a_source_with_a_head_of_its_own_is_compared_with_it(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bare = tiny.encoder(recipe.parent / "masked")
+    bare[0].auto_model.save_pretrained(recipe.parent / "own")
+    bare.tokenizer.save_pretrained(recipe.parent / "own")
+    embedder = next(recipe.parent.glob("embedder-*/embedder"))
+    recipe.write_text(recipe.read_text().replace(str(embedder), str(recipe.parent / "own")))
+    run(recipe, runs=recipe.parent / "runs", until="transfer")
+    assert "by the source's own masked-language-model head" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("own", "finding"), [(0.9, "warn"), (0.5, "pass"), (0.1, "pass")])
+def test_the_gate_beside_a_head_of_its_own(own: float, finding: str) -> None:
+    fitted = np.full(100, 0.5)
+    assert own_head_gate(np.full(100, own), fitted)[0] == finding
 
 
 def test_texts_that_the_source_cannot_read_are_refused(recipe: Path) -> None:

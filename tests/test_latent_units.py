@@ -19,6 +19,7 @@ from vtkit.encoder.fitted import UnitsFit
 from vtkit.encoder.fitted_head import Head as FittedHead
 from vtkit.encoder.fitted_head import token_states
 from vtkit.encoder.masked import MASKED_BIAS
+from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.settings.source import Head, Units
 from vtkit.system.errors import DataError, RecipeError
@@ -212,9 +213,14 @@ def test_what_does_not_go_with_units_is_refused(recipe: Path, added: str, said: 
 
 @pytest.mark.parametrize("section", ["units", "head"])
 def test_adaptation_is_taught_by_the_embedder(recipe: Path, section: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = recipe.read_text() + "[adapt]\nsteps = 2\nbatch_size = 4\n"
+    text = recipe.read_text() + '[adapt]\nsteps = 2\nbatch_size = 4\ntrain = "head"\n'
     if section == "head":
         text = text.replace("[source.units]", "[source.head]").replace("size = 64\nactive = 4\n", "")
     recipe.write_text(text)
-    run(recipe, runs=recipe.parent / "runs", until="adapt")
+    made = run(recipe, runs=recipe.parent / "runs", until="adapt")
     assert "objective distill: the source is a dense embedder" in capsys.readouterr().err
+    steps = open_run(made).steps
+    before, after = (tiny.weights(load_encoder(str(steps[step] / "model"))) for step in ("transfer", "adapt"))
+    learned = {name for name in after if not torch.equal(before[name], after[name])}
+    assert "cls.predictions.bias" in learned
+    assert not [name for name in learned if name.startswith("bert.")]

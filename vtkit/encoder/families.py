@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -71,6 +71,21 @@ def mlm_head(model: Any) -> MlmHead:
             "vtkit moves encoders that read and write one vocabulary."
         )
     return MlmHead(embeddings, decoder, decoder.weight is embeddings.weight)
+
+
+def learns_only(model: PreTrainedModel, part: Literal["embeddings", "head", "all"], reads_others: bool) -> None:
+    """Let only a part of ``model`` have gradients.
+
+    Args:
+        part: ``embeddings``: embeddings, decoder and its bias. ``head``: what the transformer has no share in, so that
+            of a tied decoder only the bias learns.
+        reads_others: whether it reads other tokens than it writes; embeddings then stay as they are.
+    """
+    head, body = mlm_head(model), {id(weight) for weight in model.base_model.parameters()}
+    named = {id(head.decoder.weight), id(head.decoder.bias)} | (set() if reads_others else {id(head.embeddings.weight)})
+    for weight in model.parameters():
+        inside = id(weight) in named if part == "embeddings" else part == "all" or id(weight) not in body
+        weight.requires_grad_(inside)
 
 
 def with_plain_head(model: PreTrainedModel) -> PreTrainedModel:

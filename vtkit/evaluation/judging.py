@@ -12,9 +12,9 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.data.trec import Run, write_trec
 from vtkit.evaluation.balance import Balance, ProbedWeight
 from vtkit.evaluation.measures.agreement import Agreement
-from vtkit.evaluation.measures.cost import SearchCost
 from vtkit.evaluation.measures.effectiveness import per_query
 from vtkit.evaluation.measures.query_cost import QueryCost
+from vtkit.evaluation.measures.search_cost import SearchCost
 from vtkit.system.results import Result
 
 Role = Literal["encoder", "bm25", "sum", "deployed", "variant", "peer", "peer-sum", "index", "run", "reranked"]

@@ -128,6 +128,20 @@ def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
     return "warn", seen, advice, figures
 
 
+def own_head_gate(own: np.ndarray, fitted: np.ndarray) -> Seen:
+    """Whether the masked-language-model head that a source has finds more than what was fitted to it.
+
+    Args:
+        own: reciprocal ranks by the source's own head, as :func:`reciprocal_ranks` gives them.
+        fitted: those by the fitted one.
+    """
+    means, p, seen = _compared(own, fitted, "by the source's own masked-language-model head")
+    figures = {"own": means[0], "fitted": means[1], "p": p, "pairs": len(own)}
+    if means[1] >= means[0] or p >= CHANCE:
+        return "pass", seen, "", figures
+    return "warn", seen, "Keep the source's own head: remove [source.head] and [source.units].", figures
+
+
 KNOWS = 0.5
 """Mean reciprocal rank of spans by an encoder over that by BM25, below which a dense source is taken not to know the
 language: multilingual embedders have .6 and more, English ones on Arabic or Hindi less than .3 (docs/transfer.md)."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.gates.result import CheckResult
 from vtkit.evaluation.judging import SystemFacts
-from vtkit.evaluation.measures.cost import SearchCost
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
+from vtkit.evaluation.measures.search_cost import SearchCost
 from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
 from vtkit.system.results import Result

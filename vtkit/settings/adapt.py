@@ -117,10 +117,11 @@ class AdaptSection(Section):
     corpus: tuple[CorpusName, ...] = ()
     """Text of the language or domain searched in. Default: the fine-tuning documents, else the evaluation documents."""
 
-    train: Literal["embeddings", "all"] | None = None
+    train: Literal["embeddings", "head", "all"] | None = None
     """``embeddings``: the transformer is frozen and only embeddings, decoder and its bias learn (the
-    vocabulary-transfer paper). ``all``: everything learns (AdaLM; a scratch source). Default: ``embeddings`` for
-    ``mlm`` and ``sap``, ``all`` for the others."""
+    vocabulary-transfer paper). ``head``: only what stands behind the transformer learns, such as a fitted head or
+    units, so that no gradient goes through it. ``all``: everything learns (AdaLM; a scratch source). Default:
+    ``embeddings`` for ``mlm`` and ``sap``, ``all`` for the others."""
 
     steps: Steps = 400
     """Optimiser steps."""

@@ -18,7 +18,7 @@ from sentence_transformers import SparseEncoder
 from torch import Tensor
 
 from vtkit.encoder.asymmetric import WholeEncoder
-from vtkit.encoder.families import mlm_head
+from vtkit.encoder.families import learns_only
 from vtkit.search.bm25 import Bm25
 from vtkit.settings.adapt import AdaptSection, DistillSection
 from vtkit.settings.finetune import SIDES, TargetActive
@@ -142,13 +142,8 @@ def adapt_vectors(
             terms += own[1]
 
     model = encoder[0].auto_model
-    if section.train == "embeddings":
-        head = mlm_head(model)
-        learning = {id(head.embeddings.weight), id(head.decoder.weight), id(head.decoder.bias)}
-        if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
-            learning.remove(id(head.embeddings.weight))  # what is read stays as it was
-        for parameter in model.parameters():
-            parameter.requires_grad_(id(parameter) in learning)
+    reads_others = isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None
+    learns_only(model, section.train or "all", reads_others)
     steps, length = section.steps, section.max_length
     ramp_steps = max(1, round(RAMP * steps))
     ramp, sides = quadratic_ramp(section.flops, ramp_steps), SIDES if "query" in columns else SIDES[1:]

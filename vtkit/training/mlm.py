@@ -29,7 +29,7 @@ from transformers import TrainingArguments
 from vtkit.data.sequences import Ragged, RaggedRows
 from vtkit.data.text import batches as texts_in_batches
 from vtkit.encoder.asymmetric import WholeEncoder, dimension_names
-from vtkit.encoder.families import mlm_head
+from vtkit.encoder.families import learns_only, mlm_head
 from vtkit.encoder.kernels.dropout import fast_dropout
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import MASKED_BIAS, masked_dimensions
@@ -110,7 +110,6 @@ def adapt(
     if not read.kept:
         raise DataError(f"adapt.corpus: none of its {len(texts)} texts has {SHORTEST} tokens or more")
 
-    head = mlm_head(model)
     weights = torch.ones(model.config.vocab_size)
     weights[torch.as_tensor(new_tokens, dtype=torch.long)] = section.new_token_weight
     weights[masked_dimensions(model).cpu()] = 0
@@ -139,11 +138,7 @@ def adapt(
         batches.teacher_padding_id = teacher.tokenizer.pad_token_id
     else:
         _refuse_masked_texts(batches.labels, weights, special)
-    learning = {id(head.embeddings.weight), id(head.decoder.weight), id(head.decoder.bias)}
-    if output is not None:  # what is read stays as it was
-        learning.remove(id(head.embeddings.weight))
-    for parameter in model.parameters():
-        parameter.requires_grad_(section.train == "all" or id(parameter) in learning)
+    learns_only(model, section.train or "embeddings", output is not None)
 
     arguments = TrainingArguments(
         **trainer_settings(model, folder, steps=section.steps, seed=seed, checkpoint_every=section.checkpoint_every),

@@ -318,6 +318,7 @@ def row_gradients(embeddings: nn.Module, decoder: nn.Linear) -> Iterator[None]:
     hooks = [
         weight.register_post_accumulate_grad_hook(_to_dense)  # type: ignore[no-untyped-call]
         for weight in matrices.values()
+        if weight.requires_grad
     ]
     tables = [embeddings] if isinstance(embeddings, nn.Embedding) and not embeddings.sparse else []
     for table in tables:

@@ -4,6 +4,7 @@ trained."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from vtkit.pipeline.steps.texts import bias_corpus, head_corpus, probe_texts
 from vtkit.pipeline.steps.transfer_embeddings import target_tokenizer
 from vtkit.pipeline.store import result_of
 from vtkit.settings.recipe import Recipe
+from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_device
 from vtkit.transfer.result import TransferResult
 
@@ -93,15 +95,21 @@ def _against_source(recipe: View, source: SparseEncoder, moved: SparseEncoder) -
 
 
 def _in_this_language(recipe: View, encoder: SparseEncoder) -> list[CheckResult]:
-    """The gate retrieval of a dense source, beside BM25; nothing where there are too few texts."""
-    from vtkit.evaluation.probe import bm25_reciprocal_ranks, language_gate, reciprocal_ranks
+    """The gate retrieval of a dense source, beside BM25, and beside the masked-language-model head of a source that has
+    one; nothing where there are too few texts."""
+    from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.evaluation.probe import bm25_reciprocal_ranks, language_gate, own_head_gate, reciprocal_ranks
 
     probe = retrieval_probe(recipe, "source.head.corpus", "transfer")
     if probe is None:
         return []
     by_encoder = reciprocal_ranks(encoder.to(fastest_device()), probe, recipe.gates.max_length)
     by_bm25 = bm25_reciprocal_ranks(probe, recipe.recipe.language, recipe.index.bm25_analyser)
-    return results(recipe.gates, "transfer", [("retrieval", language_gate(by_bm25, by_encoder))])
+    found = [language_gate(by_bm25, by_encoder)]
+    with suppress(DataError):  # it has none
+        own = load_encoder(str(recipe.source.model), fastest_device())
+        found.append(own_head_gate(reciprocal_ranks(own, probe, recipe.gates.max_length), by_encoder))
+    return results(recipe.gates, "transfer", [("retrieval", seen) for seen in found])
 
 
 def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
@@ -112,7 +120,7 @@ def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]]
 
 CHECK_TRANSFER = Stage(
     "check:transfer",
-    version=6,
+    version=7,
     reads=(
         "recipe.language",
         "index.bm25_analyser",

@@ -24,7 +24,7 @@ def retrieval_probe(recipe: View, corpus: str, stage: str) -> Probe | None:
     from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of
 
     section = recipe.gates
-    if section.retrieval == "off" or starts_untrained(recipe):
+    if section.retrieval == "off" or (starts_untrained(recipe) and recipe.source.fitted is None):
         return None
     texts = probe_texts(recipe.corpora(corpus), section.pairs, recipe.recipe.seed)
     probe = probe_of(texts, section.pairs, recipe.recipe.seed)
