@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import tiny
 from typer.testing import CliRunner, Result
 
+import vtkit
 from vtkit.cli import app
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.pipeline.run import run
@@ -99,6 +100,20 @@ def test_queries_of_the_source_are_searched_as_the_words_of_the_documents(place:
         assert json.loads(shown.stdout)["results"]
     own = json.loads(says(place / "runs" / "bridge", queries[0], "--json").stdout)
     assert not {token for token, _ in own["tokens"]} >= {word[::-1] for word in queries[0].split()}
+
+
+def test_evaluate_sends_queries_through_the_translations_too(place: Path) -> None:
+    folder, collection = place / "runs" / "bridge", place / "backwards"
+    found = vtkit.evaluate(folder, collection, query_language="en", measures=["RR@1000"], language="en")
+    queries = tiny.collection(60).queries
+    results = vtkit.search_run(folder, [each.text for each in queries], top=60, query_language="en")
+    own = [
+        next((1 / hit.rank for hit in hits if hit.id == f"d{query.id[1:]}"), 0.0)
+        for query, hits in zip(queries, results, strict=True)
+    ]
+    value = found.cell("bridge (deployed)", str(collection)).evaluated.measures["RR@1000"]
+    assert value == pytest.approx(np.mean(own))
+    assert value != found.cell("bridge", str(collection)).evaluated.measures["RR@1000"]
 
 
 def test_a_run_without_translations_and_another_language_are_refused(place: Path, tmp_path: Path) -> None:

@@ -705,6 +705,7 @@ def evaluate(
     baseline: str | None = None,
     correction: Literal["holm", "bonferroni"] = "holm",
     balance: str | None = None,
+    query_language: str | None = None,
     rerank: str | None = None,
     rerank_depth: int = 100,
     depth: int = 1000,
@@ -726,6 +727,7 @@ def evaluate(
         correction: of p, for the systems on a collection.
         balance: judgements whose queries choose the weights of sums, on which no model was trained; default: spans of
             the documents choose them.
+        query_language: of the queries, where a run's deployed index gets them through its translations.
         rerank: cross-encoder; each system with its first ``rerank_depth`` results reranked is a further row.
         depth: results a query.
         language: ISO 639 code for BM25; default: told by the texts.
@@ -739,7 +741,7 @@ def evaluate(
     from vtkit.pipeline.evaluate import Setting, evaluate_named
     from vtkit.settings.index import IndexSection
 
-    how = Setting(tuple(measures), depth, language, max_queries, seed, balance, rerank, rerank_depth)
+    how = Setting(tuple(measures), depth, language, max_queries, seed, balance, query_language, rerank, rerank_depth)
     index = section_of(IndexSection, settings, refused="The settings of [index] cannot be used:") if settings else None
     folder = None if out is None else Path(out)
     return evaluate_named(

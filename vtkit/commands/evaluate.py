@@ -52,6 +52,11 @@ def evaluate(
         typer.Option("--balance", metavar="SPLIT", help="Judgements that choose the weight of MODEL+bm25, on which the "
                      "model was not trained. Default: spans of the documents choose it.", show_default=False),
     ] = None,
+    query_language: Annotated[
+        str | None,
+        typer.Option("--query-language", metavar="CODE", help="Language of the queries where it is that of a run's "
+                     "source: its deployed index gets them through its translations.", show_default=False),
+    ] = None,
     rerank: Annotated[
         str | None,
         typer.Option("--rerank", metavar="MODEL", help="Cross-encoder that reranks each system, as a further row.",
@@ -89,8 +94,8 @@ def evaluate(
 
     found = evaluated(
         systems, on, split=split, measures=measure, baseline=baseline, correction=correction, balance=balance,
-        rerank=rerank, rerank_depth=depth, depth=results, language=language, max_queries=max_queries, seed=seed,
-        out=out,
+        query_language=query_language, rerank=rerank, rerank_depth=depth, depth=results, language=language,
+        max_queries=max_queries, seed=seed, out=out,
         **section_settings("index", settings or (), "document_length=128"),
     )  # fmt: skip
     if as_json:

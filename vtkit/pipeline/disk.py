@@ -124,7 +124,7 @@ def estimate(steps: Sequence[Step]) -> Estimate:
             if step.stage.trains is not None:
                 checkpoints = max(checkpoints, _checkpoints(step.stage.trains(recipe), encoder))
             tuned = recipe.finetune if stage == "finetune" else None
-            counted = None if tuned is None else _collection(tuned.data)
+            counted = None if tuned is None else counts_of(tuned.data)
             if tuned is not None and counted is not None and counted.bytes >= LARGE:
                 prepared += counted.bytes
                 if tuned.asks_bm25 and counted.documents > DOCUMENTS_A_PART:
@@ -133,7 +133,7 @@ def estimate(steps: Sequence[Step]) -> Estimate:
         elif stage in ("encode", "index", "evaluate"):
             assert recipe.evaluate is not None
             for corpus in step.view.corpora("evaluate.sets"):
-                counted = _collection(corpus.name)
+                counted = counts_of(corpus.name)
                 if counted is None:
                     unknown[corpus.name] = None
                 elif step.stage.name == ENCODE_QUERIES.name:
@@ -259,13 +259,15 @@ def _checkpoints(training: Training, encoder: Encoder) -> int:
 
 
 @dataclass(frozen=True)
-class _Counted:
+class Counts:
+    """What is in a collection."""
+
     documents: int
     queries: int
     bytes: int
 
 
-def _collection(name: str) -> _Counted | None:
+def counts_of(name: str) -> Counts | None:
     """About how many documents and queries a folder has, and the bytes of its texts; None where it is not here."""
     if not is_local(name):
         return None
@@ -274,7 +276,15 @@ def _collection(name: str) -> _Counted | None:
     except DataError:
         return None
     lines, written = zip(*map(_lines, files), strict=True)
-    return _Counted(sum(lines), sum(_lines(file)[0] for file in queries), sum(written))
+    return Counts(sum(lines), sum(_lines(file)[0] for file in queries), sum(written))
+
+
+def written(name: str) -> int:
+    """About how many bytes of text a file or a collection has; 0 where it is not here."""
+    found = counts_of(name)
+    if found is not None:
+        return found.bytes
+    return _lines(Path(name))[1] if is_local(name) and Path(name).is_file() else 0
 
 
 def _lines(path: Path) -> tuple[int, int]:

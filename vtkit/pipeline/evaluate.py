@@ -82,6 +82,9 @@ class Setting:
     """Judgements whose queries choose the weights of sums; None: spans of the documents do, for nothing says on which
     queries a model was trained."""
 
+    query_language: str | None = None
+    """Of the queries that a run's index to be deployed gets through its translations; None: as they are."""
+
     rerank: str | None = None
     """Cross-encoder that reranks every system, as a row of its own ..."""
 
@@ -192,7 +195,9 @@ def evaluate_named(
         problems.append(f"--baseline {baseline}: name one of the systems: {', '.join(asked)}.")
     folders = _folders(collections).items()
     opened = [place for name, folder in folders for place in problems.tried(Collection, name, folder, split, setting)]
-    given = {each.label: made for each in named for made in problems.tried(_given, each) if made}
+    given = {
+        each.label: made for each in named for made in problems.tried(_given, each, setting.query_language) if made
+    }
     fitting: Fitting = {
         label: {place.name: one for one in made for place in opened if not _misfit(one, place)}
         for label, made in given.items()
@@ -462,7 +467,7 @@ def _folders(collections: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _given(named: Named) -> list[Given]:
+def _given(named: Named, query_language: str | None) -> list[Given]:
     """The results of a run file, or an index; of a run the index of each of its sets. Nothing for other systems."""
     from vtkit.evaluation.systems import RunSystem
     from vtkit.pipeline.search import open_searcher
@@ -474,7 +479,8 @@ def _given(named: Named) -> list[Given]:
             return [open_searcher(Path(named.name), model=None, collection=None)]
         case "deployed":
             sets = result_of(open_run(Path(named.name)).steps[DEPLOY.name], DeployResult).sets
-            return [open_searcher(Path(named.name), model=None, collection=each) for each in sets]
+            run = Path(named.name)
+            return [open_searcher(run, model=None, collection=each, query_language=query_language) for each in sets]
         case _:
             return []
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vtkit.data.documents import keep_large_collections
 from vtkit.evaluation.measures.effectiveness import check_measures
+from vtkit.pipeline import cost
 from vtkit.pipeline.disk import Estimate, estimate, free_bytes, refuse_full_disk
 from vtkit.pipeline.folder import LOCK, finished_steps, publish_results, record
 from vtkit.pipeline.order import refuse_unknown
@@ -31,6 +32,7 @@ from vtkit.system.errors import RecipeError, VtkitError, arguments_called, machi
 from vtkit.system.outputs import held, remove_half_written, write_atomically
 from vtkit.system.results import Result
 from vtkit.system.runtime import limit_threads, reuse_memory, want_threads
+from vtkit.system.runtime import threads as processor_threads
 from vtkit.training import distributed
 
 LOG = "run.log"
@@ -96,6 +98,8 @@ def run(
         decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
         _show(decisions)
         _show_disk(decisions, runs)
+        for line in cost.words(cost.estimated(decisions).values()):
+            console.say(line)
         if not_fetched is not None:
             console.warn(f"{not_fetched}\nIn the plan it counts by its name; whether it fits is seen once it is here.")
         return folder
@@ -124,19 +128,21 @@ def run(
         write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe, used_where_left_open(recipe)))
         write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
         steps: dict[str, str] = {}
+        costs = cost.estimated(decisions)
         begun = time.monotonic()
         for number, decision in enumerate(decisions, start=1):
             step = decision.step
             if decision.runs:
                 console.say(f"[{number}/{len(decisions)}] {step.name}")
-                started = time.monotonic()
+                started, before = time.monotonic(), time.process_time()
                 inputs = {role: store.folder(plan.steps[other].dependencies) for role, other in step.inputs.items()}
                 reuse_memory()
                 limit_threads()
                 _seed(step.dependencies.seed)
                 make = partial(_make, step, inputs)
                 store.build(step.dependencies, step.stage.result, make, afresh=decision.again)
-                console.say(f"  done in {time.monotonic() - started:.1f} s", short="")
+                spent = time.monotonic() - started, (time.process_time() - before) / processor_threads()
+                console.say(f"  {cost.compared(costs.get(step.name), *spent)}", short="")
             steps[step.name] = store.folder(step.dependencies).name
             record(folder, recipe, plan, steps)
         publish_results(folder, store, plan, steps)

@@ -1,0 +1,307 @@
+"""What each step of a plan will take in time and memory: estimated before it runs, compared with the truth after it.
+
+A step's work is counted from the recipe and the files it names: tokens through the transformer and its head, and items
+that plain programs go through. What this machine does of either in a second is measured in about a second of processor
+time, where a run is long enough for that to pay; on a machine with other work, steps take longer by what that takes.
+The factors are those of runs on two processor cores (docs/log.md). A step may end far from its estimate where much
+depends on what only the run itself finds out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from vtkit.data.collections import is_collection
+from vtkit.pipeline.disk import NUMBER, Counts, Encoder, counts_of, made_by, written
+from vtkit.pipeline.plan import Decision, Step
+from vtkit.settings.recipe import Recipe
+from vtkit.settings.transfer import ParallelTransfer
+from vtkit.system import console
+
+CHARACTERS_A_TOKEN = 5
+"""Bytes of UTF-8, over the scripts."""
+
+LIBRARIES_S, LIBRARIES_BYTES = 6.0, 700 * 2**20
+"""What torch, transformers and sentence-transformers take, once a run."""
+
+WORTH_MEASURING_S = 60.0
+"""Of a run by :data:`REFERENCE`, from which on the machine is measured."""
+
+PROBED = 1500
+"""Texts that gates, probes and balances encode at the most."""
+
+TRAINING = 3
+"""Products of a training step for each of a forward pass."""
+
+FOUND_S, RANKED_S, SUMMED_S = 1.5e-6, 6e-6, 2.5e-5
+"""To search for, judge and sum up one result of a query."""
+
+PAIR_S = 1.5e-5
+"""To learn translations from one byte of parallel text."""
+
+TEXT_S = 1e-6
+"""To count one byte of text."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a machine does in a second."""
+
+    float32: float
+    """Multiplications of a matrix product; ..."""
+
+    bf16: float
+    """... and where training may use bf16."""
+
+    programs: float = 1.0
+    """Plain programs, beside the machine of the factors."""
+
+
+REFERENCE = Speed(8e9, 1.6e10)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a step does."""
+
+    encoded: float = 0.0
+    """Multiplications in float32."""
+
+    trained: float = 0.0
+    """Multiplications while training."""
+
+    programs: float = 1.0
+    """Seconds of plain programs on the machine of the factors."""
+
+    memory: int = 0
+    """Bytes beside the libraries."""
+
+    def seconds(self, speed: Speed) -> float:
+        """On a machine of this speed."""
+        return self.encoded / speed.float32 + self.trained / speed.bf16 + self.programs / speed.programs
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """The estimate of a step."""
+
+    step: str
+    seconds: float
+    memory: int
+    """Bytes of the process at its largest."""
+
+
+def estimated(decisions: Iterable[Decision]) -> dict[str, StepCost]:
+    """The steps that run, in their order, each with what it will take; a step whose model is unknown is left out."""
+    running = [decision.step for decision in decisions if decision.runs]
+    works = {step.name: work for step in running if (work := work_of(step)) is not None}
+    speed = REFERENCE
+    if sum(work.seconds(speed) for work in works.values()) >= WORTH_MEASURING_S:
+        speed = measured()
+    costs = {name: StepCost(name, work.seconds(speed), LIBRARIES_BYTES + work.memory) for name, work in works.items()}
+    for first in list(costs)[:1]:
+        costs[first] = StepCost(first, costs[first].seconds + LIBRARIES_S / speed.programs, costs[first].memory)
+    return costs
+
+
+@cache
+def measured() -> Speed:
+    """This machine, by matrix products of a transformer's shape and by counting words, about a second altogether."""
+    import torch
+
+    from vtkit.system.runtime import bf16_is_fast, fastest_device, limit_threads, threads
+
+    limit_threads()
+    device = fastest_device()
+
+    def products(kind: torch.dtype) -> float:
+        some, weights = (torch.ones(shape, dtype=kind, device=device) for shape in ((512, 384), (384, 1536)))
+        some @ weights
+        done, start, begun = 0, time.process_time(), time.perf_counter()
+        while time.perf_counter() - begun < 0.4:
+            some @ weights
+            done += 512 * 384 * 1536
+            if device == "cuda":
+                torch.cuda.synchronize()
+        spent = (time.process_time() - start) / threads() if device == "cpu" else time.perf_counter() - begun
+        return done / max(spent, 1e-3)
+
+    float32 = products(torch.float32)
+    bf16 = products(torch.bfloat16) if bf16_is_fast() else float32
+    texts, counted, start = [str(number % 997) for number in range(20_000)], 0, time.process_time()
+    while time.process_time() - start < 0.2:
+        counts: dict[str, int] = {}
+        for text in texts:
+            counts[text] = counts.get(text, 0) + 1
+        counted += len(texts)
+    programs = counted / (time.process_time() - start) / WORDS_A_SECOND
+    return Speed(float32 * EFFICIENCY_FLOAT32, bf16 * EFFICIENCY_BF16, programs)
+
+
+EFFICIENCY_FLOAT32, EFFICIENCY_BF16 = 0.6, 0.35
+"""Of a transformer's step, beside its matrix products alone."""
+
+WORDS_A_SECOND = 1.2e7
+"""That the machine of the factors counts."""
+
+
+def words(costs: Iterable[StepCost]) -> list[str]:
+    """A line for each step, and one for all."""
+    listed = list(costs)
+    if not listed:
+        return []
+    width = max(len(cost.step) for cost in listed)
+    lines = [f"{cost.step:<{width}}  about {_duration(cost.seconds)}, {console.size(cost.memory)}" for cost in listed]
+    total = _duration(sum(cost.seconds for cost in listed))
+    return [f"time: about {total}, memory {console.size(max(cost.memory for cost in listed))}", *lines]
+
+
+def compared(cost: StepCost | None, seconds: float, processor: float) -> str:
+    """The truth of a step that is done beside its estimate, if there was one.
+
+    Args:
+        seconds: that it took.
+        processor: seconds of processor time, of each thread.
+    """
+    done = f"done in {seconds:.1f} s ({processor:.1f} s of processor time)"
+    if cost is None:
+        return done
+    memory = f"memory {console.size(peak_bytes())} ({console.size(cost.memory)})"
+    return f"{done}, estimated {_duration(cost.seconds)}; {memory}"
+
+
+def peak_bytes() -> int:
+    """The memory of this process at its largest until now; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def work_of(step: Step) -> Work | None:
+    """What a step does; None where its model is not known here."""
+    recipe, stage = step.recipe, _called(step)
+    encoder = made_by(recipe)
+    if encoder is None:
+        return None
+    kind = stage.split(":")[0]
+    model = NUMBER * 2 * (encoder.vocabulary * encoder.width + encoder.other)
+    match kind:
+        case "vocabulary":
+            return Work(programs=1 + 6 * TEXT_S * _bytes(step), memory=4 * _bytes(step))
+        case "transfer":
+            return _transfer(step, encoder, model)
+        case "adapt" | "finetune" | "expand":
+            return _training(step, encoder, model)
+        case "calibrate":
+            assert recipe.calibrate is not None
+            tokens = recipe.calibrate.texts * min(recipe.calibrate.max_length, _tokens(step))
+            return Work(2 * tokens * _forward(encoder), programs=3, memory=model)
+        case "check":
+            probed = 0 if stage == "check:vocabulary" else 0.5 * PROBED * min(64.0, _tokens_of_sets(recipe))
+            return Work(probed * _forward(encoder), programs=3, memory=model)
+        case "encode" | "index" | "evaluate":
+            return _evaluation(step, encoder, model)
+        case _:
+            return Work(programs=4, memory=model)
+
+
+def _transfer(step: Step, encoder: Encoder, model: int) -> Work:
+    recipe = step.recipe
+    fitted = recipe.source.fitted
+    if fitted is not None:
+        tokens = fitted.texts * min(fitted.max_length, _tokens(step))
+        layers = 2 * encoder.width * (recipe.source.units.size if recipe.source.units is not None else encoder.width)
+        steps = TRAINING * getattr(fitted, "steps", 400) * 2048 * layers
+        return Work(tokens * encoder.other, steps, 5, model + int(tokens) * encoder.width * NUMBER)
+    used = recipe.transfer.used if recipe.transfer is not None else ()
+    pairs = sum(written(str(file)) for each in used if isinstance(each, ParallelTransfer) for file in each.files)
+    return Work(programs=3 + 8 * TEXT_S * _bytes(step) + PAIR_S * pairs, memory=2 * model)
+
+
+def _training(step: Step, encoder: Encoder, model: int) -> Work:
+    recipe = step.recipe
+    training = step.stage.trains(recipe) if step.stage.trains is not None else None
+    section = recipe.adapt if step.stage.name == "adapt" else recipe.finetune
+    if training is None or section is None:
+        return Work(programs=10, memory=4 * model)
+    steps = training.steps or 1000
+    length = min(getattr(section, "max_length", 128), _tokens(step))
+    texts = 3.0 * section.batch_size  # a query, its text, and a teacher's or a negative's
+    trained = steps * texts * length * TRAINING * _forward(encoder)
+    held = 4 * model + int(texts * length * encoder.width * 40 * NUMBER)
+    return Work(trained=trained, programs=5, memory=held)
+
+
+def _evaluation(step: Step, encoder: Encoder, model: int) -> Work:
+    """Of encoding, indexing and searching the evaluation sets."""
+    recipe, stage = step.recipe, _called(step)
+    if recipe.evaluate is None:
+        return Work()
+    encoded = programs = 0.0
+    memory = model
+    for corpus in recipe.evaluate.sets:
+        counts = counts_of(corpus)
+        if counts is None:
+            continue
+        queries = min(counts.queries, recipe.evaluate.max_queries or counts.queries)
+        length = min(float(recipe.index.document_length), _tokens_a_document(counts))
+        results = queries * min(recipe.evaluate.depth, counts.documents)
+        if stage == "encode:queries":
+            encoded += (min(PROBED, 2 * counts.documents) * length + 12 * queries) * _forward(encoder)
+            programs += 4 + counts.bytes * 4 * TEXT_S
+        elif stage.startswith("encode:"):
+            encoded += counts.documents * length * _forward(encoder)
+        elif stage.startswith("index:"):
+            programs += 0.3 + counts.documents * 5e-5 + (stage == "index:deployed") * 8 * TEXT_S * counts.bytes
+        elif stage.startswith(("evaluate:peer", "evaluate:hybrid-peer")):
+            encoded += (counts.documents * length + 12 * queries) * encoder.other
+            programs += RANKED_S * results
+        else:
+            programs += 1 + (FOUND_S + RANKED_S) * results
+            programs += SUMMED_S * results * (stage == "evaluate:hybrid")
+            programs += 8 * TEXT_S * counts.bytes * stage.startswith("evaluate:bm25")
+        memory = max(memory, model + 3 * counts.bytes + 200 * results)
+    return Work(encoded, programs=programs, memory=memory)
+
+
+def _called(step: Step) -> str:
+    """Its name, without that of a source recipe."""
+    return step.name.rpartition("/")[2]
+
+
+def _forward(encoder: Encoder) -> float:
+    """Multiplications of a token through the transformer and its head."""
+    return encoder.other + encoder.vocabulary * encoder.width
+
+
+def _tokens_a_document(counts: Counts) -> float:
+    return counts.bytes / max(counts.documents, 1) / CHARACTERS_A_TOKEN
+
+
+def _tokens_of_sets(recipe: Recipe) -> float:
+    sets = recipe.evaluate.sets if recipe.evaluate is not None else ()
+    found = [_tokens_a_document(counts) for name in sets if (counts := counts_of(name)) is not None]
+    return sum(found) / len(found) if found else 64.0
+
+
+def _tokens(step: Step) -> float:
+    """Tokens of a text that a step reads: those of the first of its corpora that is a collection."""
+    for setting in step.stage.corpora:
+        for corpus in step.view.corpora(setting):
+            if is_collection(corpus.name) and (counts := counts_of(corpus.name)) is not None:
+                return _tokens_a_document(counts)
+    return _tokens_of_sets(step.recipe)
+
+
+def _bytes(step: Step) -> int:
+    """Bytes of the texts that a step reads."""
+    return sum(written(corpus.name) for setting in step.stage.corpora for corpus in step.view.corpora(setting))
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
