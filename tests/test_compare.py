@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+from test_report import shown_by_a_browser
 from typer.testing import CliRunner
 
 from vtkit.cli import app
 from vtkit.evaluation.measures.significance import holm, paired_randomization
-from vtkit.pipeline.compare import ComparedRuns, QueryFilter, compare_runs, differing
+from vtkit.pipeline.compare import QueryFilter, compare_runs, differing
 from vtkit.pipeline.folder import open_run
 from vtkit.pipeline.run import run
 from vtkit.pipeline.search import open_searcher
+from vtkit.recipe.recorded import known_settings
+from vtkit.report.compared import ComparedRuns
+from vtkit.settings.index import IndexSection
 
 SET = "collection"
 
@@ -136,3 +143,60 @@ def test_the_command_prints_tables_and_queries(runs: Path) -> None:
     assert " -> rank " in result.stdout
     listed = json.loads(CliRunner().invoke(app, ["compare", str(runs / "tiny"), str(runs / "same"), "--json"]).stdout)
     assert listed["runs"] == ["tiny", "same"]
+
+
+def test_kinds_of_queries_are_compared_by_themselves(compared: ComparedRuns, runs: Path) -> None:
+    (found,) = compared.sets
+    assert {group.name: group.queries for group in found.groups} == {"of 3 to 5 words": 40, "without one": 40}
+    of = [values(runs, name) for name in ("tiny", "queries", "documents")]
+    for group in found.groups:
+        assert group.values == pytest.approx([sum(each.values()) / 40 for each in of])
+        p = holm({number: paired_randomization(each, of[0]) for number, each in enumerate(of[1:])})
+        assert group.p == pytest.approx((p[0], p[1]))
+    costs = {line.name: line.values for line in compared.figures}
+    assert costs[f"document dimensions, {SET}"][2] == 2
+
+
+def test_a_run_of_an_earlier_version_is_read_as_far_as_possible(runs: Path) -> None:
+    old = runs / "old"
+    shutil.copytree(runs / "documents", old)
+    record = json.loads((old / "run.json").read_text("utf-8"))
+    record["index"] |= {"gone": 3, "precision": "float8", "seismic": {"heap": 0.5}}
+    (old / "run.json").write_text(json.dumps(record), "utf-8")
+    recipe = (old / "recipe.resolved.toml").read_text("utf-8")
+    recipe = recipe.replace("\n[index]\n", "\n[index]\ngone = 3\n").replace("\n[transfer]\n", "\n[transfer]\npad = 8\n")
+    (old / "recipe.resolved.toml").write_text(recipe, "utf-8")
+    found = compare_runs([runs / "documents", old])
+    (note,) = found.notes
+    for setting in ("index.gone", "index.precision", "index.seismic.heap", "transfer.pad"):
+        assert setting in note
+    assert {line.name: line.values for line in found.settings} == {"index.gone": (None, 3), "transfer.pad": (None, 8)}
+    assert (found.sets[0].beside[0].won, found.sets[0].not_explained) == (0, "")
+    result = CliRunner().invoke(app, ["search", str(old), "maple"])
+    assert result.exit_code == 0
+    assert "index.gone, and passes over it" in " ".join(result.stderr.split())
+
+
+@given(st.dictionaries(st.from_regex(r"old_[a-z]{1,5}", fullmatch=True), st.integers() | st.text(), max_size=4))
+def test_settings_that_are_gone_are_named_and_nothing_else_is_lost(gone: dict[str, object]) -> None:
+    section = IndexSection(query_length=48, top_dimensions=64)
+    recorded = section.model_dump(mode="json")
+    found, unknown = known_settings(IndexSection, recorded | gone | {"seismic": recorded["seismic"] | gone}, "index.")
+    assert found == section
+    assert sorted(unknown) == sorted(f"index.{at}{name}" for name in gone for at in ("", "seismic."))
+
+
+def test_a_page_says_what_the_command_says_and_a_browser_shows_it(runs: Path, tmp_path: Path) -> None:
+    page = tmp_path / "compare.html"
+    pair = [str(runs / "tiny"), str(runs / "documents")]
+    result = CliRunner().invoke(app, ["compare", *pair, "--queries", "2", "--html", str(page)], catch_exceptions=False)
+    document, logged = shown_by_a_browser(page)
+    assert "CONSOLE" not in logged
+    found = compare_runs([Path(each) for each in pair], queries=2)
+    for cell in found.sets[0].cells:
+        mean = f"{cell.evaluated.measures['nDCG@10']:.4f}"
+        assert mean in document
+        assert mean in result.stdout
+    for query in (*found.sets[0].beside[0].queries_lost, *found.sets[0].beside[0].queries_won):
+        assert query.text in document
+    assert "index.top_dimensions" in document

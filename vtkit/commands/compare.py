@@ -9,9 +9,10 @@ import typer
 
 from vtkit.commands.options import JsonOption
 from vtkit.system import console
+from vtkit.system.outputs import refuse_folder, write_text
 
 if TYPE_CHECKING:
-    from vtkit.pipeline.compare import ComparedSet, Line, QueryDifference
+    from vtkit.report.compared import ComparedSet, Line, QueryDifference
 
 
 def compare(
@@ -36,6 +37,9 @@ def compare(
     split: Annotated[
         bool, typer.Option("--split", help="Only queries with a word that the source's vocabulary cuts up.")
     ] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page too.", show_default=False)
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Compare runs: results with significance, what differs in their recipes, vocabulary, cost, queries won and lost.
@@ -46,7 +50,16 @@ def compare(
     """
     from vtkit.pipeline.compare import QueryFilter, compare_runs
 
+    refuse_folder(html)
     found = compare_runs(runs, model=model, queries=queries, only=QueryFilter(min_words, max_words, split))
+    for note in found.notes:
+        console.warn(note)
+    if html is not None:
+        from vtkit.pipeline.compare import reports_of
+        from vtkit.report.compared import compared_page
+
+        write_text(html, compared_page(found, reports_of(runs, found)))
+        console.say(f"page: {html}")
     if as_json:
         console.write_json(found.to_json())
         return

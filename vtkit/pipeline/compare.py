@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.evaluation.comparison import Cell, compared
-from vtkit.evaluation.judging import PER_QUERY, EvaluateResult, Judged
+from vtkit.evaluation.comparison import compared
+from vtkit.evaluation.judging import PER_QUERY, Evaluated, EvaluateResult, Judged
 from vtkit.pipeline.folder import RunFolder, open_run, report_of
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import result_of
-from vtkit.recipe.load import load_recipe
+from vtkit.recipe.recorded import known_settings
+from vtkit.report.compared import (
+    Beside,
+    ComparedRuns,
+    ComparedSet,
+    Line,
+    QueryDifference,
+    QueryGroup,
+    TokenDifference,
+)
 from vtkit.report.data import ReportData
+from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError, RecipeError, VtkitError
-from vtkit.system.results import Result
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -33,96 +43,11 @@ RESOLVED = "recipe.resolved.toml"
 TOKENS_SHOWN = 6
 """That made most of the difference, of each query."""
 
+LENGTHS = {"of 1 or 2 words": 2, "of 3 to 5 words": 5, "of 6 words or more": None}
+"""Kinds of queries by length -> most words."""
+
 NAMES = ("recipe.name", "recipe.about")
 """Settings that say nothing of what a run does."""
-
-
-@dataclass(frozen=True)
-class Line(Result):
-    """One setting or figure of every run, in their order; None where a run has none."""
-
-    name: str
-    values: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class TokenDifference(Result):
-    """A token's part of the score of a query's relevant document, in the baseline and in the other run."""
-
-    token: str
-    before: float
-    after: float
-
-
-@dataclass(frozen=True)
-class QueryDifference(Result):
-    """A query on which a run and the baseline differ."""
-
-    id: str
-    text: str
-    before: float
-    """The main measure in the baseline ..."""
-
-    after: float
-    """... and in the run."""
-
-    document: str
-    """The relevant document whose scores are told."""
-
-    ranks: tuple[int | None, int | None]
-    """Of that document, in both."""
-
-    tokens: tuple[TokenDifference, ...]
-    """The largest differences first."""
-
-
-@dataclass(frozen=True)
-class Beside(Result):
-    """A run beside the baseline, on one evaluation set."""
-
-    run: str
-    won: int
-    """Queries with a larger value of the main measure than in the baseline."""
-
-    lost: int
-    queries_won: tuple[QueryDifference, ...] = ()
-    """Some of them, the largest differences first."""
-
-    queries_lost: tuple[QueryDifference, ...] = ()
-
-
-@dataclass(frozen=True)
-class ComparedSet(Result):
-    """All runs on one evaluation set."""
-
-    set: str
-    queries: int
-    """That were compared: those of every run, filtered as it was asked for."""
-
-    measures: tuple[str, ...]
-    cells: tuple[Cell, ...]
-    """A run each, in their order."""
-
-    beside: tuple[Beside, ...]
-    not_compared: str = ""
-    """Why the runs cannot be compared on it."""
-
-
-@dataclass(frozen=True)
-class ComparedRuns(Result):
-    """Runs beside each other; the first is the baseline."""
-
-    runs: tuple[str, ...]
-    models: tuple[str, ...]
-    """Whose results are compared, of each run."""
-
-    settings: tuple[Line, ...]
-    """That are not the same in all."""
-
-    figures: tuple[Line, ...]
-    """Vocabulary, overlap, origins of the rows, calibration, training and cost."""
-
-    sets: tuple[ComparedSet, ...]
 
 
 @dataclass(frozen=True)
@@ -156,7 +81,16 @@ def compare_runs(
     names = _names(folders)
     judged = [_judged_model(run, model) for run in runs]
     resolved = [_resolved(folder) for folder in folders]
-    reports = [report_of(folder) for folder in folders]
+    reports, notes = [], []
+    for name, folder, run in zip(names, folders, runs, strict=True):
+        try:
+            reports.append(report_of(folder))
+        except VtkitError as error:
+            reports.append(None)
+            notes.append(f"{name}: {error}")
+        unknown = dict.fromkeys((*run.unknown, *_recipe(folder)[1]))
+        if unknown:
+            notes.append(f"{name}: this version of vtkit does not know {', '.join(unknown)}, and passes over it.")
     results = [
         result_of(run.steps[f"evaluate:{of}"], EvaluateResult).sets for run, of in zip(runs, judged, strict=True)
     ]
@@ -164,9 +98,21 @@ def compare_runs(
     for name in dict.fromkeys(name for found in results for name in found):
         values = [per_query(run, of, name) for run, of in zip(runs, judged, strict=True)]
         sets.append(_compare_set(name, folders, names, results, values, model, queries, only or QueryFilter()))
+    figures = [*_figures(runs, reports), *_costs(runs)]
     return ComparedRuns(
-        tuple(names), tuple(judged), tuple(differing(resolved)), tuple(_figures(runs, reports)), tuple(sets)
+        tuple(names), tuple(judged), tuple(differing(resolved)), tuple(figures), tuple(sets), tuple(notes)
     )
+
+
+def reports_of(folders: Sequence[Path], found: ComparedRuns) -> dict[str, ReportData]:
+    """The reports that this version can read, by the names of the runs."""
+    reports = {}
+    for name, folder in zip(found.runs, folders, strict=True):
+        with suppress(VtkitError):
+            report = report_of(folder)
+            if report is not None:
+                reports[name] = report
+    return reports
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -187,8 +133,20 @@ def _judged_model(run: RunFolder, model: str | None) -> str:
 
 
 def _resolved(folder: Path) -> dict[str, Any]:
+    return dict(_flat(_written(folder)))
+
+
+def _recipe(folder: Path) -> tuple[Recipe, list[str]]:
+    """The recipe of a run, and its settings that this version does not know."""
     try:
-        return dict(_flat(tomllib.loads((folder / RESOLVED).read_text("utf-8"))))
+        return known_settings(Recipe, _written(folder))
+    except ValueError as error:
+        raise DataError(f"{folder / RESOLVED} cannot be read by this version of vtkit ({error}).") from error
+
+
+def _written(folder: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads((folder / RESOLVED).read_text("utf-8"))
     except FileNotFoundError as error:
         raise VtkitError(f"{folder / RESOLVED} is missing. Run its recipe again: vtkit run RECIPE.") from error
     except ValueError as error:
@@ -219,6 +177,8 @@ FIGURES: dict[str, Callable[[ReportData], Any]] = {
     "tokens a word of a document": lambda report: _tokens_a_word(report, "documents"),
     "tokens a word of a query": lambda report: _tokens_a_word(report, "queries"),
     "calibration: bias lowered by": lambda report: report.calibration and round(report.calibration.shift, 3),
+    "bytes of the index": lambda report: report.cost and report.cost.index_bytes,
+    "milliseconds a query": lambda report: report.cost and round(report.cost.query_ms, 1),
 }
 """Of a report, in the order in which a comparison has them."""
 
@@ -248,6 +208,19 @@ def _figures(runs: Sequence[RunFolder], reports: Sequence[ReportData | None]) ->
         lines.append(line(f"seconds of {stage}", lambda r, stage=stage: _seconds(r, stage)))  # type: ignore[misc]
     lines.append(line("seconds of all stages", lambda report: round(sum(v or 0 for v in report.seconds.values()), 1)))
     return (each for each in lines if any(value is not None for value in each.values))
+
+
+def _costs(runs: Sequence[RunFolder]) -> Iterator[Line]:
+    """Active dimensions and FLOPS of the final encoders on each set."""
+    steps = [run.steps.get(f"evaluate:{run.final_model}") for run in runs]
+    results = [{} if step is None else result_of(step, EvaluateResult).sets for step in steps]
+    costs = {"query dimensions": "query_dimensions", "document dimensions": "document_dimensions", "FLOPS": "flops"}
+    for name in dict.fromkeys(name for found in results for name in found):
+        for label, field in costs.items():
+            values = [getattr(found[name], field) if name in found else None for found in results]
+            if any(value is not None for value in values):
+                shown = tuple(None if value is None else round(value, 3) for value in values)
+                yield Line(f"{label}, {name}", shown)
 
 
 def _last(report: ReportData, stage: str, name: str) -> float | None:
@@ -285,45 +258,77 @@ def _compare_set(
     measures = [measure for measure in there[0] if all(measure in each for each in there)]
     asked = [set(each[measures[0]]) for each in there] if measures else []
     if len(there) < len(values):
-        return ComparedSet(name, 0, (), (), (), "not every run was judged on it")
+        return ComparedSet(name, 0, (), (), (), not_compared="not every run was judged on it")
     if not measures or any(queries != asked[0] for queries in asked):
-        return ComparedSet(name, 0, (), (), (), "the runs were judged on other queries, or by other measures")
+        return ComparedSet(
+            name, 0, (), (), (), not_compared="the runs were judged on other queries, or by other measures"
+        )
     collection = None
     kept = asked[0]
     if only != QueryFilter() or explained:
         collection = _collection(folders[0], name)
         kept = {query.id for query in collection.queries if query.id in kept and _counts(query.text, only, folders[0])}
     if not kept:
-        return ComparedSet(name, 0, tuple(measures), (), (), "no query is as it was asked for")
-    judged = {}
-    for run, result, of_run in zip(names, results, there, strict=True):
-        of_kept = {
-            measure: {query: value for query, value in of_run[measure].items() if query in kept} for measure in measures
-        }
-        means = {measure: sum(of.values()) / len(kept) for measure, of in of_kept.items()}
-        facts = result[name].facts | {"queries": len(kept), "documents": result[name].documents, "measures": means}
-        judged[run] = Judged(type(result[name])(**facts), {}, of_kept)
+        return ComparedSet(name, 0, tuple(measures), (), (), not_compared="no query is as it was asked for")
+
+    def judged_on(asked: Set[str], measures: Sequence[str]) -> dict[str, Judged]:
+        judged = {}
+        for run, result, of_run in zip(names, results, there, strict=True):
+            of_asked = {
+                measure: {q: value for q, value in of_run[measure].items() if q in asked} for measure in measures
+            }
+            means = {measure: sum(of.values()) / len(asked) for measure, of in of_asked.items()}
+            facts = result[name].facts | {"queries": len(asked), "documents": result[name].documents, "measures": means}
+            judged[run] = Judged(Evaluated(**facts), {}, of_asked)
+        return judged
+
+    judged = judged_on(kept, measures)
     cells = compared(judged, name, measures, names[0], "holm")
-    beside, first = [], None
+    groups = []
+    for title, of_kind in _kinds(collection, kept, folders[0]).items() if collection is not None else ():
+        found = compared(judged_on(of_kind, measures[:1]), name, measures[:1], names[0], "holm")
+        means = tuple(cell.evaluated.measures[measures[0]] for cell in found)
+        groups.append(
+            QueryGroup(title, len(of_kind), means, tuple(c.tested[measures[0]].randomization for c in found[1:]))
+        )
+    beside, first, not_explained = [], None, ""
     for number, run in enumerate(names[1:], 1):
         before, after = (judged[each].per_query[measures[0]] for each in (names[0], run))
         order = sorted(kept, key=lambda query: (before[query] - after[query], query))  # the largest gain first
         won, lost = ([q for q in order if after[q] > before[q]], [q for q in order[::-1] if after[q] < before[q]])
         differences: list[list[QueryDifference]] = [[], []]
         if explained and collection is not None and won + lost:
-            first = first or _searcher(folders[0], name, model)
-            explain = _explaining(first, _searcher(folders[number], name, model))
-            differences = [
-                [_difference(query, before[query], after[query], collection, explain) for query in some[:explained]]
-                for some in (won, lost)
-            ]
+            try:
+                first = first or _searcher(folders[0], name, model)
+                explain = _explaining(first, _searcher(folders[number], name, model))
+                differences = [
+                    [_difference(query, before[query], after[query], collection, explain) for query in some[:explained]]
+                    for some in (won, lost)
+                ]
+            except VtkitError as error:
+                not_explained = str(error)
         beside.append(Beside(run, len(won), len(lost), tuple(differences[0]), tuple(differences[1])))
-    return ComparedSet(name, len(kept), tuple(measures), tuple(cells), tuple(beside))
+    return ComparedSet(
+        name, len(kept), tuple(measures), tuple(cells), tuple(beside), tuple(groups), not_explained=not_explained
+    )
+
+
+def _kinds(collection: RetrievalSet, kept: Set[str], folder: Path) -> dict[str, set[str]]:
+    """Queries by their length, and by whether the vocabulary of the first run's source splits a word of theirs; kinds
+    without any are left out."""
+    texts = {query.id: query.text for query in collection.queries if query.id in kept}
+    kinds: dict[str, set[str]] = {title: set() for title in LENGTHS}
+    for query, text in texts.items():
+        words = len(text.split())
+        kinds[next(title for title, most in LENGTHS.items() if most is None or words <= most)].add(query)
+    if open_run(folder).models.get("source") is not None:
+        split = {query for query, text in texts.items() if _counts(text, QueryFilter(split=True), folder)}
+        kinds |= {"with a word that the source splits": split, "without one": texts.keys() - split}
+    return {title: queries for title, queries in kinds.items() if queries}
 
 
 def _collection(folder: Path, name: str) -> RetrievalSet:
-    recipe = load_recipe(folder / RESOLVED).recipe
-    return next(opened(corpus) for corpus in evaluation_sets(recipe) if corpus.folder == name)
+    return next(opened(corpus) for corpus in evaluation_sets(_recipe(folder)[0]) if corpus.folder == name)
 
 
 def _counts(text: str, only: QueryFilter, folder: Path) -> bool:

@@ -13,6 +13,7 @@ from vtkit.evaluation.judging import EvaluateResult
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.steps.deploy_index import DEPLOY
 from vtkit.pipeline.store import Store, result_of
+from vtkit.recipe.recorded import known_settings
 from vtkit.report.data import ReportData
 from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import STORE, Recipe
@@ -38,6 +39,9 @@ class RunFolder:
 
     index: IndexSection
     """What its indexes were made by, and how they are searched."""
+
+    unknown: tuple[str, ...] = ()
+    """Settings of the index that an earlier version of vtkit wrote and this one does not know."""
 
     def model(self, stage: str) -> str:
         """Folder (or hub id, for a source) of a stage's model.
@@ -79,7 +83,8 @@ def open_run(folder: Path) -> RunFolder:
     try:
         steps = {str(name): store / output for name, output in recorded["steps"].items()}
         name, language, final_model = (str(recorded[key]) for key in ("name", "language", "final_model"))
-        source, index = recorded["source"], IndexSection.model_validate(recorded["index"])
+        source = recorded["source"]
+        index, unknown = known_settings(IndexSection, recorded["index"], "index.")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     gone = [str(output) for output in steps.values() if not output.is_dir()]
@@ -98,7 +103,7 @@ def open_run(folder: Path) -> RunFolder:
             )
     if source is not None:
         models["source"] = models.get(str(source), str(source))
-    return RunFolder(folder, name, language, final_model, steps, models, index)
+    return RunFolder(folder, name, language, final_model, steps, models, index, tuple(unknown))
 
 
 def report_of(folder: Path) -> ReportData | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vtkit.settings.index import IndexSection
+from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
     from vtkit.pipeline.store import result_of
 
     run = open_run(folder)
+    if run.unknown:
+        console.warn(f"{folder}: this version of vtkit does not know {', '.join(run.unknown)}, and passes over it.")
     name = model or run.final_model
     indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]
     deployed = model is None and f"index:{DEPLOYED}" in run.steps

@@ -20,6 +20,9 @@ from vtkit.report.wording import amount, duration, visible
 LEGEND = 10
 """Lines that a legend names; of more, colours would not be told apart."""
 
+LEGEND_WIDTH = 20
+"""Characters of a name; longer ones stand below one another."""
+
 TICKS = 8
 """Values of a setting that each have a tick."""
 
@@ -149,13 +152,18 @@ def _line_chart(
         axes.set_xlabel(visible(x_label))
         axes.set_ylabel(y_label)
         if named:
-            axes.legend(ncols=2, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
+            axes.legend(
+                ncols=1 if max(map(len, colours)) > LEGEND_WIDTH else 2,
+                loc="lower left",
+                bbox_to_anchor=(0, 1),
+                borderaxespad=0.2,
+            )
 
     words = "; ".join(
         f"{label or y_label}: {amount(ys[0])} at {amount(xs[0])}, {amount(ys[-1])} at {amount(xs[-1])}"
         for label, xs, ys, _ in lines
     )
-    return chart(name, 2.6 + 0.2 * (len(colours) // 2 if named else 0), draw, caption, words)
+    return chart(name, 2.6 + 0.2 * (len(colours) if named else 0), draw, caption, words)
 
 
 def pareto_charts(results: SweepResults) -> list[Chart]:

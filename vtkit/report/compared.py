@@ -1,0 +1,211 @@
+"""Runs beside each other as values, and their page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vtkit.evaluation.comparison import Cell
+from vtkit.report.blocks import Block, Foreign, Inlines, Page, Paragraph, Section, Table, Token
+from vtkit.report.data import ReportData
+from vtkit.report.wording import amount, p_value, score
+from vtkit.system.results import Result
+
+
+@dataclass(frozen=True)
+class Line(Result):
+    """One setting or figure of every run, in their order; None where a run has none."""
+
+    name: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class TokenDifference(Result):
+    """A token's part of the score of a query's relevant document, in the baseline and in the other run."""
+
+    token: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class QueryDifference(Result):
+    """A query on which a run and the baseline differ."""
+
+    id: str
+    text: str
+    before: float
+    """The main measure in the baseline ..."""
+
+    after: float
+    """... and in the run."""
+
+    document: str
+    """The relevant document whose scores are told."""
+
+    ranks: tuple[int | None, int | None]
+    """Of that document, in both."""
+
+    tokens: tuple[TokenDifference, ...]
+    """The largest differences first."""
+
+
+@dataclass(frozen=True)
+class Beside(Result):
+    """A run beside the baseline, on one evaluation set."""
+
+    run: str
+    won: int
+    """Queries with a larger value of the main measure than in the baseline."""
+
+    lost: int
+    queries_won: tuple[QueryDifference, ...] = ()
+    """Some of them, the largest differences first."""
+
+    queries_lost: tuple[QueryDifference, ...] = ()
+
+
+@dataclass(frozen=True)
+class QueryGroup(Result):
+    """Queries of one kind."""
+
+    name: str
+    queries: int
+    values: tuple[float, ...]
+    """Mean of the main measure in every run."""
+
+    p: tuple[float, ...]
+    """Of every run but the baseline, as in :class:`ComparedSet`."""
+
+
+@dataclass(frozen=True)
+class ComparedSet(Result):
+    """All runs on one evaluation set."""
+
+    set: str
+    queries: int
+    """That were compared: those of every run, filtered as it was asked for."""
+
+    measures: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    """A run each, in their order."""
+
+    beside: tuple[Beside, ...]
+    groups: tuple[QueryGroup, ...] = ()
+    not_compared: str = ""
+    """Why the runs cannot be compared on it."""
+
+    not_explained: str = ""
+    """Why no tokens are told of the queries won and lost."""
+
+
+@dataclass(frozen=True)
+class ComparedRuns(Result):
+    """Runs beside each other; the first is the baseline."""
+
+    runs: tuple[str, ...]
+    models: tuple[str, ...]
+    """Whose results are compared, of each run."""
+
+    settings: tuple[Line, ...]
+    """That are not the same in all."""
+
+    figures: tuple[Line, ...]
+    """Vocabulary, overlap, origins of the rows, calibration, training and cost."""
+
+    sets: tuple[ComparedSet, ...]
+    notes: tuple[str, ...] = ()
+    """What could not be read, of runs that other versions of vtkit made."""
+
+
+def compared_page(found: ComparedRuns, reports: Mapping[str, ReportData]) -> str:
+    """The page as HTML.
+
+    Args:
+        reports: of the runs that have one, by their names.
+    """
+    from vtkit.report.pages import html_page
+    from vtkit.report.sweep_page import curve_charts
+
+    sections = [Section(f"set-{number}", of.set, tuple(_set(found, of))) for number, of in enumerate(found.sets)]
+    same: Block = Paragraph(("The recipes are the same but for their names.",))
+    settings: Block = _lines("Settings that are not the same in all runs", found, found.settings)
+    sections.append(Section("settings", "What differs in the recipes", (settings if found.settings else same,)))
+    sections.append(
+        Section("figures", "Vocabulary, rows, training and cost", (_lines("Figures", found, found.figures),))
+    )
+    charts = curve_charts({}, reports)
+    if charts:
+        sections.append(Section("curves", "Training", ()))
+    for number, of in enumerate(found.sets):
+        queries = tuple(_queries(of))
+        if queries:
+            sections.append(Section(f"queries-{number}", f"Queries won and lost: {of.set}", queries))
+    page = Page(
+        " and ".join(found.runs) if len(found.runs) < 4 else f"{len(found.runs)} runs beside {found.runs[0]}",
+        "vtkit compare",
+        tuple(sections),
+        summary=" ".join(found.notes),
+        language=next((report.language for report in reports.values() if report.language), "en"),
+    )
+    return html_page(page, {"curves": charts})
+
+
+def _set(found: ComparedRuns, of: ComparedSet) -> list[Block]:
+    if of.not_compared:
+        return [Paragraph((f"Not compared: {of.not_compared}.",))]
+    rows = []
+    for cell, beside in zip(of.cells, (None, *of.beside), strict=True):
+        row: list[Inlines] = [(cell.system,)]
+        for measure in of.measures:
+            low, high = cell.intervals[measure]
+            tested = cell.tested.get(measure)
+            row += [(f"{cell.evaluated.measures[measure]:.4f}",), (f"{score(low)} to {score(high)}",)]
+            row += [("" if tested is None else f"{tested.difference:+.4f} (p {p_value(tested.randomization)})",)]
+        rows.append((*row, ("" if beside is None else f"{beside.won} / {beside.lost}",)))
+    heads = [head for measure in of.measures for head in (measure, "95 %", "difference")]
+    blocks: list[Block] = [
+        Table(f"{of.queries} queries", ("run", *heads, "won / lost"), tuple(rows)),
+        Paragraph(
+            (
+                f"Differences are from {found.runs[0]}; p of a paired randomisation test, Holm over the runs. A query "
+                f"is won where its {of.measures[0]} is larger.",
+            ),
+            quiet=True,
+        ),
+    ]
+    if of.groups:
+        groups = tuple(
+            ((group.name,), (amount(group.queries),), *((f"{value:.4f}",) for value in group.values),
+             *((p_value(p),) for p in group.p))
+            for group in of.groups
+        )  # fmt: skip
+        others = [f"p of {run}" for run in found.runs[1:]]
+        blocks.append(Table(f"{of.measures[0]} by kind of query", ("queries", "number", *found.runs, *others), groups))
+    return blocks
+
+
+def _lines(caption: str, found: ComparedRuns, lines: Sequence[Line]) -> Table:
+    rows = tuple(((line.name,), *(("–" if value is None else str(value),) for value in line.values)) for line in lines)
+    return Table(caption, ("", *found.runs), rows, words=frozenset(range(1, len(found.runs) + 1)))
+
+
+def _queries(of: ComparedSet) -> list[Block]:
+    blocks: list[Block] = []
+    for beside in of.beside:
+        for word, some in (("won", beside.queries_won), ("lost", beside.queries_lost)):
+            rows = []
+            for query in some:
+                ranks = " → ".join("not found" if rank is None else str(rank) for rank in query.ranks)
+                tokens = tuple(Token(each.token, f"{each.before:.2f} → {each.after:.2f}") for each in query.tokens)
+                values = f"{score(query.before)} → {score(query.after)}"
+                rows.append(((Foreign(query.text),), (values,), (query.document,), (ranks,), tokens))
+            if rows:
+                heads = ("query", of.measures[0], "relevant document", "rank", "what its tokens add to the score")
+                caption = f"{word.capitalize()} by {beside.run}, the largest changes first"
+                blocks.append(Table(caption, heads, tuple(rows), words=frozenset({2, 4}), own_texts=True))
+    if of.not_explained:
+        blocks.append(Paragraph((f"Queries are not explained: {of.not_explained}",)))
+    return blocks
