@@ -8,7 +8,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 OLDER := .venv-4.57
 
-.PHONY: demo test docs wheel benchmarks soak rehearsal clean
+.PHONY: demo test docs wheel benchmarks picture soak rehearsal clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vtkit run recipes/quickstart.toml
@@ -45,6 +45,11 @@ benchmarks: $(VENV)/.installed-test
 	$(BIN)/python tests/benchmarks/transfer.py
 	$(BIN)/python tests/benchmarks/expansion.py
 	$(BIN)/python tests/benchmarks/vocabulary_training.py
+
+# The picture in README: the first screen of a run's report page. Needs Chromium.
+picture:
+	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=1000,985 --screenshot=docs/report.png \
+	  file://$(abspath $(RUN))/report.html
 
 # What users, kills, full disks and flipped bits do to vtkit, about an hour; `make soak PARTS="kills disk"` for some of it.
 soak: $(VENV)/.installed-test

@@ -876,6 +876,19 @@ def test_a_browser_shows_the_page_without_a_complaint_and_runs_nothing_in_it(tmp
     assert "run" not in read.text
 
 
+def test_a_long_query_leaves_room_for_the_columns_beside_it(tmp_path: Path) -> None:
+    """A query of a hundred words once pushed its figures and tokens out of the page."""
+    report = a_report()
+    report["outcomes"]["most_lost"][0]["query"] = "which river " * 50
+    wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)"
+    script = f"<script>document.title = 'wide ' + JSON.stringify({wide})</script></body>"
+    text = html_page(report).replace("default-src 'none'", "script-src 'unsafe-inline'").replace("</body>", script)
+    page = tmp_path / "report.html"
+    page.write_text(text, encoding="utf-8")
+    document, _ = shown_by_a_browser(page, "--window-size=1200,900")
+    assert "Most lost" not in re.search("<title>(.*?)</title>", document, re.S)[1]  # type: ignore[index]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_accessibility_checker_finds_nothing(tmp_path: Path, scheme: str) -> None:
     checker = ROOT / "node_modules" / "axe-core" / "axe.min.js"

@@ -56,7 +56,9 @@ def diagnose(report: ReportData) -> list[Advice]:
     harmful = recommendation(report)
     if harmful is None or harmful.harmful:
         return found
-    return [Advice("search", ("No figure stands out. Try queries of your own:", Code('vtkit search RUN "your query"')))]
+    return [
+        Advice("search", ("Nothing needs attention. Try queries of your own:", Code('vtkit search RUN "your query"')))
+    ]
 
 
 def _better_source(report: ReportData) -> Inlines:
