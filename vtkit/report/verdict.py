@@ -175,8 +175,8 @@ def _fragmentation(report: ReportData) -> str:
     ):
         if old is not None and new is not None:
             cut = (
-                f"The new vocabulary cuts a word of {text} into {new.tokens_per_word:.2f} tokens on average, the source's "
-                f"into {old.tokens_per_word:.2f}."
+                f"The new vocabulary cuts a word of {text} into {new.tokens_per_word:.2f} tokens on average, the "
+                f"source's into {old.tokens_per_word:.2f}."
             )
             if max(old.unknown_words, new.unknown_words) < UNREAD:
                 return cut
