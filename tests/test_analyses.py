@@ -23,6 +23,7 @@ from vtkit.evaluation.analyses.case_confusion import case_confusion
 from vtkit.evaluation.analyses.coarse_graining import coarse_graining, features
 from vtkit.evaluation.analyses.coverage import coverage
 from vtkit.evaluation.analyses.rsj import rsj_gap, rsj_weights
+from vtkit.pipeline.folder import report_of
 from vtkit.vocabulary.casing import cased_ids
 
 SHARED = Path(os.environ.get("VTKIT_DATA", Path(__file__).resolve().parents[2] / "shared"))
@@ -156,6 +157,23 @@ def test_the_command_compares_two_encoders(tmp_path: Path) -> None:
     first, second = json.loads(printed.stdout)
     assert first["queries"] == 5
     assert {**first, "model": ""} == {**second, "model": ""}
+
+
+def test_a_run_s_page_has_the_coverage_that_the_command_prints(tmp_path: Path) -> None:
+    folder = tiny.finished_run(tmp_path, tiny.collection(60))
+    report = report_of(folder)
+    assert report is not None
+    assert list(report.coverage) == ["source model", "after transfer"]
+    models = [str(tmp_path / "encoder"), str(folder / "model")]
+    given = ["analyse", *models, "--on", str(tmp_path / "collection"), "--json", "--language", "en"]
+    printed = CliRunner().invoke(app, given)
+    assert printed.exit_code == 0, printed.output
+    for own, found in zip(report.coverage.values(), json.loads(printed.stdout), strict=True):
+        for name, value in found["coverage"].items():
+            assert getattr(own, name) == pytest.approx(value, rel=0.02), name
+    page = (folder / "report.html").read_text("utf-8")
+    assert "How queries and documents meet" in page
+    assert "query tokens active in relevant documents" in page
 
 
 @pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="needs VTKIT_DATA with models and collections")

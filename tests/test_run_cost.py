@@ -58,7 +58,7 @@ def test_the_work_of_training_grows_with_steps_and_batches_and_searching_with_re
 
 def test_a_faster_machine_takes_less() -> None:
     one = cost.Work(encoded=8e9, trained=3.2e10, programs=2)
-    assert one.seconds(cost.REFERENCE) == pytest.approx(1 + 2 + 2)
+    assert one.seconds(cost.Speed(8e9, 1.6e10)) == pytest.approx(1 + 2 + 2)
     assert one.seconds(cost.Speed(1.6e10, 3.2e10, 2)) == pytest.approx(2.5)
 
 

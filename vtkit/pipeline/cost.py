@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 
 from vtkit.data.collections import is_collection
 from vtkit.pipeline.disk import NUMBER, Counts, Encoder, counts_of, made_by, written
@@ -24,11 +25,14 @@ from vtkit.system import console
 CHARACTERS_A_TOKEN = 5
 """Bytes of UTF-8, over the scripts."""
 
-LIBRARIES_S, LIBRARIES_BYTES = 6.0, 700 * 2**20
+LIBRARIES_S, LIBRARIES_BYTES = 3.0, 1000 * 2**20
 """What torch, transformers and sentence-transformers take, once a run."""
 
 WORTH_MEASURING_S = 60.0
 """Of a run by :data:`REFERENCE`, from which on the machine is measured."""
+
+CHECKED = {"check:vocabulary": 0.0, "check:calibrate": 0.1, "check:adapt": 0.35}
+"""Share of :data:`PROBED` that a check encodes; of others a half."""
 
 PROBED = 1500
 """Texts that gates, probes and balances encode at the most."""
@@ -36,13 +40,13 @@ PROBED = 1500
 TRAINING = 3
 """Products of a training step for each of a forward pass."""
 
-FOUND_S, RANKED_S, SUMMED_S = 1.5e-6, 6e-6, 2.5e-5
+FOUND_S, RANKED_S, SUMMED_S = 0.2e-6, 0.9e-6, 4.6e-6
 """To search for, judge and sum up one result of a query."""
 
-PAIR_S = 1.5e-5
+PAIR_S = 7e-6
 """To learn translations from one byte of parallel text."""
 
-TEXT_S = 1e-6
+TEXT_S = 0.4e-6
 """To count one byte of text."""
 
 
@@ -60,7 +64,7 @@ class Speed:
     """Plain programs, beside the machine of the factors."""
 
 
-REFERENCE = Speed(8e9, 1.6e10)
+REFERENCE = Speed(1.6e10, 4e10)
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class StepCost:
     step: str
     seconds: float
     memory: int
-    """Bytes of the process at its largest."""
+    """Bytes of the process at its largest, until the step's end."""
 
 
 def estimated(decisions: Iterable[Decision]) -> dict[str, StepCost]:
@@ -101,7 +105,11 @@ def estimated(decisions: Iterable[Decision]) -> dict[str, StepCost]:
     speed = REFERENCE
     if sum(work.seconds(speed) for work in works.values()) >= WORTH_MEASURING_S:
         speed = measured()
-    costs = {name: StepCost(name, work.seconds(speed), LIBRARIES_BYTES + work.memory) for name, work in works.items()}
+    memory = accumulate((LIBRARIES_BYTES + work.memory for work in works.values()), max)
+    costs = {
+        name: StepCost(name, work.seconds(speed), most)
+        for (name, work), most in zip(works.items(), memory, strict=True)
+    }
     for first in list(costs)[:1]:
         costs[first] = StepCost(first, costs[first].seconds + LIBRARIES_S / speed.programs, costs[first].memory)
     return costs
@@ -141,10 +149,10 @@ def measured() -> Speed:
     return Speed(float32 * EFFICIENCY_FLOAT32, bf16 * EFFICIENCY_BF16, programs)
 
 
-EFFICIENCY_FLOAT32, EFFICIENCY_BF16 = 0.6, 0.35
+EFFICIENCY_FLOAT32, EFFICIENCY_BF16 = 0.35, 0.17
 """Of a transformer's step, beside its matrix products alone."""
 
-WORDS_A_SECOND = 1.2e7
+WORDS_A_SECOND = 2.5e7
 """That the machine of the factors counts."""
 
 
@@ -192,7 +200,7 @@ def work_of(step: Step) -> Work | None:
     model = NUMBER * 2 * (encoder.vocabulary * encoder.width + encoder.other)
     match kind:
         case "vocabulary":
-            return Work(programs=1 + 6 * TEXT_S * _bytes(step), memory=4 * _bytes(step))
+            return Work(programs=0.5 + 8 * TEXT_S * _bytes(step), memory=4 * _bytes(step))
         case "transfer":
             return _transfer(step, encoder, model)
         case "adapt" | "finetune" | "expand":
@@ -200,14 +208,14 @@ def work_of(step: Step) -> Work | None:
         case "calibrate":
             assert recipe.calibrate is not None
             tokens = recipe.calibrate.texts * min(recipe.calibrate.max_length, _tokens(step))
-            return Work(2 * tokens * _forward(encoder), programs=3, memory=model)
+            return Work(3 * tokens * _forward(encoder), programs=1.5, memory=model)
         case "check":
-            probed = 0 if stage == "check:vocabulary" else 0.5 * PROBED * min(64.0, _tokens_of_sets(recipe))
-            return Work(probed * _forward(encoder), programs=3, memory=model)
+            probed = PROBED * min(64.0, _tokens_of_sets(recipe)) * CHECKED.get(stage, 0.5)
+            return Work(probed * _forward(encoder), programs=1.5, memory=model)
         case "encode" | "index" | "evaluate":
             return _evaluation(step, encoder, model)
         case _:
-            return Work(programs=4, memory=model)
+            return Work(programs=1.2, memory=model)
 
 
 def _transfer(step: Step, encoder: Encoder, model: int) -> Work:
@@ -220,7 +228,7 @@ def _transfer(step: Step, encoder: Encoder, model: int) -> Work:
         return Work(tokens * encoder.other, steps, 5, model + int(tokens) * encoder.width * NUMBER)
     used = recipe.transfer.used if recipe.transfer is not None else ()
     pairs = sum(written(str(file)) for each in used if isinstance(each, ParallelTransfer) for file in each.files)
-    return Work(programs=3 + 8 * TEXT_S * _bytes(step) + PAIR_S * pairs, memory=2 * model)
+    return Work(programs=1.5 + 8 * TEXT_S * _bytes(step) + PAIR_S * pairs, memory=2 * model)
 
 
 def _training(step: Step, encoder: Encoder, model: int) -> Work:
@@ -252,17 +260,18 @@ def _evaluation(step: Step, encoder: Encoder, model: int) -> Work:
         length = min(float(recipe.index.document_length), _tokens_a_document(counts))
         results = queries * min(recipe.evaluate.depth, counts.documents)
         if stage == "encode:queries":
-            encoded += (min(PROBED, 2 * counts.documents) * length + 12 * queries) * _forward(encoder)
-            programs += 4 + counts.bytes * 4 * TEXT_S
+            asked = 0 if recipe.calibrate is not None and recipe.calibrate.query_encoder is not None else 12 * queries
+            encoded += (min(PROBED / 4, counts.documents) * length + asked) * _forward(encoder)
+            programs += 1 + counts.bytes * 4 * TEXT_S
         elif stage.startswith("encode:"):
             encoded += counts.documents * length * _forward(encoder)
         elif stage.startswith("index:"):
-            programs += 0.3 + counts.documents * 5e-5 + (stage == "index:deployed") * 8 * TEXT_S * counts.bytes
+            programs += 0.1 + counts.documents * 5e-5 + (stage == "index:deployed") * 8 * TEXT_S * counts.bytes
         elif stage.startswith(("evaluate:peer", "evaluate:hybrid-peer")):
             encoded += (counts.documents * length + 12 * queries) * encoder.other
             programs += RANKED_S * results
         else:
-            programs += 1 + (FOUND_S + RANKED_S) * results
+            programs += 0.3 + (FOUND_S + RANKED_S) * results
             programs += SUMMED_S * results * (stage == "evaluate:hybrid")
             programs += 8 * TEXT_S * counts.bytes * stage.startswith("evaluate:bm25")
         memory = max(memory, model + 3 * counts.bytes + 200 * results)

@@ -12,7 +12,7 @@ from vtkit.report.diagnosis import diagnose
 from vtkit.report.results import queries_section, results_section
 from vtkit.report.training import calibration_section, training_section
 from vtkit.report.verdict import DEMONSTRATION, key_figures, recommendation, row_label, verdict
-from vtkit.report.vocabularies import fragmentation_section, neighbours_section, vocabulary_section
+from vtkit.report.vocabularies import coverage_section, fragmentation_section, neighbours_section, vocabulary_section
 from vtkit.report.wording import amount, duration, is_number, share, size, visible, whole
 
 
@@ -45,6 +45,7 @@ def sections(report: ReportData) -> list[Section]:
         calibration_section(report),
         _gates(report),
         _sparsity(report),
+        coverage_section(report),
         fragmentation_section(report),
         neighbours_section(report),
         _times(report),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vtkit.encoder.calibrated import Calibration
+from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import CheckResult
 from vtkit.evaluation.judging import SystemFacts
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
@@ -224,6 +225,10 @@ class ReportData(Result):
     outcomes: Outcomes | None = None
     cost: SearchCost | None = None
     """Of the index to be used, on the first set; those of dense embedders are in their rows."""
+
+    coverage: Mapping[str, Coverage] = field(default_factory=dict)
+    """Model, in words -> how its queries and documents meet, on the first queries of the first set; the source before
+    the final model. Empty for latent units, which name no tokens."""
 
     query_tokens_shared: Number = None
     """Share of a judged query's dimensions that a document relevant to it activates, on average."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from vtkit.encoder.truncation import first_tokens
 from vtkit.evaluation.measures.search_cost import QUERIES_TIMED, SearchCost
 from vtkit.report.data import Example, ExampleResult, Outcomes, QueryOutcome
 from vtkit.system import console
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from vtkit.data.retrieval import Query, RetrievalSet
+    from vtkit.evaluation.analyses.coverage import Coverage
     from vtkit.search.results import Found
     from vtkit.search.searcher import Searcher
 
@@ -26,6 +28,9 @@ OUTCOMES_SHOWN = 5
 
 TOKENS_SHOWN = 8
 """Tokens of each of these."""
+
+DOCUMENTS_READ = 200_000
+"""Documents at the most of which coverage is counted."""
 
 QUERIES_READ = QUERIES_TIMED
 """Queries whose shared tokens are counted: the first of the set."""
@@ -107,6 +112,29 @@ def query_tokens_shared(searcher: Searcher, collection: RetrievalSet) -> float |
                 shared = searcher.index.explain(vector, number).dimensions
                 shares.append(len(own & set(_own_dimensions(searcher, shared))) / len(own))
     return float(np.mean(shares)) if shares else None
+
+
+def term_coverage(searcher: Searcher, collection: RetrievalSet) -> Coverage | None:
+    """Coverage of the first queries on the encoder's own dimensions; None for latent units, which name no tokens, and
+    for more than :data:`DOCUMENTS_READ` documents."""
+    from scipy.sparse import csc_matrix
+
+    from vtkit.evaluation.analyses.coverage import coverage
+    from vtkit.evaluation.analyses.together import tokens_of_words
+
+    tokenizer, index = searcher.encoder.output_tokenizer, searcher.index.postings
+    if len(tokenizer) != len(searcher.encoder.tokenizer) or index.document_count > DOCUMENTS_READ:
+        return None
+    asked = collection.queries[:QUERIES_READ]
+    texts, special = [query.text for query in asked], list(searcher.special)
+    listed = first_tokens(tokenizer, texts, searcher.query_length, add_special_tokens=False)["input_ids"]
+    own = [np.setdiff1d(np.asarray(ids, dtype=np.int64), special) for ids in listed]
+    judged = (collection.by_number(collection.qrels, query.id) for query in asked)
+    relevant = [np.array([number for number, grade in of.items() if grade > 0], dtype=np.int64) for of in judged]
+    shape = (index.document_count, index.vocabulary)
+    documents = csc_matrix((index.weights, index.documents, index.starts), shape=shape).tocsr()
+    words = [tokens_of_words(tokenizer.backend_tokenizer, text) for text in texts]
+    return coverage(words, own, searcher.encode(texts), documents, relevant)
 
 
 def search_cost(searcher: Searcher, collection: RetrievalSet, folder: Path) -> SearchCost:

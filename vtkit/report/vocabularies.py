@@ -183,6 +183,34 @@ def fragmentation_section(report: ReportData) -> Section | None:
     return Section("fragmentation", "Fragmentation", (*blocks, Paragraph((note,), quiet=True)), folded=True)
 
 
+COVERAGE = {
+    "words_split": ("words split", share),
+    "queries_split": ("queries with a split word", share),
+    "tokens_per_word": ("tokens a word", amount),
+    "own_tokens_met": ("query tokens active in relevant documents", share),
+    "own_tokens_met_elsewhere": ("query tokens active in any document", share),
+    "score_by_own_tokens": ("score by the query's own tokens", share),
+}
+"""Field of :class:`~vtkit.evaluation.analyses.coverage.Coverage` -> its row, and how its numbers are written."""
+
+COVERAGE_NOTES = {
+    "query tokens active in any document": "The nearer to the row above, the less they tell documents apart.",
+    "score by the query's own tokens": "Of relevant documents; the rest is expansion.",
+}
+
+
+def coverage_section(report: ReportData) -> Section | None:
+    """How queries and relevant documents meet on the vocabulary, before and after."""
+    if not report.coverage:
+        return None
+    rows = []
+    for name, (title, form) in COVERAGE.items():
+        values = [getattr(found, name) for found in report.coverage.values()]
+        rows.append(((title,), *((("–" if value is None else form(value)),) for value in values)))
+    table = Table("The first queries of the first set", ("", *report.coverage), tuple(rows), notes=COVERAGE_NOTES)
+    return Section("coverage", "How queries and documents meet", (table,), folded=True)
+
+
 def neighbours_section(report: ReportData) -> Section | None:
     """A few new tokens with what their rows were mixed from."""
     if not report.neighbours:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    import numpy as np
+    import scipy.sparse as sp
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ def coverage(
         queries, documents: their vectors, (queries, vocabulary) and (documents, vocabulary).
         relevant: numbers of the relevant documents of each query.
     """
+    import numpy as np
+
     split = [float(np.mean(np.asarray(counts) > 1)) for counts in words if len(counts)]
     some = [float(any(count > 1 for count in counts)) for counts in words if len(counts)]
     lengths = [float(np.mean(counts)) for counts in words if len(counts)]
@@ -69,4 +73,4 @@ def coverage(
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if len(values) else None
+    return float(sum(values) / len(values)) if len(values) else None

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sentence_transformers import SparseEncoder
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
     from vtkit.data.retrieval import RetrievalSet
@@ -122,7 +123,7 @@ def analyse(encoder: SparseEncoder, sample: Sample, *, max_length: int = 256) ->
         len(texts),
         gap,
         coverage(
-            [_tokens_of_words(tokenizer, question) for question in questions],
+            [tokens_of_words(tokenizer.backend_tokenizer, question) for question in questions],
             own,
             query_vectors,
             document_vectors,
@@ -161,12 +162,12 @@ def _tokens(
     return sp.csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(texts), len(fold)))
 
 
-def _tokens_of_words(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
+def tokens_of_words(tokenizer: Tokenizer, text: str) -> list[int]:
     """The number of tokens of each word of ``text``."""
     from vtkit.inspect.words import word_spans
 
     spans = list(word_spans(text, "cut"))
-    starts = [start for start, end in tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).offsets]
+    starts = [start for start, end in tokenizer.encode(text, add_special_tokens=False).offsets]
     return [sum(begin <= start < end for start in starts) for begin, end in spans]
 
 

@@ -10,7 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.calibrated import Calibration
+from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import Checked
 from vtkit.evaluation.judging import PER_QUERY, Evaluated, EvaluateResult
 from vtkit.evaluation.measures.sparsity import Sparsity
@@ -282,7 +284,25 @@ def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str,
         "examples": examples(searcher, collection, recipe.report.example_query, compared),
         "query_tokens_shared": query_tokens_shared(searcher, collection),
         "cost": search_cost(searcher, collection, index),
+        "coverage": _coverage(recipe, inputs, final, collection),
     }
+
+
+def _coverage(recipe: View, inputs: Mapping[str, Path], final: str, collection: RetrievalSet) -> dict[str, Coverage]:
+    """Of the source and of the final model, on the indexes that they were judged on."""
+    from vtkit.report.searches import term_coverage
+    from vtkit.search.searcher import Searcher
+
+    made = [str(folder / "model") for name, folder in inputs.items() if "/" in name and (folder / "model").is_dir()]
+    models = {"source": recipe.source.model or (made[-1] if made else None), final: str(inputs[final] / "model")}
+    found: dict[str, Coverage] = {}
+    for name, model in models.items():
+        if model is not None and f"index:{name}" in inputs:
+            searcher = Searcher.load(model, inputs[f"index:{name}"] / collection.name, recipe.index)
+            covered = term_coverage(searcher, collection)
+            if covered is not None:
+                found[MODEL_LABELS[name]] = covered
+    return found
 
 
 def _without_evidence(transfer: Path) -> tuple[str, ...]:
@@ -306,7 +326,7 @@ WORDS_SHOWN = 5
 
 REPORT = Stage(
     "report",
-    version=12,
+    version=13,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
