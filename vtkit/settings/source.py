@@ -112,7 +112,7 @@ class Units(Section):
     learning_rate: LearningRate = 1e-3
     """Of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine."""
 
-    words: PositiveFloat = 0.5
+    words: PositiveFloat = 1.0
     """With [source.head] too: what the logits of tokens are multiplied by, beside those of units."""
 
     @model_validator(mode="after")

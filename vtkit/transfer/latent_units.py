@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from vtkit.encoder.asymmetric import WholeEncoder, settings_of
 from vtkit.encoder.checkpoint import as_sparse_encoder
 from vtkit.encoder.fitted import HeadFit, UnitsFit
-from vtkit.encoder.fitted_head import OWN_LOGIT, ROWS_AT_ONCE, Head, States, fit_to_states, token_states
+from vtkit.encoder.fitted_head import ROWS_AT_ONCE, Head, States, fit_to_states, token_states
 from vtkit.encoder.masked import MASKED_BIAS
 from vtkit.settings.source import Head as WordHead
 from vtkit.settings.source import Units
@@ -60,6 +60,10 @@ REVIVED_UNTIL = 0.7
 
 LOOKED_AT = 16_384
 """Tokens whose units decide thresholds and names."""
+
+UNIT_LOGIT = 30.0
+"""Mean logit of a unit that fires: the logarithm then saturates, so that a weight says that a unit fires more than how
+strongly it does (docs/log.md)."""
 
 UNITS_AT_ONCE = 512
 NAMED_BY = 3
@@ -238,7 +242,7 @@ def _as_decoder(
             first = by_token.topk(NAMED_BY).indices.tolist()
             shown = " ".join(spelled[token] for token in first if by_token[token] > 0)
             names.append(f"{begin + unit}:{shown}" if shown else f"{begin + unit}")
-    scale = OWN_LOGIT / max(total / max(positive, 1), 1e-6)
+    scale = UNIT_LOGIT / max(total / max(positive, 1), 1e-6)
     weight = scale * sae.encoder
     bias = scale * (sae.bias - threshold - sae.encoder @ sae.centre)
     bias[torch.as_tensor(fires == 0, device=bias.device)] = MASKED_BIAS

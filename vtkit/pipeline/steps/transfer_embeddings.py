@@ -179,7 +179,7 @@ def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]]
 
 TRANSFER = Stage(
     "transfer",
-    version=13,
+    version=14,
     reads=("source", "transfer", "casing.output", "casing.fold"),
     corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on, "source.head.corpus": head_corpus},
     function=transfer_embeddings,
