@@ -69,7 +69,7 @@ REHEARSED: Mapping[str, Rehearsed] = {
     "vt_head_only": Rehearsed(PAPER),
     "vt_inference_free": Rehearsed(PAPER),
     "sembridge": Rehearsed({"finetune.steps": 3, "finetune.batch_size": 16}),
-    "sembridge_bridge": Rehearsed({"finetune.steps": 3, "finetune.batch_size": 16}),
+    "sembridge_bridge": Rehearsed({}),
     "casing": Rehearsed({"finetune.steps": 3, "finetune.batch_size": 16}),
     "biomedical_adalm": Rehearsed(PAPER),
     "science_adalm": Rehearsed(PAPER),
