@@ -3,6 +3,7 @@ model in the plain library."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -290,6 +291,16 @@ def test_masked_tokens_are_learnt_as_output_tokens_and_what_is_read_stays(tmp_pa
     again = encode(load_encoder(str(tmp_path / "model")), few, 24).toarray()
     assert np.array_equal(again, encode(ours, few, 24).toarray())
     assert not again[:, len(OUTPUT) :].any()
+
+
+def test_output_tokens_behind_the_last_input_token_are_learnt_with_a_prior(tmp_path: Path) -> None:
+    ours, new = moved(tmp_path, LONGER), LONGER[len(TOKENS) :]
+    few = [f"{first} {second} willow" for first, second in pairwise(new[:9])]
+    before = mlm_head(ours[0].auto_model).decoder.weight.detach().clone()
+    curve = adapt(ours, few, np.arange(0), section(prior="unigram"), 1, tmp_path / "checkpoints", None, few).curve
+    assert np.isfinite(curve["loss"]).all()
+    moves = (mlm_head(ours[0].auto_model).decoder.weight - before).abs().amax(dim=1)
+    assert (moves[[LONGER.index(token) for token in new[:9]]] > 0).all()
 
 
 def test_an_encoder_is_brought_to_a_teachers_vectors(tmp_path: Path) -> None:

@@ -113,8 +113,8 @@ def adapt(
     weights = torch.ones(model.config.vocab_size)
     weights[torch.as_tensor(new_tokens, dtype=torch.long)] = section.new_token_weight
     weights[masked_dimensions(model).cpu()] = 0
-    # rows behind the tokenizer's last token fill the vocabulary up, and are no tokens
-    special = torch.tensor(sorted({*tokenizer.all_special_ids, *range(len(tokenizer), model.config.vocab_size)}))
+    special = _no_words(tokenizer, model.config.vocab_size)
+    never_labels = _no_words(output or tokenizer, model.config.vocab_size)
     order = fixed_order(len(read.kept), section.steps * section.batch_size, seed)
     batches = MaskedBatches(
         read.token_ids,
@@ -137,7 +137,7 @@ def adapt(
         )
         batches.teacher_padding_id = teacher.tokenizer.pad_token_id
     else:
-        _refuse_masked_texts(batches.labels, weights, special)
+        _refuse_masked_texts(batches.labels, weights, never_labels)
     learns_only(model, section.train or "embeddings", output is not None)
 
     arguments = TrainingArguments(
@@ -147,7 +147,7 @@ def adapt(
         lr_scheduler_type="cosine",
         warmup_steps=round(section.warmup * section.steps),
     )
-    measured = _measured(encoder, labelling, held_out, length, new_tokens, batches, section)
+    measured = _measured(encoder, labelling, held_out, length, new_tokens, batches, section, never_labels)
     before = distributed.by_main(measured)
     torch.manual_seed(seed)
     with console.progress("adapting", total=section.steps) as bar, fast_dropout(model):
@@ -163,7 +163,7 @@ def adapt(
             math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None,
         )
         if section.prior == "unigram":
-            trainer.prior = unigram_prior(batches.labels, model.config.vocab_size, special)
+            trainer.prior = unigram_prior(batches.labels, model.config.vocab_size, never_labels)
         trainer.teacher = None if teacher is None else teacher[0].auto_model.eval()
         history = train(trainer, folder)
     for parameter in model.parameters():
@@ -172,6 +172,11 @@ def adapt(
     after = distributed.by_main(measured)
     predictions = None if before is None or after is None else HeldOutPredictions(len(held_out), before, after)
     return Adaptation(curve(history, "loss"), predictions)
+
+
+def _no_words(tokenizer: PreTrainedTokenizerBase, rows: int) -> Tensor:
+    """Ids of special tokens, and of the rows behind the last token that fill the vocabulary up."""
+    return torch.tensor(sorted({*tokenizer.all_special_ids, *range(len(tokenizer), rows)}))
 
 
 def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], most: int, folder: Path) -> Ragged:
@@ -191,6 +196,7 @@ def _measured(
     new_tokens: np.ndarray,
     batches: MaskedBatches,
     section: AdaptSection,
+    never_labels: Tensor,
 ) -> Callable[[], GroupedPredictions | None]:
     """Measures the encoder as it is on ``texts``, always on the same masked tokens; every token as often as any."""
     if section.objective == "sap" or not texts:
@@ -210,7 +216,7 @@ def _measured(
     new[new_tokens] = True
     prior = None
     if section.prior == "unigram":
-        prior = unigram_prior(batches.labels, model.config.vocab_size, batches.special_ids, unseen=1)
+        prior = unigram_prior(batches.labels, model.config.vocab_size, never_labels, unseen=1)
     return partial(held_out_predictions, model, masked, read.sizes, new, prior)
 
 
