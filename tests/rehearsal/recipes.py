@@ -107,7 +107,7 @@ def options(name: str) -> list[str]:
     rehearsed = REHEARSED[name]
     return [
         argument
-        for key, value in {**rehearsed.lowered, **(rehearsed.other or {})}.items()
+        for key, value in {"sweep": "none", **rehearsed.lowered, **(rehearsed.other or {})}.items()
         for argument in ("--set", f"{key}={value}")
     ]
 
