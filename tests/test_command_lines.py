@@ -212,6 +212,8 @@ def test_a_command_line_works_as_it_stands(line: str, folder: Path, monkeypatch:
     arguments = arguments_of(line)
     if arguments[0] == "run":
         arguments += ["--dry-run"]
+    if arguments[0] == "sweep":
+        arguments += ["--dry-run", "--set", 'sweep.values={"recipe.seed" = [1, 2]}']
     if arguments[:2] == ["recipe", "new"]:
         if "--name" not in arguments:  # asks
             arguments += shlex.split("--name asked --language ko --source naver/splade-v3 --tokenizer TARGET")

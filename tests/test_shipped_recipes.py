@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.recipe.load import load_recipe
+from vtkit.recipe.sweep import grid_of
 from vtkit.settings.named import named_things
 from vtkit.settings.transfer import SemanticTransfer
 from vtkit.settings.vocabulary import TrainedVocabulary
@@ -45,13 +46,21 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_passes_the_check_where_its_things_are_there(path: Path, things: dict[str, Path]) -> None:
-    options = []
+    options = ["--set", "sweep=none"]  # whose cells are loaded below
     for thing in named_things(load_recipe(path).recipe):
         if not Path(thing.value).exists() and thing.what != "recipe":
             value = json.dumps([str(things[thing.what])] if thing.listed else str(things[thing.what]))
             options += ["--set", f"{thing.setting}={value}"]
     done = CliRunner().invoke(app, ["recipe", "check", str(path), *options])
     assert done.exit_code == 0, f"{done.output}\n{done.exception}"
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_cell_of_a_sweep_is_a_recipe(path: Path) -> None:
+    if load_recipe(path).recipe.sweep is None:
+        return
+    cells = grid_of(path).cells
+    assert len({cell.name for cell in cells}) == len(cells) > 1
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
