@@ -167,6 +167,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vtkit.encode_texts(made / "MODEL", made / "collection", made / "vectors")
     vtkit.index_vectors(made / "vectors", made / "index")
     (made / "RECIPE").write_bytes((made / "my-korean.toml").read_bytes())
+    (made / "my-grid.toml").write_text('extends = "my-korean.toml"\n[sweep.values]\n"recipe.seed" = [1]\n', "utf-8")
     (made / "RUN").symlink_to(made / "runs" / "my-korean")
     (made / "artifacts").symlink_to(made / "runs" / "artifacts")
     (made / "recipes").symlink_to(ROOT / "recipes")

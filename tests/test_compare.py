@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -161,16 +162,27 @@ def test_a_run_of_an_earlier_version_is_read_as_far_as_possible(runs: Path) -> N
     old = runs / "old"
     shutil.copytree(runs / "documents", old)
     record = json.loads((old / "run.json").read_text("utf-8"))
-    record["index"] |= {"gone": 3, "precision": "float8", "seismic": {"heap": 0.5}}
+    record["index"] |= {"gone": 3, "seismic": {"heap": 0.5}}
     (old / "run.json").write_text(json.dumps(record), "utf-8")
     recipe = (old / "recipe.resolved.toml").read_text("utf-8")
     recipe = recipe.replace("\n[index]\n", "\n[index]\ngone = 3\n").replace("\n[transfer]\n", "\n[transfer]\npad = 8\n")
+    assert recipe.count('precision = "float32"') == 1
+    recipe = recipe.replace('precision = "float32"', 'precision = "float8"')
     (old / "recipe.resolved.toml").write_text(recipe, "utf-8")
     found = compare_runs([runs / "documents", old])
     (note,) = found.notes
     for setting in ("index.gone", "index.precision", "index.seismic.heap", "transfer.pad"):
         assert setting in note
-    assert {line.name: line.values for line in found.settings} == {"index.gone": (None, 3), "transfer.pad": (None, 8)}
+    precision = ("float32", "float8", "float8")
+    told = {line.name: line.values for line in found.settings}
+    assert told == {"index.precision": precision[:2]}  # what only one version has is no difference between the runs
+    recipe = re.sub(r"(\[transfer\.sembridge\].*?\nalpha = )[\d.]+", r"\g<1>7.0", recipe, flags=re.DOTALL)
+    recipe = recipe.replace("gone = 3", "gone = 4")
+    shutil.copytree(old, runs / "older")
+    (runs / "older" / "recipe.resolved.toml").write_text(recipe, "utf-8")
+    beside = compare_runs([runs / "documents", old, runs / "older"], queries=0)
+    told = {line.name: line.values for line in beside.settings}
+    assert told == {"index.gone": (None, 3, 4), "index.precision": precision}  # no method is sembridge
     assert (found.sets[0].beside[0].won, found.sets[0].not_explained) == (0, "")
     result = CliRunner().invoke(app, ["search", str(old), "maple"])
     assert result.exit_code == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -81,16 +81,19 @@ def compare_runs(
     names = _names(folders)
     judged = [_judged_model(run, model) for run in runs]
     resolved = [_resolved(folder) for folder in folders]
-    reports, notes = [], []
+    reports, notes, recipes, unknown = [], [], [], set()
     for name, folder, run in zip(names, folders, runs, strict=True):
         try:
             reports.append(report_of(folder))
         except VtkitError as error:
             reports.append(None)
             notes.append(f"{name}: {error}")
-        unknown = dict.fromkeys((*run.unknown, *_recipe(folder)[1]))
-        if unknown:
-            notes.append(f"{name}: this version of vtkit does not know {', '.join(unknown)}, and passes over it.")
+        recipe, passed_over = _recipe(folder)
+        recipes.append(recipe)
+        passed_over = list(dict.fromkeys((*run.unknown, *passed_over)))
+        unknown.update(passed_over)
+        if passed_over:
+            notes.append(f"{name}: this version of vtkit does not know {', '.join(passed_over)}, and passes over it.")
     results = [
         result_of(run.steps[f"evaluate:{of}"], EvaluateResult).sets for run, of in zip(runs, judged, strict=True)
     ]
@@ -98,10 +101,9 @@ def compare_runs(
     for name in dict.fromkeys(name for found in results for name in found):
         values = [per_query(run, of, name) for run, of in zip(runs, judged, strict=True)]
         sets.append(_compare_set(name, folders, names, results, values, model, queries, only or QueryFilter()))
+    settings = [line for line in differing(resolved) if _tells(line, recipes, unknown)]
     figures = [*_figures(runs, reports), *_costs(runs)]
-    return ComparedRuns(
-        tuple(names), tuple(judged), tuple(differing(resolved)), tuple(figures), tuple(sets), tuple(notes)
-    )
+    return ComparedRuns(tuple(names), tuple(judged), tuple(settings), tuple(figures), tuple(sets), tuple(notes))
 
 
 def reports_of(folders: Sequence[Path], found: ComparedRuns) -> dict[str, ReportData]:
@@ -139,7 +141,7 @@ def _resolved(folder: Path) -> dict[str, Any]:
 def _recipe(folder: Path) -> tuple[Recipe, list[str]]:
     """The recipe of a run, and its settings that this version does not know."""
     try:
-        return known_settings(Recipe, _written(folder))
+        return known_settings(Recipe, _written(folder), values=True)
     except ValueError as error:
         raise DataError(f"{folder / RESOLVED} cannot be read by this version of vtkit ({error}).") from error
 
@@ -169,6 +171,21 @@ def differing(recipes: Sequence[Mapping[str, Any]]) -> list[Line]:
         if setting not in NAMES and any(value != values[0] for value in values):
             lines.append(Line(setting, values))
     return lines
+
+
+def _tells(line: Line, recipes: Sequence[Recipe], unknown: Set[str]) -> bool:
+    """Whether a difference says something: not where the setting has no effect in any of the runs, or is one that only
+    earlier versions had and that all of those have the same."""
+
+    def within(names: Iterable[str]) -> bool:
+        return any(f"{line.name}.".startswith(f"{name}.") for name in names)
+
+    section, _, _ = line.name.partition(".")
+    read = [getattr(getattr(recipe, section, None), "settings_read", None) for recipe in recipes]
+    given = [value for value in line.values if value is not None]
+    if within(unknown):
+        return any(value != given[0] for value in given)
+    return any(of is None or within(of) for of in read)
 
 
 FIGURES: dict[str, Callable[[ReportData], Any]] = {

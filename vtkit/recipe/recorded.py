@@ -11,12 +11,14 @@ from pydantic import BaseModel, ValidationError
 S = TypeVar("S", bound=BaseModel)
 
 
-def known_settings(kind: type[S], recorded: Mapping[str, Any], above: str = "") -> tuple[S, list[str]]:
-    """The section, or the whole recipe, with every setting that this version knows, and the names of the others: those
-    that are gone, and those whose values are refused, which have their defaults.
+def known_settings(
+    kind: type[S], recorded: Mapping[str, Any], above: str = "", *, values: bool = False
+) -> tuple[S, list[str]]:
+    """The section, or the whole recipe, with every setting that this version knows, and the names of the others.
 
     Args:
         above: what stands before the names, such as ``index.``.
+        values: whether settings whose values are refused are passed over too, and have their defaults.
 
     Raises:
         ValidationError: something that has no default is missing or refused.
@@ -28,6 +30,8 @@ def known_settings(kind: type[S], recorded: Mapping[str, Any], above: str = "") 
             return kind.model_validate(kept), passed_over
         except ValidationError as error:
             entries = [entry for entry in error.errors(include_url=False) if entry["type"] != "missing"]
+            if not values:
+                entries = [entry for entry in entries if entry["type"] == "extra_forbidden"]
             removed = [name for entry in entries if (name := _remove(kept, entry["loc"]))]
             if not removed:
                 raise
