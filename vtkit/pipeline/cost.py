@@ -110,7 +110,7 @@ def estimated(decisions: Iterable[Decision]) -> dict[str, StepCost]:
         name: StepCost(name, work.seconds(speed), most)
         for (name, work), most in zip(works.items(), memory, strict=True)
     }
-    for first in list(costs)[:1]:
+    for first in [name for name in costs if _own(name) != "vocabulary"][:1]:
         costs[first] = StepCost(first, costs[first].seconds + LIBRARIES_S / speed.programs, costs[first].memory)
     return costs
 
@@ -237,12 +237,19 @@ def _training(step: Step, encoder: Encoder, model: int) -> Work:
     section = recipe.adapt if step.stage.name == "adapt" else recipe.finetune
     if training is None or section is None:
         return Work(programs=10, memory=4 * model)
-    steps = training.steps or 1000
+    steps = training.steps or _steps_of_epochs(recipe)
     length = min(getattr(section, "max_length", 128), _tokens(step))
     texts = 3.0 * section.batch_size  # a query, its text, and a teacher's or a negative's
     trained = steps * texts * length * TRAINING * _forward(encoder)
     held = 4 * model + int(texts * length * encoder.width * 40 * NUMBER)
     return Work(trained=trained, programs=5, memory=held)
+
+
+def _steps_of_epochs(recipe: Recipe) -> float:
+    """Steps of fine-tuning where only its passes over the judged queries are known."""
+    assert recipe.finetune is not None
+    counts = counts_of(recipe.finetune.data)
+    return 1000 if counts is None else recipe.finetune.epochs * counts.queries / recipe.finetune.batch_size
 
 
 def _evaluation(step: Step, encoder: Encoder, model: int) -> Work:
@@ -266,21 +273,25 @@ def _evaluation(step: Step, encoder: Encoder, model: int) -> Work:
         elif stage.startswith("encode:"):
             encoded += counts.documents * length * _forward(encoder)
         elif stage.startswith("index:"):
-            programs += 0.1 + counts.documents * 5e-5 + (stage == "index:deployed") * 8 * TEXT_S * counts.bytes
+            programs += 0.1 + counts.documents * 5e-5 + (stage == "index:deployed") * 3 * TEXT_S * counts.bytes
         elif stage.startswith(("evaluate:peer", "evaluate:hybrid-peer")):
             encoded += (counts.documents * length + 12 * queries) * encoder.other
             programs += RANKED_S * results
         else:
             programs += 0.3 + (FOUND_S + RANKED_S) * results
             programs += SUMMED_S * results * (stage == "evaluate:hybrid")
-            programs += 8 * TEXT_S * counts.bytes * stage.startswith("evaluate:bm25")
+            programs += 2 * TEXT_S * counts.bytes * stage.startswith("evaluate:bm25")
         memory = max(memory, model + 3 * counts.bytes + 200 * results)
     return Work(encoded, programs=programs, memory=memory)
 
 
 def _called(step: Step) -> str:
     """Its name, without that of a source recipe."""
-    return step.name.rpartition("/")[2]
+    return _own(step.name)
+
+
+def _own(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
 def _forward(encoder: Encoder) -> float:
