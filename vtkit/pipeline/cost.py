@@ -22,7 +22,7 @@ from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console
 
-CHARACTERS_A_TOKEN = 5
+CHARACTERS_A_TOKEN = 4.5
 """Bytes of UTF-8, over the scripts."""
 
 LIBRARIES_S, LIBRARIES_BYTES = 3.0, 1000 * 2**20
@@ -36,6 +36,9 @@ CHECKED = {"check:vocabulary": 0.0, "check:calibrate": 0.1, "check:adapt": 0.35}
 
 PROBED = 1500
 """Texts that gates, probes and balances encode at the most."""
+
+QUERY = 12
+"""Tokens of a query."""
 
 TRAINING = 3
 """Products of a training step for each of a forward pass."""
@@ -149,7 +152,7 @@ def measured() -> Speed:
     return Speed(float32 * EFFICIENCY_FLOAT32, bf16 * EFFICIENCY_BF16, programs)
 
 
-EFFICIENCY_FLOAT32, EFFICIENCY_BF16 = 0.35, 0.17
+EFFICIENCY_FLOAT32, EFFICIENCY_BF16 = 0.45, 0.22
 """Of a transformer's step, beside its matrix products alone."""
 
 WORDS_A_SECOND = 2.5e7
@@ -200,7 +203,7 @@ def work_of(step: Step) -> Work | None:
     model = NUMBER * 2 * (encoder.vocabulary * encoder.width + encoder.other)
     match kind:
         case "vocabulary":
-            return Work(programs=0.5 + 8 * TEXT_S * _bytes(step), memory=4 * _bytes(step))
+            return Work(programs=0.4 + 8 * TEXT_S * _bytes(step), memory=4 * _bytes(step))
         case "transfer":
             return _transfer(step, encoder, model)
         case "adapt" | "finetune" | "expand":
@@ -211,7 +214,7 @@ def work_of(step: Step) -> Work | None:
             return Work(3 * tokens * _forward(encoder), programs=1.5, memory=model)
         case "check":
             probed = PROBED * min(64.0, _tokens_of_sets(recipe)) * CHECKED.get(stage, 0.5)
-            return Work(probed * _forward(encoder), programs=1.5, memory=model)
+            return Work(probed * _forward(encoder), programs=0.4, memory=model)
         case "encode" | "index" | "evaluate":
             return _evaluation(step, encoder, model)
         case _:
@@ -239,10 +242,18 @@ def _training(step: Step, encoder: Encoder, model: int) -> Work:
         return Work(programs=10, memory=4 * model)
     steps = training.steps or _steps_of_epochs(recipe)
     length = min(getattr(section, "max_length", 128), _tokens(step))
-    texts = 3.0 * section.batch_size  # a query, its text, and a teacher's or a negative's
-    trained = steps * texts * length * TRAINING * _forward(encoder)
-    held = 4 * model + int(texts * length * encoder.width * 40 * NUMBER)
+    # fine-tuning reads a query and its text, masking a text, other adaptation two texts and a teacher's
+    masked = recipe.adapt is not None and set(recipe.adapt.objectives) <= {"mlm", "auto"} and not _bridged(recipe)
+    read = QUERY + length if step.stage.name == "finetune" else length if masked else 3 * length
+    tokens = section.batch_size * read
+    trained = steps * tokens * TRAINING * _forward(encoder)
+    held = 4 * model + int(tokens * encoder.width * 40 * NUMBER)
     return Work(trained=trained, programs=5, memory=held)
+
+
+def _bridged(recipe: Recipe) -> bool:
+    """Whether adaptation has anything but texts to learn from: a source that retrieves, or translations."""
+    return recipe.source.scratch is None
 
 
 def _steps_of_epochs(recipe: Recipe) -> float:
@@ -267,7 +278,8 @@ def _evaluation(step: Step, encoder: Encoder, model: int) -> Work:
         length = min(float(recipe.index.document_length), _tokens_a_document(counts))
         results = queries * min(recipe.evaluate.depth, counts.documents)
         if stage == "encode:queries":
-            asked = 0 if recipe.calibrate is not None and recipe.calibrate.query_encoder is not None else 12 * queries
+            table = recipe.calibrate is not None and recipe.calibrate.query_encoder is not None
+            asked = 0 if table else QUERY * queries
             encoded += (min(PROBED / 4, counts.documents) * length + asked) * _forward(encoder)
             programs += 1 + counts.bytes * 4 * TEXT_S
         elif stage.startswith("encode:"):
@@ -275,10 +287,10 @@ def _evaluation(step: Step, encoder: Encoder, model: int) -> Work:
         elif stage.startswith("index:"):
             programs += 0.1 + counts.documents * 5e-5 + (stage == "index:deployed") * 3 * TEXT_S * counts.bytes
         elif stage.startswith(("evaluate:peer", "evaluate:hybrid-peer")):
-            encoded += (counts.documents * length + 12 * queries) * encoder.other
+            encoded += (counts.documents * length + QUERY * queries) * encoder.other
             programs += RANKED_S * results
         else:
-            programs += 0.3 + (FOUND_S + RANKED_S) * results
+            programs += 0.05 + (FOUND_S + RANKED_S) * results
             programs += SUMMED_S * results * (stage == "evaluate:hybrid")
             programs += 2 * TEXT_S * counts.bytes * stage.startswith("evaluate:bm25")
         memory = max(memory, model + 3 * counts.bytes + 200 * results)
