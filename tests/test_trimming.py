@@ -153,7 +153,7 @@ def test_its_recipe_runs_to_the_report(tmp_path: Path, capsys: pytest.CaptureFix
     shown = capsys.readouterr().err
     assert "million parameters stay" in shown
     assert "gate trimmed after transfer" in shown
-    assert "tokens stay" in (made / "report.md").read_text("utf-8")
+    assert "tokens are kept" in (made / "report.md").read_text("utf-8")
 
 
 def test_a_recipe_without_texts_is_refused(tmp_path: Path) -> None:

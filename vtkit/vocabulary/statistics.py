@@ -98,3 +98,10 @@ class TrimStats(Result):
 
     lost: float
     """Share of their tokens that it does not have."""
+
+    def words(self, size: int) -> str:
+        """Both in words, for a vocabulary of ``size`` tokens."""
+        return (
+            f"{size:,} of {self.base_size:,} tokens are kept; {self.lost:.2%} of the tokens of {self.held_out:,} texts "
+            f"that were left out of the count are missing, which changes {self.changed:.1%} of these texts"
+        )

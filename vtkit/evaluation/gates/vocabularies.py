@@ -125,14 +125,10 @@ def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
 def trimmed_gate(trimmed: TrimStats, size: int) -> Seen:
     """How many tokens of texts that were not counted are gone: the texts and queries of tomorrow."""
     figures = {"kept": size, "of": trimmed.base_size, "changed": trimmed.changed, "lost": trimmed.lost}
-    seen = (
-        f"{size:,} of {trimmed.base_size:,} tokens stay; of {trimmed.held_out:,} texts that were not counted "
-        f"{trimmed.changed:.1%} are cut differently, {trimmed.lost:.2%} of their tokens being gone"
-    )
     if trimmed.lost <= LOST:
-        return "pass", seen, "", figures
+        return "pass", trimmed.words(size), "", figures
     advice = "Name more text of the language in vocabulary.corpus, raise vocabulary.size or lower min_frequency."
-    return "warn", seen, advice, figures
+    return "warn", trimmed.words(size), advice, figures
 
 
 _OVERLAP_ADVICE = (

@@ -53,10 +53,7 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
 
             texts = read_texts(recipe.corpora("vocabulary.corpus"))
             tokenizer, trimmed = trim_vocabulary(source_tokenizer(recipe, inputs), texts, size, least)
-            console.say(
-                f"  {len(tokenizer):,} of {trimmed.base_size:,} tokens stay; of texts that were not counted, "
-                f"{trimmed.changed:.1%} have others, and {trimmed.lost:.2%} of the tokens are gone"
-            )
+            console.say(f"  {trimmed.words(len(tokenizer))}")
         case ExistingVocabulary(tokenizer=name):
             tokenizer = with_casing(load_tokenizer(name), recipe.casing.input)
         case TrainedVocabulary() | ExpandedVocabulary() as section:
