@@ -17,7 +17,7 @@ from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
 from vtkit.encoder.checkpoint import load_encoder
 from vtkit.encoder.dense import encode_dense, load_dense
-from vtkit.evaluation.balance import ENCODER_WEIGHT, above_last, best_weight, deviation, weighted_sum
+from vtkit.evaluation.balance import ENCODER_WEIGHT, above_last, deviation, weighted_sum
 from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.pipeline.folder import report_of, run_name
 from vtkit.pipeline.plan import Plan
@@ -142,7 +142,7 @@ def test_the_weight_of_a_peers_sum_is_chosen_as_the_models_is(finished: Path) ->
     assert both.balance.queries == own.balance.queries
     assert both.balance.probed is not None
     curve = dict(both.balance.curve)
-    assert both.balance.contradicted or both.balance.weight == best_weight(both.balance.curve)
+    assert both.balance.contradicted or both.balance.weight == both.balance.chosen
     training = load_retrieval(finished.parents[1] / "collection", "train")
     found = above_last(read_trec(made_by(finished, "evaluate:peer:tiny-e5") / "collection" / "balancing.trec"))
     assert found.keys() == {query.id for query in training.queries}

@@ -22,7 +22,7 @@ import pytest
 
 from vtkit.data.collections import load_retrieval
 from vtkit.data.trec import read_trec, to_run
-from vtkit.evaluation.balance import WEIGHTS, best_weight, weighted_sum
+from vtkit.evaluation.balance import WEIGHTS, weighted_sum
 from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.steps.evaluate_runs import EVALUATE_HYBRID
@@ -235,7 +235,7 @@ def test_the_weight_of_the_sum_is_chosen_on_training_queries(finished: Path, tmp
     assert balance is not None
     curve = dict(balance.curve)
     assert list(curve) == list(WEIGHTS)
-    assert balance.contradicted or balance.weight == best_weight(balance.curve)
+    assert balance.contradicted or balance.weight == balance.chosen
     training = load_retrieval(DATA / "elements-ko", "train").sample(balance.queries, recipe.recipe.seed)
     bm25 = Bm25.build((document.contents for document in training.documents), "ko")
     found = bm25.search([query.text for query in training.queries], 1000)

@@ -6,7 +6,7 @@ COLLECTION is a folder whose name ends in the code of its language, PARTNER a sp
 for each pair: nDCG@10 of BM25, of the partner and at the best of 21 weights; then weight and loss by spans alone, and
 with the scale of scores taken from the queries, which are then a query log (``index.query_log``); then, for comparison,
 the mean loss where half of the judged queries choose the weight and the other half judge it, by the plain maximum and
-by ``best_weight``, over 100 draws.
+by ``chosen_weight``, over 100 draws.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sentence_transformers import SentenceTransformer, SparseEncoder
 from vtkit.data.collections import load_retrieval
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.dense import load_dense
-from vtkit.evaluation.balance import WEIGHTS, best_weight, deviation, weighted_sum
+from vtkit.evaluation.balance import WEIGHTS, chosen_weight, deviation, weighted_sum
 from vtkit.evaluation.balancing import balancing_queries
 from vtkit.evaluation.measures.effectiveness import per_query
 from vtkit.evaluation.probed_weight import probed_by_spans
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=300)
     parser.add_argument("--split", default="test")
     arguments = parser.parse_args()
-    print("| collection | partner | queries | BM25 | partner | best | spans | query log | half | half, smoothed |")
+    print("| collection | partner | queries | BM25 | partner | best | spans | query log | half | half, near spans |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     losses = []
     for pair in arguments.pairs:
@@ -103,9 +103,9 @@ def compared(
     for _ in range(100):
         choosing, judging = np.array_split(draw.permutation(curve.shape[1]), 2)
         means, judged = curve[:, choosing].mean(axis=1), curve[:, judging].mean(axis=1)
-        smoothed = FINE.index(best_weight(tuple((FINE[at], float(means[at])) for at in tenths)))
+        near = FINE.index(chosen_weight({FINE[at]: curve[at, choosing] for at in tenths}, probed.weight))
         plain = tenths[int(means[tenths].argmax())]
-        halves.append([judged.max() - judged[plain], judged.max() - judged[smoothed]])
+        halves.append([judged.max() - judged[plain], judged.max() - judged[near]])
     lost += [float(value) for value in np.mean(halves, axis=0)]
     means = curve.mean(axis=1)
     row = f"{means[0]:.3f} | {means[-1]:.3f} | {FINE[int(means.argmax())]:.2f}: {best:.3f}"

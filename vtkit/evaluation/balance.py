@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from vtkit.data.trec import Run
 from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.system.results import Result
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 ENCODER_WEIGHT = 0.2
 """Share of the encoder in the sum where neither training queries nor spans of documents say anything."""
@@ -84,7 +90,10 @@ class Balance(Result):
     weight goes by."""
 
     curve: tuple[tuple[float, float], ...] = ()
-    """Weight -> first measure on the training queries."""
+    """Weight -> first measure on the training queries ..."""
+
+    chosen: float | None = None
+    """... and the weight that these choose (:func:`chosen_weight`)."""
 
     probed: ProbedWeight | None = None
     """What spans of the documents say of the weight; None where there are too few."""
@@ -106,7 +115,7 @@ class Balance(Result):
     @property
     def contradicted(self) -> bool:
         """Whether spans refused the weight that the training queries chose."""
-        return self.judged and self.weight != best_weight(self.curve)
+        return self.chosen is not None and self.weight != self.chosen
 
     @property
     def words(self) -> str:
@@ -116,34 +125,44 @@ class Balance(Result):
         if not self.contradicted:
             return "chosen on other judged queries"
         assert self.probed is not None
-        best = best_weight(self.curve)
+        assert self.chosen is not None
         return (
-            f"the other judged queries would choose {best:g}, but {self.probed.contradiction(best)}, so the smaller "
-            "weight is taken: the encoder was perhaps trained on these queries"
+            f"the other judged queries would choose {self.chosen:g}, but {self.probed.contradiction(self.chosen)}, so "
+            "the smaller weight is taken: the encoder was perhaps trained on these queries"
         )
 
 
 def balance(
-    encoder: Run, bm25: Run, depth: int, probed: ProbedWeight | None, judge: Callable[[Run], float] | None = None
+    encoder: Run,
+    bm25: Run,
+    depth: int,
+    probed: ProbedWeight | None,
+    judge: Callable[[Run], Mapping[str, float]] | None = None,
 ) -> Balance:
     """What brings two rankings together, measured on queries that are not evaluated.
 
-    Training queries choose the weight (:func:`best_weight`) unless spans contradict it: an encoder that was trained on
-    these queries finds their documents better than any others. Then, and without training queries, the weight is that
-    of ``probed``, else ENCODER_WEIGHT.
+    Training queries choose the weight (:func:`chosen_weight`) unless spans contradict it: an encoder that was trained
+    on these queries finds their documents better than any others. Then, and without training queries, the weight is
+    that of ``probed``, else ENCODER_WEIGHT.
 
     Args:
         encoder, bm25: what both find for training queries, or for spans of documents.
         depth: results a query.
-        judge: the measure of a run on the training queries; None where the queries are spans.
+        judge: the measure of each training query in a run; None where the queries are not judged.
     """
     deviations = deviation(encoder), deviation(bm25)
-    curve = () if judge is None else weight_curve(encoder, bm25, depth, deviations, judge)
-    weight = ENCODER_WEIGHT if probed is None else probed.weight
-    if curve:
-        best = best_weight(curve)
-        weight = min(best, weight) if probed is not None and probed.contradicts(best) else best
-    return Balance(weight, *deviations, len(bm25), judge is not None, curve, probed)
+    expected = ENCODER_WEIGHT if probed is None else probed.weight
+    if judge is None:
+        return Balance(expected, *deviations, len(bm25), judged=False, probed=probed)
+    values = {}
+    for weight in WEIGHTS:
+        by_query = judge(weighted_sum(encoder, bm25, depth, weight, deviations))
+        values[weight] = np.array([by_query[query] for query in sorted(by_query)])
+    chosen = chosen_weight(values, expected)
+    refused = probed is not None and probed.contradicts(chosen)
+    weight = min(chosen, expected) if refused else chosen
+    curve = tuple((weight, float(found.mean())) for weight, found in values.items())
+    return Balance(weight, *deviations, len(bm25), True, curve, chosen, probed)
 
 
 def weighted_sum(encoder: Run, bm25: Run, depth: int, weight: float, deviations: tuple[float, float]) -> Run:
@@ -202,25 +221,24 @@ def above_last(run: Run) -> Run:
     }
 
 
-def weight_curve(
-    encoder: Run, bm25: Run, depth: int, deviations: tuple[float, float], judge: Callable[[Run], float]
-) -> tuple[tuple[float, float], ...]:
-    """Each of :data:`WEIGHTS` with what ``judge`` finds of the sum, for runs of training queries."""
-    return tuple((weight, judge(weighted_sum(encoder, bm25, depth, weight, deviations))) for weight in WEIGHTS)
+def chosen_weight(values: Mapping[float, npt.NDArray[np.float64]], expected: float) -> float:
+    """Of the weights that are not told from the best, the one nearest to ``expected``.
 
+    Not told from it: the mean difference over the queries is at most its standard error. This is the
+    one-standard-error rule of model selection (Breiman et al., Classification and Regression Trees, 1984). On some
+    hundred queries the curve is flat and its highest point chance, while ``expected`` is known without them.
 
-def best_weight(curve: tuple[tuple[float, float], ...]) -> float:
-    """The weight whose value in a :func:`weight_curve`, taken with those beside it, is largest.
-
-    The mean with the neighbours keeps the chance of some hundred queries from deciding on a curve that is flat. The
-    ends count as they are: a mean over one side only would favour them wherever the curve falls towards the middle.
-    Of several equal weights the one nearest to ENCODER_WEIGHT.
+    Args:
+        values: weight -> the measure of each query.
+        expected: the weight that would be taken without judgements.
     """
-    values = [value for _, value in curve]
-    inside = [math.fsum(near) / 3 for near in zip(values, values[1:], values[2:], strict=False)]
-    means = [values[0], *inside, values[-1]]
-    points = zip((weight for weight, _ in curve), means, strict=True)
-    return max(points, key=lambda point: (round(point[1], 9), -abs(point[0] - ENCODER_WEIGHT)))[0]
+    best = max(values, key=lambda weight: (round(float(values[weight].mean()), 9), -abs(weight - expected)))
+
+    def told_apart(weight: float) -> bool:
+        difference = values[best] - values[weight]
+        return float(difference.mean()) > float(difference.std(ddof=1)) / math.sqrt(len(difference)) + 1e-12
+
+    return min((weight for weight in values if not told_apart(weight)), key=lambda weight: abs(weight - expected))
 
 
 def deviation(run: Run) -> float:

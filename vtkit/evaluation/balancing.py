@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from vtkit.data.retrieval import Query, RetrievalSet
 from vtkit.data.sampling import draw
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Balance, ProbedWeight, balance
-from vtkit.evaluation.measures.effectiveness import evaluate
+from vtkit.evaluation.measures.effectiveness import per_query
 from vtkit.evaluation.systems import System
 
 SPANS = 256
@@ -77,7 +77,7 @@ def balance_of(
     """
     asked, qrels = balancing.asked, balancing.asked.qrels
     runs = system.rank(asked, depth).run, bm25.rank(asked, depth).run
-    judging = (lambda run: evaluate(run, qrels, [measure])[measure]) if balancing.judged else None
+    judging = (lambda run: per_query(run, qrels, [measure])[measure]) if balancing.judged else None
     return replace(balance(*runs, depth, probed, judging), logged=balancing.logged)
 
 

@@ -157,7 +157,7 @@ def deploying(recipe: Recipe) -> Stage[DeployResult]:
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=11,
+    version=12,
     reads=(
         *BUILT_FROM,
         "index.document_weighting",
