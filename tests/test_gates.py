@@ -44,7 +44,7 @@ from vtkit.vocabulary.pair import pair_of
 TEXTS = texts(24, seed=4)
 COMPOUNDS = tuple(first + second for first, second in zip(WORDS, WORDS[7:], strict=False))
 TARGET = (*shuffled(3), *COMPOUNDS)
-MOST = GatesSection(texts=16, max_length=48)
+MOST = GatesSection()
 
 
 @pytest.fixture(scope="module")
@@ -481,7 +481,7 @@ def test_a_real_encoder_moved_to_korean_gives_sensible_findings_in_well_under_a_
         "parallel": translation_mixture(bitext, pair, 3, 0.0, 0.05),
         "random": baseline_mixture(pair, "random"),
     }
-    section, found = GatesSection(max_length=48), {}
+    section, found = GatesSection(), {}
     for name, mixture in mixtures.items():
         made = graft_encoder(source, target, mixture, mixture.bias, tmp_path / name)
         began = time.process_time()

@@ -285,8 +285,6 @@ CHECKS = ["check:vocabulary", "check:transfer", "check:adapt", "check:calibrate"
 @pytest.mark.parametrize(
     ("override", "checks"),
     [
-        ("gates.texts=16", ["check:vocabulary", "check:transfer", "check:calibrate"]),
-        ("gates.max_length=64", CHECKS),
         ("gates.ties=warn", ["check:transfer", "check:calibrate"]),
         ("gates.dimensions=off", ["check:transfer", "check:calibrate"]),
         ("gates.activation=warn", ["check:transfer", "check:calibrate"]),
@@ -295,7 +293,6 @@ CHECKS = ["check:vocabulary", "check:transfer", "check:adapt", "check:calibrate"
         ("gates.identity=warn", CHECKS[1:2]),
         ("gates.neighbours=off", CHECKS[1:2]),
         ("gates.retrieval=warn", ["check:transfer", "check:adapt"]),
-        ("gates.pairs=50", ["check:transfer", "check:adapt"]),
     ],
 )
 def test_a_changed_gate_runs_its_checks_again_and_nothing_else(override: str, checks: list[str], folder: Path) -> None:

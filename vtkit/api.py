@@ -371,7 +371,7 @@ def transfer_encoder(
     import torch
 
     from vtkit.evaluation.gates.encoder import encoder_gates
-    from vtkit.evaluation.gates.result import show_results, stop_at_failures
+    from vtkit.evaluation.gates.result import PROBE_TEXTS, show_results, stop_at_failures
     from vtkit.evaluation.gates.rows import Moved
     from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
     from vtkit.pipeline.steps.probed_transfer import transfer
@@ -421,7 +421,7 @@ def transfer_encoder(
         torch.manual_seed(seed)
         encoder = _on_cpu(source, Path(work))
         corpora = bias_corpus(recipe)
-        probes = probe_texts(corpora, recipe.gates.texts, seed)
+        probes = probe_texts(corpora, PROBE_TEXTS, seed)
         overlap = pair_of(encoder.tokenizer, tokenizer, section.overlap).overlap
         found = vocabulary_gates(recipe.gates, tokenizer, probes, Aligned(encoder.tokenizer, overlap, section.bridged))
         show_results(found)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from vtkit.settings.types import PositiveInt, Section
+from vtkit.settings.types import Section
 
 GateLevel = Literal["fail", "warn", "off"]
 
@@ -45,12 +43,3 @@ class GatesSection(Section):
     retrieval: GateLevel = "fail"
     """Whether the adapted encoder finds texts by spans of them as well as the encoder it was trained from. After the
     transfer: whether the source as it is finds more, which is a warning at most."""
-
-    texts: Annotated[int, Field(ge=8, le=1_000_000)] = 64
-    """Probe texts."""
-
-    pairs: Annotated[int, Field(ge=20, le=1_000_000)] = 300
-    """Probe pairs of the gate ``retrieval``."""
-
-    max_length: PositiveInt = 128
-    """Tokens a probe text is cut at."""

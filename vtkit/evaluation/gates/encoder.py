@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sentence_transformers import SparseEncoder
 
 from vtkit.encoder.fitted import HeadFit
-from vtkit.evaluation.gates.result import CheckResult, Gate, Seen, Stage, results
+from vtkit.evaluation.gates.result import PROBE_LENGTH, PROBE_TEXTS, CheckResult, Gate, Seen, Stage, results
 from vtkit.evaluation.gates.rows import Moved, head_only, identity_gate, neighbours_gate
 from vtkit.evaluation.gates.vectors import vector_gates
 from vtkit.evaluation.gates.vocabularies import unicode_gate
@@ -50,9 +50,9 @@ def encoder_gates(
         found.append(("neighbours", neighbours_gate(moved, encoder)))
     probes = [text for text in texts if text.strip()]
     if probes and stage == "transfer" and section.unicode != "off" and head_only(encoder):
-        found.append(("unicode", unicode_gate(encoder.tokenizer, probes, section.max_length)))
+        found.append(("unicode", unicode_gate(encoder.tokenizer, probes, PROBE_LENGTH)))
     if probes:
-        found += vector_gates(section, encoder, list(dict.fromkeys(probes))[: section.texts], more_follows)
+        found += vector_gates(section, encoder, list(dict.fromkeys(probes))[:PROBE_TEXTS], more_follows)
     return results(section, stage, found)
 
 

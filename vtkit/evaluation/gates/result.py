@@ -17,18 +17,16 @@ from vtkit.system import console
 from vtkit.system.errors import CollapseError
 from vtkit.system.results import Result
 
+PROBE_TEXTS, PROBE_PAIRS = 64, 300
+"""Texts that the gates look at, and probe pairs of the gate ``retrieval``."""
+
+PROBE_LENGTH = 128
+"""Tokens that these texts are cut at."""
+
 Gate = Literal[
-    "overlap",
-    "identity",
-    "neighbours",
-    "activation",
-    "dimensions",
-    "ties",
-    "read_back",
-    "trimmed",
-    "unicode",
+    "overlap", "identity", "neighbours", "activation", "dimensions", "ties", "read_back", "trimmed", "unicode",
     "retrieval",
-]
+]  # fmt: skip
 Finding = Literal["pass", "warn", "fail"]
 Stage = Literal["transfer", "adapt", "calibrate"]
 Seen = tuple[Finding, str, str, dict[str, Any]]

@@ -12,7 +12,7 @@ from vtkit.encoder.calibration import activation_rates, score_spread
 from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.unicoil import is_unicoil
-from vtkit.evaluation.gates.result import Finding, Gate, Seen
+from vtkit.evaluation.gates.result import PROBE_LENGTH, Finding, Gate, Seen
 from vtkit.settings.gates import GatesSection
 
 DEAD, DENSE = 1.0, 0.9
@@ -41,11 +41,11 @@ def vector_gates(
     found: list[tuple[Gate, Seen]] = []
     broken: Finding = "warn" if more_follows else "fail"
     if "activation" in wanted:
-        found.append(("activation", activation_gate(activation_rates(encoder, texts, section.max_length), broken)))
+        found.append(("activation", activation_gate(activation_rates(encoder, texts, PROBE_LENGTH), broken)))
     if wanted == ["activation"]:
         return found
-    opening = min(QUERY_TOKENS, section.max_length)
-    documents = encode_side(encoder, texts, "document", section.max_length, description="encoding probe texts")
+    opening = min(QUERY_TOKENS, PROBE_LENGTH)
+    documents = encode_side(encoder, texts, "document", PROBE_LENGTH, description="encoding probe texts")
     queries = encode_side(encoder, texts, "query", opening, description="encoding probe queries")
     if "dimensions" in wanted:
         vocabulary = int((~masked_dimensions(encoder[0].auto_model)).sum())

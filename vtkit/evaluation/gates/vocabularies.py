@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vtkit.encoder.truncation import shortened, whole_encodings
-from vtkit.evaluation.gates.result import CheckResult, Gate, Seen, results
+from vtkit.evaluation.gates.result import PROBE_LENGTH, CheckResult, Gate, Seen, results
 from vtkit.inspect.normalization import normalizer_losses
 from vtkit.inspect.words import script_of, script_of_text
 from vtkit.settings.gates import GatesSection
@@ -77,7 +77,7 @@ def vocabulary_gates(
         found.append(("trimmed", trimmed_gate(trimmed, len(target))))
     probes = [text for text in texts if text.strip()]
     if probes and section.unicode != "off":
-        found.append(("unicode", unicode_gate(target, probes, section.max_length)))
+        found.append(("unicode", unicode_gate(target, probes, PROBE_LENGTH)))
     return results(section, "transfer", found)
 
 

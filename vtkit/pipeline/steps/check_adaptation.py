@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vtkit.evaluation.gates.result import Checked, results, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import PROBE_LENGTH, Checked, results, show_results, stop_at_failures
 from vtkit.pipeline.stage import Chain, Stage, View
 from vtkit.pipeline.steps.probe import retrieval_probe
 from vtkit.pipeline.steps.texts import adaptation_corpus
@@ -23,15 +23,14 @@ def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
     from vtkit.evaluation.probe import reciprocal_ranks, retrieval_gate
     from vtkit.system.runtime import fastest_device
 
-    section = recipe.gates
     probe = retrieval_probe(recipe, "adapt.corpus", "adapt")
     if probe is None:
         return Checked(())
     before, after = (
-        reciprocal_ranks(load_encoder(str(inputs[role] / "model"), fastest_device()), probe, section.max_length)
+        reciprocal_ranks(load_encoder(str(inputs[role] / "model"), fastest_device()), probe, PROBE_LENGTH)
         for role in ("model", "adapt")
     )
-    found = results(section, "adapt", [("retrieval", retrieval_gate(before, after))])
+    found = results(recipe.gates, "adapt", [("retrieval", retrieval_gate(before, after))])
     show_results(found)
     stop_at_failures(found)
     return Checked(tuple(found))
@@ -46,7 +45,7 @@ def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]]
 CHECK_ADAPTATION = Stage(
     "check:adapt",
     version=1,
-    reads=("source", "gates.retrieval", "gates.pairs", "gates.max_length"),
+    reads=("source", "gates.retrieval"),
     corpora={"adapt.corpus": adaptation_corpus},
     function=check_adaptation,
     wire=_wired,

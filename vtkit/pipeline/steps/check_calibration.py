@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vtkit.evaluation.gates.result import Checked, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import PROBE_TEXTS, Checked, show_results, stop_at_failures
 from vtkit.pipeline.stage import Chain, Stage, View
 from vtkit.pipeline.steps.texts import calibration_corpus, probe_texts
 from vtkit.settings.recipe import Recipe
@@ -23,7 +23,7 @@ def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ch
     from vtkit.system.runtime import fastest_device
 
     encoder = load_encoder(str(inputs["calibrate"] / "model"), fastest_device())
-    texts = probe_texts(recipe.corpora("calibrate.corpus"), recipe.gates.texts, recipe.recipe.seed)
+    texts = probe_texts(recipe.corpora("calibrate.corpus"), PROBE_TEXTS, recipe.recipe.seed)
     found = encoder_gates(recipe.gates, "calibrate", encoder, texts, more_follows=recipe.finetune is not None)
     show_results(found)
     stop_at_failures(found)
@@ -37,12 +37,7 @@ def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]]
 CHECK_CALIBRATION = Stage(
     "check:calibrate",
     version=1,
-    reads=(
-        "finetune?",
-        *(f"gates.{name}" for name in ("activation", "dimensions", "ties")),
-        "gates.texts",
-        "gates.max_length",
-    ),
+    reads=("finetune?", *(f"gates.{name}" for name in ("activation", "dimensions", "ties"))),
     corpora={"calibrate.corpus": calibration_corpus},
     function=check_calibration,
     wire=_wired,

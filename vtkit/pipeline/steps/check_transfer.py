@@ -8,7 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vtkit.evaluation.gates.result import Checked, CheckResult, results, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import (
+    PROBE_LENGTH,
+    PROBE_TEXTS,
+    Checked,
+    CheckResult,
+    results,
+    show_results,
+    stop_at_failures,
+)
 from vtkit.pipeline.stage import Chain, Stage, View
 from vtkit.pipeline.steps.probe import retrieval_probe
 from vtkit.pipeline.steps.source import source_encoder
@@ -51,7 +59,7 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
         recipe.gates,
         "transfer",
         moved,
-        probe_texts(recipe.corpora("transfer.bias.corpus"), recipe.gates.texts, recipe.recipe.seed),
+        probe_texts(recipe.corpora("transfer.bias.corpus"), PROBE_TEXTS, recipe.recipe.seed),
         Moved(source, pair.overlap, mixture, section.bias.method),
         more_follows=recipe.adapt is not None or recipe.calibrate is not None,
     )
@@ -71,7 +79,7 @@ def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResu
         recipe.gates,
         "transfer",
         encoder,
-        probe_texts(recipe.corpora("source.head.corpus"), recipe.gates.texts, recipe.recipe.seed),
+        probe_texts(recipe.corpora("source.head.corpus"), PROBE_TEXTS, recipe.recipe.seed),
         fitted=transfer.head,
         more_follows=True,
     )
@@ -85,13 +93,12 @@ def _against_source(recipe: View, source: SparseEncoder, moved: SparseEncoder) -
     """The gate retrieval, where there is something to look at."""
     from vtkit.evaluation.probe import reciprocal_ranks, source_gate
 
-    section = recipe.gates
     probe = retrieval_probe(recipe, "transfer.bias.corpus", "transfer")
     if probe is None:
         return []
     device = fastest_device()
-    ranks = [reciprocal_ranks(encoder.to(device), probe, section.max_length) for encoder in (source, moved)]
-    return results(section, "transfer", [("retrieval", source_gate(*ranks))])
+    ranks = [reciprocal_ranks(encoder.to(device), probe, PROBE_LENGTH) for encoder in (source, moved)]
+    return results(recipe.gates, "transfer", [("retrieval", source_gate(*ranks))])
 
 
 def _in_this_language(recipe: View, encoder: SparseEncoder) -> list[CheckResult]:
@@ -103,12 +110,12 @@ def _in_this_language(recipe: View, encoder: SparseEncoder) -> list[CheckResult]
     probe = retrieval_probe(recipe, "source.head.corpus", "transfer")
     if probe is None:
         return []
-    by_encoder = reciprocal_ranks(encoder.to(fastest_device()), probe, recipe.gates.max_length)
+    by_encoder = reciprocal_ranks(encoder.to(fastest_device()), probe, PROBE_LENGTH)
     by_bm25 = bm25_reciprocal_ranks(probe, recipe.recipe.language, recipe.index.bm25_analyser)
     found = [language_gate(by_bm25, by_encoder)]
     with suppress(DataError):  # it has none
         own = load_encoder(str(recipe.source.model), fastest_device())
-        found.append(own_head_gate(reciprocal_ranks(own, probe, recipe.gates.max_length), by_encoder))
+        found.append(own_head_gate(reciprocal_ranks(own, probe, PROBE_LENGTH), by_encoder))
     return results(recipe.gates, "transfer", [("retrieval", seen) for seen in found])
 
 
@@ -132,10 +139,7 @@ CHECK_TRANSFER = Stage(
         "calibrate?",
         *(f"gates.{name}" for name in ("identity", "neighbours", "unicode", "activation", "dimensions", "ties")),
         "gates.read_back",
-        "gates.texts",
         "gates.retrieval",
-        "gates.pairs",
-        "gates.max_length",
     ),
     corpora={"transfer.bias.corpus": bias_corpus, "source.head.corpus": head_corpus},
     function=check_transfer,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vtkit.evaluation.gates.result import Checked, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import PROBE_TEXTS, Checked, show_results, stop_at_failures
 from vtkit.pipeline.stage import Chain, Stage, View
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.source import source_tokenizer
@@ -32,7 +32,7 @@ def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: Vocabular
     from vtkit.vocabulary.pair import pair_of
 
     target, section = target_tokenizer(recipe, inputs), recipe.transfer
-    texts = probe_texts(recipe.corpora("transfer.bias.corpus"), recipe.gates.texts, recipe.recipe.seed)
+    texts = probe_texts(recipe.corpora("transfer.bias.corpus"), PROBE_TEXTS, recipe.recipe.seed)
     aligned = None
     if section is not None:
         source = source_tokenizer(recipe, inputs)
@@ -53,7 +53,7 @@ CHECK_VOCABULARY = Stage(
     reads=(
         *("source.model", "casing.output", "transfer.overlap"),
         *("transfer.method", "transfer.parallel.files", "transfer.sembridge.embedder"),  # whether there is a bridge
-        *("gates.overlap", "gates.trimmed", "gates.unicode", "gates.texts", "gates.max_length"),
+        *("gates.overlap", "gates.trimmed", "gates.unicode"),
     ),
     corpora={"transfer.bias.corpus": bias_corpus},
     function=check_vocabulary,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vtkit.evaluation.gates.result import PROBE_PAIRS
 from vtkit.pipeline.stage import View
 from vtkit.pipeline.steps.texts import probe_texts
 from vtkit.pipeline.steps.untrained import starts_untrained
@@ -23,11 +24,10 @@ def retrieval_probe(recipe: View, corpus: str, stage: str) -> Probe | None:
     """
     from vtkit.evaluation.probe import FEWEST_PAIRS, probe_of
 
-    section = recipe.gates
-    if section.retrieval == "off" or (starts_untrained(recipe) and recipe.source.fitted is None):
+    if recipe.gates.retrieval == "off" or (starts_untrained(recipe) and recipe.source.fitted is None):
         return None
-    texts = probe_texts(recipe.corpora(corpus), section.pairs, recipe.recipe.seed)
-    probe = probe_of(texts, section.pairs, recipe.recipe.seed)
+    texts = probe_texts(recipe.corpora(corpus), PROBE_PAIRS, recipe.recipe.seed)
+    probe = probe_of(texts, PROBE_PAIRS, recipe.recipe.seed)
     if len(probe.queries) < FEWEST_PAIRS:
         console.say(
             f"gate retrieval after {stage}: not looked at; the corpus gives only {len(probe.queries)} probe pairs"
