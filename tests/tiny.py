@@ -27,71 +27,13 @@ from vtkit.vocabulary.existing import Role, wrap
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 ROLES: dict[Role, str] = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-WORDS = [
-    "apple",
-    "amber",
-    "anchor",
-    "basin",
-    "birch",
-    "bridge",
-    "canyon",
-    "cedar",
-    "clover",
-    "copper",
-    "delta",
-    "desert",
-    "dune",
-    "ember",
-    "falcon",
-    "fern",
-    "fjord",
-    "forest",
-    "garden",
-    "glacier",
-    "granite",
-    "harbor",
-    "heron",
-    "hollow",
-    "island",
-    "ivory",
-    "jasmine",
-    "juniper",
-    "kernel",
-    "lagoon",
-    "lantern",
-    "maple",
-    "marsh",
-    "meadow",
-    "mirror",
-    "nectar",
-    "oak",
-    "olive",
-    "orchard",
-    "otter",
-    "pebble",
-    "pine",
-    "plateau",
-    "prairie",
-    "quarry",
-    "raven",
-    "reef",
-    "river",
-    "saffron",
-    "sparrow",
-    "spruce",
-    "stone",
-    "summit",
-    "thistle",
-    "timber",
-    "tundra",
-    "valley",
-    "violet",
-    "walnut",
-    "willow",
-    "winter",
-    "yarrow",
-    "zephyr",
-]
+_TEXT = """
+    apple amber anchor basin birch bridge canyon cedar clover copper delta desert dune ember falcon fern fjord
+    forest garden glacier granite harbor heron hollow island ivory jasmine juniper kernel lagoon lantern maple marsh
+    meadow mirror nectar oak olive orchard otter pebble pine plateau prairie quarry raven reef river saffron sparrow
+    spruce stone summit thistle timber tundra valley violet walnut willow winter yarrow zephyr
+"""
+WORDS = _TEXT.split()
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = (*ROLES.values(), *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS)
 """The vocabulary in its usual order: special tokens, letters, words; ``[PAD]`` is 0."""
