@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ from vtkit.system.errors import CollapseError, DataError
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune, objective_terms
 from vtkit.training.negatives import negative_pools
-from vtkit.training.pairs import Example, TrainingBatches, judged_pairs
+from vtkit.training.pairs import TrainingBatches, judged_pairs
 from vtkit.training.teachers import Asked, Taught
 
 DATA = collection(48, seed=4)
@@ -52,6 +52,14 @@ def judged(relevant: list[set[int]], documents: int) -> RetrievalSet:
     )
 
 
+class Example(NamedTuple):
+    """A row of a batch by number: a query, a relevant document, and hard negatives."""
+
+    query: int
+    positive: int
+    negatives: tuple[int, ...] = ()
+
+
 def batches_of(data: RetrievalSet, wanted: FinetuneSection, seed: int) -> list[list[Example]]:
     """The batches of a run whose negatives BM25 finds."""
     found = judged_pairs(data)
@@ -60,7 +68,11 @@ def batches_of(data: RetrievalSet, wanted: FinetuneSection, seed: int) -> list[l
     def rankings(depth: int) -> list[Ranking]:
         return [bm25.search([query.text for query in data.queries], depth)[0].tolist()]
 
-    return list(TrainingBatches(found, wanted, seed, negative_pools(data, found, wanted, rankings)))
+    batches = TrainingBatches(found, wanted, seed, negative_pools(data, found, wanted, rankings))
+    return [
+        [Example(query, positive, tuple(others)) for query, positive, *others in batches.rows(step).tolist()]
+        for step in range(len(batches))
+    ]
 
 
 # batches
@@ -192,7 +204,7 @@ def test_pairs_without_a_text_are_left_out_and_counted(capsys: pytest.CaptureFix
 
 def test_one_batch_by_eye() -> None:
     (batch,) = batches_of(judged([{0}, {1}], 2), section(batch_size=2, steps=1), 1)
-    assert sorted(batch, key=lambda row: row.query) == [Example(0, 0, ()), Example(1, 1, ())]
+    assert sorted(batch, key=lambda row: row.query) == [Example(0, 0), Example(1, 1)]
 
 
 # training

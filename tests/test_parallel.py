@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from test_overlap import wordpiece
 
+from vtkit.data.sequences import Ragged
 from vtkit.system.errors import DataError
 from vtkit.transfer.methods import bitext as bitexts
-from vtkit.transfer.methods.bitext import Bitext, Ragged, pairs_in, read_bitext
+from vtkit.transfer.methods.bitext import Bitext, pairs_in, read_bitext
 from vtkit.transfer.methods.parallel import (
     in_agreement,
     strongest,
@@ -30,11 +31,7 @@ EMPTY = -1
 
 
 def bitext(pairs: Pairs) -> Bitext:
-    sides = []
-    for side in (0, 1):
-        starts = np.concatenate([[0], np.cumsum([len(pair[side]) for pair in pairs])]).astype(np.int64)
-        sides.append(Ragged(np.array([n for pair in pairs for n in pair[side]], dtype=np.int32), starts))
-    return Bitext(*sides)
+    return Bitext(*(Ragged.of(pair[side] for pair in pairs) for side in (0, 1)))
 
 
 def ibm_model_1(pairs: Pairs, iterations: int) -> dict[int, dict[int, float]]:
@@ -122,8 +119,8 @@ def test_special_and_unknown_tokens_are_no_evidence() -> None:
     )
     assert len(read) == 2
     known = tokens(source)
-    assert [known[n] for n in read.source.ids] == ["the", "school", "the"]
-    assert [tokens(target)[n] for n in read.target.ids] == ["학교", "##는", "학교"]
+    assert [known[n] for n in read.source.values] == ["the", "school", "the"]
+    assert [tokens(target)[n] for n in read.target.values] == ["학교", "##는", "학교"]
 
 
 def test_long_texts_are_cut_and_every_pair_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,11 @@ from vtkit.encoder.model_folder import (
     SAFELY_WEIGHTS,
     check_model,
     find_model,
+    first_of,
     library_errors,
     model_folder,
     read_json,
+    refuse_lacking,
     tensor_shapes,
     transformer_folder,
 )
@@ -115,12 +117,8 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
                 **settings,
             )
             tokenizer = AutoTokenizer.from_pretrained(str(folder), **SAFELY)
-        body = [key for key in info["missing_keys"] if key.startswith(f"{model.base_model_prefix}.")]
-        if body:
-            raise DataError(
-                f"{label}: its weights lack {len(body)} of the tensors of a {type(model).__name__} with this "
-                f"config.json: {_listed(sorted(body))}. They are incomplete, or another model's. Fetch the model again."
-            )
+        body = (key for key in info["missing_keys"] if key.startswith(f"{model.base_model_prefix}."))
+        refuse_lacking(label, model, sorted(body))
         if not tokenizer.is_fast:
             raise DataError(f"{label} has no fast tokenizer: save it with a tokenizer.json")
         model = with_plain_head(model.eval())
@@ -297,17 +295,10 @@ def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[s
             "back that its weights were saved with."
         )
     missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)
-    body = [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]
-    shown = _listed(body or missing)
-    if body:
-        raise DataError(
-            f"{name}: its weights lack {len(body)} of the tensors of a "
-            f"{type(model).__name__} with this config.json: {shown}. They are incomplete, or another model's. Fetch "
-            "the model again."
-        )
+    refuse_lacking(name, model, [key for key in missing if key.startswith(f"{model.base_model_prefix}.")])
     if missing:
         raise DataError(
-            f"{name} has no trained masked-language-model head: its weights lack {shown}. "
+            f"{name} has no trained masked-language-model head: its weights lack {first_of(missing)}. "
             "A dense embedder has none: fit one with [source.head], or name a sparse encoder or a masked language "
             "model."
         )
@@ -317,13 +308,9 @@ def _refuse_not_finite(name: str, model: PreTrainedModel) -> None:
     bad = [key for key, parameter in model.named_parameters() if not bool(torch.isfinite(parameter).all())]
     if bad:
         raise DataError(
-            f"{name}: weights are not finite numbers (NaN or infinite): {_listed(bad)}. The file is damaged, or the "
+            f"{name}: weights are not finite numbers (NaN or infinite): {first_of(bad)}. The file is damaged, or the "
             "model's training diverged. Fetch it again, or name another."
         )
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _check_tokenizer(name: str, side: SparseEncoder) -> None:

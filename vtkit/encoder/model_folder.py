@@ -197,13 +197,26 @@ def check_complete(model: Any, folder: Path, label: str, *, unused: str = "") ->
     lacking = sorted(
         key for key in {*info["missing_keys"], *other} if "position_ids" not in key and not (unused and unused in key)
     )
+    refuse_lacking(label, model, lacking)
+
+
+def refuse_lacking(label: str, model: Any, lacking: list[str]) -> None:
+    """Refuse a transformers model that the tensors called ``lacking`` were made up for, if there are any.
+
+    Raises:
+        DataError: there are.
+    """
     if lacking:
-        listed = ", ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if len(lacking) > 4 else "")
         raise DataError(
             f"{label}: its weights lack {len(lacking)} of the tensors of a {type(model).__name__} with this "
-            f"config.json, or hold them in another shape: {listed}. They are incomplete, or another model's. "
-            f"{_fetch_again()}"
+            f"config.json, or hold them in another shape: {first_of(lacking)}. They are incomplete, or another "
+            f"model's. {_fetch_again()}"
         )
+
+
+def first_of(names: list[str]) -> str:
+    """The first four of ``names``, and how many more there are."""
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 @contextmanager

@@ -111,16 +111,9 @@ def load_recipe(
         tree = reader.read(Path(path), text)
     else:
         tree = _tree(dict(given), (), lambda _: Place("", Path.cwd(), (0, 0)))
-    incomplete = bool(reader.problems)
-    overlay = reader.overlay(overrides, labelled=text is None and given is None)
-    problems = reader.problems
-    if incomplete:  # checking what could be read would only mislead
-        raise refusal(reader.shown, problems)
-    told = {problem.setting for problem in problems}
-    tree = _of_cell(_merged(tree, overlay, [Recipe]), cell)
-    tree = _resolved(_without_dropped(tree), [Recipe], problems)
+    tree, told = _settled(reader, tree, overrides, labelled=text is None and given is None, cell=cell)
     tree = _with_specification(tree, reader)
-    recipe = _checked(Recipe, tree, problems, told, reader.shown)
+    recipe = _checked(Recipe, tree, reader.problems, told, reader.shown)
     return LoadedRecipe(recipe, _absolute(path), reader.shown, tuple(reader.files), tuple(overrides), _places(tree))
 
 
@@ -147,17 +140,29 @@ def load_specification(path: Path, overrides: Sequence[str] = ()) -> LoadedSpeci
         RecipeError: everything that is wrong with it, with file, line and setting.
     """
     reader = _Reader(str(path))
-    tree = reader.read(Path(path))
-    incomplete = bool(reader.problems)
-    overlay = reader.overlay(overrides)
-    problems = reader.problems
-    if incomplete:
-        raise refusal(reader.shown, problems, _NOT_BUILT)
-    told = {problem.setting for problem in problems}
-    tree = _resolved(_without_dropped(_merged(tree, overlay, [Recipe])), [Recipe], problems)
-    tree = _specification_only(tree, problems)
-    specification = _checked(Specification, tree, problems, told, reader.shown, _NOT_BUILT)
+    tree, told = _settled(reader, reader.read(Path(path)), overrides, _NOT_BUILT)
+    tree = _specification_only(tree, reader.problems)
+    specification = _checked(Specification, tree, reader.problems, told, reader.shown, _NOT_BUILT)
     return LoadedSpecification(specification, reader.shown, _places(tree))
+
+
+def _settled(
+    reader: _Reader,
+    tree: _Table,
+    overrides: Sequence[str],
+    verdict: str = "cannot be run",
+    *,
+    labelled: bool = True,
+    cell: Mapping[str, int | str] | None = None,
+) -> tuple[_Table, set[str]]:
+    """``tree`` with ``overrides`` and ``cell`` laid over it and absolute paths, and the settings known to be wrong."""
+    incomplete = bool(reader.problems)
+    overlay = reader.overlay(overrides, labelled=labelled)
+    if incomplete:  # checking what could be read would only mislead
+        raise refusal(reader.shown, reader.problems, verdict)
+    told = {problem.setting for problem in reader.problems}
+    tree = _of_cell(_merged(tree, overlay, [Recipe]), cell)
+    return _resolved(_without_dropped(tree), [Recipe], reader.problems), told
 
 
 def resolve_name(value: str, what: str, folder: Path) -> str:

@@ -63,13 +63,7 @@ def preflight(
         RecipeError: everything that is not available, each with the ``--set`` that names a local one instead;
             :class:`NotFetched` where all of it is on the hub.
     """
-    lines, on_hub = _report(recipe, places or {}, _hub_reason(), (os.path.realpath(path),), loaded)
-    if not lines:
-        return
-    if any(on_hub) and not hub.downloads_allowed():
-        lines.append("What is on the Hugging Face hub can be fetched there: add --download.")
-    kind = NotFetched if all(on_hub) else RecipeError
-    raise kind("\n".join([f"{plain(str(path))} needs things that are not available here:", *lines]))
+    _refuse(path, *_report(recipe, places or {}, _hub_reason(), (os.path.realpath(path),), loaded))
 
 
 def preflight_specification(specification: Specification, *, path: Path, places: Mapping[str, str]) -> None:
@@ -80,12 +74,17 @@ def preflight_specification(specification: Specification, *, path: Path, places:
     """
     required, hub_reason = list(named_things(specification)), _hub_reason()
     missing = [found for thing in required for found in _missing(thing, None, hub_reason)]
-    if not missing:
+    _refuse(path, _lines(missing, required, places), [found.on_hub for found in missing])
+
+
+def _refuse(path: Path, lines: list[str], on_hub: list[bool]) -> None:
+    """Say what is missing, where there are ``lines`` of it; ``on_hub``: of each thing, whether it is on the hub."""
+    if not lines:
         return
-    lines = _lines(missing, required, places)
-    if any(found.on_hub for found in missing) and not hub.downloads_allowed():
+    if any(on_hub) and not hub.downloads_allowed():
         lines.append("What is on the Hugging Face hub can be fetched there: add --download.")
-    raise RecipeError("\n".join([f"{plain(str(path))} needs things that are not available here:", *lines]))
+    kind = NotFetched if all(on_hub) else RecipeError
+    raise kind("\n".join([f"{plain(str(path))} needs things that are not available here:", *lines]))
 
 
 def _report(

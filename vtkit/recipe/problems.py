@@ -261,11 +261,7 @@ def _unknown(path: tuple[str, ...], tables: list[type[BaseModel]], root: type[Ba
     if root is not Recipe:
         known = list(dict.fromkeys(name for table in tables for name in table.model_fields))
         close = get_close_matches(path[-1], known, n=1)
-        return (
-            f"unknown setting. Did you mean '{close[0]}'?"
-            if close
-            else f"unknown setting. There are {', '.join(known)}."
-        )
+        return "unknown setting. " + (f"Did you mean '{close[0]}'?" if close else f"There are {', '.join(known)}.")
     if len(path) > 1:
         union = Recipe.model_fields[path[0]]
         for variant in tables_in(union.annotation) if len(path) == 2 and union.discriminator else []:

@@ -285,8 +285,3 @@ def _query_encoder(model: str, tokenizer: str) -> StaticQueries | TransformerQue
     from vtkit.encoder.sides import EncoderQueries
 
     return EncoderQueries(load_encoder(model, fastest_device()))
-
-
-def explain_results(model: str, index: Path, settings: IndexSection, query: str, *, depth: int) -> Found:
-    """:meth:`Searcher.search` for one query, by names."""
-    return next(Searcher.load(model, index, settings).search([query], depth))

@@ -22,7 +22,7 @@ from typing import Any
 import scipy.sparse as sp
 from sentence_transformers import SparseEncoder
 
-from vtkit.data.text import batches
+from vtkit.data.text import batches, file_digest
 from vtkit.encoder.mass_pruning import Removed, pruned
 from vtkit.encoder.sides import Side, encode_side
 from vtkit.search.stored_vectors import Part, join_vectors, read_vectors, write_vectors
@@ -168,8 +168,4 @@ def _whole(shard: Path, digest: str) -> dict[str, Any] | None:
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    found = {}
-    for path in sorted(folder.glob("*.npy")):
-        with path.open("rb") as file:
-            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+    return {path.name: file_digest(path) for path in sorted(folder.glob("*.npy"))}

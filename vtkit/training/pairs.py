@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,15 +28,6 @@ Pools = Sequence[Sequence[int]] | Sequence[npt.NDArray[np.int32]]
 """For each query the documents that hard negatives are sampled from."""
 
 
-@dataclass(frozen=True)
-class Example:
-    """One training row by number: a query, a relevant document, and hard negatives."""
-
-    query: int
-    positive: int
-    negatives: tuple[int, ...]
-
-
 @dataclass(frozen=True, eq=False)
 class Judged:
     """The judgements of a collection, by number."""
@@ -49,7 +39,7 @@ class Judged:
     """For each query all documents that are no negatives of it: the relevant ones, and those with the text of one."""
 
 
-class TrainingBatches(Sequence[list[Example]]):
+class TrainingBatches:
     """The batches of a whole run; no batch has a document that is relevant to another of its queries.
 
     A document relevant to two queries of one batch would be a negative of one of them although it is
@@ -87,22 +77,10 @@ class TrainingBatches(Sequence[list[Example]]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, step: int) -> list[Example]: ...
-
-    @overload
-    def __getitem__(self, step: slice) -> list[list[Example]]: ...
-
-    def __getitem__(self, step: int | slice) -> list[Example] | list[list[Example]]:
-        if isinstance(step, slice):
-            return [self[number] for number in range(*step.indices(len(self)))]
-        return [Example(query, positive, tuple(others)) for query, positive, *others in self.rows(step).tolist()]
-
     def rows(self, step: int) -> npt.NDArray[np.int32]:
         """Query, relevant document and hard negatives of each row of a batch, (batch, 2 + hard negatives)."""
-        number = range(len(self))[step]
-        self._make(number + 1)
-        rows: npt.NDArray[np.int32] = self._rows[number]
+        self._make(step + 1)
+        rows: npt.NDArray[np.int32] = self._rows[step]
         return rows
 
     def _make(self, wanted: int) -> None:

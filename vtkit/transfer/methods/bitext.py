@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from vtkit.data.parallel import read_pairs
+from vtkit.data.sequences import Ragged, RaggedRows
 from vtkit.data.text import batches
 from vtkit.encoder.truncation import whole_encodings
 from vtkit.system import console
@@ -41,16 +42,6 @@ PAIRS_AT_ONCE = 4096
 KEYS_AT_ONCE = 8_000_000
 
 
-class Ragged(NamedTuple):
-    """Lists of token ids, one after the other."""
-
-    ids: NDArray[np.int32]
-    """All lists, (total length,)."""
-
-    starts: NDArray[np.int64]
-    """Where each list begins, and at last where the last one ends; (lists + 1,)."""
-
-
 @dataclass(frozen=True)
 class Bitext:
     """Parallel text as token ids, without special and unknown tokens."""
@@ -59,7 +50,7 @@ class Bitext:
     target: Ragged
 
     def __len__(self) -> int:
-        return len(self.source.starts) - 1
+        return len(self.source)
 
     def turned(self) -> Bitext:
         """Source and target in each other's place."""
@@ -107,31 +98,24 @@ def read_bitext(pair: VocabularyPair, pairs: Iterable[tuple[str, str]]) -> Bitex
     """
     vocabularies = (pair.source, pair.target)
     usable = [np.array([form is not None for form in vocabulary.forms]) for vocabulary in vocabularies]
-    ids: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = ([], [])
-    lengths: tuple[list[int], list[int]] = ([], [])
+    texts = RaggedRows(), RaggedRows()
     for batch in batches(pairs, PAIRS_AT_ONCE):
         encoded = [
             whole_encodings(
-                vocabulary.tokenizer, [texts[language][: LONGEST_TEXT * CHARACTERS_PER_TOKEN] for texts in batch]
+                vocabulary.tokenizer, [both[language][: LONGEST_TEXT * CHARACTERS_PER_TOKEN] for both in batch]
             )
             for language, vocabulary in enumerate(vocabularies)
         ]
         for encodings in zip(*encoded, strict=True):
-            found = []
-            for language, encoding in enumerate(encodings):
-                read = np.array(encoding.ids[:LONGEST_TEXT], dtype=np.int32)
-                found.append(read[usable[language][read]])
-            if all(len(read) for read in found):
-                for language, read in enumerate(found):
-                    ids[language].append(read)
-                    lengths[language].append(len(read))
-    if not ids[0]:
+            ids = (np.array(encoding.ids[:LONGEST_TEXT], dtype=np.int32) for encoding in encodings)
+            known = [own[is_known[own]] for own, is_known in zip(ids, usable, strict=True)]
+            if all(map(len, known)):
+                for rows, own in zip(texts, known, strict=True):
+                    rows.append(own)
+    bitext = Bitext(*(rows.whole() for rows in texts))
+    if not len(bitext):
         raise DataError("The parallel text has no pair with a known token in both texts; are its columns in order?")
-    read_texts = []
-    for language in (0, 1):
-        flat = np.concatenate(ids[language])
-        read_texts.append(Ragged(flat, np.concatenate([[0], np.cumsum(lengths[language])]).astype(np.int64)))
-    return Bitext(*read_texts)
+    return bitext
 
 
 def co_occurrence_table(
@@ -145,7 +129,10 @@ def co_occurrence_table(
     keys = np.empty(0, dtype=np.int64)
     begin = 0
     while begin < len(bitext):
-        fresh, end = _co_occurrences(*bitext.source, *bitext.target, source_size, begin, KEYS_AT_ONCE)
+        source, target = bitext.source, bitext.target
+        fresh, end = _co_occurrences(
+            source.values, source.starts, target.values, target.starts, source_size, begin, KEYS_AT_ONCE
+        )
         merged = np.union1d(keys, fresh)
         if len(merged) > LARGEST_TABLE and begin > 0:
             break

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags_array, vstack
 
+from vtkit.data.sequences import Ragged
 from vtkit.transfer.entmax import entmax
-from vtkit.transfer.methods.bitext import Bitext, Ragged
+from vtkit.transfer.methods.bitext import Bitext
 from vtkit.transfer.methods.parallel import of_translations, strongest
 from vtkit.transfer.mixture import Mixture
 from vtkit.vocabulary.pair import VocabularyPair
@@ -39,7 +40,7 @@ def cooccurrence_mixture(
     Args:
         min_probability: see :func:`vtkit.transfer.methods.parallel.strongest`.
     """
-    lengths = np.diff(bitext.source.starts) * np.diff(bitext.target.starts)
+    lengths = bitext.source.lengths * bitext.target.lengths
     weights = lengths**-0.25
     source = _unit_rows(bitext.source, pair.source_rows, weights)
     target = _unit_rows(bitext.target, pair.overlap.target_size, weights)
@@ -51,10 +52,10 @@ def cooccurrence_mixture(
     return of_translations("cooccurrence", strongest(weighed, min_probability), pair)
 
 
-def _unit_rows(texts: Ragged, size: int, weights: NDArray[np.float64]) -> csr_matrix:
+def _unit_rows(texts: Ragged, size: int, weights: NDArray[np.floating]) -> csr_matrix:
     """The vectors of sentence ids of one language, of length one; (vocabulary, pairs)."""
-    pairs = np.repeat(np.arange(len(weights)), np.diff(texts.starts))
-    present = csr_matrix((np.ones(len(pairs)), (texts.ids, pairs)), shape=(size, len(weights)))
+    pairs = np.repeat(np.arange(len(weights)), texts.lengths)
+    present = csr_matrix((np.ones(len(pairs)), (texts.values, pairs)), shape=(size, len(weights)))
     present.sum_duplicates()
     present.data = weights[present.indices]
     lengths = np.sqrt(np.asarray(present.multiply(present).sum(axis=1)).ravel())

@@ -94,7 +94,7 @@ def translation_probabilities(bitext: Bitext, source_size: int, target_size: int
         counts = np.zeros(len(sources))
         empty_counts = np.zeros(source_size)
         _expect(
-            bitext.source.ids, bitext.source.starts, bitext.target.ids, bitext.target.starts, pairs,
+            bitext.source.values, bitext.source.starts, bitext.target.values, bitext.target.starts, pairs,
             starts, sources, probabilities, empty, counts, empty_counts,
         )  # fmt: skip
         totals = np.add.reduceat(counts, starts[:-1][np.diff(starts) > 0]) if len(counts) else np.empty(0)
