@@ -81,7 +81,7 @@ def test_every_setting_of_a_shipped_recipe_is_found_on_the_line_that_writes_it(p
     text = path.read_text("utf-8")
     lines = text.splitlines()
     for key, line in key_lines(text).items():
-        assert re.search(rf"^\[?\[?([\w.]+\.)?{key[-1]}\b", lines[line - 1]), (key, line)
+        assert re.search(rf'^\[?\[?([\w.]+\.)?"?{re.escape(key[-1])}(?!\w)', lines[line - 1]), (key, line)
 
 
 def test_lines_of_a_file_checkable_by_eye() -> None:
