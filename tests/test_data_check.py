@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tiny
+import torch
 
 from vtkit.commands.recipe import check_recipe
 from vtkit.pipeline.run import run
@@ -146,7 +147,7 @@ def test_what_is_wrong_is_named_before_anything_runs(folder: Path, name: str, da
 
 def test_a_damaged_model_that_a_later_stage_opens_is_named_before_anything_runs(folder: Path) -> None:
     put(folder / "prior" / "config.json", '{"model_type": "bert"}')
-    put(folder / "prior" / "pytorch_model.bin", b"a pickle")
+    torch.save({"weight": torch.zeros(1)}, folder / "prior" / "pytorch_model.bin")
     recipe = folder / "small.toml"
     overrides = (f"transfer.bias.model={folder / 'prior'}",)
     with pytest.raises(DataError, match=r"names models that cannot be used:\n.*transfer\.bias\.model: .*no tokenizer"):

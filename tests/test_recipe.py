@@ -419,7 +419,7 @@ learning_rate = inf
         '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
         "--set 4 index.nothing: unknown setting. There are engine, quantisation_bits, query_encoder, "
         "query_length, document_length, top_dimensions, query_top_dimensions, keep, document_weighting, bm25_analyser, "
-        "lexical, precision, seismic, milvus, opensearch.",
+        "query_log, lexical, precision, seismic, milvus, opensearch.",
     ]
 
 
