@@ -226,7 +226,8 @@ def _lines(name: str, lines: Sequence[tuple[str, list[float], list[float]]], cap
         axes.set_xlabel("optimiser step")
         axes.margins(x=0.01)
         if len(lines) > 1:
-            axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
+            columns = 3 if max(len(label) for label, _, _ in lines) <= 20 else 1
+            axes.legend(ncols=columns, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
 
     words = "; ".join(
         f"{label}: {amount(values[0])} at step {whole(steps[0])}, {amount(values[-1])} at step {whole(steps[-1])}"

@@ -98,8 +98,9 @@ class SweepResults:
         over = f"Means over {self.seeds} seeds ± standard deviation. " if self.seeds > 1 else ""
         missing = f" Without {len(self.unfinished)} cells that are not finished." if self.unfinished else ""
         return (
-            f"{over}† p < {CHANCE} against {self.baseline}: paired randomisation test over queries, of their means "
-            f"over seeds, Holm over the rows. Bold: the best of a column.{missing}"
+            f"{over}† p < {CHANCE} against {self.baseline}: paired randomisation test over queries"
+            f"{', of their means over seeds' if self.seeds > 1 else ''}, Holm over the rows. Bold: the best of the "
+            f"sweep's own rows.{missing}"
         )
 
 
