@@ -148,7 +148,7 @@ MODELS: dict[str, Callable[[Path], SparseEncoder]] = {
     "queries: a model": lambda folder: two_models(folder, shared=False),
     "queries: another pooling": lambda folder: two_models(folder, shared=True),
     "head only": lambda folder: moved(folder, OUTPUT),
-    "head only, longer": lambda folder: moved(folder, LONGER, 64, architecture="roberta"),
+    "head only, longer": lambda folder: moved(folder, LONGER, architecture="roberta"),
     "head only, table: binary": lambda folder: with_static_queries(moved(folder, OUTPUT), "binary", []),
 }
 

@@ -111,6 +111,16 @@ StageFunction = Callable[[View, Mapping[str, Path], Path], R]
 """``(view, inputs, out) -> result``: fills ``out`` and returns what it found, which the manifest keeps."""
 
 
+def always(recipe: Recipe) -> bool:
+    """For :attr:`Stage.draws`; a function of its own, since records are sent to the processes that train together."""
+    return True
+
+
+def never(recipe: Recipe) -> bool:
+    """As :func:`always`."""
+    return False
+
+
 @dataclass(frozen=True)
 class Stage(Generic[R]):
     """A stage: what it is called, what it reads, and what does its work."""
@@ -136,7 +146,7 @@ class Stage(Generic[R]):
     trains: Callable[[Recipe], Training] | None = None
     """Its training, which all processes of a launch do together; the main process makes other stages alone."""
 
-    draws: Callable[[Recipe], bool] = lambda recipe: False
+    draws: Callable[[Recipe], bool] = never
     """Whether it draws at random on the way to the model. Other stages see the default seed, whatever the recipe's is,
     so that recipes that differ in the seed share them, and are judged on the same sample of queries."""
 

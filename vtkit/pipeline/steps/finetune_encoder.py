@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vtkit.data.sampling import draw
-from vtkit.pipeline.stage import Chain, Stage, Training, View
+from vtkit.pipeline.stage import Chain, Stage, Training, View, always
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
@@ -156,5 +156,5 @@ FINETUNE = Stage(
     publishes={"curves": "curves/finetune"},
     trains=_training,
     label="after fine-tuning",
-    draws=lambda recipe: True,
+    draws=always,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vtkit.pipeline.stage import Chain, Stage, Training, View
+from vtkit.pipeline.stage import Chain, Stage, Training, View, always
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.expand import CHECKPOINT_EVERY
 from vtkit.settings.recipe import Recipe
@@ -122,5 +122,5 @@ EXPAND = Stage(
     wire=_wired,
     publishes={"model": "expander"},
     trains=_training,
-    draws=lambda recipe: True,
+    draws=always,
 )

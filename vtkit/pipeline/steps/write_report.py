@@ -17,7 +17,7 @@ from vtkit.evaluation.gates.result import Checked
 from vtkit.evaluation.judging import PER_QUERY, Evaluated, EvaluateResult
 from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
-from vtkit.pipeline.stage import WHOLE_RECIPE, Stage, View
+from vtkit.pipeline.stage import WHOLE_RECIPE, Stage, View, always
 from vtkit.pipeline.steps.adapt_encoder import AdaptResult
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED
 from vtkit.pipeline.steps.encode_corpus import EncodeResult, opened
@@ -330,5 +330,5 @@ REPORT = Stage(
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
-    draws=lambda recipe: True,
+    draws=always,
 )
