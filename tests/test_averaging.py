@@ -69,13 +69,8 @@ def test_one_training_is_what_it_was(tmp_path: Path) -> None:
     assert not list((tmp_path / "ours" / "checkpoints").glob("training-*"))
 
 
-@pytest.mark.parametrize("step", [2, 5])
-def test_an_interrupted_run_ends_the_same(
-    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Interrupted in its second training."""
-    undisturbed, again = validation(), validation()
-    wanted, curves = tuned(tmp_path / "undisturbed", validation=undisturbed, trainings=2)
+def interrupted_in_the_second_training(step: int) -> type:
+    """A progress that raises KeyboardInterrupt at a step of the second training it shows."""
 
     class Second(interrupted_at(step)):  # type: ignore[misc]
         trainings = 0
@@ -88,7 +83,17 @@ def test_an_interrupted_run_ends_the_same(
             if Second.trainings == 2:
                 super().on_step_end(*arguments, **others)
 
-    monkeypatch.setattr(sparse_trainer, "Progress", Second)
+    return Second
+
+
+@pytest.mark.parametrize("step", [2, 5])
+def test_an_interrupted_run_ends_the_same(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Interrupted in its second training."""
+    undisturbed, again = validation(), validation()
+    wanted, curves = tuned(tmp_path / "undisturbed", validation=undisturbed, trainings=2)
+    monkeypatch.setattr(sparse_trainer, "Progress", interrupted_in_the_second_training(step))
     with pytest.raises(KeyboardInterrupt):
         tuned(tmp_path / "again", validation=validation(), trainings=2)
     monkeypatch.undo()
@@ -130,19 +135,7 @@ def test_rounds_that_were_interrupted_end_the_same(tmp_path: Path, monkeypatch: 
     """In the second round, after a checkpoint."""
     rounds = {"mining": {"rounds": 2}}
     wanted, curves = tuned(tmp_path / "undisturbed", **rounds)
-
-    class Second(interrupted_at(5)):  # type: ignore[misc]
-        trainings = 0
-
-        def __init__(self, *arguments: Any) -> None:
-            Second.trainings += 1
-            super().__init__(*arguments)
-
-        def on_step_end(self, *arguments: Any, **others: Any) -> None:
-            if Second.trainings == 2:
-                super().on_step_end(*arguments, **others)
-
-    monkeypatch.setattr(sparse_trainer, "Progress", Second)
+    monkeypatch.setattr(sparse_trainer, "Progress", interrupted_in_the_second_training(5))
     with pytest.raises(KeyboardInterrupt):
         tuned(tmp_path / "again", **rounds)
     monkeypatch.undo()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -89,12 +88,14 @@ def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
     if os.path.lexists(out):
         raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")
     from vtkit.inspect.inspection import algorithm, normalizer_steps
+    from vtkit.system.runtime import peak_bytes
     from vtkit.vocabulary.saved import save_tokenizer
 
     started = time.monotonic()
     with new_folder(out) as folder:
         built = make()
         save_tokenizer(built.tokenizer, folder)
+    peak = peak_bytes()
     stats = {
         "folder": str(out),
         "size": len(built.tokenizer),
@@ -103,7 +104,7 @@ def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
         **({"corpus": built.corpus.to_json()} if built.corpus is not None else {}),
         **({"expansion": built.expansion.to_json()} if built.expansion is not None else {}),
         "seconds": round(time.monotonic() - started, 1),
-        "peak_memory_mib": _peak_mebibytes(),
+        "peak_memory_mib": None if peak is None else peak >> 20,
     }
     if as_json:
         console.write_json(stats)
@@ -122,16 +123,6 @@ def _show(stats: dict[str, Any], built: Built) -> None:
         )
     if (expansion := built.expansion) is not None:
         console.write(f"expansion: {expansion.added:,} new tokens; stopped: {expansion.why}")
-    peak = stats["peak_memory_mib"]
-    memory = f", {peak:,} MiB of memory at the most" if peak is not None else ""
+    mebibytes = stats["peak_memory_mib"]
+    memory = f", {mebibytes:,} MiB of memory at the most" if mebibytes is not None else ""
     console.write(f"{stats['seconds']} s{memory}")
-
-
-def _peak_mebibytes() -> int | None:
-    """Largest resident size that this process had; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak >> (20 if sys.platform == "darwin" else 10)

@@ -21,6 +21,7 @@ from vtkit.pipeline.plan import Decision, Step
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console
+from vtkit.system.runtime import peak_bytes
 
 CHARACTERS_A_TOKEN = 4.5
 """Bytes of UTF-8, over the scripts."""
@@ -180,17 +181,8 @@ def compared(cost: StepCost | None, seconds: float, processor: float) -> str:
     done = f"done in {seconds:.1f} s ({processor:.1f} s of processor time)"
     if cost is None:
         return done
-    memory = f"memory {console.size(peak_bytes())} ({console.size(cost.memory)})"
+    memory = f"memory {console.size(peak_bytes() or 0)} ({console.size(cost.memory)})"
     return f"{done}, estimated {_duration(cost.seconds)}; {memory}"
-
-
-def peak_bytes() -> int:
-    """The memory of this process at its largest until now; 0 where the system does not say."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def work_of(step: Step) -> Work | None:

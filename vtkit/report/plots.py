@@ -71,6 +71,8 @@ LABELLED_SHARE = 0.06
 
 BAR_INCHES = 0.42
 LEGEND_COLUMNS = 4
+LEGEND_WIDTH = 20
+"""Characters of a name in a legend; longer ones stand below one another."""
 
 PRINTED = {INK: "#2b323b", QUIET: "#5d6672", LINE: "#dfe2e6", FIRST: "#1f63c4", SECOND: "#c2571a", SOFT: "#a9bfdf"}
 """The colours of a drawing that is a picture, on white."""
@@ -226,7 +228,7 @@ def _lines(name: str, lines: Sequence[tuple[str, list[float], list[float]]], cap
         axes.set_xlabel("optimiser step")
         axes.margins(x=0.01)
         if len(lines) > 1:
-            columns = 3 if max(len(label) for label, _, _ in lines) <= 20 else 1
+            columns = 3 if max(len(label) for label, _, _ in lines) <= LEGEND_WIDTH else 1
             axes.legend(ncols=columns, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
 
     words = "; ".join(

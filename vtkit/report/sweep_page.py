@@ -12,16 +12,13 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from vtkit.report.blocks import Inlines, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import ReportData
 from vtkit.report.pages import html_page
-from vtkit.report.plots import INK, LINE, PALETTE, QUIET, Chart, chart, thinned
+from vtkit.report.plots import INK, LEGEND_WIDTH, LINE, PALETTE, QUIET, Chart, chart, thinned
 from vtkit.report.sweep_tables import Entry, Place, SweepResults, SweepTable, table_rows
 from vtkit.report.training import TRAININGS, curves_of, points
 from vtkit.report.wording import amount, duration, visible
 
 LEGEND = 10
 """Lines that a legend names; of more, colours would not be told apart."""
-
-LEGEND_WIDTH = 20
-"""Characters of a name; longer ones stand below one another."""
 
 TICKS = 8
 """Values of a setting that each have a tick."""

@@ -180,6 +180,16 @@ def quiet_libraries() -> Iterator[None]:
 CACHE_VARIABLE = "VTKIT_CACHE"
 
 
+def peak_bytes() -> int | None:
+    """Largest resident size that this process had until now; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
 def user_cache(name: str) -> Path:
     """Where vtkit keeps ``name`` for all runs: in $VTKIT_CACHE, or in the user's own cache folder for vtkit."""
     named = os.environ.get(CACHE_VARIABLE)
