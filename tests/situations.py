@@ -2,6 +2,7 @@
 new``, and the figures of the run as written.
 
     VTKIT_DATA=../shared python tests/situations.py FOLDER [--documents 100 1200] [--only pairs] [--set adapt.steps=50]
+        [--collection jaquad-ja]
 
 Prints a line of JSON for each run: its collection, nDCG@10 of BM25, of the encoder alone and of the one index, p of the
 index against BM25, and seconds. FOLDER keeps collections, recipes and runs.
@@ -14,11 +15,12 @@ import gzip
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,12 @@ class Situation:
     embedder: str | None = None
     text: str | None = None
     """Further text of the language."""
+
+    def on(self, collection: str) -> Situation:
+        """The same situation on another collection, with the parallel files of its language."""
+        language = collection[-2:]
+        parallel = tuple(re.sub(f"-{self.language}\\b", f"-{language}", name) for name in self.parallel)
+        return replace(self, collection=collection, language=language, parallel=parallel)
 
     def answers(self, shared: Path, collection: Path) -> list[str]:
         """The options of ``vtkit recipe new``."""
@@ -107,11 +115,18 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def run_situation(
-    name: str, documents: int, folder: Path, settings: Sequence[str], shared: Path, vtkit: Command
+    name: str,
+    documents: int,
+    folder: Path,
+    settings: Sequence[str],
+    shared: Path,
+    vtkit: Command,
+    on: str | None = None,
 ) -> dict[str, Any]:
     """Write the recipe of a situation, check it, run it, and read what its report says."""
     situation = (SITUATIONS | OF_LANGUAGES)[name]
-    called = f"{name}-{documents}"
+    situation = situation.on(on) if on else situation
+    called = f"{name}-{documents}" + (f"-{on}" if on else "")
     collection = folder / "collections" / f"{situation.collection}-{documents}"
     if not collection.exists():
         part_of(shared / "data" / situation.collection, collection, documents)
@@ -164,13 +179,18 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--documents", type=int, nargs="+", default=[100, 1200])
     parser.add_argument("--only", nargs="+", default=list(SITUATIONS), choices=[*SITUATIONS, *OF_LANGUAGES])
+    parser.add_argument(
+        "--collection", help="Run the situation on this collection of the folder of data instead of its own."
+    )
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     for documents in given.documents:
         for name in given.only:
             folder = given.folder.absolute()
-            found = run_situation(name, documents, folder, given.set, SHARED.absolute(), command_in(folder))
+            found = run_situation(
+                name, documents, folder, given.set, SHARED.absolute(), command_in(folder), given.collection
+            )
             sys.stdout.write(json.dumps(found) + "\n")
             sys.stdout.flush()
 
