@@ -30,7 +30,8 @@ from vtkit.report.data import ReportData
 from vtkit.report.diagnosis import RULES, diagnose
 from vtkit.report.plots import COLOURS, Chart
 from vtkit.report.vocabularies import token_kinds
-from vtkit.report.wording import duration, share, shorten, size, visible, visible_token
+from vtkit.report.wording import duration, share, shorten, visible, visible_token
+from vtkit.system.console import size
 
 
 def html_page(report: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import statistics
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from vtkit.cli import app
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.evaluation.measures.significance import holm, paired_randomization
 from vtkit.pipeline.folder import open_run
+from vtkit.pipeline.listing import running_by
 from vtkit.pipeline.run import run
 from vtkit.pipeline.sweep import plan_sweep
 from vtkit.pipeline.sweep_results import gather
@@ -311,3 +313,55 @@ def test_no_point_beats_one_of_the_front_in_both(points: list[tuple[int, int]]) 
         assert not any((a <= x and b > y) or (a < x and b >= y) for a, b, _ in found)
     for a, b, _ in found:
         assert any(x <= a and y >= b for x, y, _ in front)
+
+
+def test_a_recipe_that_is_shown_has_absolute_paths_in_its_sweep_too(folder: Path) -> None:
+    sweep = """
+    [sweep.values]
+    "transfer.bias.corpus" = [["sub/other.txt"], ["a.txt"]]
+    adapt = ["none", {corpus = ["sub/other.txt"]}]
+    [sweep.rows.other]
+    adapt.corpus = ["sub/other.txt"]
+    """
+    shown = CliRunner().invoke(app, ["recipe", "show", str(write(folder, sweep))], catch_exceptions=False).stdout
+    read, other = tomllib.loads(shown)["sweep"], str(folder / "sub" / "other.txt")
+    assert read["values"]["transfer.bias.corpus"] == [[other], [str(folder / "a.txt")]]
+    assert read["values"]["adapt"] == ["none", {"corpus": [other]}]
+    assert read["rows"]["other"] == {"adapt.corpus": [other]}
+    elsewhere = folder / "sub" / "shown.toml"
+    elsewhere.write_text(shown, "utf-8")
+    settings = [[cell.loaded.recipe.adapt, cell.loaded.recipe.transfer] for cell in grid_of(elsewhere).cells]
+    assert settings == [
+        [c.loaded.recipe.adapt, c.loaded.recipe.transfer] for c in grid_of(folder / "recipe.toml").cells
+    ]
+
+
+def test_a_dry_run_estimates_the_time_of_all_cells_together(finished: Path) -> None:
+    recipe = write(finished, GRID.replace("[1, 2]", "[1, 2, 3]"), name="more.toml")
+    arguments = ["sweep", str(recipe), "--runs", str(finished / "runs"), "--dry-run"]
+    said = CliRunner().invoke(app, arguments, catch_exceptions=False).stderr
+    stages = [line.split("  about ")[0].strip() for line in said.splitlines() if "  about " in line]
+    assert "time: about" in said
+    assert "adapt" in stages  # of the third seed
+    assert "transfer" not in stages  # which all seeds share
+    assert len(set(stages)) == len(stages)
+
+
+def test_cells_that_run_side_by_side_end_with_a_sweep_that_is_killed(finished: Path) -> None:
+    recipe = write(finished, GRID, BASE.replace("steps = 4", "steps = 1000000"), "long.toml")
+    runs = finished / "long"
+    cells = [runs / cell.name for cell in grid_of(recipe).cells[:2]]
+    arguments = ["sweep", str(recipe), "--runs", str(runs), "--jobs", "2", "--threads", "2"]
+    process = start(finished, arguments, dict(os.environ), finished)
+
+    def wait_until(running: bool) -> None:
+        deadline = time.monotonic() + 120
+        while any((running_by(cell) is not None) != running for cell in cells):
+            assert time.monotonic() < deadline, (finished / "stderr").read_text("utf-8")
+            time.sleep(0.1)
+
+    wait_until(running=True)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    wait_until(running=False)

@@ -85,7 +85,7 @@ def show_recipe(recipe: RecipeArgument, settings: SetOption = None) -> None:
     from vtkit.recipe.load import load_recipe
     from vtkit.recipe.write import resolved_toml
 
-    loaded = load_recipe(recipe, settings or []).recipe
+    loaded = load_recipe(recipe, settings or [], sweep_paths=True).recipe
     console.write(resolved_toml(loaded, used_where_left_open(loaded)).removesuffix("\n"))
 
 

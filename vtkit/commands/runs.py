@@ -22,6 +22,7 @@ def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> No
     Runs share stage outputs; `alone` is the size of those that no other run uses.
     """
     from vtkit.pipeline.listing import list_runs
+    from vtkit.report.wording import duration
 
     found = list_runs(folder)
     if as_json:
@@ -40,7 +41,7 @@ def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> No
                 "" if run.bm25 is None else f"{run.bm25:.4f}",
                 console.size(run.bytes),
                 console.size(run.own_bytes),
-                _duration(run.seconds),
+                duration(run.seconds),
                 run.changed[:16].replace("T", " "),
             ]
             for run in found
@@ -85,8 +86,3 @@ def clean(
         console.write(f"removed {len(shown)} folders, {total}")
     else:
         console.write(f"{len(shown)} folders, {total}. To remove them: the same command with --yes")
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{seconds:.0f} s" if seconds < 60 else f"{minutes} min" if minutes < 100 else f"{seconds / 3600:.1f} h"

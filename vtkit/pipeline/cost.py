@@ -10,14 +10,15 @@ depends on what only the run itself finds out.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 
 from vtkit.data.collections import is_collection
 from vtkit.pipeline.disk import NUMBER, Counts, Encoder, counts_of, made_by, written
-from vtkit.pipeline.plan import Decision, Step
+from vtkit.pipeline.plan import Step
+from vtkit.report.wording import duration
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console
@@ -102,21 +103,31 @@ class StepCost:
     """Bytes of the process at its largest, until the step's end."""
 
 
-def estimated(decisions: Iterable[Decision]) -> dict[str, StepCost]:
-    """The steps that run, in their order, each with what it will take; a step whose model is unknown is left out."""
-    running = [decision.step for decision in decisions if decision.runs]
-    works = {step.name: work for step in running if (work := work_of(step)) is not None}
+def estimated(steps: Mapping[str, Step]) -> dict[str, StepCost]:
+    """What each of ``steps``, those that run in their order, will take, under the same names; a step whose model is
+    unknown is left out."""
+    works = {name: work for name, step in steps.items() if (work := work_of(step)) is not None}
     speed = REFERENCE
     if sum(work.seconds(speed) for work in works.values()) >= WORTH_MEASURING_S:
         speed = measured()
     memory = accumulate((LIBRARIES_BYTES + work.memory for work in works.values()), max)
     costs = {
-        name: StepCost(name, work.seconds(speed), most)
+        name: StepCost(steps[name].name, work.seconds(speed), most)
         for (name, work), most in zip(works.items(), memory, strict=True)
     }
-    for first in [name for name in costs if _own(name) != "vocabulary"][:1]:
-        costs[first] = StepCost(first, costs[first].seconds + LIBRARIES_S / speed.programs, costs[first].memory)
+    for first in [name for name in costs if steps[name].stage.name != "vocabulary"][:1]:
+        costs[first] = replace(costs[first], seconds=costs[first].seconds + LIBRARIES_S / speed.programs)
     return costs
+
+
+def by_stage(costs: Iterable[StepCost]) -> list[StepCost]:
+    """The seconds of all steps of a stage together, and the most memory that one of them takes."""
+    stages: dict[str, StepCost] = {}
+    for cost in costs:
+        stage = _own(cost.step).partition(":")[0]
+        before = stages.get(stage, StepCost(stage, 0.0, 0))
+        stages[stage] = StepCost(stage, before.seconds + cost.seconds, max(before.memory, cost.memory))
+    return list(stages.values())
 
 
 @cache
@@ -166,8 +177,8 @@ def words(costs: Iterable[StepCost]) -> list[str]:
     if not listed:
         return []
     width = max(len(cost.step) for cost in listed)
-    lines = [f"{cost.step:<{width}}  about {_duration(cost.seconds)}, {console.size(cost.memory)}" for cost in listed]
-    total = _duration(sum(cost.seconds for cost in listed))
+    lines = [f"{cost.step:<{width}}  about {duration(cost.seconds)}, {console.size(cost.memory)}" for cost in listed]
+    total = duration(sum(cost.seconds for cost in listed))
     return [f"time: about {total}, memory {console.size(max(cost.memory for cost in listed))}", *lines]
 
 
@@ -182,7 +193,7 @@ def compared(cost: StepCost | None, seconds: float, processor: float) -> str:
     if cost is None:
         return done
     memory = f"memory {console.size(peak_bytes() or 0)} ({console.size(cost.memory)})"
-    return f"{done}, estimated {_duration(cost.seconds)}; {memory}"
+    return f"{done}, estimated {duration(cost.seconds)}; {memory}"
 
 
 def work_of(step: Step) -> Work | None:
@@ -325,7 +336,3 @@ def _tokens(step: Step) -> float:
 def _bytes(step: Step) -> int:
     """Bytes of the texts that a step reads."""
     return sum(written(corpus.name) for setting in step.stage.corpora for corpus in step.view.corpora(setting))
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,7 @@ class Estimate:
         return line
 
 
-def estimate(steps: Sequence[Step]) -> Estimate:
+def estimate(steps: Collection[Step]) -> Estimate:
     """What ``steps``, those that will run, write to the disk."""
     models = checkpoints = indexes = runs = prepared = 0
     indexed: dict[str, None] = {}

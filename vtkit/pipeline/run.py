@@ -6,8 +6,10 @@ The store beside the runs is shared, so recipes that agree on a stage share its 
 from __future__ import annotations
 
 import json
+import os
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -36,6 +38,9 @@ from vtkit.system.runtime import threads as processor_threads
 from vtkit.training import distributed
 
 LOG = "run.log"
+
+SIDE_BY_SIDE = "VTKIT_SWEEP"
+"""Environment variable of a cell that runs beside others of its sweep."""
 
 SECONDS_TO_SPEAK = 10.0
 """In which the main process of a launch can end the others with a message of its own."""
@@ -72,6 +77,8 @@ def run(
     """
     refuse_unknown(until, start, force)
     runs = runs.absolute()
+    if SIDE_BY_SIDE in os.environ:
+        threading.Thread(target=_end_with_sweep, daemon=True).start()
     if not distributed.is_main():
         if not dry_run:
             _train_along(runs / STORE, threads)
@@ -97,8 +104,8 @@ def run(
         plan = Plan(recipe, store)
         decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
         _show(decisions)
-        _show_disk(decisions, runs)
-        for line in cost.words(cost.estimated(decisions).values()):
+        show_disk(_running(decisions).values(), runs)
+        for line in cost.words(cost.estimated(_running(decisions)).values()):
             console.say(line)
         if not_fetched is not None:
             console.warn(f"{not_fetched}\nIn the plan it counts by its name; whether it fits is seen once it is here.")
@@ -121,14 +128,14 @@ def run(
         plan = Plan(recipe, store)
         decisions = plan.decide(finished_steps(folder), until=until, start=start, force=force)
         _show(decisions)
-        refuse_full_disk(*_show_disk(decisions, runs), runs)
+        refuse_full_disk(*show_disk(_running(decisions).values(), runs), runs)
         if any(decision.runs for decision in decisions):
             check_contents(loaded, store)
         want_threads(threads)
         write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe, used_where_left_open(recipe)))
         write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
         steps: dict[str, str] = {}
-        costs = cost.estimated(decisions)
+        costs = cost.estimated(_running(decisions))
         begun = time.monotonic()
         for number, decision in enumerate(decisions, start=1):
             step = decision.step
@@ -150,6 +157,14 @@ def run(
             console.say(f"run {recipe.recipe.name} took {time.monotonic() - begun:.0f} s")
     distributed.from_main()  # the others leave
     return folder
+
+
+def _end_with_sweep() -> None:
+    """End this process at once when the sweep that started it is gone, even if it was killed: only the sweep holds the
+    other end of its standard input."""
+    while os.read(0, 64):
+        pass
+    os._exit(1)
 
 
 def _make(step: Step, inputs: Mapping[str, Path], out: Path) -> Result:
@@ -261,9 +276,13 @@ def _summary(decisions: list[Decision]) -> list[str]:
     return [f"plan: {len(running)} of {len(decisions)} steps to run (--verbose lists all)", *lines]
 
 
-def _show_disk(decisions: list[Decision], runs: Path) -> tuple[Estimate, int]:
-    """What the steps that run need of the disk, said and given back with what is free."""
-    needed = estimate([decision.step for decision in decisions if decision.runs])
+def _running(decisions: list[Decision]) -> dict[str, Step]:
+    return {decision.step.name: decision.step for decision in decisions if decision.runs}
+
+
+def show_disk(steps: Collection[Step], runs: Path) -> tuple[Estimate, int]:
+    """Say how much disk ``steps``, those that run, need; returns the estimate and the bytes that are free."""
+    needed = estimate(steps)
     free = free_bytes(runs)
     if needed.bytes or needed.unknown:
         (console.say if needed.bytes <= free else console.warn)(needed.words(free))

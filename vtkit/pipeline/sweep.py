@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from vtkit.pipeline.disk import estimate, free_bytes, refuse_full_disk
+from vtkit.pipeline import cost
+from vtkit.pipeline.disk import refuse_full_disk
 from vtkit.pipeline.folder import finished_steps
 from vtkit.pipeline.plan import Plan, Step
-from vtkit.pipeline.run import LOG, check_contents, check_settings, run
+from vtkit.pipeline.run import LOG, SIDE_BY_SIDE, check_contents, check_settings, run, show_disk
 from vtkit.pipeline.store import Dependencies, Store
 from vtkit.recipe.preflight import NotFetched
 from vtkit.recipe.sweep import Cell, Grid, for_every_cell
@@ -112,11 +113,11 @@ def run_sweep(
     planned = plan_sweep(grid, runs)
     waiting = [each for each in planned if not each.finished]
     _show(planned)
-    needed = estimate([step for name, step in _missing(waiting).items()])
-    free = free_bytes(runs.absolute())
-    if needed.bytes or needed.unknown:
-        (console.say if needed.bytes <= free else console.warn)(needed.words(free))
+    missing = _missing(waiting)
+    needed, free = show_disk(missing.values(), runs.absolute())
     if dry_run:
+        for line in cost.words(cost.by_stage(cost.estimated(missing).values())):
+            console.say(line)
         if not_fetched is not None:
             console.warn(str(not_fetched))
         return {}
@@ -186,16 +187,17 @@ def _together(grid: Grid, cells: Sequence[Cell], runs: Path, jobs: int, threads:
     def one(cell: Cell) -> None:
         process = running[cell.name] = subprocess.Popen(
             [sys.executable, "-m", *_command(grid, cell, runs), "--runs", str(runs), "--threads", share],
-            env=os.environ | {"OMP_NUM_THREADS": share},
-            stdin=subprocess.DEVNULL,
+            env=os.environ | {"OMP_NUM_THREADS": share, SIDE_BY_SIDE: "1"},
+            stdin=subprocess.PIPE,  # closes with this process, however it ends
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
         )
         console.say(f"{cell.name} begins; its messages are in {runs / cell.name / LOG}")
-        _, said = process.communicate()
-        if process.returncode:
+        assert process.stderr is not None
+        said = process.stderr.read()
+        if process.wait():
             failed[cell.name] = _error_in(said) or f"it ended with exit code {process.returncode}"
             console.warn(f"{cell.name} failed, the others go on: {failed[cell.name]}")
         else:

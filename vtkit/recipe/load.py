@@ -28,6 +28,7 @@ from vtkit.recipe.write import resolved_toml as resolved_toml  # the way back, f
 from vtkit.settings.named import Named, find_mark, named_things
 from vtkit.settings.recipe import Recipe, Specification
 from vtkit.settings.source import SourceSection
+from vtkit.settings.sweep import AXES
 
 PATH_ENDINGS = (".toml", ".txt", ".tsv", ".jsonl", ".gz", ".zst", ".model", ".json", ".parquet")
 """A name with one of these endings is a path, whether it exists or not."""
@@ -80,6 +81,7 @@ def load_recipe(
     text: str | None = None,
     given: Mapping[str, Mapping[str, Any]] | None = None,
     cell: Mapping[str, int | str] | None = None,
+    sweep_paths: bool = False,
 ) -> LoadedRecipe:
     """The recipe in the TOML file ``path``, with ``overrides`` laid over it.
 
@@ -102,6 +104,7 @@ def load_recipe(
         given: the settings of each section, where there is no file at all; paths are relative to the current folder.
         cell: of the recipe's [sweep], which it then is without: setting -> place of the value in its list, and
             ``rows`` and ``columns`` -> name.
+        sweep_paths: whether paths in [sweep] become absolute too. Cells are named by paths as they are written.
 
     Raises:
         RecipeError: everything that is wrong with the recipe, with file, line and setting.
@@ -113,6 +116,8 @@ def load_recipe(
         tree = _tree(dict(given), (), lambda _: Place("", Path.cwd(), (0, 0)))
     tree, told = _settled(reader, tree, overrides, labelled=text is None and given is None, cell=cell)
     tree = _with_specification(tree, reader)
+    if sweep_paths and isinstance(sweep := tree.entries.get("sweep"), _Table):
+        tree = replace(tree, entries={**tree.entries, "sweep": _with_absolute_paths(sweep)})
     recipe = _checked(Recipe, tree, reader.problems, told, reader.shown)
     return LoadedRecipe(recipe, _absolute(path), reader.shown, tuple(reader.files), tuple(overrides), _places(tree))
 
@@ -472,7 +477,7 @@ def _of_cell(tree: _Table, cell: Mapping[str, int | str] | None) -> _Table:
         return replace(tree, entries={**tree.entries, "sweep": replace(sweep, entries={**sweep.entries, **kept})})
     tree = replace(tree, entries={name: node for name, node in tree.entries.items() if name != "sweep"})
     chosen: dict[str, _Node] = {}
-    for axis in ("columns", "rows"):
+    for axis in reversed(AXES):
         named = sweep.entries.get(axis)
         option = named.entries.get(str(cell[axis])) if axis in cell and isinstance(named, _Table) else None
         chosen |= _settings_in(option) if isinstance(option, _Table) else {}
@@ -481,18 +486,55 @@ def _of_cell(tree: _Table, cell: Mapping[str, int | str] | None) -> _Table:
         if isinstance(listed, _Value):
             chosen[setting] = replace(listed, value=listed.value[int(number)])
     for setting, node in chosen.items():
-        *above, last = setting.split(".")
-        if isinstance(node, _Value) and isinstance(node.value, dict):
-            place = node.place
-            node = _tree(node.value, (), lambda _, place=place: place)  # type: ignore[misc]
-        elif isinstance(node, _Value) and node.value == "none":
-            known, _ = _setting_at((*above, last))
+        if isinstance(node, _Value) and node.value == "none":
+            known, _ = _setting_at(tuple(setting.split(".")))
             node = node if known and "none" in choices(known.annotation) else _Dropped(node.place)
-        for part in (last, *reversed(above)):
-            node = _Table({part: node}, node.place)
-        assert isinstance(node, _Table)
-        tree = _merged(tree, node, [Recipe])
+        tree = _merged(tree, _nested(setting, node), [Recipe])
     return tree
+
+
+def _nested(setting: str, node: _Node) -> _Table:
+    """A tree of one setting, named by its dotted path; its value may be a table."""
+    if isinstance(node, _Value) and isinstance(node.value, dict):
+        place = node.place
+        node = _tree(node.value, (), lambda _: place)
+    for part in reversed(setting.split(".")):
+        node = _Table({part: node}, node.place)
+    assert isinstance(node, _Table)
+    return node
+
+
+def _with_absolute_paths(sweep: _Table) -> _Table:
+    """[sweep] with absolute paths in its values, rows and columns."""
+
+    def absolute(setting: str, node: _Value, value: Any) -> Any:
+        if value == "none":
+            return value
+        resolved: Any = _data(_resolved(_nested(setting, _Value(value, node.place)), [Recipe], []))
+        for part in setting.split("."):
+            resolved = resolved[part]
+        return resolved
+
+    def in_option(option: _Node) -> _Node:
+        settings = _settings_in(option).items() if isinstance(option, _Table) else ()
+        resolved: dict[str, _Node] = {
+            setting: replace(node, value=absolute(setting, node, node.value)) if isinstance(node, _Value) else node
+            for setting, node in settings
+        }
+        return replace(option, entries=resolved) if isinstance(option, _Table) else option
+
+    entries = dict(sweep.entries)
+    if isinstance(values := entries.get("values"), _Table):
+        listed: dict[str, _Node] = {
+            setting: replace(node, value=[absolute(setting, node, value) for value in node.value])
+            for setting, node in values.entries.items()
+            if isinstance(node, _Value) and isinstance(node.value, list)
+        }
+        entries["values"] = replace(values, entries=values.entries | listed)
+    for axis in AXES:
+        if isinstance(named := entries.get(axis), _Table):
+            entries[axis] = replace(named, entries={name: in_option(node) for name, node in named.entries.items()})
+    return replace(sweep, entries=entries)
 
 
 def _settings_in(table: _Table, above: str = "") -> dict[str, _Node]:

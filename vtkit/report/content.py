@@ -13,7 +13,8 @@ from vtkit.report.results import queries_section, results_section
 from vtkit.report.training import calibration_section, training_section
 from vtkit.report.verdict import DEMONSTRATION, key_figures, recommendation, row_label, verdict
 from vtkit.report.vocabularies import coverage_section, fragmentation_section, neighbours_section, vocabulary_section
-from vtkit.report.wording import amount, duration, is_number, share, size, visible, whole
+from vtkit.report.wording import amount, duration, is_number, share, visible, whole
+from vtkit.system.console import size
 
 
 def report_page(report: ReportData) -> Page:

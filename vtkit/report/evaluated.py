@@ -10,7 +10,8 @@ from vtkit.evaluation.measures.query_cost import QueryCost
 from vtkit.report.blocks import Block, Heading, Inline, KeyFigure, Page, Paragraph, Section, Strong, Table
 from vtkit.report.data import Outcomes, ReportData, Row, SetResults
 from vtkit.report.results import COLUMNS, measure_note, outcome_blocks
-from vtkit.report.wording import amount, p_value, score, size
+from vtkit.report.wording import amount, p_value, score
+from vtkit.system.console import size
 
 if TYPE_CHECKING:
     from vtkit.report.plots import Chart

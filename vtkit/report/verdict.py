@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.report.blocks import KeyFigure
 from vtkit.report.data import Number, ReportData, Row
-from vtkit.report.wording import amount, is_number, p_value, score, share, size, visible
+from vtkit.report.wording import amount, is_number, p_value, score, share, visible
+from vtkit.system.console import size
 
 DEMONSTRATION = (
     "This run is a demonstration: its sizes were chosen so that it ends quickly. "

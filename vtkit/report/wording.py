@@ -131,12 +131,3 @@ def duration(seconds: Any) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def size(bytes: float) -> str:
-    """A number of bytes, in the largest unit that matters."""
-    for unit in ("B", "kB", "MB"):
-        if bytes < 1000:
-            return f"{bytes:.0f} B" if unit == "B" else f"{amount(float(bytes))} {unit}"
-        bytes /= 1000
-    return f"{amount(float(bytes))} GB"

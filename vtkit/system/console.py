@@ -237,12 +237,12 @@ def track(items: Sequence[T], description: str) -> Iterator[T]:
             bar.advance()
 
 
-def size(count: int) -> str:
+def size(count: float) -> str:
     """``count`` bytes for a person."""
-    for unit, bytes_ in (("GB", 10**9), ("MB", 10**6)):
+    for unit, bytes_ in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= bytes_:
             return f"{count / bytes_:.1f} {unit}"
-    return f"{-(-count // 1000)} kB"
+    return f"{count:.0f} B"
 
 
 def clean(text: str) -> str:
