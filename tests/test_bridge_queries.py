@@ -127,4 +127,4 @@ def test_a_run_without_translations_and_another_language_are_refused(place: Path
     refused = says(place / "runs" / "bridge", "apple", "--query-language", "fr")
     record.write_text(before, "utf-8")
     assert isinstance(refused.exception, DataError)
-    assert "--query-language fr: the translations of this run are from en" in str(refused.exception)
+    assert "is 'fr', but this run translates from its source's language, 'en'" in str(refused.exception)

@@ -103,10 +103,10 @@ def test_parts_joined_are_the_undivided_vectors_to_the_bit(
     assert not joined.exists()
     refused = vtkit_says(*encode, "--join", "3").exception
     assert isinstance(refused, DataError)
-    assert "of 3 parts, these are missing, not whole, or of other texts or settings: 2. " in str(refused)
+    assert "of 3 parts, these are missing, damaged, or made from other texts or settings: 2. " in str(refused)
     (shards / "000003" / "data.npy").write_bytes(b"")
     damaged = vtkit_says(*encode, "--join", "3").exception
-    assert "settings: 1, 2. Encode each (--part 1/3)" in str(damaged)
+    assert "settings: 1, 2. Encode each of them (--part 1/3)" in str(damaged)
     records = {place: (shards / place / "shard.json").stat().st_mtime_ns for place in ("000000", "000003", "000006")}
     assert "part 1/3 is there" in vtkit_says(*encode, "--part", "1/3").output
     again = {place: (shards / place / "shard.json").stat().st_mtime_ns for place in records}
@@ -139,7 +139,7 @@ def test_a_part_without_texts_is_no_error(model: Path, beir: Path, tmp_path: Pat
 def test_a_part_that_cannot_be_is_refused(model: Path, beir: Path, tmp_path: Path, part: str) -> None:
     refused = vtkit_says("encode", model, beir, "--out", tmp_path / "vectors", f"--part={part}").exception
     assert isinstance(refused, RecipeError)
-    assert "names no part" in str(refused)
+    assert "is no part" in str(refused)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -202,7 +202,7 @@ def test_damaged_vectors_make_no_index(model: Path, beir: Path, tmp_path: Path, 
 def test_what_does_not_fit_is_refused(indexed: Path, tmp_path: Path, model: Path, beir: Path) -> None:
     with pytest.raises(RecipeError, match='engine: must be "exact"'):
         vtkit.index_vectors(indexed / "vectors", tmp_path / "index", engine="fast")
-    with pytest.raises(RecipeError, match="only for the indexes of recipes"):
+    with pytest.raises(RecipeError, match="Only a recipe's index can have"):
         vtkit.index_vectors(indexed / "vectors", tmp_path / "index", lexical="bm25")
     for wrong in ("query_length", "query_length=0", "nothing=1", "milvus=1", "engine.fast=1"):
         refused = vtkit_says("index", indexed / "vectors", "--out", tmp_path / "index", "--set", wrong)

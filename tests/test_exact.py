@@ -127,7 +127,7 @@ def test_a_damaged_index_is_refused(tmp_path: Path, damage: str) -> None:
             np.save(documents, numbers)
         case "pickle":
             np.save(documents, np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match="Make it again"):
+    with pytest.raises(DataError, match="Rebuild"):
         ExactIndex.load(tmp_path)
 
 
@@ -272,7 +272,7 @@ def test_damaged_rows_of_frequent_terms_are_refused(tmp_path: Path, damage: str)
         case "count":
             counts = json.loads((tmp_path / "postings.json").read_text())
             (tmp_path / "postings.json").write_text(json.dumps(counts | {"frequent": "5"}))
-    with pytest.raises(DataError, match="Make it again"):
+    with pytest.raises(DataError, match="Rebuild"):
         ExactIndex.load(tmp_path)
 
 

@@ -114,7 +114,7 @@ def main() -> None:
             return  # of several processes one is enough
         app(prog_name="vtkit")
     except VtkitError as error:
-        console.fail(str(error))
+        console.fail(error.with_names(lambda argument: f"--{argument.replace('_', '-')}"))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         leave_interrupted()

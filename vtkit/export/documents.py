@@ -17,7 +17,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from vtkit.encoder.mass_pruning import pruned
-from vtkit.search.engine import EngineIndex
 from vtkit.search.exact import ExactIndex
 from vtkit.search.lucene import quantised_by
 from vtkit.search.searcher import Documents, Searcher
@@ -80,9 +79,7 @@ class Collection:
         Args:
             bits: of whole numbers, for an engine that takes nothing else.
         """
-        index = searcher.index
-        postings = index.exact if isinstance(index, EngineIndex) else index
-        assert isinstance(postings, ExactIndex)
+        postings = searcher.index.postings
         if len(postings.weights) and float(postings.weights.min()) < 0:
             raise DataError("the documents have weights below zero, which no engine takes. Only vtkit searches these.")
         largest = float(postings.weights.max(initial=0.0)) or 1.0

@@ -199,11 +199,11 @@ def _settings(source: Source) -> dict[str, Any]:
     encoder, searcher = source.encoder, source.searcher
     lexical = None
     if searcher is not None and searcher.lexical is not None:
-        part = searcher.lexical
+        part = searcher.lexical.record
         lexical = {
             "language": part.language,
             "analysis": part.analysis,
-            "first": part.vocabulary,
+            "first": searcher.lexical.vocabulary,
             "encoder_factor": part.encoder_factor,
             "term_factor": part.term_factor,
         }

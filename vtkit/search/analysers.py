@@ -1,8 +1,8 @@
-"""The analysers that cut text into BM25's terms: one that searches each script as well as is known without a
-dictionary, the same with the morphemes of Korean and Japanese, Lucene's own, and plain words.
+"""The analysers that cut text into BM25's terms: the best known for each script without a dictionary, the same with
+morphemes of Korean and Japanese, Lucene's own, and plain words.
 
-What a run of characters becomes is decided by its script, not by the language of the recipe, so that a Korean text
-with English names in it is served in both. The language adds the stemmer and a few habits of spelling.
+The script of a run of characters decides how it is cut, not the language of the recipe, so a Korean text with English
+names is searchable by both. The language adds the stemmer and a few conventions of spelling.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ STEMMERS = {
     "turkish": ("tr", "tur"),
     "yiddish": ("yi", "yid"),
 }
-"""Snowball algorithm -> the ISO 639 codes of its language. Measured in Arabic, English, German, Hindi and Russian,
-where the stem beside word and pieces is worth 0.002 to 0.03 nDCG@10 (docs/log.md)."""
+"""Snowball algorithm -> the ISO 639 codes of its language. In Arabic, English, German, Hindi and Russian, stems beside
+words and pieces add 0.002 to 0.03 nDCG@10 (docs/log.md)."""
 
 _STEMMER_OF = {code: name for name, codes in STEMMERS.items() for code in codes}
 
 PIECE = 4
-"""Characters of a piece of a word, its edges counted."""
+"""Characters of a piece of a word, including its edges."""
 
 K1 = 0.9
-"""How soon repetitions of a term stop to count; 0.6 and 1.2 make no difference beyond 0.006 (docs/log.md)."""
+"""BM25's k1, the saturation of term frequency; 0.6 and 1.2 change nDCG@10 by at most 0.006 (docs/log.md)."""
 
 B_FULL, B_PLAIN = 0.75, 0.4
-"""How much long documents are held back; plain words have the value of the papers' baselines. 0.75 instead of 0.4 is
-worth 0.026 nDCG@10 in Arabic, 0.006 in Japanese, 0.002 in English, and -0.003 in Chinese and -0.007 in Korean."""
+"""BM25's b, the length normalisation; plain words have the value of the papers' baselines. 0.75 instead of 0.4 changes
+nDCG@10 by 0.026 in Arabic, 0.006 in Japanese, 0.002 in English, -0.003 in Chinese and -0.007 in Korean."""
 
 _ENGLISH = """
 a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
 will with
 """
 STOP_WORDS = {"english": frozenset(_ENGLISH.split())}
-"""Lucene's list. It changes nothing on questions, and helps queries of several sentences."""
+"""Lucene's list. It has no effect on questions, and helps with queries of several sentences."""
 
 # Scripts written without spaces. Of Han and Kana every character and every two neighbours are terms, of the scripts of
 # South-East Asia every three.
@@ -98,19 +98,19 @@ _SHORT_CODES = {
 
 @dataclass(frozen=True)
 class Analyser:
-    """Cuts text into terms, in two steps: the second is done once for each different word of a collection."""
+    """Cuts text into terms, in two steps: the second is done once for each distinct word of a collection."""
 
     runs: Callable[[str], list[str]]
-    """Text -> its words, and its runs of unspaced scripts, as they stand there."""
+    """Text -> its words, and its runs of unspaced scripts."""
 
     terms: Callable[[str], list[str]]
-    """One such run -> the terms it counts as."""
+    """One such run -> its terms."""
 
     description: str
-    """What the terms are, for a reader of the report."""
+    """Of the terms, for the report."""
 
     b: float
-    """BM25's b that goes with such terms."""
+    """BM25's b for such terms."""
 
     def __call__(self, text: str) -> list[str]:
         return [term for run in self.runs(text) for term in self.terms(run)]
@@ -119,26 +119,25 @@ class Analyser:
 def analyser(language: str, analysis: Analysis = "full") -> Analyser:
     """The analyser of a language (ISO 639).
 
-    All text is brought to NFKC and lower case; words are runs of letters, digits and combining marks.
+    All text is normalised to NFKC and lower case; words are runs of letters, digits and combining marks.
 
-    ``full`` (chosen on training queries, docs/log.md): a word is itself, its Snowball stem (marked ``*``) where there
-    is an algorithm for the language, and its pieces of four characters, the edges marked by ``<`` and ``>`` and
-    counted: *Häuser* → ``häuser``, ``haus*``, ``<häu``, ``häus``, ``äuse``, ``user``, ``ser>``. Inner pieces
-    are not marked, so that a short word meets the compounds it is part of. Hangul words are pairs of syllables, their
-    edges counted; Han and Kana are characters and pairs; Thai, Lao, Khmer and Burmese are threes.
+    ``full`` (chosen on training queries, docs/log.md): the word itself, its Snowball stem (marked ``*``) if the
+    language has an algorithm, and its pieces of four characters; the edges ``<`` and ``>`` count as characters:
+    *Häuser* → ``häuser``, ``haus*``, ``<häu``, ``häus``, ``äuse``, ``user``, ``ser>``. Inner pieces are not marked, so
+    that a short word matches the compounds that contain it. Hangul words become pairs of syllables, including the
+    edges; Han and Kana become characters and pairs; Thai, Lao, Khmer and Burmese become threes.
 
-    ``morphemes``: the terms of ``full``, and of Hangul in Korean and of Han and Kana in Japanese the dictionary forms
-    of the content morphemes as well (:mod:`vtkit.search.morphology`): 수도는 → ``<수``, ``수도``, ``도는``, ``는>`` and
-    ``수도``. They are not marked, so that a morpheme of two syllables counts twice.
+    ``morphemes``: the terms of ``full`` and, for Hangul in Korean and for Han and Kana in Japanese, also the dictionary
+    forms of the content morphemes (:mod:`vtkit.search.morphology`): 수도는 → ``<수``, ``수도``, ``도는``, ``는>`` and
+    ``수도``. They are not marked, so a morpheme of two syllables counts twice.
 
-    ``lucene``: what Lucene's own analyser of the language makes of the whole text
-    (:mod:`vtkit.search.lucene_analysers`).
+    ``lucene``: the terms of Lucene's own analyser of the language (:mod:`vtkit.search.lucene_analysers`).
 
-    ``words``: words as they are, and pairs of characters where there are no spaces, as Lucene's standard and CJK
-    analysers do.
+    ``words``: unchanged words, and pairs of characters in scripts without spaces, like Lucene's standard and CJK
+    analysers.
 
     Raises:
-        RecipeError: there is no such analyser of the language.
+        RecipeError: the language has no such analyser.
         MissingExtra: the package that ``analysis`` needs is not installed.
     """
     known = known_as(analysis, language)
@@ -197,7 +196,7 @@ def analyser(language: str, analysis: Analysis = "full") -> Analyser:
 
 
 def stop_words(language: str) -> frozenset[str]:
-    """Words of ``language`` that are no terms; none for languages that no list is kept for."""
+    """Words of ``language`` that are no terms; empty for languages without a list."""
     return STOP_WORDS.get(_STEMMER_OF.get(language, ""), frozenset())
 
 
@@ -225,8 +224,8 @@ def _grams(run: str, length: int) -> list[str]:
 
 
 def _preparation(language: str) -> Callable[[str], str]:
-    """What is done to a text before it is cut."""
-    unwritten: dict[int, str | None] = dict.fromkeys(_characters("Cf"))  # joiners, soft hyphens, marks of direction
+    """The normalisation of a text before it is cut."""
+    unwritten: dict[int, str | None] = dict.fromkeys(_characters("Cf"))  # joiners, soft hyphens, direction marks
     unwritten |= dict.fromkeys(range(0xFE00, 0xFE10))  # variation selectors, which follow emoji
     if language in ("fa", "fas", "per"):
         unwritten[0x200C] = " "  # Persian sets parts of words apart with the non-joiner
@@ -256,7 +255,7 @@ def _characters(*categories: str) -> tuple[int, ...]:
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     r"""Words and runs of unspaced scripts together; a character of South-East Asia; a Han or Kana character.
 
-    Python's ``\w`` would not do for words: it lacks combining marks, which Indic vowels are.
+    Python's ``\w`` does not match combining marks, which Indic vowels are.
     """
     south_east_asia, ideographs = re.compile(f"[{_SOUTH_EAST_ASIA}]"), re.compile(f"[{IDEOGRAPHS}{KANA}]")
     unspaced = re.compile(f"[{_SOUTH_EAST_ASIA}{IDEOGRAPHS}{KANA}]")

@@ -26,7 +26,7 @@ from vtkit.system import console
 
 @dataclass(frozen=True)
 class TermDimensions:
-    """Which dimension each of a collection's terms has, in the order in which they were met."""
+    """The dimension of each of a collection's terms, numbered in order of appearance."""
 
     analyser: Analyser
     numbers: dict[str, int]
@@ -36,7 +36,7 @@ class TermDimensions:
         return len(self.numbers)
 
     def counts(self, texts: Sequence[str]) -> sp.csr_matrix:
-        """How often each term stands in each of ``texts``, queries as a rule, (texts, dimensions)."""
+        """Occurrences of each term in each of ``texts``, usually queries, (texts, dimensions)."""
         starts, columns, counts = array("q", [0]), array("i"), array("f")
         for text in texts:
             numbers = (self.numbers.get(term) for term in self.analyser(text))
@@ -50,12 +50,11 @@ class TermDimensions:
 def bm25_impacts(
     texts: Iterable[str], cut: Analyser, k1: float = K1, b: float | None = None
 ) -> tuple[sp.csr_matrix, TermDimensions]:
-    """BM25's impact of each term on each of ``texts``, (texts, dimensions) float32, and which dimension is whose.
+    """BM25's impact of each term on each of ``texts``, (texts, dimensions) float32, and the terms' dimensions.
 
     Args:
         cut: cuts a text into terms.
-        k1, b: how soon repetitions stop to count, and how much long documents are held back; ``b`` defaults to
-            what goes with the analyser.
+        k1, b: saturation of term frequency, and length normalisation; ``b`` defaults to the analyser's.
     """
     terms = TermDimensions(cut, {})
     counts = _term_counts(texts, terms)
@@ -67,12 +66,12 @@ def bm25_impacts(
 class Bm25:
     """A collection's BM25 impacts: ln(1 + (N − df + ½)/(df + ½)) · tf/(tf + k1·(1 − b + b·length/mean length)).
 
-    Lucene's form (no factor k1 + 1, lengths not rounded). Lengths are counted in terms. A term that the query repeats
-    counts as often as it stands there.
+    Lucene's form (no factor k1 + 1), with lengths that are not rounded. Lengths are counted in terms. A term counts as
+    often as it occurs in the query.
     """
 
     parts: Sequence[ExactIndex]
-    """Indexes of consecutive documents: one, or of a large collection several that are mapped from files."""
+    """Indexes of consecutive documents: one, or several that are mapped from files if the collection is large."""
 
     terms: TermDimensions
 
@@ -86,15 +85,15 @@ class Bm25:
         b: float | None = None,
         folder: Path | None = None,
     ) -> Bm25:
-        """Count ``texts`` and turn the counts into impacts; document numbers are places in ``texts``.
+        """Count ``texts`` and turn the counts into impacts; document numbers are positions in ``texts``.
 
         Args:
             texts: the documents.
             language: ISO 639 code; see :func:`vtkit.search.analysers.analyser`.
             analysis: ``full``, or ``words`` for plain words.
             k1, b: as in :func:`bm25_impacts`.
-            folder: where the parts of more than :data:`DOCUMENTS_A_PART` documents go; None: all are held. The scores
-                are the same.
+            folder: for the parts, if there are more than :data:`DOCUMENTS_A_PART` documents; None: all is held in
+                memory. The scores are the same.
         """
         cut = analyser(language, analysis)
         terms = TermDimensions(cut, {})
@@ -120,7 +119,7 @@ class Bm25:
 
     @property
     def analyser(self) -> Analyser:
-        """What cuts texts into terms."""
+        """Cuts texts into terms."""
         return self.terms.analyser
 
     def search(self, texts: Sequence[str], depth: int) -> tuple[Ids, Scores]:
@@ -129,9 +128,9 @@ class Bm25:
         ids, scores = self.parts[0].search(queries, depth)
         for before, part in pairwise(self.parts):
             first += before.document_count
-            others, theirs = part.search(queries, depth)
-            ids = np.concatenate([ids, np.where(others < 0, others, others + first)], axis=1)
-            scores = np.concatenate([scores, theirs], axis=1)
+            part_ids, part_scores = part.search(queries, depth)
+            ids = np.concatenate([ids, np.where(part_ids < 0, part_ids, part_ids + first)], axis=1)
+            scores = np.concatenate([scores, part_scores], axis=1)
             best = np.lexsort((ids, -scores), axis=1)[:, :depth]
             ids, scores = np.take_along_axis(ids, best, axis=1), np.take_along_axis(scores, best, axis=1)
         return ids, scores
@@ -139,16 +138,16 @@ class Bm25:
 
 @dataclass(frozen=True)
 class Collected:
-    """What BM25 knows of a whole collection."""
+    """BM25's statistics of a whole collection."""
 
     documents: int
     mean_length: float
     frequencies: np.ndarray
-    """In how many documents each term is, (terms,)."""
+    """Documents that contain each term, (terms,)."""
 
     @classmethod
     def of(cls, parts: Sequence[sp.csr_matrix], terms: int) -> Collected:
-        """Of the counts of its parts."""
+        """From the counts of its parts."""
         documents, frequencies, length = 0, np.zeros(terms, dtype=np.int64), 0.0
         for part in parts:
             documents += part.shape[0]
@@ -166,7 +165,7 @@ class Collected:
 
 
 class _CountsOnDisk(Sequence[Any]):
-    """The counts of parts, read when they are asked for."""
+    """The counts of parts, read on access."""
 
     def __init__(self, folder: Path) -> None:
         self.files: list[Path] = []
@@ -184,7 +183,7 @@ class _CountsOnDisk(Sequence[Any]):
 
 
 def _counted_parts(texts: Iterator[str], terms: TermDimensions, folder: Path) -> Sequence[sp.csr_matrix]:
-    """The counts of :data:`DOCUMENTS_A_PART` documents each; of more than one part in files below ``folder``."""
+    """The counts of :data:`DOCUMENTS_A_PART` documents each; several parts are kept in files below ``folder``."""
     counts = _term_counts(islice(texts, DOCUMENTS_A_PART), terms)
     if counts.shape[0] < DOCUMENTS_A_PART:
         return [counts]
@@ -199,30 +198,24 @@ def _counted_parts(texts: Iterator[str], terms: TermDimensions, folder: Path) ->
 
 
 def _term_counts(texts: Iterable[str], terms: TermDimensions) -> sp.csr_matrix:
-    """How often each term stands in each text, (texts, terms); new terms enter ``terms``."""
-    counts, runs = _count(texts, terms.analyser)
-    return (counts @ _terms_of(runs, terms)).tocsr()
+    """Occurrences of each term in each text, (texts, terms); new terms enter ``terms``.
 
-
-def _count(texts: Iterable[str], cut: Analyser) -> tuple[sp.csr_matrix, list[str]]:
-    """How often each run of characters stands in each text, (texts, runs), and the runs."""
-    numbers: dict[str, int] = {}
+    Counts of runs of characters, (texts, runs), times the terms of each run, (runs, terms): every run is cut once.
+    """
+    runs: dict[str, int] = {}
     starts, columns, counts = array("q", [0]), array("i"), array("f")
     for text in texts:
-        counted = Counter(cut.runs(text))
-        columns.extend(numbers.setdefault(run, len(numbers)) for run in counted)
+        counted = Counter(terms.analyser.runs(text))
+        columns.extend(runs.setdefault(run, len(runs)) for run in counted)
         counts.extend(counted.values())
         starts.append(len(columns))
-    return _matrix(starts, columns, counts, len(numbers)), list(numbers)
-
-
-def _terms_of(runs: Sequence[str], terms: TermDimensions) -> sp.csr_matrix:
-    """How often each term stands in each run, (runs, dimensions); every run is cut once. New terms enter ``terms``."""
+    runs_of_texts = _matrix(starts, columns, counts, len(runs))
     starts, columns = array("q", [0]), array("i")
     for run in runs:
         columns.extend(terms.numbers.setdefault(term, len(terms)) for term in terms.analyser.terms(run))
         starts.append(len(columns))
-    return _matrix(starts, columns, array("f", [1.0]) * len(columns), len(terms))
+    terms_of_runs = _matrix(starts, columns, array("f", [1.0]) * len(columns), len(terms))
+    return (runs_of_texts @ terms_of_runs).tocsr()
 
 
 def _matrix(starts: array[int], columns: array[int], counts: array[float], width: int) -> sp.csr_matrix:

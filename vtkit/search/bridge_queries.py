@@ -1,8 +1,7 @@
-"""Queries in another language than the documents', through a table of translations: no model runs for a query."""
+"""Queries in another language than the documents', translated by a table: queries need no model."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,33 +21,33 @@ if TYPE_CHECKING:
     from vtkit.search.index_info import IndexInfo
 
 FOLDER, TABLE, RECORD, SOURCE, TARGET = "bridge", "translations.npz", "bridge.json", "source", "target"
-"""The folder that a transfer leaves where it learned translations, and what is in it."""
+"""The folder in which a transfer keeps the translations that it learned, and its files."""
 
 
 @dataclass(frozen=True)
 class BridgeRecord(Result):
-    """What a bridge says of itself."""
+    """The record of a bridge."""
 
     language: str | None
-    """ISO 639-1 code of the texts it translates from, as they tell it."""
+    """ISO 639-1 code of the texts it translates from; None if unknown."""
 
     pairs: int
-    """Sentence pairs and entries of dictionaries that it learned from."""
+    """Sentence pairs and dictionary entries that it was learned from."""
 
 
 @dataclass(frozen=True)
 class BridgeQueries:
-    """What encodes queries in the source's language for documents in the target's.
+    """Encodes queries in the source's language for documents in the target's.
 
     Probabilistic structured queries (Darwish and Oard, SIGIR 2003), as a vector over target tokens::
 
         q_t = Σ_s tf_s · idf_s · p(t | s),   idf_s = ln(1 + (N − df_s + ½) / (df_s + ½)),   df_s = Σ_t p(t | s) · df_t
 
-    over the source tokens s of the query, with df_t the documents that activate t and N all documents.
+    over the source tokens s of the query; df_t documents activate t, and there are N documents.
     """
 
     tokenizer: QueryTokenizer
-    """Of the source."""
+    """The source's."""
 
     weights: sparse.csr_matrix
     """idf_s · p(t | s), (source vocabulary, target vocabulary)."""
@@ -63,22 +62,25 @@ class BridgeQueries:
         """The bridge in ``folder`` for an index.
 
         Raises:
-            DataError: there is none, it is damaged, or it is from another language.
+            DataError: there is none, it is damaged, or it translates from another language.
         """
+        rerun = "Run the recipe again: vtkit run RECIPE."
         if not (folder / RECORD).is_file():
             raise DataError(
-                "--query-language needs the translations that a transfer learns from parallel text, and this run has "
-                "none. Name some in transfer.parallel.files and run the recipe again."
+                "{query_language} needs translations, which a transfer learns from parallel text, and this run has "
+                f"none. Name parallel text in the recipe's transfer.parallel.files. {rerun}",
+                "query_language",
             )
+        record = BridgeRecord.from_file(folder / RECORD, rerun)
         try:
-            record = BridgeRecord.from_json(json.loads((folder / RECORD).read_text("utf-8")))
             table = sparse.load_npz(folder / TABLE).tocsr().astype(np.float64)
         except (OSError, ValueError, KeyError, EOFError) as error:
-            raise DataError(f"{folder} is damaged ({error}). Run the recipe again: vtkit run RECIPE.") from error
+            raise DataError(f"{folder / TABLE} is damaged ({error}). {rerun}") from error
         if record.language is not None and record.language != language:
             raise DataError(
-                f"--query-language {language}: the translations of this run are from {record.language}, the language "
-                "of its source."
+                f"{{query_language}} is {language!r}, but this run translates from its source's language, "
+                f"{record.language!r}.",
+                "query_language",
             )
         cutting, naming = (_tokenizer(folder / side) for side in (SOURCE, TARGET))
         frequencies = info.document_frequencies[: table.shape[1]].astype(np.float64)
@@ -92,9 +94,9 @@ class BridgeQueries:
         tokens = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in listed]) if listed else np.empty(0, int)
         shape = (len(queries), self.weights.shape[0])
         counts = sparse.csr_matrix((np.ones(len(tokens)), tokens, starts), shape=shape)
-        found = sparse.csr_matrix(counts @ self.weights, dtype=np.float32)
-        found.sort_indices()
-        return found
+        vectors = sparse.csr_matrix(counts @ self.weights, dtype=np.float32)
+        vectors.sort_indices()
+        return vectors
 
 
 def weighted(table: sparse.csr_matrix, frequencies: NDArray[np.float64], documents: int) -> sparse.csr_matrix:
@@ -110,9 +112,9 @@ def weighted(table: sparse.csr_matrix, frequencies: NDArray[np.float64], documen
 
 
 def _tokenizer(folder: Path) -> QueryTokenizer:
-    found = query_tokenizer(folder, str(folder), "")
-    if found is not None:
-        return found
+    light = query_tokenizer(folder, str(folder), "")
+    if light is not None:
+        return light
     from transformers import AutoTokenizer
 
     from vtkit.encoder.model_folder import SAFELY

@@ -17,7 +17,7 @@ Similarity = Callable[[Vectors, Vectors], Vectors]
 def nearest_documents(
     queries: Vectors, documents: Vectors, depth: int, similarity: Similarity
 ) -> tuple[npt.NDArray[np.int32], Vectors]:
-    """The nearest ``depth`` documents of each query, best first, and their scores; of equal ones the first come first.
+    """The nearest ``depth`` documents of each query, best first, and their scores; ties keep the documents' order.
 
     Args:
         queries: (queries, width).
@@ -32,7 +32,7 @@ def nearest_documents(
     at_once = max(1, SCORES_AT_ONCE // max(1, len(documents)))
     for begin in range(0, len(queries), at_once):
         block = slice(begin, begin + at_once)
-        found = similarity(queries[block], documents)
-        ids[block] = np.argsort(-found, axis=1, kind="stable")[:, :depth]
-        scores[block] = np.take_along_axis(found, ids[block].astype(np.int64), axis=1)
+        similarities = similarity(queries[block], documents)
+        ids[block] = np.argsort(-similarities, axis=1, kind="stable")[:, :depth]
+        scores[block] = np.take_along_axis(similarities, ids[block].astype(np.int64), axis=1)
     return ids, scores

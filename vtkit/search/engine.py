@@ -1,8 +1,8 @@
-"""Search engines: what an index over sparse vectors can do, whichever of them made it, and which one a recipe names.
+"""Search engines: the interface of an index over sparse vectors, and the engine that a recipe names.
 
-Outside of this folder an index is nothing but an :class:`Index`. Its folder always holds the exact postings, by which
-results are explained, counted and compared; another engine than ``exact`` keeps its own files, or the name of what it
-keeps on a server, in a folder of its name beside them, and does nothing but search.
+Outside of this folder an index is an :class:`Index`. Its folder always holds the exact postings, which explain, count
+and compare results. Engines other than ``exact`` only search; their files, or the name of their index on a server, lie
+in a subfolder with the engine's name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from vtkit.search.index_info import REBUILD, Contributions, Ids, IndexInfo, Scores, check_weights
 from vtkit.settings.engines import NEEDS, Engine, missing_packages
 from vtkit.settings.index import IndexSection
-from vtkit.system.errors import DataError, MissingExtra, RecipeError
+from vtkit.system.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -39,11 +39,11 @@ CHECKSUMS = "checksums.json"
 
 
 class Index(Protocol):
-    """A collection's sparse vectors, ready to be searched. Documents are numbered as they were when it was built."""
+    """A collection's sparse vectors, ready to be searched. Documents keep the numbers they had when it was built."""
 
     @property
     def info(self) -> IndexInfo:
-        """What is in it."""
+        """Counts of its documents and dimensions."""
         ...
 
     @property
@@ -52,44 +52,26 @@ class Index(Protocol):
         ...
 
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
-        """The ``depth`` documents that score best for each query, best first.
-
-        Only documents that score above zero; of equal scores the lower document number comes first. Which of several
-        documents that tie for the last place are left out, ``exact`` and ``lucene`` decide by the number too, the
-        others as they like.
-
-        Args:
-            queries: (queries, vocabulary).
-            depth: results a query.
-
-        Returns:
-            Document numbers and scores, both (queries, depth); -1 and 0 where fewer were found.
+        """As :meth:`vtkit.search.exact.ExactIndex.search`. If documents tie for the last place, ``exact`` and
+        ``lucene`` keep those with the lower numbers; other engines may keep any of them.
 
         Raises:
-            CollapseError: a query weight is infinite or no number.
-            DataError: what the engine keeps is damaged, or its server does not answer as it should.
-            ValueError: the queries are of another vocabulary, or ``depth`` is not positive.
+            CollapseError: a query weight is infinite or NaN.
+            DataError: the engine's files are damaged, or its server gives no usable answer.
+            ValueError: the queries have another vocabulary, or ``depth`` is not positive.
         """
         ...
 
     def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
-        """What makes the exact score of one document.
-
-        Args:
-            query: (1, vocabulary).
-            document: its number.
-
-        Raises:
-            ValueError: there is no such document, or the query is of another vocabulary or not one.
-        """
+        """As :meth:`vtkit.search.exact.ExactIndex.explain`, by the exact postings."""
         ...
 
 
 class Ranker(Protocol):
-    """What an engine does: it ranks. Its results may be approximate, and come in any order."""
+    """An engine at work. Its results may be approximate, and come in any order."""
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
-        """For each query in turn at most ``depth`` document numbers and their scores.
+        """At most ``depth`` document numbers and their scores for each query, in the order of the queries.
 
         Args:
             queries: (queries, vocabulary), weights above zero, terms ascending.
@@ -100,30 +82,27 @@ class Ranker(Protocol):
 
 @dataclass(frozen=True)
 class EngineIndex:
-    """An index that another engine than ``exact`` searches; the exact postings beside it count and explain."""
+    """An index that an engine other than ``exact`` searches; the exact postings beside it count and explain."""
 
-    exact: ExactIndex
+    postings: ExactIndex
+    """Its exact lists; the engine may keep a coarser form of them."""
+
     ranker: Ranker
     engine: Engine
 
     @property
     def info(self) -> IndexInfo:
-        """What is in it."""
-        return self.exact.info
-
-    @property
-    def postings(self) -> ExactIndex:
-        """Its exact lists, of which the engine may keep a coarser form."""
-        return self.exact
+        """Counts of its documents and dimensions."""
+        return self.postings.info
 
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
-        """As :meth:`Index.search`; what the engine answers is checked.
+        """As :meth:`Index.search`; the engine's answers are checked.
 
         Raises:
-            DataError: the engine names documents that there are none of, or one twice, or scores that are no numbers.
+            DataError: the engine names unknown documents, a document twice, or scores that are no numbers.
         """
-        matrix = _sound_queries(queries, self.exact.vocabulary, depth)
-        count = self.exact.document_count if len(self.exact.documents) else 0
+        matrix = _sound_queries(queries, self.postings.vocabulary, depth)
+        count = self.postings.document_count if len(self.postings.documents) else 0
         ids = np.full((matrix.shape[0], depth), -1, dtype=np.int32)
         scores = np.zeros((matrix.shape[0], depth), dtype=np.float32)
         asked = np.flatnonzero(np.diff(matrix.indptr)) if count else np.empty(0, dtype=np.int64)
@@ -131,8 +110,8 @@ class EngineIndex:
         for row, (found, weights) in zip(asked, answers, strict=True):
             if len(found) > depth or not _sound_answer(found, weights, count):
                 raise DataError(
-                    f"{self.engine} answers with documents that the index does not have, or without scores. What it "
-                    f"keeps is not of this index. {REBUILD}"
+                    f"{self.engine} names documents that the index does not have, or gives no scores: its files or "
+                    f"its server belong to another index. {REBUILD}"
                 )
             good = weights > 0
             found, weights = found[good], weights[good].astype(np.float32)
@@ -142,50 +121,46 @@ class EngineIndex:
 
     def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
         """As :meth:`Index.explain`."""
-        return self.exact.explain(query, document)
+        return self.postings.explain(query, document)
 
 
-@dataclass(frozen=True)
-class Asking:
-    """What encodes queries, for an engine that is to encode them itself (``index.opensearch.text_queries``)."""
-
-    encoder: SparseEncoder
-    texts: Sequence[str]
-    """Queries to try it on."""
-
-
-def build_index(index: IndexSection, documents: sp.csr_matrix, folder: Path, asking: Asking | None = None) -> Index:
+def build_index(
+    index: IndexSection, documents: sp.csr_matrix, folder: Path, queries: TextQueries | None = None
+) -> Index:
     """An index of ``documents``, (documents, vocabulary), for the engine of ``index``, kept in ``folder``.
 
-    It is made beside ``folder`` and moved there when it is whole; an index that stood there is replaced.
+    It is made beside ``folder`` and moved there when it is whole, in place of an earlier index.
 
     Args:
-        asking: only where ``index.takes_text`` says so.
+        queries: the query table, if the engine is to encode queries itself (``index.takes_text``).
 
     Raises:
-        CollapseError: a weight is infinite or no number.
-        RecipeError: the engine is to encode queries, and these need the model.
-        DataError: ``folder`` holds something else; a server does not answer as it should; a weight is negative, which
-            only ``exact`` can have.
+        CollapseError: a weight is infinite or NaN.
+        DataError: ``folder`` holds other files; a server gives no usable answer; a weight is negative, and the engine
+            is not ``exact``.
         MissingExtra: a package that the engine needs is not installed.
     """
     from vtkit.search.exact import ExactIndex
 
     require_engine(index.engine)
+    if index.takes_text and queries is None:
+        raise ValueError("index.opensearch.text_queries needs the query table")
     exact = ExactIndex.build(documents)
     if index.engine != "exact" and len(exact.weights) and exact.weights.min() < 0:
-        raise DataError(f"{index.engine} takes no weights below zero, and the documents have some: use exact.")
+        raise DataError(
+            f'The engine {index.engine} cannot hold negative weights, which the documents have. Use "exact".'
+        )
     with _moved_into_place(folder) as fresh:
         exact.save(fresh)
         if index.engine != "exact":
-            _build(index, _by_document(exact), fresh / index.engine, asking)
+            _build(index, _by_document(exact), fresh / index.engine, queries)
         checksums = {path.relative_to(fresh).as_posix(): _checksum(path) for path in _files(fresh)}
         (fresh / CHECKSUMS).write_text(json.dumps(checksums, indent=0), encoding="utf-8")
     return exact if index.engine == "exact" else open_index(index, folder)
 
 
-def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path, asking: Asking | None) -> None:
-    """What another engine than ``exact`` needs to search ``documents``: in ``folder``, or on its server."""
+def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path, queries: TextQueries | None) -> None:
+    """The index of an engine other than ``exact``: in ``folder``, or on its server."""
     folder.mkdir()
     match index.engine:
         case "exact":
@@ -205,31 +180,30 @@ def _build(index: IndexSection, documents: sp.csr_matrix, folder: Path, asking: 
         case "opensearch":
             from vtkit.search.opensearch import build_opensearch
 
-            build_opensearch(documents, folder, index.opensearch, _as_text(index, asking))
+            build_opensearch(documents, folder, index.opensearch, queries)
         case _:
             assert_never(index.engine)
 
 
-def _as_text(index: IndexSection, asking: Asking | None) -> TextQueries | None:
-    """The query table for OpenSearch, where it is to encode queries."""
-    if not index.takes_text:
-        return None
-    if asking is None:
-        raise RecipeError(
-            "index.opensearch.text_queries needs the encoder whose queries they are (build_index asking)."
-        )
+def query_table_of(index: IndexSection, encoder: SparseEncoder, texts: Sequence[str]) -> TextQueries | None:
+    """The query table of ``encoder`` for :func:`build_index`, to be tried on ``texts``; None unless the engine is to
+    encode queries.
+
+    Raises:
+        RecipeError: queries need the model, or more than a table.
+    """
     from vtkit.search.opensearch_text import text_queries
 
-    return text_queries(asking.encoder, asking.texts, index.query_length)
+    return text_queries(encoder, texts, index.query_length) if index.takes_text else None
 
 
 def open_index(index: IndexSection, folder: Path) -> Index:
     """The index that :func:`build_index` left in ``folder``, searched by the engine of ``index``.
 
-    Every index can be opened as one of ``exact``.
+    The engine ``exact`` opens every index.
 
     Raises:
-        DataError: files are missing or damaged, or a server does not have what was sent to it.
+        DataError: files are missing or damaged, or a server no longer has the index.
         MissingExtra: a package that the engine needs is not installed.
     """
     from vtkit.search.exact import ExactIndex
@@ -238,7 +212,7 @@ def open_index(index: IndexSection, folder: Path) -> Index:
     _refuse_damage(folder, index.engine)
     exact, own = ExactIndex.load(folder), folder / index.engine
     if index.engine != "exact" and not own.is_dir():
-        raise DataError(f"{folder} was not made for {index.engine}, or its files are gone. {REBUILD}")
+        raise DataError(f"{folder} has no files of the engine {index.engine}. {REBUILD}")
     ranker: Ranker
     match index.engine:
         case "exact":
@@ -271,19 +245,15 @@ def _files(folder: Path) -> list[Path]:
 
 def _checksum(path: Path) -> int:
     """CRC-32 of a file: it finds flipped bits at the speed at which a disk reads."""
-    found = 0
+    checksum = 0
     with path.open("rb") as file:
         while block := file.read(2**20):
-            found = zlib.crc32(block, found)
-    return found
+            checksum = zlib.crc32(block, checksum)
+    return checksum
 
 
 def _refuse_damage(folder: Path, engine: Engine) -> None:
-    """Compare the files that a search by ``engine`` reads with their checksums; an older index has none.
-
-    Raises:
-        DataError: a file is not what was written.
-    """
+    """Compare the files that ``engine`` reads with their checksums; older indexes have none."""
     try:
         checksums: dict[str, int] = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -293,22 +263,22 @@ def _refuse_damage(folder: Path, engine: Engine) -> None:
     for name, checksum in checksums.items():
         path = folder / name
         if ("/" not in name or name.startswith(f"{engine}/")) and path.is_file() and _checksum(path) != checksum:
-            raise DataError(f"{path} is damaged: its checksum is not the one that was written with it. {REBUILD}")
+            raise DataError(f"{path} is damaged: its checksum does not match. {REBUILD}")
 
 
 def require_engine(engine: Engine) -> None:
-    """Nothing, if the packages that ``engine`` needs are installed.
+    """Check that the packages of ``engine`` are installed.
 
     Raises:
         MissingExtra: one is not.
     """
     missing = missing_packages(engine)
     if missing:
-        raise MissingExtra(f"the engine {engine}", " and ".join(missing), NEEDS[engine].extra)
+        raise MissingExtra(f"The engine {engine}", " and ".join(missing), NEEDS[engine].extra)
 
 
 def reach_engine(index: IndexSection) -> None:
-    """Nothing, if the server that ``index`` names, if any, answers and has what it needs.
+    """Check that the server of ``index``, if it names one, answers and has the plugins it needs.
 
     Raises:
         DataError: it does not.
@@ -332,19 +302,19 @@ def reach_engine(index: IndexSection) -> None:
 
 
 def search_exactly(documents: sp.csr_matrix, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
-    """As :meth:`Index.search`, of documents that are searched once and in memory, so that no index is kept.
+    """As :meth:`Index.search`, over documents that are searched once.
 
     Raises:
-        CollapseError: a weight is infinite or no number.
+        CollapseError: a weight is infinite or NaN.
     """
     return index_in_memory(documents).search(queries, depth)
 
 
 def index_in_memory(documents: sp.csr_matrix) -> Index:
-    """An index that is searched exactly, and kept nowhere.
+    """An exact index that is not kept.
 
     Raises:
-        CollapseError: a weight is infinite or no number.
+        CollapseError: a weight is infinite or NaN.
     """
     from vtkit.search.exact import ExactIndex
 
@@ -385,9 +355,9 @@ def _by_document(exact: ExactIndex) -> sp.csr_matrix:
 
 @contextmanager
 def _moved_into_place(folder: Path) -> Iterator[Path]:
-    """A new folder beside ``folder`` that takes its place when the block has ended well, and is removed when not."""
+    """A new folder beside ``folder`` that replaces it if the block succeeds, and is removed otherwise."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "postings.json").is_file():
-        raise DataError(f"{folder} holds something else than an index. Name another folder, or empty it.")
+        raise DataError(f"{folder} holds files that are no index. Name another folder, or empty it.")
     fresh, aside = (folder.with_name(f".{folder.name}.{what}-{os.getpid()}") for what in ("new", "old"))
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)

@@ -49,7 +49,7 @@ class ExactIndex:
     document_count: int
 
     frequent: FrequentTerms | None = None
-    """What pruning needs beside the lists; None where everything is always scored."""
+    """The rows that pruning needs; None if everything is always scored."""
 
     @property
     def vocabulary(self) -> int:
@@ -63,7 +63,7 @@ class ExactIndex:
 
     @cached_property
     def info(self) -> IndexInfo:
-        """What is in it."""
+        """Counts of its documents and dimensions."""
         sizes = np.zeros(self.document_count, dtype=np.int64)
         for start in range(0, len(self.documents), _COUNTED_AT_ONCE):  # bincount copies what it counts
             sizes += np.bincount(self.documents[start : start + _COUNTED_AT_ONCE], minlength=self.document_count)
@@ -74,7 +74,7 @@ class ExactIndex:
         """The index of ``documents``, (documents, vocabulary); explicit zeros are dropped.
 
         Raises:
-            CollapseError: a weight is infinite or no number.
+            CollapseError: a weight is infinite or NaN.
         """
         matrix = documents.tocsc().astype(np.float32)
         matrix.sum_duplicates()
@@ -85,7 +85,7 @@ class ExactIndex:
         return cls(_frozen(starts), _frozen(numbers), _frozen(weights), matrix.shape[0], _all_frozen(frequent))
 
     def save(self, folder: str | Path) -> None:
-        """Write the index into ``folder`` as plain arrays (no pickle); the folder is made if need be."""
+        """Write the index into ``folder`` as plain arrays (no pickle); a missing folder is created."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name in _ARRAYS:
@@ -126,20 +126,20 @@ class ExactIndex:
         return cls(_frozen(starts), _frozen(documents), _frozen(weights), count, _all_frozen(frequent))
 
     def search(self, queries: sp.csr_matrix, depth: int) -> tuple[Ids, Scores]:
-        """The ``depth`` documents of the largest dot product with each query, best first.
+        """The ``depth`` documents with the largest dot product with each query, best first.
 
-        Only documents that score above zero; of equal scores the lower document number comes first.
+        Only documents that score above zero are returned; of equal scores the lower document number comes first.
 
         Args:
             queries: (queries, vocabulary).
-            depth: results a query.
+            depth: results per query.
 
         Returns:
-            Document numbers and scores, both (queries, depth); -1 and 0 where fewer were found.
+            Document numbers and scores, both (queries, depth); -1 and 0 behind the last result.
 
         Raises:
-            CollapseError: a query weight is infinite or no number.
-            ValueError: the queries are of another vocabulary, or ``depth`` is not positive.
+            CollapseError: a query weight is infinite or NaN.
+            ValueError: the queries have another vocabulary, or ``depth`` is not positive.
         """
         self._check_width(queries)
         if depth < 1:
@@ -159,10 +159,10 @@ class ExactIndex:
         return ids, scores
 
     def explain(self, query: sp.csr_matrix, document: int) -> Contributions:
-        """The terms that a query, (1, vocabulary), and the document of a number share.
+        """The terms that a query, (1, vocabulary), shares with a document, and the weights of both.
 
         Raises:
-            ValueError: there is no such document, or the query is of another vocabulary or not one.
+            ValueError: there is no such document, or ``query`` is not one query over this vocabulary.
         """
         self._check_width(query)
         if query.shape[0] != 1:
@@ -170,17 +170,19 @@ class ExactIndex:
         if not 0 <= document < self.document_count:
             raise ValueError(f"there is no document {document}, the index has {self.document_count}")
         matrix = query.tocsr().astype(np.float32)
-        found: list[tuple[int, float, float]] = []
+        shared: list[tuple[int, float, float]] = []
         for term, weight in zip(matrix.indices.tolist(), matrix.data.tolist(), strict=True):
             start, stop = int(self.starts[term]), int(self.starts[term + 1])
             at = start + int(np.searchsorted(self.documents[start:stop], document))
             if at < stop and self.documents[at] == document:
-                found.append((term, weight, float(self.weights[at])))
-        terms, ours, theirs = zip(*found, strict=True) if found else ((), (), ())
-        return Contributions(np.asarray(terms, np.int64), np.asarray(ours, np.float64), np.asarray(theirs, np.float64))
+                shared.append((term, weight, float(self.weights[at])))
+        terms, of_query, of_document = zip(*shared, strict=True) if shared else ((), (), ())
+        return Contributions(
+            np.asarray(terms, np.int64), np.asarray(of_query, np.float64), np.asarray(of_document, np.float64)
+        )
 
     def _score_all(self, queries: sp.csr_matrix, ids: Ids, scores: Scores) -> None:
-        """Every document of every list of the queries; results into ``ids`` and ``scores``."""
+        """Score every document of every list of the queries; results go into ``ids`` and ``scores``."""
         if queries.shape[0] and self.document_count:
             lists, threads = (self.starts, self.documents, self.weights, self.document_count), search_threads()
             _search(*lists, *_arrays(queries), ids, scores, threads)
@@ -188,7 +190,7 @@ class ExactIndex:
     def _pruned(
         self, queries: sp.csr_matrix, frequent: FrequentTerms, ids: Ids, scores: Scores
     ) -> npt.NDArray[np.bool_]:
-        """Whether each query could be answered so; its results into ``ids`` and ``scores``."""
+        """Whether each query could be answered with pruning; its results go into ``ids`` and ``scores``."""
         answered = np.zeros(queries.shape[0], dtype=np.bool_)
         workers = min(search_threads(), queries.shape[0])
         lists = (self.starts, self.documents, self.weights, self.document_count)
@@ -216,13 +218,13 @@ class ExactIndex:
 
 
 def _mapped(path: Path) -> npt.NDArray[Any]:
-    """An array on disk, mapped into memory. numpy's own message about a damaged one advises to open it as a pickle."""
+    """An array on disk, mapped into memory. numpy's own message about a damaged file advises to open it as a pickle."""
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except FileNotFoundError as error:
         raise _damaged(path, error) from error
     except (ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
-        raise DataError(f"{path} is damaged or cut short: it is no array as numpy writes them. {REBUILD}") from error
+        raise DataError(f"{path} is damaged or cut short: numpy cannot read it. {REBUILD}") from error
 
 
 def _opened(folder: Path, rows: object, documents: int, vocabulary: int) -> FrequentTerms:
@@ -242,7 +244,7 @@ def _opened(folder: Path, rows: object, documents: int, vocabulary: int) -> Freq
 
 
 def _unfit(folder: Path) -> DataError:
-    return DataError(f"{folder}: the index is damaged, its files do not fit each other. {REBUILD}")
+    return DataError(f"{folder}: the index is damaged: its files do not match each other. {REBUILD}")
 
 
 def _arrays(queries: sp.csr_matrix) -> tuple[npt.NDArray[Any], ...]:
@@ -255,7 +257,7 @@ def _damaged(path: Path, error: Exception) -> DataError:
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array, read-only: built and loaded indexes are then of one type to the compiler."""
+    """The array, read-only, so that built and loaded indexes have the same type for the compiler."""
     array = np.ascontiguousarray(array)
     array.setflags(write=False)
     return array
@@ -269,8 +271,8 @@ def _all_frozen(frequent: FrequentTerms | None) -> FrequentTerms | None:
 
 @compiled()
 def _floor(accumulators: Any, depth: int, sample: Any) -> Any:
-    """A score that somewhat more than ``depth`` accumulators are likely to reach; the least of all positive
-    numbers where guessing does not pay."""
+    """A score that somewhat more than ``depth`` accumulators are likely to reach; the smallest positive number if a
+    guess would not pay."""
     wanted = depth // _STRIDE
     wanted += 3 * int(np.sqrt(wanted)) + 1
     size = 0
@@ -286,9 +288,9 @@ def _floor(accumulators: Any, depth: int, sample: Any) -> Any:
 def _keep_best(accumulators: Any, sample: Any, keys: Any, ids: Any, scores: Any) -> None:
     """The largest positive accumulators, best first, into ``ids`` and ``scores`` (which start at -1 and 0).
 
-    A few of the scores tell about where the border lies; only what reaches it is sorted, or everything where
-    the guess was too high. Sorted are whole numbers made of the bits of a score (which order as positive floats
-    do) above those of the document number, counted down. ``sample`` and ``keys`` are room to work in.
+    A sample of the scores gives a guess of the border; only scores above it are sorted, or all if the guess was too
+    high. The sort keys are integers: the bits of a score, which order like positive floats, above the bits of the
+    document number, counted down. ``sample`` and ``keys`` are work space.
     """
     depth = len(ids)
     floor = _floor(accumulators, depth, sample)
@@ -296,7 +298,7 @@ def _keep_best(accumulators: Any, sample: Any, keys: Any, ids: Any, scores: Any)
     while True:
         size = 0
         for document in range(len(accumulators)):
-            # Written always and kept if good: a branch here, which cannot be foreseen, takes four times as long.
+            # Always written, and kept if good: an unpredictable branch takes four times as long.
             keys[size] = np.uint64(bits[document]) << np.uint64(32) | np.uint64(_LARGEST_NUMBER - document)
             size += accumulators[document] >= floor
         if size >= depth or floor == _LEAST:
@@ -335,6 +337,6 @@ def _search(
                 list_documents = documents[starts[term] : starts[term + 1]]
                 list_weights = weights[starts[term] : starts[term + 1]]
                 for at in range(len(list_documents)):
-                    # Unsigned, or every access would first be looked at for counting from the end.
+                    # Unsigned, or numba would check every index for being negative.
                     accumulators[np.uint32(list_documents[at])] += weight * list_weights[at]
             _keep_best(accumulators, sample, keys, ids[query], scores[query])

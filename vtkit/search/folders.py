@@ -1,8 +1,8 @@
-"""Vectors and indexes in folders of their own, outside of any run: encode once, index with whichever engine, search.
+"""Vectors and indexes in folders of their own, outside of any run: encode once, index with any engine, search.
 
-A folder of vectors has ``vectors/``, ``documents.jsonl`` and ``encoding.json`` (how they were made); a folder of an
-index what the index of a run has (``postings/``, ``documents.jsonl``, ``index.json``), and ``search.json`` (with which
-model and settings it is searched).
+A folder of vectors has ``vectors/``, ``documents.jsonl`` and ``encoding.json`` (how they were made). A folder of an
+index has the files of a run's index (``postings/``, ``documents.jsonl``, ``index.json``) and ``search.json`` (the model
+and the settings to search it with).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from vtkit.data.document_files import DOCUMENTS, write_documents
 from vtkit.data.retrieval import Document
 from vtkit.data.text import digest
-from vtkit.search.engine import POSTINGS, Asking, build_index
+from vtkit.search.engine import POSTINGS, build_index
 from vtkit.search.index_record import IndexRecord
 from vtkit.search.stored_vectors import VECTORS, Part, read_vectors
 from vtkit.settings.index import IndexSection
@@ -34,24 +34,25 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
     from vtkit.encoder.sides import Side
+    from vtkit.search.opensearch_text import TextQueries
 
 ENCODING, SEARCH = "encoding.json", "search.json"
 
 QUERIES, QUERY_WORDS = 16, 8
-"""Documents whose first words stand for queries, and how many words, where an engine is to encode queries."""
+"""If an engine is to encode queries, it is tried on the first words of some documents: documents, and words of each."""
 
 R = TypeVar("R", bound=Result)
 
 
 @dataclass(frozen=True)
 class Encoding(Result):
-    """How vectors were made, and what was made."""
+    """The vectors in a folder, and how they were made."""
 
     model: str
     """Folder (absolute) or hub id of the encoder."""
 
     tokenizer: str
-    """:func:`vtkit.vocabulary.tokenizer_file.tokenizer_digest` of what names their dimensions."""
+    """:func:`vtkit.vocabulary.tokenizer_file.tokenizer_digest` of the tokenizer that names their dimensions."""
 
     side: str
     max_length: int
@@ -59,25 +60,25 @@ class Encoding(Result):
     texts: int
     dimensions: int
     postings: int
-    """Weights above zero, of all texts together."""
+    """Weights above zero in all texts together."""
 
     postings_removed: float = 0.0
-    """Share of the weights that pruning took away."""
+    """Share of the weights that pruning removed."""
 
     mass_removed: float = 0.0
-    """Share of the sum of all weights that went with them."""
+    """Their share of the sum of all weights."""
 
 
 @dataclass(frozen=True)
 class IndexFolder(Result):
-    """What searches an index."""
+    """An index in a folder, and how to search it."""
 
     model: str
     documents: int
     postings: int
     engine: str
     settings: dict[str, Any]
-    """Of ``[index]``: its engine, and how queries are encoded."""
+    """Settings of ``[index]``: its engine, and how queries are encoded."""
 
 
 def encode_folder(
@@ -100,7 +101,7 @@ def encode_folder(
     Args:
         encoder: loaded from ``model``.
         model: its name, which a search needs again.
-        shards: where parts are kept until all are there; what an earlier try left in it is used.
+        shards: folder of the parts until all are there; parts that an earlier attempt left are used.
         side, max_length, top_dimensions, keep, precision, part, join: as of
             :func:`vtkit.search.sharded_encoding.encode_to_disk`.
     """
@@ -125,8 +126,8 @@ def encode_folder(
     )
     if not encoded.postings and (part is None or encoded.texts):
         raise CollapseError(
-            f"{model} gives no weight to any token of the {encoded.texts:,} texts: every vector is empty, and nothing "
-            "could be found by them. It collapsed in training, or its head is another model's. Name another encoder."
+            f"{model} gives no token of the {encoded.texts:,} texts any weight: every vector is empty, so no search "
+            "could find anything. Its training collapsed, or its head belongs to another model. Name another encoder."
         )
     removed, width = encoded.removed, len(dimension_names(encoder))
     encoding = Encoding(
@@ -135,7 +136,7 @@ def encode_folder(
     )  # fmt: skip
     if part is None:
         write_documents(documents, out / DOCUMENTS)
-        _write(out / ENCODING, encoding)
+        encoding.to_file(out / ENCODING)
     return encoding
 
 
@@ -143,15 +144,16 @@ def index_folder(vectors: Path, out: Path, index: IndexSection) -> IndexFolder:
     """Fill the folder ``out`` with an index of a folder of vectors, for the engine of ``index``.
 
     Raises:
-        DataError: it is none, or it is damaged, or its vectors are those of queries.
+        DataError: ``vectors`` is no such folder, is damaged, or holds queries.
         MissingExtra: a package that the engine needs is not installed.
-        RecipeError: ``index`` asks for what only a recipe can have.
+        RecipeError: ``index`` has settings that only a recipe can use, or the engine is to encode queries that need
+            the model.
     """
     if index.lexical != "none" or index.document_weighting != "none":
-        raise RecipeError("A lexical part, and weighting of documents, are only for the indexes of recipes.")
+        raise RecipeError("Only a recipe's index can have a lexical part or document weighting.")
     encoding = _read(vectors / ENCODING, Encoding, "vtkit encode")
     if encoding.side != "document":
-        raise DataError(f"{vectors} holds queries. An index is made of documents: encode them without --queries.")
+        raise DataError(f"{vectors} holds the vectors of queries. Only documents can be indexed: encode documents.")
     matrix = read_vectors(vectors / VECTORS)
     try:
         with (vectors / DOCUMENTS).open("rb") as file:
@@ -160,20 +162,20 @@ def index_folder(vectors: Path, out: Path, index: IndexSection) -> IndexFolder:
         raise DataError(f"{vectors / DOCUMENTS} is missing. Encode again.") from error
     if not matrix.shape[0] == lines == encoding.texts:
         raise DataError(f"{vectors}: {matrix.shape[0]:,} vectors, but {lines:,} documents. Encode again.")
-    asking = _asking(encoding, vectors / DOCUMENTS) if index.takes_text else None
-    info = build_index(index, matrix, out / POSTINGS, asking).info
+    queries = _text_queries(encoding, vectors / DOCUMENTS, index.query_length) if index.takes_text else None
+    info = build_index(index, matrix, out / POSTINGS, queries).info
     publish(vectors / DOCUMENTS, out / DOCUMENTS)
     IndexRecord(index.engine, matrix.shape[1], encoding.tokenizer).save(out)
-    found = IndexFolder(
-        encoding.model, info.documents, info.postings, index.engine, index.model_dump(mode="json", exclude_unset=True)
-    )
-    _write(out / SEARCH, found)
-    return found
+    settings = index.model_dump(mode="json", exclude_unset=True)
+    folder = IndexFolder(encoding.model, info.documents, info.postings, index.engine, settings)
+    folder.to_file(out / SEARCH)
+    return folder
 
 
-def _asking(encoding: Encoding, documents: Path) -> Asking:
-    """The encoder of ``encoding``, and beginnings of documents that stand for queries."""
+def _text_queries(encoding: Encoding, documents: Path, length: int) -> TextQueries:
+    """The query table of the encoder, to be tried on the first words of some documents."""
     from vtkit.encoder.checkpoint import load_encoder
+    from vtkit.search.opensearch_text import text_queries
 
     try:
         with documents.open(encoding="utf-8") as file:
@@ -181,38 +183,31 @@ def _asking(encoding: Encoding, documents: Path) -> Asking:
         texts = [" ".join(f"{entry.get('title', '')} {entry['text']}".split()[:QUERY_WORDS]) for entry in entries]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{documents} is damaged ({type(error).__name__}). Encode again.") from error
-    return Asking(load_encoder(encoding.model, "cpu"), texts)
+    return text_queries(load_encoder(encoding.model, "cpu"), texts, length)
 
 
 def is_index_folder(folder: Path) -> bool:
-    """Whether :func:`index_folder` filled it."""
+    """Whether :func:`index_folder` filled ``folder``."""
     return (folder / SEARCH).is_file()
 
 
 def searched_by(folder: Path) -> tuple[str, IndexSection]:
-    """The model, and the settings, that a folder is searched with that :func:`index_folder` filled.
+    """The model and the settings with which to search a folder that :func:`index_folder` filled.
 
     Raises:
         DataError: it is damaged.
         VtkitError: the model is not there.
     """
-    found = _read(folder / SEARCH, IndexFolder, "vtkit index")
-    if os.path.isabs(found.model) and not os.path.isdir(found.model):
-        raise VtkitError(f"{folder}: the model it was encoded with is gone: {found.model}.")
+    searched = _read(folder / SEARCH, IndexFolder, "vtkit index")
+    if os.path.isabs(searched.model) and not os.path.isdir(searched.model):
+        raise VtkitError(f"{folder}: its documents were encoded with {searched.model}, which is gone.")
     try:
-        return found.model, IndexSection.model_validate(found.settings)
+        return searched.model, IndexSection.model_validate(searched.settings)
     except ValidationError as error:
         raise DataError(f"{folder / SEARCH} is damaged: its settings. Make it again with vtkit index.") from error
 
 
-def _write(path: Path, found: Result) -> None:
-    path.write_text(json.dumps(found.to_json(), indent=1, ensure_ascii=False), encoding="utf-8")
-
-
 def _read(path: Path, kind: type[R], command: str) -> R:
-    try:
-        return kind.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        raise DataError(f"{path.parent} is no folder that {command} made: it has no {path.name}.") from error
-    except (ValueError, TypeError, RecursionError, ValidationError) as error:
-        raise DataError(f"{path} is damaged ({type(error).__name__}). Make it again with {command}.") from error
+    if not path.exists():
+        raise DataError(f"{path.parent} was not made by {command}: it has no {path.name}.")
+    return kind.from_file(path, f"Make it again with {command}.")

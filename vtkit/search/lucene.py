@@ -1,9 +1,9 @@
 """Engine ``lucene``: Lucene's inverted index with impacts, in process, through Anserini's jar.
 
-A dimension is the term ``t`` and its number, so that no token can be split or collide, and a document's weight is the
-term's frequency, a whole number, which Anserini's ``ImpactSimilarity`` scores as it is. Query weights are boosts and
-stay as they are. Frequencies are written as such (``t12|57``) instead of repeating the term, which would cost by the
-sum of the weights. Fields are named as Anserini names them.
+A dimension is the term ``t`` and its number, so that no tokens are split or collide. A document's weight is the term's
+frequency, a whole number, which Anserini's ``ImpactSimilarity`` scores unchanged. Query weights are boosts and stay as
+they are. Frequencies are written as numbers (``t12|57``); repeating the term would cost in proportion to the sum of the
+weights. Fields have Anserini's names.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from vtkit.search.index_info import REBUILD, Ids, Scores
 from vtkit.search.java import cast_to, java_class, java_errors, java_type
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.system.results import Result
 
 _FIELD, _ID = "contents", "id"
 _BUFFER_MB = 128.0
@@ -31,31 +32,31 @@ _HIT = re.compile(r"doc=(\d+) score=(\S+) ")
 
 
 @dataclass(frozen=True)
-class Quantisation:
-    """How document weights became whole numbers, and what that lost."""
+class Quantisation(Result):
+    """How document weights were rounded to whole numbers, and the loss."""
 
     bits: int
     step: float
-    """Weight of 1: the largest weight of the collection over 2^bits - 1."""
+    """The weight of 1: the largest weight of the collection over 2^bits - 1."""
 
     mean_error: float
     """Sum of the weights' changes over the sum of the weights."""
 
     dropped: float
-    """Share of the postings that came to 0, which are left out."""
+    """Share of the postings that were rounded to 0, and left out."""
 
     def words(self) -> str:
         """For the console."""
         return (
-            f"document weights in {self.bits} bits: {self.mean_error:.2%} of the weight is rounded off, "
-            f"{self.dropped:.2%} of the postings come to nothing"
+            f"document weights in {self.bits} bits: rounding changes {self.mean_error:.2%} of the weight and drops "
+            f"{self.dropped:.2%} of the postings"
         )
 
 
 def quantised(documents: sp.csr_matrix, bits: int) -> tuple[sp.csr_matrix, Quantisation]:
     """Weights above zero as whole numbers from 1 to 2^bits - 1, in equal steps, rounded to the nearest.
 
-    Those below half a step are left out: rounding them up would move them more.
+    Weights below half a step are left out: rounding them up would change them more.
     """
     weights = documents.data.astype(np.float64)
     largest = float(weights.max()) if len(weights) else 1.0
@@ -83,7 +84,7 @@ def build_lucene(documents: sp.csr_matrix, folder: Path, bits: int) -> None:
 
     Args:
         documents: (documents, vocabulary), weights above zero, terms ascending.
-        folder: where it goes; it exists.
+        folder: exists.
         bits: of document weights.
     """
     whole, loss = quantised(documents, bits)
@@ -102,9 +103,7 @@ def build_lucene(documents: sp.csr_matrix, folder: Path, bits: int) -> None:
             writer.commit()
         finally:
             writer.close()
-    (folder / "quantisation.json").write_text(
-        json.dumps({name.name: getattr(loss, name.name) for name in fields(loss)}), encoding="utf-8"
-    )
+    (folder / "quantisation.json").write_text(json.dumps(loss.to_json()), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -120,15 +119,10 @@ class LuceneRanker:
         """The index that :func:`build_lucene` left in ``folder``.
 
         Raises:
-            DataError: it is damaged, or does not hold so many documents.
+            DataError: it is damaged, or has another number of documents.
         """
-        try:
-            recorded = json.loads((folder / "quantisation.json").read_text(encoding="utf-8"))
-            loss = Quantisation(**recorded)
-            sound = isinstance(loss.step, float) and loss.step > 0
-        except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
-            raise DataError(f"{folder}/quantisation.json is missing or damaged ({error}). {REBUILD}") from error
-        if not sound:
+        loss = Quantisation.from_file(folder / "quantisation.json", REBUILD)
+        if loss.step <= 0:
             raise DataError(f"{folder}/quantisation.json is damaged: its step is {loss.step!r}. {REBUILD}")
         with java_errors(f"{folder}: the index is damaged", REBUILD):
             directory = java_class("org.apache.lucene.store.FSDirectory").open(_path(folder / "index"))
@@ -140,14 +134,14 @@ class LuceneRanker:
             java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_MOST_CLAUSES)
             held = reader.numDocs()
         if held != documents:
-            raise DataError(f"{folder}: the index is damaged: it has {held:,} of {documents:,} documents. {REBUILD}")
+            raise DataError(f"{folder} is damaged: it has {held:,} of {documents:,} documents. {REBUILD}")
         return cls(searcher, loss, folder)
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
         """As :meth:`vtkit.search.engine.Ranker.rank`.
 
-        One query after the other, in the thread that asks. With threads of Python's that came and went, one query in
-        some thousands was parsed wrongly or not at all (pyjnius 1.9, Java 21 and 25).
+        Queries run one after the other in the caller's thread. With short-lived Python threads, one query in some
+        thousands was parsed wrongly or not at all (pyjnius 1.9, Java 21 and 25).
         """
         with java_errors(f"{self.folder}: the index cannot be searched", REBUILD):
             analyser = java_class("org.apache.lucene.analysis.core.WhitespaceAnalyzer")()
@@ -179,7 +173,7 @@ def _writer(folder: Path) -> Any:
 
 
 def _document() -> tuple[Any, Any, Any]:
-    """The field of the terms, that of the number, and the document they are in, which is filled again and again."""
+    """The field of the terms, the field of the number, and their document, which is reused for every row."""
     kind = java_class("org.apache.lucene.document.FieldType")()
     kind.setIndexOptions(java_class("org.apache.lucene.index.IndexOptions").DOCS_AND_FREQS)
     kind.setOmitNorms(True)
@@ -195,10 +189,10 @@ def _document() -> tuple[Any, Any, Any]:
 
 
 def _text_of_hits() -> Callable[[Any], str]:
-    """What turns Lucene's hits into one string, by which they cross the bridge at once.
+    """A function that turns Lucene's hits into one string, so that they cross the bridge in one call.
 
-    Each hit as an object would take the bridge 20 µs; ``Arrays.toString(hits.scoreDocs)``, composed here of method
-    handles since the bridge cannot pass an array on, takes a fifth of that. Numbers read back as they were.
+    A hit as an object takes 20 µs; ``Arrays.toString(hits.scoreDocs)`` takes a fifth of that. It is composed of method
+    handles because the bridge cannot pass an array on. The numbers are read back exactly.
     """
     handles, kind = java_class("java.lang.invoke.MethodHandles"), java_class("java.lang.invoke.MethodType")
     text, array = java_type("java.lang.String"), java_type("[Lorg.apache.lucene.search.ScoreDoc;")
@@ -210,9 +204,9 @@ def _text_of_hits() -> Callable[[Any], str]:
     arguments = java_class("java.util.ArrayList")
 
     def text_of(hits: Any) -> str:
-        given = arguments()
-        given.add(hits)
-        return str(composed.invokeWithArguments(given))
+        listed_hits = arguments()
+        listed_hits.add(hits)
+        return str(composed.invokeWithArguments(listed_hits))
 
     return text_of
 

@@ -1,4 +1,4 @@
-"""Lucene's analysers of single languages, from pyserini's jar: what they make of a text, as BM25's terms."""
+"""Lucene's analysers of languages, from pyserini's jar, as BM25's terms."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from vtkit.settings.analysers import LUCENE
 
 
 def lucene_analyser(language: str) -> tuple[Callable[[str], list[str]], str]:
-    """What cuts a text as Lucene's analyser of ``language`` does, with its default stop words, and how it is called.
+    """A function that cuts a text as Lucene's analyser of ``language`` does, with its default stop words, and its name.
 
-    Tokens that stand at the same place, such as a compound beside its parts, all count in the length of a document;
-    Lucene counts the place once.
+    Tokens at the same position, such as a compound and its parts, all count in the length of a document; Lucene counts
+    the position once.
 
     Args:
         language: code, one of :data:`vtkit.settings.analysers.LUCENE`.

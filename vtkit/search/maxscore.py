@@ -1,7 +1,7 @@
-"""What queries cost in the lists of an index: postings, the operations of MaxScore, and time.
+"""The cost of queries in the lists of an index: postings, the operations of MaxScore, and time.
 
-vtkit's own search does not use MaxScore (:mod:`vtkit.search.pruning` says why). It is counted because engines do, and
-because the papers' tables have its counts.
+vtkit's own search does not use MaxScore (:mod:`vtkit.search.pruning` says why). Its operations are counted because
+other engines use it, and because the papers' tables report them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from vtkit.search.exact import ExactIndex
 from vtkit.search.pruning import compiled, first_not_below
 
 DEPTH = 10
-"""Results a query."""
+"""Results per query."""
 
 DECILES = np.linspace(0, 1, 11)
 
 
 def query_cost(parts: Sequence[ExactIndex], queries: sp.csr_matrix) -> QueryCost:
-    """The cost of ``queries``, (queries, vocabulary), in an index or the parts of one; counts of parts add up."""
+    """The cost of ``queries``, (queries, vocabulary), in an index or its parts; the counts of parts are added."""
     matrix = sp.csr_matrix(queries, dtype=np.float32, copy=True)
     matrix.eliminate_zeros()
     counts = np.zeros((matrix.shape[0], 4), dtype=np.int64)
@@ -41,7 +41,7 @@ def query_cost(parts: Sequence[ExactIndex], queries: sp.csr_matrix) -> QueryCost
         lengths.append(there[there > 0])
         maxima.append(list_maxima(part)[there > 0])
     if matrix.shape[0]:
-        _milliseconds(parts, matrix[0])  # what is compiled and mapped at the first search is not timed
+        _milliseconds(parts, matrix[0])  # compiles and maps files, which is not timed
     milliseconds = [_milliseconds(parts, matrix[row]) for row in range(matrix.shape[0])]
     means = counts.mean(axis=0) if len(counts) else np.zeros(4)
     median, slow = np.quantile(milliseconds, [0.5, 0.99]) if milliseconds else (0.0, 0.0)
@@ -64,20 +64,20 @@ def query_cost(parts: Sequence[ExactIndex], queries: sp.csr_matrix) -> QueryCost
 
 
 def list_maxima(index: ExactIndex) -> npt.NDArray[np.float32]:
-    """The largest weight of each list, (vocabulary,); 0 for an empty one."""
-    found = np.zeros(index.vocabulary, dtype=np.float32)
+    """The largest weight of each list, (vocabulary,); 0 for an empty list."""
+    maxima = np.zeros(index.vocabulary, dtype=np.float32)
     filled = np.diff(index.starts) > 0
     if filled.any():
-        found[filled] = np.maximum.reduceat(index.weights, index.starts[:-1][filled])
-    return found
+        maxima[filled] = np.maximum.reduceat(index.weights, index.starts[:-1][filled])
+    return maxima
 
 
 def maxscore_operations(index: ExactIndex, queries: sp.csr_matrix, depth: int) -> npt.NDArray[np.int64]:
     """SCORE, INSERT, NEXT and NEXT-GEQ of MaxScore for each query, (queries, 4).
 
     MaxScore (Turtle and Flood, 1995) document at a time, as PISA runs it: lists are ordered by their largest
-    contribution, and once the ``depth`` best documents score more than the first lists could add up to, those are only
-    looked up for documents that stand in one of the others. Weights below zero are passed over.
+    contribution. Once the ``depth`` best documents score more than the first lists could sum to, these lists are only
+    looked up for documents of the other lists. Weights below zero are skipped.
     """
     matrix = queries.tocsr()
     counts = np.zeros((matrix.shape[0], 4), dtype=np.int64)
@@ -102,7 +102,7 @@ def _milliseconds(parts: Sequence[ExactIndex], query: sp.csr_matrix) -> float:
 
 @compiled()
 def _enter(heap: Any, size: int, score: Any) -> int:
-    """Put ``score`` among the best, ascending; the new size, or -1 where it is none of them."""
+    """Insert ``score`` into the best, ascending; the new size, or -1 if it is not among them."""
     if size == len(heap):
         if score <= heap[0]:
             return -1

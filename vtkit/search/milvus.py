@@ -1,13 +1,12 @@
 """Engine ``milvus``: the vector database Milvus, embedded (Milvus Lite, files of the index) or a cluster at an address.
 
-Both are spoken to by the same client code. The collection is named after a digest of the vectors, so equal vectors are
-sent once and an index never meets those of another. Scores are exact float32 inner products; a cluster may be asked by
-many at once, and holds more than one machine does.
+Both use the same client code. The collection is named after a digest of the vectors, so equal vectors are sent once and
+indexes never mix. Scores are exact float32 inner products; a cluster serves many clients and holds more than one
+machine does.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -25,25 +24,37 @@ import scipy.sparse as sp
 from vtkit.search.index_info import REBUILD, Ids, Scores, digest_of
 from vtkit.settings.engines import MilvusSettings
 from vtkit.system.errors import DataError
+from vtkit.system.results import Result
 
 TOKEN = "VTKIT_MILVUS_TOKEN"
-"""Environment variable: the token, or ``user:password``, of a cluster."""
+"""Environment variable with the token, or ``user:password``, of a cluster."""
 
 _COLLECTION, _DATABASE = "collection.json", "milvus.db"
 _POSTINGS_AT_ONCE = 200_000
 _QUERIES_AT_ONCE = 64
 _EMBEDDED_SECONDS = 24 * 3600.0
-"""The embedded Milvus scores every document in Python: no answer of it is late."""
+"""The embedded Milvus scores every document in Python, so its answers may take long."""
+
+
+@dataclass(frozen=True)
+class _Collection(Result):
+    """The collection of an index."""
+
+    collection: str
+    documents: int
+    """Documents with weights; the others are left out."""
+
+    uri: str | None
 
 
 def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSettings) -> None:
-    """Send ``documents`` to the cluster, or write them into ``folder``; ``collection.json`` names what they are there.
+    """Send ``documents`` to the cluster, or write them into ``folder``; ``collection.json`` names the collection.
 
-    A cluster that holds the whole collection already is sent nothing.
+    Nothing is sent to a cluster that already holds the whole collection.
 
     Args:
-        documents: (documents, vocabulary), weights above zero, terms ascending. Those without weights are left out.
-        folder: where it goes; it exists.
+        documents: (documents, vocabulary), weights above zero, terms ascending. Documents without weights are left out.
+        folder: exists.
 
     Raises:
         DataError: the cluster cannot be reached, or refuses.
@@ -68,12 +79,11 @@ def build_milvus(documents: sp.csr_matrix, folder: Path, settings: MilvusSetting
                 rows = sent[start : start + at_once].tolist()
                 client.insert(name, [{"id": row, "vector": _entries(documents, row)} for row in rows])
             client.flush(name)
-    recorded = {"collection": name, "documents": len(sent), "uri": settings.uri}
-    (folder / _COLLECTION).write_text(json.dumps(recorded), encoding="utf-8")
+    _Collection(name, len(sent), settings.uri).to_file(folder / _COLLECTION)
 
 
 def connected(where: str, timeout: float) -> Any:
-    """A client of the cluster at the address ``where``, or of the database that is a folder of that name.
+    """A client of the cluster at the address ``where``, or of the database in the folder of that name.
 
     Raises:
         DataError: there is no answer.
@@ -81,7 +91,7 @@ def connected(where: str, timeout: float) -> Any:
     import pymilvus
 
     for logger in ("pymilvus", "milvus_lite", "grpc"):
-        logging.getLogger(logger).setLevel(logging.CRITICAL)  # what they have to say is raised as well
+        logging.getLogger(logger).setLevel(logging.CRITICAL)  # they raise what they log
     with _answers(where):
         seconds = timeout if "://" in where else _EMBEDDED_SECONDS
         client = pymilvus.MilvusClient(where, token=os.environ.get(TOKEN, ""), timeout=seconds)
@@ -91,7 +101,7 @@ def connected(where: str, timeout: float) -> Any:
 
 @dataclass(frozen=True)
 class MilvusRanker:
-    """A collection of a Milvus that answers."""
+    """A collection of a Milvus server that answers."""
 
     client: Any
     collection: str
@@ -101,23 +111,20 @@ class MilvusRanker:
     def open(cls, folder: Path, settings: MilvusSettings, documents: int) -> MilvusRanker:
         """The collection that :func:`build_milvus` made for ``folder``.
 
-        An embedded one is searched in a temporary copy: Milvus writes into what it opens, and lets only one process in.
+        An embedded database is searched in a temporary copy: Milvus writes into the files that it opens, and admits one
+        process only.
 
         Args:
-            documents: how many of the index have weights.
+            documents: documents of the index that have weights.
 
         Raises:
-            DataError: it is not there, damaged, or not whole.
+            DataError: it is missing, damaged, or incomplete.
         """
-        try:
-            recorded = json.loads((folder / _COLLECTION).read_text(encoding="utf-8"))
-            name, uri = str(recorded["collection"]), recorded["uri"]
-        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(f"{folder / _COLLECTION} is missing or damaged ({error}). {REBUILD}") from error
+        record = _Collection.from_file(folder / _COLLECTION, REBUILD)
+        name, uri = record.collection, record.uri
         if uri != settings.uri:
-            raise DataError(
-                f"{folder} is an index of {uri or 'the embedded Milvus'}, not of {settings.uri or 'that'}. {REBUILD}"
-            )
+            own, asked = uri or "the embedded Milvus", settings.uri or "the embedded Milvus"
+            raise DataError(f"{folder} was built for {own}, but index.milvus.uri names {asked}. {REBUILD}")
         with ExitStack() as opened:
             where = uri or opened.enter_context(_copy_of(folder / _DATABASE))
             client = connected(where, settings.timeout)
@@ -187,7 +194,7 @@ def _close(client: Any, where: str) -> None:
 
 @contextmanager
 def _answers(where: str) -> Iterator[None]:
-    """The block's errors of Milvus as :class:`DataError`."""
+    """Milvus' errors in the block as :class:`DataError`."""
     import grpc
     import pymilvus
 
@@ -196,7 +203,7 @@ def _answers(where: str) -> Iterator[None]:
     except (pymilvus.MilvusException, grpc.RpcError, OSError, LookupError, TypeError, ValueError) as error:
         said = str(getattr(error, "message", "") or str(error) or type(error).__name__)
         remedy = (
-            f"Is it running, does {TOKEN} in the environment let you in, and is index.milvus.timeout long enough? The "
-            "address is index.milvus.uri."
+            f"Check that it is running, that the environment variable {TOKEN} is right, and that index.milvus.timeout "
+            "is long enough. Its address is index.milvus.uri."
         )
         raise DataError(f"Milvus at {where}: {said[:300]}. {remedy if '://' in where else REBUILD}") from error

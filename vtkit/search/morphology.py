@@ -1,7 +1,7 @@
-"""Morphemes of Korean and Japanese, by analysers that come with their model as packages (the extra ``morphology``).
+"""Morphemes of Korean and Japanese, by analysers that are packages with their models (the extra ``morphology``).
 
-A word of Korean, or a run of Japanese between spaces and punctuation, is analysed by itself: the same run has the same
-morphemes wherever it stands, in queries as in documents, and is analysed once in a collection.
+A Korean word, or a run of Japanese between spaces and punctuation, is analysed on its own: a run has the same morphemes
+in every query and document, and is analysed once per collection.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from vtkit.settings.analysers import missing_packages
 from vtkit.system.errors import MissingExtra
 
 _NAMES = {"ko": ("Kiwi", "kiwipiepy"), "ja": ("Sudachi", "sudachidict_core")}
-"""Each language's analyser, and the package whose version says what it cuts."""
+"""Each language's analyser, and the package whose version determines its results."""
 
 LONGEST = 100
-"""Characters that are analysed at once: no word is longer, and time grows faster than length beyond."""
+"""Characters that are analysed at once: no word is longer, and time grows faster than length."""
 
 _KOREAN_CONTENT = ("N", "VV", "VA", "M", "IC", "XP", "XR", "XSN", "SL", "SH", "SN")
 """Beginnings of Kiwi's tags of content morphemes: nouns, verbs and adjectives, adverbs, prefixes, roots and the
@@ -26,18 +26,18 @@ suffixes of nouns, foreign words, Chinese characters and numbers. The rest are p
 copular verbs, verb-making suffixes, and signs."""
 
 _JAPANESE_FUNCTION = {"助詞", "助動詞", "補助記号", "空白", "記号"}
-"""Sudachi's parts of speech that are no content: particles, auxiliary verbs, signs."""
+"""Sudachi's parts of speech without content: particles, auxiliary verbs, signs."""
 
 
 def morphemes(language: str) -> Callable[[str], list[str]]:
-    """What cuts a run of ``language``, ``ko`` or ``ja``, into the dictionary forms of its content morphemes.
+    """A function from a run of ``language``, ``ko`` or ``ja``, to the dictionary forms of its content morphemes.
 
     Raises:
         MissingExtra: the package is not installed.
     """
     missing = missing_packages("morphemes", language)
     if missing:
-        raise MissingExtra(f"Morphology of language {language!r}", " and ".join(missing), "morphology")
+        raise MissingExtra(f"The morphological analysis of {language!r}", " and ".join(missing), "morphology")
     return _korean if language == "ko" else _japanese
 
 

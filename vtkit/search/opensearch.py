@@ -1,10 +1,10 @@
 """Engine ``opensearch``: an OpenSearch cluster, vectors in a field of type ``rank_features``.
 
-The index's folder holds what was sent: ``mapping.json`` and ``bulk-00000.ndjson`` and so on, which any client can send
-as well (docs/engines.md). A dimension is the feature ``t`` and its number or, where the cluster encodes queries, the
-token that it stands for (:mod:`vtkit.search.opensearch_text`); a document's id is its number. OpenSearch keeps
-9 significant bits of a weight, which moves scores by up to 0.4 %. The index on the server is named after a digest of
-the vectors, so equal vectors are sent once and an index never meets those of another.
+The index's folder keeps the files that were sent: ``mapping.json`` and ``bulk-00000.ndjson`` and so on, which any
+client can send (docs/engines.md). A dimension is the feature ``t`` and its number or, if the cluster encodes queries,
+its token (:mod:`vtkit.search.opensearch_text`); a document's id is its number. OpenSearch keeps 9 significant bits of a
+weight, which changes scores by up to 0.4 %. The index on the server is named after a digest of the vectors, so equal
+vectors are sent once and indexes never mix.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from vtkit.search.opensearch_text import (
 from vtkit.settings.engines import OpenSearchSettings
 from vtkit.system import console
 from vtkit.system.errors import DataError
+from vtkit.system.results import Result
 
 FIELD = "weights"
 MAPPING: Mapping[str, Any] = {
@@ -47,7 +48,7 @@ MAPPING: Mapping[str, Any] = {
 }
 
 MOST_CLAUSES = 1024
-"""Terms of a query that OpenSearch takes unless it is told otherwise; of longer ones the largest weights are asked."""
+"""OpenSearch's default limit on the terms of a query; of longer queries the largest weights are sent."""
 
 _RECORD, _FEATURES = "opensearch.json", "features.json"
 _BULK_BYTES = 8_000_000
@@ -56,19 +57,32 @@ _QUERIES_AT_ONCE = 64
 _RESULTS_AT_ONCE = 50_000
 
 
+@dataclass(frozen=True)
+class _Sent(Result):
+    """The index on a server."""
+
+    index: str
+    documents: int
+    """Documents with weights; the others are left out."""
+
+    url: str
+    tokens: bool = False
+    """Whether dimensions are named after their tokens."""
+
+
 def build_opensearch(
     documents: sp.csr_matrix, folder: Path, settings: OpenSearchSettings, text: TextQueries | None = None
 ) -> None:
     """Write the mapping and the bulk files into ``folder``, and send them.
 
     Args:
-        documents: (documents, vocabulary), weights above zero, terms ascending. Those without weights are left out.
-        folder: where it goes; it exists.
-        text: the query table, where the cluster is to encode queries. Its model is registered and deployed, the index
-            answers text by default, and does so before this returns as it answers vtkit's own query vectors.
+        documents: (documents, vocabulary), weights above zero, terms ascending. Documents without weights are left out.
+        folder: exists.
+        text: the query table, if the cluster is to encode queries. Its model is registered and deployed, the index
+            answers text by default, and its answers are compared with those to vtkit's own query vectors.
 
     Raises:
-        DataError: the server cannot be reached, or refuses, or encodes queries otherwise.
+        DataError: the server cannot be reached, refuses, or encodes queries differently.
     """
     digest = digest_of(documents)
     if text is not None:
@@ -98,44 +112,42 @@ def build_opensearch(
             _check_text(OpenSearchRanker(client, name, settings, features), text)
     finally:
         client.close()
-    recorded = {"index": name, "documents": sent, "url": settings.url, "tokens": text is not None}
-    (folder / _RECORD).write_text(json.dumps(recorded), encoding="utf-8")
+    assert settings.url is not None
+    _Sent(name, sent, settings.url, text is not None).to_file(folder / _RECORD)
 
 
 @dataclass(frozen=True)
 class OpenSearchRanker:
-    """An index of an OpenSearch that answers."""
+    """An index of an OpenSearch server that answers."""
 
     client: Any
     index: str
     settings: OpenSearchSettings
     features: Sequence[str | None] | None = None
-    """What dimensions are called where they are called by their tokens."""
+    """The names of the dimensions, if they are named after their tokens."""
 
     @classmethod
     def open(cls, folder: Path, settings: OpenSearchSettings) -> OpenSearchRanker:
         """The index that :func:`build_opensearch` made for ``folder``.
 
         Raises:
-            DataError: it is not on the server, or not whole.
+            DataError: it is not on the server, or incomplete.
         """
-        features: list[str | None] | None = None
-        try:
-            recorded = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-            name, url, documents = str(recorded["index"]), recorded["url"], int(recorded["documents"])
-            if recorded.get("tokens"):
+        sent, features = _Sent.from_file(folder / _RECORD, REBUILD), None
+        if sent.tokens:
+            try:
                 features = [name and str(name) for name in json.loads((folder / _FEATURES).read_text("utf-8"))]
-        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError(f"{folder / _RECORD} is missing or damaged ({error}). {REBUILD}") from error
-        if url != settings.url:
-            raise DataError(f"{folder} was sent to {url}, not to {settings.url}. {REBUILD}")
+            except (FileNotFoundError, ValueError, TypeError, RecursionError) as error:
+                raise DataError(f"{folder / _FEATURES} is missing or damaged ({error}). {REBUILD}") from error
+        if sent.url != settings.url:
+            raise DataError(f"{folder} was sent to {sent.url}, but index.opensearch.url is {settings.url}. {REBUILD}")
         client = connected_to(settings)
         with answers(settings):
-            held = _count(client, name) if client.indices.exists(index=name) else None
-        if held != documents:
-            has = "is not there" if held is None else f"has {held:,} of {documents:,} documents"
-            raise DataError(f"OpenSearch at {url}: the index {name} {has}. {REBUILD}")
-        return cls(client, name, settings, features)
+            held = _count(client, sent.index) if client.indices.exists(index=sent.index) else None
+        if held != sent.documents:
+            has = "is not there" if held is None else f"has {held:,} of {sent.documents:,} documents"
+            raise DataError(f"OpenSearch at {sent.url}: the index {sent.index} {has}. {REBUILD}")
+        return cls(client, sent.index, settings, features)
 
     def rank(self, queries: sp.csr_matrix, depth: int) -> Iterator[tuple[Ids, Scores]]:
         """As :meth:`vtkit.search.engine.Ranker.rank`."""
@@ -150,13 +162,13 @@ class OpenSearchRanker:
                 asked += [{}, {"query": query, "size": depth, "_source": False, "track_total_hits": False}]
             with answers(self.settings):
                 responses = self.client.msearch(index=self.index, body=asked)["responses"]
-                found = [_hits(response) for response in responses]
-            if len(found) != batch.shape[0]:
-                raise DataError(f"OpenSearch at {self.settings.url} answers {len(found)} of {batch.shape[0]} queries.")
-            yield from ((ids, scores / scale) for (ids, scores), scale in zip(found, scales, strict=True))
+                hits = [_hits(response) for response in responses]
+            if len(hits) != batch.shape[0]:
+                raise DataError(f"OpenSearch at {self.settings.url} answers {len(hits)} of {batch.shape[0]} queries.")
+            yield from ((ids, scores / scale) for (ids, scores), scale in zip(hits, scales, strict=True))
 
     def rank_text(self, text: str, **parameters: str) -> tuple[Ids, Scores]:
-        """What an application gets for ``text``: the first document numbers and their scores."""
+        """The first document numbers and scores that an application gets for ``text``."""
         with answers(self.settings):
             return _hits(self.client.search(index=self.index, body=text_query(text, FIELD), params=parameters))
 
@@ -173,7 +185,7 @@ def query_of(features: Mapping[str, float], kind: str) -> dict[str, Any]:
 
 
 def _check_text(ranker: OpenSearchRanker, text: TextQueries) -> None:
-    """Nothing, if the cluster answers the queries of ``text`` as it answers their vectors; says so.
+    """Check, and say, that the cluster answers the queries of ``text`` as it answers their vectors.
 
     Raises:
         DataError: it does not.
@@ -185,31 +197,31 @@ def _check_text(ranker: OpenSearchRanker, text: TextQueries) -> None:
     for query, (_, wanted) in zip(text.texts, exact, strict=True):
         _, scores = ranker.rank_text(query)
         if not same_scores(scores, wanted):
-            told, own = (f"{values[0]:.4f}" if len(values) else "no results" for values in (scores, wanted))
+            best, own = (f"{values[0]:.4f}" if len(values) else "no results" for values in (scores, wanted))
             raise DataError(
-                f"OpenSearch at {ranker.settings.url} encodes queries otherwise than vtkit: its best score for "
-                f"{query[:80]!r} is {told}, and that of vtkit's vector {own}. Set index.opensearch.text_queries to "
-                "false; with an older OpenSearch, whose tokenizers are older too, try a newer one."
+                f"OpenSearch at {ranker.settings.url} encodes queries differently from vtkit: the best score for "
+                f"{query[:80]!r} is {best} as text and {own} as vtkit's vector. Set index.opensearch.text_queries to "
+                "false, or try a newer OpenSearch: older ones have older tokenizers."
             )
     if text.texts:
-        console.say(f"  opensearch: {len(text.texts)} queries tried as text, all with the scores of their vectors")
+        console.say(f"  opensearch: {len(text.texts)} queries as text give the scores of their vectors")
     if text.texts and ranker.settings.two_phase is not None:
-        found = [ranker.rank_text(query, search_pipeline=two_phase_of(ranker.index)) for query in text.texts]
-        compared = agreement("in two phases", *_table(found), *_table(exact))
+        two_phase = [ranker.rank_text(query, search_pipeline=two_phase_of(ranker.index)) for query in text.texts]
+        compared = agreement("in two phases", *_table(two_phase), *_table(exact))
         console.say(f"  opensearch {compared.words()}")
 
 
-def _table(found: Sequence[tuple[Ids, Scores]]) -> tuple[Ids, Scores]:
-    """Results of several queries, (queries, results), -1 and 0 where there are fewer."""
-    ids = np.full((len(found), DEPTH), -1, dtype=np.int32)
-    scores = np.zeros((len(found), DEPTH), dtype=np.float32)
-    for row, (numbers, values) in enumerate(found):
+def _table(results: Sequence[tuple[Ids, Scores]]) -> tuple[Ids, Scores]:
+    """Results of several queries, (queries, results), -1 and 0 behind the last."""
+    ids = np.full((len(results), DEPTH), -1, dtype=np.int32)
+    scores = np.zeros((len(results), DEPTH), dtype=np.float32)
+    for row, (numbers, values) in enumerate(results):
         ids[row, : len(numbers)], scores[row, : len(values)] = numbers, values
     return ids, scores
 
 
 def _scale(queries: sp.csr_matrix, row: int) -> float:
-    """A power of two by which the weights of a query are multiplied, so that Lucene takes the largest."""
+    """The power of two that brings the weights of a query below Lucene's limit."""
     weights = queries.data[queries.indptr[row] : queries.indptr[row + 1]]
     largest = float(weights.max(initial=0.0))
     return 1.0 if largest <= LARGEST_WEIGHT else 2.0 ** -math.ceil(math.log2(largest / LARGEST_WEIGHT))
@@ -218,7 +230,7 @@ def _scale(queries: sp.csr_matrix, row: int) -> float:
 def _features(
     matrix: sp.csr_matrix, row: int, names: Sequence[str | None] | None, most: int | None = None, scale: float = 1.0
 ) -> dict[str, float]:
-    """Feature -> weight of a row; of more than ``most`` the largest."""
+    """Feature -> weight of a row, the ``most`` largest."""
     part = slice(matrix.indptr[row], matrix.indptr[row + 1])
     terms, weights = matrix.indices[part], matrix.data[part] * scale
     if most is not None and len(terms) > most:
@@ -263,14 +275,14 @@ def _count(client: Any, name: str) -> int:
 def _checked_bulk(response: Mapping[str, Any], file: Path) -> None:
     if response["errors"] is not False:
         errors = [entry["index"]["error"]["reason"] for entry in response["items"] if "error" in entry["index"]]
-        raise ValueError(f"it refuses {len(errors):,} documents of {file.name}, the first because: {errors[:1]}")
+        raise ValueError(f"it refuses {len(errors):,} documents of {file.name}, the first with {errors[:1]}")
 
 
 def _hits(response: Mapping[str, Any]) -> tuple[Ids, Scores]:
     """Document numbers and scores of one answer.
 
     Raises:
-        ValueError: it is an error, or only a part of the answer.
+        ValueError: it is an error, or incomplete.
     """
     if "error" in response:
         causes = response["error"].get("root_cause") or [response["error"]]

@@ -1,12 +1,13 @@
-"""Queries as plain text for engine ``opensearch``: the cluster looks them up in an inference-free encoder's table.
+"""Queries as plain text for engine ``opensearch``: the cluster looks up their weights in an inference-free encoder's
+table.
 
 ML Commons, a plugin of OpenSearch, has models of the kind SPARSE_TOKENIZE: a zip of ``tokenizer.json`` and
-``idf.json``. It decodes the tokens of a query one by one; what that gives is the feature that is asked for, and the key
-of its weight. The tokenizer written here has no decoder, so that a token decodes to itself: names are as different as
-the tokens are, and keep their ``##``, ``Ġ`` and ``▁``. The documents' features are called the same.
+``idf.json``. It decodes the tokens of a query one by one; the decoded token is the name of the feature and the key of
+its weight. The tokenizer written here has no decoder, so a token decodes to itself: names are as distinct as the
+tokens, and keep their ``##``, ``Ġ`` and ``▁``. The documents' features have the same names.
 
-A search pipeline names the model, so that an application sends nothing but text. What it finds is compared with what
-vtkit's own query vectors find before an index is used.
+A search pipeline names the model, so an application sends text only. Before an index is used, its results for text are
+compared with those for vtkit's own query vectors.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 MOST_TOKENS = 512
-"""Tokens of a query that ML Commons reads, whatever its tokenizer says."""
+"""Tokens of a query that ML Commons reads, whatever limit its tokenizer has."""
 
 LARGEST_WEIGHT = 64.0
-"""The largest weight of a query that Lucene takes."""
+"""The largest query weight that Lucene accepts."""
 
 QUERIES_TRIED = 16
-"""Queries whose results for the text are compared with those for the vector."""
+"""Queries that are tried as text and as vector."""
 
 FROM_FILES = "plugins.ml_commons.allow_registering_model_via_local_file"
 """The cluster's setting that lets models be registered."""
 
 MODEL, MODEL_META, PIPELINE, TWO_PHASE = "model.zip", "model.json", "pipeline.json", "two-phase.json"
-"""Files of what is sent, beside those of the index."""
+"""Files that are sent, beside those of the index."""
 
 _LEAST_WEIGHT = 2.0**-126  # zero is refused; the features of such tokens are in no document
-_CHUNK_BYTES = 10_000_000  # ML Commons takes no larger ones
+_CHUNK_BYTES = 10_000_000  # the largest that ML Commons accepts
 _CLOSE = 1e-4  # sums of the same products in another order
 
 
@@ -61,20 +62,20 @@ class TextQueries:
     """A query table as OpenSearch takes it, and queries to try it on."""
 
     features: tuple[str | None, ...]
-    """What each dimension is called; None for those that no query has a weight in, (vocabulary,)."""
+    """Name of each dimension; None if it has no weight in any query, (vocabulary,)."""
 
     model: bytes
     """The zip of the tokenizer model: equal tables give equal bytes."""
 
     texts: tuple[str, ...]
-    """Some queries, ..."""
+    """Queries to try it on."""
 
     vectors: sp.csr_matrix
-    """... and what vtkit encodes them as, (texts, vocabulary)."""
+    """vtkit's vectors of these queries, (texts, vocabulary)."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the model, by which ML Commons knows it."""
+        """SHA-256 of the model, by which ML Commons identifies it."""
         return hashlib.sha256(self.model).hexdigest()
 
 
@@ -83,12 +84,12 @@ def text_queries(encoder: SparseEncoder, texts: Sequence[str], length: int) -> T
 
     Args:
         encoder: as :func:`vtkit.encoder.checkpoint.load_encoder` gives it.
-        texts: queries; the first :data:`QUERIES_TRIED` that are not blank are kept.
-        length: tokens a query is cut at, no more than :data:`MOST_TOKENS`.
+        texts: queries to try it on; the first :data:`QUERIES_TRIED` that are not blank are kept.
+        length: tokens at which a query is cut, no more than :data:`MOST_TOKENS`.
 
     Raises:
         RecipeError: queries need the model, or more than a table.
-        DataError: the table has weights that Lucene does not take.
+        DataError: the table has weights that Lucene does not accept.
     """
     from vtkit.data.queries import is_blank
     from vtkit.encoder.asymmetric import WholeEncoder, query_table
@@ -99,21 +100,21 @@ def text_queries(encoder: SparseEncoder, texts: Sequence[str], length: int) -> T
     table = query_table(encoder)
     if table is None:
         raise RecipeError(
-            "index.opensearch.text_queries: the queries of this encoder need the model, which the cluster does not "
-            'have. Set finetune.query_encoder to "binary", "idf" or "learned", or calibrate.query_encoder to "binary" '
-            'or "idf", which make a table of weights, or index.opensearch.text_queries to false.'
+            "index.opensearch.text_queries: queries of this encoder need the model, which the cluster does not have. "
+            "Give the encoder a static query table (query_encoder of [finetune] or [calibrate]), or set "
+            "index.opensearch.text_queries to false."
         )
     side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
     needs = {
         f"puts {prompt_of(encoder, 'query')!r} before every query": prompt_of(encoder, "query") != "",
-        "folds its vectors (casing.output)": folding(encoder) is not None,
+        "folds its vectors": folding(encoder) is not None,
         "keeps only the largest weights of a query (max_active_dims)": bool(side and side.max_active_dims),
     }
     if any(needs.values()):
         what = " and ".join(need for need, needed in needs.items() if needed)
         raise RecipeError(
-            f"index.opensearch.text_queries: the encoder {what}, and a tokenizer model of OpenSearch cannot. Set "
-            "index.opensearch.text_queries to false, or take another encoder."
+            f"index.opensearch.text_queries: the encoder {what}, which OpenSearch's tokenizer models cannot do. Set "
+            "index.opensearch.text_queries to false, or use another encoder."
         )
     limit = min(length, MOST_TOKENS, table.tokenizer.model_max_length)
     tried = tuple(dict.fromkeys(text for text in texts if not is_blank(text)))[:QUERIES_TRIED]
@@ -123,7 +124,7 @@ def text_queries(encoder: SparseEncoder, texts: Sequence[str], length: int) -> T
 def of_table(
     tokenizer: PreTrainedTokenizerFast, weights: NDArray[np.float32], length: int, texts: tuple[str, ...]
 ) -> TextQueries:
-    """The table of ``weights``, (vocabulary,), one for each token of ``tokenizer``; others as of
+    """The table of ``weights``, (vocabulary,), of the tokens of ``tokenizer``; other arguments as in
     :func:`text_queries`.
 
     Raises:
@@ -133,23 +134,25 @@ def of_table(
 
     if not ((weights >= 0) & (weights <= LARGEST_WEIGHT)).all():
         raise DataError(
-            f"index.opensearch.text_queries: query weights are from {weights.min():.4g} to {weights.max():.4g}, and "
-            f"OpenSearch takes none below 0 or above {LARGEST_WEIGHT:g}. Set it to false, or train the table anew."
+            f"index.opensearch.text_queries: query weights range from {weights.min():.4g} to {weights.max():.4g}, but "
+            f"OpenSearch accepts only 0 to {LARGEST_WEIGHT:g}. Set it to false, or train the table again."
         )
     names = [tokenizer.backend_tokenizer.id_to_token(number) for number in range(len(weights))]
     features = tuple(name if name and weight > 0 else None for name, weight in zip(names, weights, strict=True))
     idf = {name: max(float(weight), _LEAST_WEIGHT) for name, weight in zip(names, weights, strict=True) if name}
     parts = tokenizer_parts(tokenizer, weights, length)
-    # in ASCII: ML Commons reads idf.json in whatever encoding its machine has
+    # in ASCII: ML Commons reads idf.json in its machine's default encoding
     files = {name: json.dumps(value).encode("ascii") for name, value in (("tokenizer.json", parts), ("idf.json", idf))}
-    return TextQueries(features, _zipped(files), texts, looked_up(tokenizer, weights, texts, length))
+    model = BytesIO()
+    write_zip(model, files)
+    return TextQueries(features, model.getvalue(), texts, looked_up(tokenizer, weights, texts, length))
 
 
 def tokenizer_parts(tokenizer: PreTrainedTokenizerFast, weights: NDArray[np.float32], length: int) -> dict[str, Any]:
-    """``tokenizer.json`` for ML Commons, which adds special tokens, decodes and leaves special tokens out.
+    """``tokenizer.json`` for ML Commons, which adds special tokens, decodes, and drops special tokens.
 
-    There is no decoder and no post-processor; of the added tokens those without a weight are special ones, which
-    changes nothing in how text is cut.
+    It has no decoder and no post-processor. Added tokens without a weight become special tokens, which does not change
+    how text is cut.
     """
     parts: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     parts |= {
@@ -167,10 +170,10 @@ def tokenizer_parts(tokenizer: PreTrainedTokenizerFast, weights: NDArray[np.floa
 
 
 def reach_models(client: Any, settings: OpenSearchSettings) -> None:
-    """Nothing, if the cluster can have models; a warning where it takes none from files.
+    """Check that the cluster can hold models; warn if it accepts none from files.
 
     Raises:
-        DataError: it has no ML Commons.
+        DataError: ML Commons is not installed.
     """
     import opensearchpy
 
@@ -178,51 +181,48 @@ def reach_models(client: Any, settings: OpenSearchSettings) -> None:
         with suppress(opensearchpy.NotFoundError):  # the cluster never had a model
             client.ml.search_models(body={"query": {"match_none": {}}, "size": 0})
         try:
-            found = client.cluster.get_settings(include_defaults=True, flat_settings=True)
-        except opensearchpy.AuthorizationException:  # not everybody may read them
+            cluster = client.cluster.get_settings(include_defaults=True, flat_settings=True)
+        except opensearchpy.AuthorizationException:  # not every user may read them
             return
-        allowed = {**found["defaults"], **found["persistent"], **found["transient"]}.get(FROM_FILES)
+        allowed = {**cluster["defaults"], **cluster["persistent"], **cluster["transient"]}.get(FROM_FILES)
     if str(allowed) == "false":
         console.warn(
-            f"OpenSearch at {settings.url} takes no models from files, so the query table cannot be registered "
-            f"unless it is there already.{advice(FROM_FILES)}"
+            f"OpenSearch at {settings.url} accepts no models from files, so the query table cannot be registered, "
+            f"unless the cluster already has it.{advice(FROM_FILES)}"
         )
 
 
 def deployed_model(client: Any, model: bytes, settings: OpenSearchSettings, folder: Path) -> str:
-    """The id of ``model`` on the cluster, where it answers; it is registered if nobody did yet.
+    """The id of ``model`` on the cluster, deployed; it is registered unless the cluster has it.
 
-    Writes the zip and what it is registered with into ``folder``.
+    Writes the zip and the request that registers it into ``folder``.
 
     Raises:
-        DataError: the cluster does not take it, or deploying it fails or does not end in time.
+        DataError: the cluster rejects it, or its deployment fails or takes too long.
     """
     digest = hashlib.sha256(model).hexdigest()
-    chunks = [model[start : start + _CHUNK_BYTES] for start in range(0, len(model), _CHUNK_BYTES)]
-    meta = {
-        "name": f"vtkit-{digest[:24]}",
-        "version": "1",
-        "description": "query table of an inference-free sparse encoder",
-        "function_name": "SPARSE_TOKENIZE",
-        "model_format": "TORCH_SCRIPT",
-        "model_content_size_in_bytes": len(model),
-        "model_content_hash_value": digest,
-        "total_chunks": len(chunks),
-    }
+    name = f"vtkit-{digest[:24]}"
+    meta = registration(model, name, "SPARSE_TOKENIZE", "query table of an inference-free sparse encoder")
     (folder / MODEL).write_bytes(model)
     (folder / MODEL_META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
-    waits = _Patience(settings)
+    end = time.monotonic() + settings.deployment_timeout
     with answers(settings):
         identity, state = _registered(client, digest)
         if identity is None:
             identity = str(client.ml.register_model_meta(body=meta)["model_id"])
-            for number, chunk in enumerate(chunks):
+            for number, start in enumerate(range(0, len(model), _CHUNK_BYTES)):
+                chunk = model[start : start + _CHUNK_BYTES]
                 client.ml.upload_chunk(model_id=identity, chunk_number=number, body=chunk)
-        if state in (None, "DEPLOYING"):  # of another process, or the last chunk is still being put with the others
-            state = waits.until(lambda: _state(client, identity), ("REGISTERING", "DEPLOYING"))
+        if state in (None, "DEPLOYING"):  # another process deploys it, or the chunks are still being joined
+            state = _awaited(
+                lambda: str(client.ml.get_model(model_id=identity)["model_state"]),
+                ("REGISTERING", "DEPLOYING"), settings, end,
+            )  # fmt: skip
         if state != "DEPLOYED":
             task = client.ml.deploy_model(model_id=identity)["task_id"]
-            ended = waits.until(lambda: _task(client, task), ("CREATED", "RUNNING"))
+            ended = _awaited(
+                lambda: str(client.ml.get_task(task_id=task)["state"]), ("CREATED", "RUNNING"), settings, end
+            )
             if ended != "COMPLETED":
                 said = str(client.ml.get_task(task_id=task).get("error"))
                 raise DataError(
@@ -233,9 +233,9 @@ def deployed_model(client: Any, model: bytes, settings: OpenSearchSettings, fold
 
 
 def pipelines(client: Any, index: str, model: str, settings: OpenSearchSettings, folder: Path) -> None:
-    """Create the search pipelines: one of the name of ``index``, its default, and ``index`` + ``-two-phase``.
+    """Create the search pipelines: ``index``, the default of the index of that name, and ``index`` + ``-two-phase``.
 
-    The first gives text its model. The second also splits a query in two, where ``settings`` ask for it.
+    The first names the model of text queries. The second also splits a query in two, if ``settings`` ask for it.
     """
     enricher: dict[str, Any] = {"neural_query_enricher": {"default_model_id": model}}
     wanted = {PIPELINE: (index, [enricher])}
@@ -250,12 +250,12 @@ def pipelines(client: Any, index: str, model: str, settings: OpenSearchSettings,
 
 
 def two_phase_of(index: str) -> str:
-    """The name of the pipeline that answers in two phases."""
+    """The name of the two-phase pipeline."""
     return f"{index}-two-phase"
 
 
 def text_query(text: str, field: str) -> dict[str, Any]:
-    """The request of an application."""
+    """An application's request."""
     return {
         "query": {"neural_sparse": {field: {"query_text": text}}},
         "size": DEPTH,
@@ -265,12 +265,12 @@ def text_query(text: str, field: str) -> dict[str, Any]:
 
 
 def same_scores(text: NDArray[np.float32], vector: NDArray[np.float32]) -> bool:
-    """Whether a query as text and as vector was answered with the same scores, best first."""
+    """Whether a query has the same scores, best first, as text and as vector."""
     return text.shape == vector.shape and bool(np.allclose(text, vector, rtol=_CLOSE, atol=0))
 
 
 def _registered(client: Any, digest: str) -> tuple[str | None, str | None]:
-    """The model of this content and its state, one that is deployed if there is; those half sent do not count."""
+    """The id and the state of the model with this content, preferably a deployed one; incomplete ones do not count."""
     import opensearchpy
 
     query = {
@@ -296,43 +296,46 @@ def _registered(client: Any, digest: str) -> tuple[str | None, str | None]:
     return (best[0], whole[best[0]]) if best else (None, None)
 
 
-def _state(client: Any, model: str) -> str:
-    return str(client.ml.get_model(model_id=model)["model_state"])
+def _awaited(state: Callable[[], str], passing: Sequence[str], settings: OpenSearchSettings, end: float) -> str:
+    """The first state that is not one of ``passing``.
+
+    Raises:
+        DataError: there is none before ``end``, a time of the monotonic clock.
+    """
+    pause = 0.05
+    while (reached := state()) in passing:
+        if time.monotonic() + pause > end:
+            raise DataError(
+                f"OpenSearch at {settings.url}: the tokenizer model is still {reached} after "
+                f"{settings.deployment_timeout:g} seconds. Raise index.opensearch.deployment_timeout, or see the "
+                "cluster's log."
+            )
+        time.sleep(pause)
+        pause = min(2.0, 2 * pause)
+    return reached
 
 
-def _task(client: Any, task: str) -> str:
-    return str(client.ml.get_task(task_id=task)["state"])
+def registration(model: bytes, name: str, function: str, description: str) -> dict[str, Any]:
+    """The request body that registers a model of ML Commons.
+
+    Args:
+        model: the zip.
+        function: its kind: ``SPARSE_TOKENIZE`` or ``SPARSE_ENCODING``.
+    """
+    return {
+        "name": name,
+        "version": "1",
+        "description": description,
+        "function_name": function,
+        "model_format": "TORCH_SCRIPT",
+        "model_content_size_in_bytes": len(model),
+        "model_content_hash_value": hashlib.sha256(model).hexdigest(),
+        "total_chunks": -(-len(model) // _CHUNK_BYTES),
+    }
 
 
-class _Patience:
-    """Waits for the cluster, all in all as long as ``index.opensearch.deployment_timeout`` says."""
-
-    def __init__(self, settings: OpenSearchSettings) -> None:
-        self._settings, self._end = settings, time.monotonic() + settings.deployment_timeout
-
-    def until(self, state: Callable[[], str], others: Sequence[str]) -> str:
-        """The first state that is none of ``others``.
-
-        Raises:
-            DataError: there is none in time.
-        """
-        pause = 0.05
-        while (found := state()) in others:
-            if time.monotonic() + pause > self._end:
-                raise DataError(
-                    f"OpenSearch at {self._settings.url}: the tokenizer model is not deployed after "
-                    f"{self._settings.deployment_timeout:g} seconds, but {found}. Raise "
-                    "index.opensearch.deployment_timeout, or look into the cluster's log."
-                )
-            time.sleep(pause)
-            pause = min(2.0, 2 * pause)
-        return found
-
-
-def _zipped(files: dict[str, bytes]) -> bytes:
-    """A zip without dates."""
-    buffer = BytesIO()
-    with ZipFile(buffer, "w") as archive:
+def write_zip(file: Path | BytesIO, files: dict[str, bytes]) -> None:
+    """A zip without dates: equal contents give equal bytes."""
+    with ZipFile(file, "w") as archive:
         for name, content in files.items():
             archive.writestr(ZipInfo(name), content, compress_type=ZIP_DEFLATED)
-    return buffer.getvalue()

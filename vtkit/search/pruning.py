@@ -1,21 +1,21 @@
 """Exact top-k that leaves most postings of a large collection unread.
 
-Learned sparse vectors have lists that hold a good part of the collection, and a query has several of them. Their
-weights stand a second time as a row of bytes, one a document, in 255 steps, rounded up. A query is answered window by
-window of documents, so that what it writes stays in the cache:
+In learned sparse vectors, some lists hold a large part of the collection, and a query has several such lists. Their
+weights are also kept as a row of bytes, one per document, in 255 steps, rounded up. A query is answered in windows of
+documents, so that its sums stay in the cache:
 
-1. what a document scores at most: rows of bytes are added up many documents an instruction, and lists of rarer terms
-   are read as they are (term at a time);
-2. documents whose bound reaches the k-th best, less what rounding up may add, become candidates;
-3. what is left of them at the end, little more than k, is scored from the postings.
+1. an upper bound of each document's score: rows of bytes are added, many documents per instruction, and lists of rarer
+   terms are read as they are (term at a time);
+2. documents whose bound reaches the k-th best, less the possible rounding error, become candidates;
+3. the candidates left at the end, little more than k, are scored from the postings.
 
-Steps 1 and 2 only decide which documents are scored, with a margin above every error of rounding, so that results are
-bit for bit those of scoring everything.
+Steps 1 and 2 only decide which documents are scored, with a margin above every rounding error, so the results are bit
+for bit those of scoring everything.
 
 The maxima of lists (MaxScore: Turtle and Flood, 1995) and of blocks of documents (Mallia et al., 2024,
-arXiv:2405.01117) are not used: they are too far above the scores. Of blocks of 32 documents three in four could hold
-one of the ten best, in real passages and random vectors alike, and to look up the rows that MaxScore would skip costs
-more than to add them.
+arXiv:2405.01117) are not used: they are too far above the scores. Three of four blocks of 32 documents could hold one
+of the ten best, in real passages and random vectors alike, and looking up the rows that MaxScore would skip costs more
+than adding them.
 """
 
 from __future__ import annotations
@@ -29,27 +29,26 @@ import numpy as np
 import numpy.typing as npt
 
 LEAST_DOCUMENTS = 20_000
-"""Below, a query touches so little that nothing is gained."""
+"""In smaller collections, pruning gains nothing."""
 
 DOCUMENTS_A_RESULT = 2000
-"""Where more results are wanted, at so many documents each, everything is scored: each result costs a look into every
-list of the query."""
+"""With fewer documents per result, everything is scored: each result is looked up in every list of the query."""
 
 FREQUENT_SHARE = 1 / 16
-"""Share of the documents from which on a list has a row: to read the row is then cheaper than to read the list."""
+"""Lists that hold a larger share of the documents have a row, which is then cheaper to read than the list."""
 
 STEPS = 255
 WINDOW = 2**15
-"""Documents at a time; four bytes each."""
+"""Documents per window; four bytes each."""
 
 BLOCK = 64
-"""Documents of which only the best score is looked at first."""
+"""Documents that are skipped together by their best score."""
 
 SMALLEST = 1e-30
-"""Below this, float32 rounds by more than a share of the number itself, which the margin reckons with."""
+"""Below this, float32's rounding error is no longer proportional to the number, as the margin assumes."""
 
 LONGEST_QUERY = 4096
-"""Terms; the margin for float32 sums of more would be too wide to be of use."""
+"""Terms; the margin for float32 sums of more terms would be too wide."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,10 @@ class FrequentTerms:
     """Their terms, ascending, (frequent,)."""
 
     rows: npt.NDArray[np.uint8]
-    """Weights in steps, rounded up, so that 0 says that a document has none. (frequent, documents)."""
+    """Weights in steps, rounded up: 0 stands for no weight. (frequent, documents)."""
 
     steps: npt.NDArray[np.float32]
-    """The weight that is one step, (frequent,)."""
+    """The weight of one step, (frequent,)."""
 
 
 def frequent_terms(
@@ -72,7 +71,7 @@ def frequent_terms(
     weights: npt.NDArray[np.float32],
     document_count: int,
 ) -> FrequentTerms | None:
-    """The rows of an index; None where nothing can be pruned: a small collection, or one with negative weights."""
+    """The rows of an index; None if nothing can be pruned: a small collection, or negative weights."""
     if document_count < LEAST_DOCUMENTS or (len(weights) and weights.min() < 0):
         return None
     terms = np.flatnonzero(np.diff(starts) > FREQUENT_SHARE * document_count).astype(np.int32)
@@ -80,14 +79,14 @@ def frequent_terms(
     steps = np.zeros(len(terms), dtype=np.float32)
     for place, term in enumerate(terms.tolist()):
         of_term = slice(int(starts[term]), int(starts[term + 1]))
-        # At least the least that float32 can halve without loss: a product of a step may not vanish.
+        # At least float32's smallest normal number: a product with a step must not vanish.
         steps[place] = max(weights[of_term].max() / STEPS, np.finfo(np.float32).tiny)
         rows[place, documents[of_term]] = np.clip(np.ceil(weights[of_term] / steps[place]), 1, STEPS)
     return FrequentTerms(terms, rows, steps)
 
 
 def compiled(**options: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """numba.njit, its machine code kept on disk where there is a place that can be written to."""
+    """numba.njit; the machine code is kept on disk if a cache folder is writable."""
 
     def compile_it(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
@@ -138,13 +137,13 @@ def _sum_rows(sums: Any, factors: Any, rows: Any, row_of: Any, first: int, last:
 @compiled()
 def _scatter(sums: Any, first: int, weight: Any, documents: Any, weights: Any) -> None:
     for at in range(len(documents)):
-        # Unsigned, or every access would first be looked at for counting from the end.
+        # Unsigned, or numba would check every index for being negative.
         sums[np.uint32(documents[at] - first)] += weight * weights[at]
 
 
 @compiled()
 def _block_maxima(bits: Any, maxima: Any) -> None:
-    """The largest of every :data:`BLOCK` floats, not negative, whose bits then order as whole numbers do."""
+    """The largest of every :data:`BLOCK` floats; they are not negative, so their bits order like integers."""
     for block in range(len(maxima)):
         largest = np.int32(0)
         for place in range(BLOCK):
@@ -154,7 +153,7 @@ def _block_maxima(bits: Any, maxima: Any) -> None:
 
 @compiled()
 def first_not_below(documents: Any, start: int, stop: int, number: int) -> int:
-    """The place of the first document of ``documents[start:stop]`` that is ``number`` or later."""
+    """The position of the first document in ``documents[start:stop]`` that is ``number`` or later."""
     step = 16
     while start + step < stop and documents[start + step] < number:
         start += step + 1
@@ -171,7 +170,7 @@ def first_not_below(documents: Any, start: int, stop: int, number: int) -> int:
 
 @compiled()
 def _push(heap: Any, size: int, score: Any) -> int:
-    """Put ``score`` into the heap of the best, the least of them first; its new size."""
+    """Put ``score`` into the heap of the best, smallest first; its new size."""
     if size < len(heap):
         place = size
         while place and heap[(place - 1) >> 1] > score:
@@ -209,7 +208,7 @@ def _keep(numbers: Any, scores: Any, count: int, border: Any) -> int:
 def _score(
     starts: Any, documents: Any, weights: Any, places: Any, rows: Any, terms: Any, query: Any, number: int
 ) -> Any:
-    """The dot product of one document, added up in the order of the query as everywhere."""
+    """The dot product of one document, summed in the order of the query as everywhere."""
     total = np.float32(0)
     for entry in range(len(terms)):
         term = terms[entry]
@@ -230,9 +229,9 @@ def _prune(
     ids: Any, scores: Any,
     sums: Any, maxima: Any, heap: Any, numbers: Any, found: Any,
 ) -> bool:  # fmt: skip
-    """Answer one query into ``ids`` and ``scores``, (depth,); False where it has to be answered by scoring everything.
+    """Answer one query into ``ids`` and ``scores``, (depth,); False if everything has to be scored instead.
 
-    ``sums``, ``maxima``, ``heap``, ``numbers`` and ``found`` are room to work in.
+    ``sums``, ``maxima``, ``heap``, ``numbers`` and ``found`` are work space.
     """
     depth, length, room = len(ids), len(terms), len(numbers)
     if length > LONGEST_QUERY:
@@ -257,7 +256,7 @@ def _prune(
         else:
             at[lists], end[lists], of_list[lists] = starts[term], starts[term + 1], weight
             lists += 1
-    # A sum in steps is at most a step of each row too large; sums in float32 are off by a share of themselves.
+    # A sum in steps is too large by at most one step per row; float32 sums have a relative error.
     rounding *= 1.01
     share = 1.0 - 8.0 * (length + 4) * 2.0**-24
     best = size = 0
@@ -315,8 +314,8 @@ def search_pruned(
     query_starts: Any, query_terms: Any, query_weights: Any,
     ids: Any, scores: Any, answered: Any, worker: int, workers: int,
 ) -> None:  # fmt: skip
-    """Fill ``ids`` and ``scores``, both (queries, depth, at -1 and 0 before), of the queries worker, worker + workers,
-    ..., and say which are ``answered``; the others have to be answered by scoring everything."""
+    """Fill ``ids`` and ``scores``, both (queries, depth) and -1 and 0 before, for the queries worker, worker + workers,
+    ..., and mark those ``answered``; for the others, everything has to be scored."""
     queries, depth = ids.shape
     sums, maxima = np.zeros(WINDOW, np.float32), np.zeros(WINDOW // BLOCK, np.int32)
     room = 16 * depth + 1024

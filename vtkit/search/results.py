@@ -1,4 +1,4 @@
-"""What a search finds and why, as values: the searcher makes them, commands and the Python API hand them on."""
+"""Search results and their explanations, as values that commands and the Python API pass on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Weighted = tuple[tuple[str, float], ...]
 
 
 class SharedToken(NamedTuple):
-    """A token that query and document share."""
+    """A token that a query and a document share."""
 
     token: str
     query_weight: float
@@ -20,7 +20,7 @@ class SharedToken(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A document that was found, and why."""
+    """A document that was found, and the tokens that found it."""
 
     rank: int
     id: str
@@ -29,15 +29,15 @@ class SearchResult:
     score: float
 
     tokens: Weighted
-    """Tokens and what they add to the score, without special tokens."""
+    """Tokens and their parts of the score, without special tokens."""
 
     special_tokens: Weighted
-    """The same of special tokens, which stand for no word but count in the score."""
+    """The same for special tokens, which stand for no word but count in the score."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What is found for one query."""
+    """The results of one query."""
 
     query: str
 
@@ -46,15 +46,15 @@ class Found:
 
     special_tokens: Weighted
     results: tuple[SearchResult, ...]
-    """The best first; none for a query that shares no term with any document."""
+    """Best first; empty if the query shares no term with any document."""
 
     warnings: tuple[str, ...] = ()
-    """What of the query does not count: what is cut off, or what the vocabulary lacks."""
+    """Parts of the query that are ignored: cut off, or not in the vocabulary."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why one document scores what it does for a query."""
+    """The parts of one document's score for a query."""
 
     query: str
     id: str
@@ -63,10 +63,10 @@ class Explanation:
     score: float
 
     rank: int | None
-    """Among all documents; None where no term is shared."""
+    """Among all documents; None if no term is shared."""
 
     tokens: tuple[SharedToken, ...]
-    """The largest product first, without special tokens."""
+    """Largest product first, without special tokens."""
 
     special_tokens: tuple[SharedToken, ...]
 

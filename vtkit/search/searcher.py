@@ -1,7 +1,7 @@
-"""Searching what an encoder has indexed: results, and the tokens that made each score.
+"""Searching the index of an encoder: results, and the tokens that made each score.
 
-A :class:`Searcher` holds what is slow to load (the encoder, the postings, where each document begins), so that one
-process can answer many queries.
+A :class:`Searcher` holds everything that is slow to load (the encoder, the postings, the positions of the documents),
+so that one process can answer many queries.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ QUERIES_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of an index, read from ``documents.jsonl`` one by one."""
+    """The documents of an index, read one by one from ``documents.jsonl``."""
 
     path: Path
     starts: NDArray[np.int64]
-    """Where each line begins, in bytes, and the end of the last, (documents + 1,)."""
+    """The first byte of each line, and the end of the last, (documents + 1,)."""
 
     @classmethod
     def open(cls, path: Path) -> Documents:
-        """Find where the lines of ``path`` begin.
+        """Find the first byte of each line of ``path``.
 
         Raises:
             DataError: it is missing.
@@ -94,13 +94,13 @@ class Documents:
                     return number
                 if len(examples) < 3:
                     examples.append(identity)
-        raise VtkitError(f"the index has no document {name!r}. Its ids look like {', '.join(examples)}.")
+        raise VtkitError(f"The index has no document {name!r}. Its ids look like {', '.join(examples)}.")
 
     def _read(self, number: int, line: bytes) -> dict[str, str]:
         try:
             document = json.loads(line)
             if not all(isinstance(document[name], str) for name in ("_id", "text")):
-                raise TypeError("_id and text should be strings")
+                raise TypeError("_id and text must be strings")
             return {"_id": document["_id"], "title": document.get("title", ""), "text": document["text"]}
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(
@@ -110,10 +110,10 @@ class Documents:
 
 @dataclass(frozen=True)
 class Searcher:
-    """What encodes queries, the index of what the encoder encoded, and the names of its dimensions.
+    """A query encoder, the index of its documents, and the names of the dimensions.
 
-    Special tokens (``[CLS]``, fillers and the like) stand for no word. Where a model gives them weights these count in
-    every score, but tell nothing of why a document was found, so they are listed apart.
+    Special tokens (``[CLS]``, padding and the like) stand for no word. If a model gives them weights, these count in
+    every score but do not explain why a document was found, so they are listed separately.
     """
 
     encoder: StaticQueries | TransformerQueries | EncoderQueries | BridgeQueries
@@ -124,13 +124,13 @@ class Searcher:
     """Dimensions of special tokens."""
 
     query_length: int
-    """Tokens a query is cut at."""
+    """Tokens at which a query is cut."""
 
     query_top_dimensions: int | None = None
-    """So many of a query's largest weights are kept."""
+    """Number of a query's largest weights that are kept; None: all."""
 
     lexical: LexicalPart | None = None
-    """BM25's terms behind the encoder's dimensions, where the index has them."""
+    """BM25's terms behind the encoder's dimensions, if the index has them."""
 
     @classmethod
     def load(cls, model: str, index: Path, settings: IndexSection, bridge: tuple[Path, str] | None = None) -> Searcher:
@@ -138,29 +138,22 @@ class Searcher:
 
         Args:
             model: SparseEncoder folder or hub id.
-            index: one set's folder of an index output: ``postings/``, ``documents.jsonl`` and ``index.json``.
-            settings: how its engine searches, and how queries are encoded; which engine made it, it says itself.
-            bridge: the translations that encode queries of another language instead of the model, and that language.
+            index: the folder of one set's index: ``postings/``, ``documents.jsonl`` and ``index.json``.
+            settings: how its engine searches, and how queries are encoded; the engine itself is in ``index.json``.
+            bridge: folder of translations that encode queries instead of the model, and the language of the queries.
 
         Raises:
-            DataError: files are missing or damaged, or the index is of another model's vocabulary.
+            DataError: files are missing or damaged, or the index has another model's vocabulary.
         """
         record = IndexRecord.load(index)
         opened = open_index(settings.model_copy(update={"engine": record.engine}), index / POSTINGS)
         documents = Documents.open(index / DOCUMENTS)
         if len(documents) < opened.info.documents:
             raise DataError(f"{documents.path} is cut short: the index beside it has more documents. {REBUILD}")
-        encoder: StaticQueries | TransformerQueries | EncoderQueries | BridgeQueries
-        if bridge is None:
-            encoder = _query_encoder(model, record.tokenizer)
-        else:
-            encoder = BridgeQueries.load(*bridge, opened.info)
+        encoder = BridgeQueries.load(*bridge, opened.info) if bridge else _query_encoder(model, record.tokenizer)
         tokenizer = encoder.output_tokenizer
         if tokenizer_digest(tokenizer) != record.tokenizer:
-            raise DataError(
-                f"{index} was made with another vocabulary than that of the model {model}: they do not belong "
-                f"together. {REBUILD}"
-            )
+            raise DataError(f"{index} was made with another vocabulary than the model {model} has. {REBUILD}")
         names, lexical = legible(tokenizer), None
         if record.lexical is not None:
             lexical = LexicalPart.load(index, record.lexical, record.vocabulary)
@@ -172,7 +165,7 @@ class Searcher:
     def search(self, queries: Sequence[str], depth: int) -> Iterator[Found]:
         """The best ``depth`` documents for each query and, for each, the tokens whose products sum to its score.
 
-        Of tokens at most :data:`TOKENS_SHOWN` are listed. Nothing is found for a blank query.
+        At most :data:`TOKENS_SHOWN` tokens are listed. A blank query finds nothing.
         """
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             batch = queries[start : start + QUERIES_AT_ONCE]
@@ -181,10 +174,10 @@ class Searcher:
             ids, scores = self.index.search(vectors, depth)
             for row, query in enumerate(batch):
                 vector = vectors[row]
-                found = [int(number) for number in ids[row] if number >= 0]
+                numbers = [int(number) for number in ids[row] if number >= 0]
                 results = tuple(
                     self._result(rank, number, float(scores[row, rank - 1]), vector)
-                    for rank, number in enumerate(found, start=1)
+                    for rank, number in enumerate(numbers, start=1)
                 )
                 yield Found(query, *self._named(vector.indices, vector.data), results, warnings[row])
 
@@ -221,15 +214,15 @@ class Searcher:
     def encode(self, queries: Sequence[str]) -> sparse.csr_matrix:
         """The vectors of queries, (queries, dimensions of the index).
 
-        A blank query has no weights, although a model gives some to its special tokens.
+        A blank query has no weights, even if the model gives its special tokens some.
         """
         vectors, _ = pruned(self.encoder.encode(queries, self.query_length), self.query_top_dimensions)
         if self.lexical is not None:
             vectors = self.lexical.queries(vectors, queries)
         if vectors.shape[1] != self.index.info.vocabulary:
             raise DataError(
-                f"{self.documents.path.parent} is over {self.index.info.vocabulary:,} dimensions, and a query has "
-                f"{vectors.shape[1]:,}: they do not belong together. {REBUILD}"
+                f"{self.documents.path.parent} has {self.index.info.vocabulary:,} dimensions, but the model's queries "
+                f"have {vectors.shape[1]:,}. {REBUILD}"
             )
         for row, query in enumerate(queries):
             if is_blank(query):
@@ -238,25 +231,25 @@ class Searcher:
         return vectors
 
     def _lost_text(self, queries: Sequence[str]) -> list[tuple[str, ...]]:
-        """What to say of queries that are longer than the encoder reads, or mostly in letters that its vocabulary
-        lacks."""
+        """Warnings of each query: that it is cut, or that most of its characters are not in the vocabulary."""
         tokenizer = self.encoder.tokenizer
         limit = min(self.query_length, tokenizer.model_max_length)
         prompted = [self.encoder.prompt + query for query in queries]
         unknown = None if tokenizer.unk_token is None else tokenizer.convert_tokens_to_ids(tokenizer.unk_token)
-        special = isinstance(self.encoder, StaticQueries)  # of which a table knows nothing
+        special = isinstance(self.encoder, StaticQueries)  # a query table has no special tokens
         tokens = first_tokens(tokenizer, prompted, limit + 1, add_special_tokens=not special)["input_ids"]
         warnings: list[tuple[str, ...]] = []
         for query, ids in zip(queries, tokens, strict=True):
             shown, said = console.one_line(query, 40), []
             if len(ids) > limit:
-                why = "all that the model reads" if limit < self.query_length else "index.query_length"
-                said.append(f'the query "{shown}" is cut at {limit} tokens, {why}; the rest does not count')
+                why = "the model's limit" if limit < self.query_length else "index.query_length"
+                said.append(f'the query "{shown}" is cut at {limit} tokens ({why}); the rest is ignored')
             words = [number for number in ids if number not in self.special or number == unknown]
             lost = sum(number == unknown for number in words)
             if 2 * lost > len(words):
                 said.append(
-                    f'the model cannot read the query "{shown}": its vocabulary lacks {lost} of {len(words)} tokens'
+                    f'the model cannot read the query "{shown}": {lost} of its {len(words)} tokens are not in the '
+                    "vocabulary"
                 )
             warnings.append(tuple(said))
         return warnings
@@ -268,7 +261,7 @@ class Searcher:
         return SearchResult(rank, document["_id"], document["title"], document["text"], score, *named)
 
     def _named(self, terms: NDArray[Any], values: NDArray[Any]) -> tuple[Weighted, Weighted]:
-        """The tokens with their values, and the special ones with theirs."""
+        """The tokens with their values, and the special tokens with theirs."""
         named: dict[bool, list[tuple[str, float]]] = {False: [], True: []}
         for position in np.argsort(-values, kind="stable"):
             term = int(terms[position])
@@ -277,7 +270,7 @@ class Searcher:
 
 
 def _query_encoder(model: str, tokenizer: str) -> StaticQueries | TransformerQueries | EncoderQueries:
-    """What encodes the queries of ``model``; importing what encodes documents too takes longer than a search."""
+    """The lightest query encoder of ``model``: importing one for documents takes longer than a search."""
     light = StaticQueries.load(model, tokenizer) or TransformerQueries.load(model, tokenizer)
     if light is not None:
         return light

@@ -1,8 +1,9 @@
-"""Engine ``seismic``: an approximate index in process, posting lists cut into blocks that are passed over by their
+"""Engine ``seismic``: an approximate index in process. Posting lists are cut into blocks, which a search skips by their
 summaries (Bruch et al. 2024, arXiv:2404.18812); the library is pyseismic-lsr.
 
-Weights are kept in half precision, so scores agree with the exact ones to about three digits. What it misses
-is measured when it is built, by queries made of documents (:func:`_probe`), and again by the queries of an evaluation.
+Weights are kept in half precision, so scores agree with the exact ones to about three digits. The results that it
+misses are counted when it is built, with queries made of documents (:func:`_probe`), and again with the queries of an
+evaluation.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from vtkit.system.errors import DataError
 from vtkit.system.runtime import search_threads, without_output
 
 CENTROID_FRACTION = 0.1
-"""Blocks of a list, as a share of its postings."""
+"""Number of blocks of a list, as a share of its postings."""
 
 SUMMARY_ENERGY = 0.4
-"""Share of a block's weight that its summary keeps; a larger one is slower and finds more."""
+"""Share of a block's weight that its summary keeps; a larger share is slower and finds more."""
 
 DOCUMENT_CUT = 15
-"""Largest weights of a document by which it is put into blocks."""
+"""Number of a document's largest weights that put it into blocks."""
 
 _NAME = "documents"
 _FILE = f"{_NAME}.index.seismic"
@@ -40,25 +41,24 @@ _HEAP_FACTORS = (0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
 """Tried in this order, the fastest first."""
 
 _OVERLAP = 0.98
-"""Share of the exact first ten that a heap factor has to find."""
+"""Share of the exact top ten that a heap factor must find."""
 
 _PROBES = 200
 _PROBE_WEIGHTS = 32
 _PROBED = "probed.json"
 _MOST_DIMENSIONS = 2**16
-"""Of the library's usual classes, which keep a dimension in two bytes; others keep it in four."""
+"""The library's usual classes keep a dimension in two bytes, others in four."""
 
 
 def build_seismic(documents: sp.csr_matrix, folder: Path, settings: SeismicSettings) -> None:
-    """Fill ``folder`` with the index of ``documents``, or with nothing where no document has a weight.
+    """Fill ``folder`` with the index of ``documents``; it stays empty if no document has a weight.
 
-    The heap factor, where ``settings`` leaves it open, is the first of 0.9, 0.8, 0.6, 0.4, 0.2 and 0 that finds 98 % of
-    the exact first ten of 200 queries made of documents. The share that is found is said, with a warning where it is
-    less than 98 %.
+    Unless ``settings`` give a heap factor, it is the first of 0.9, 0.8, 0.6, 0.4, 0.2 and 0 that finds 98 % of the
+    exact top ten of 200 queries made of documents. The share found is shown, as a warning if it is below 98 %.
 
     Args:
         documents: (documents, vocabulary), weights above zero, terms ascending.
-        folder: where it goes; it exists.
+        folder: exists.
     """
     if not documents.nnz:
         return
@@ -68,21 +68,21 @@ def build_seismic(documents: sp.csr_matrix, folder: Path, settings: SeismicSetti
         _build(seismic, documents, folder, settings)
     heap_factor, overlap = _probe(SeismicRanker(_load(folder, documents.shape[1], documents.nnz), settings), documents)
     (folder / _PROBED).write_text(json.dumps({"heap_factor": heap_factor, "overlap": overlap}), encoding="utf-8")
-    found = f"finds {overlap:.1%} of the exact first {DEPTH} of queries made of documents"
+    share = (
+        f"seismic with heap_factor {heap_factor:g} finds {overlap:.1%} of the exact top {DEPTH} of queries made of "
+        "documents"
+    )
     if overlap < _OVERLAP:
-        console.warn(
-            f"seismic, with a heap factor of {heap_factor:g}, {found}. A larger index.seismic.query_cut or "
-            "n_postings, or a smaller heap_factor, finds more."
-        )
+        console.warn(f"{share}. Raise query_cut or n_postings of [index.seismic], or lower heap_factor, to find more.")
     else:
-        console.say(f"  seismic, with a heap factor of {heap_factor:g}, {found}")
+        console.say(f"  {share}")
 
 
 def _probe(ranker: SeismicRanker, documents: sp.csr_matrix) -> tuple[float, float]:
-    """The heap factor to search with, and the share of the exact first ten that it finds.
+    """The heap factor to search with, and the share of the exact top ten that it finds.
 
-    A query is half of the 32 largest weights of a document, drawn at random: as many weights as queries of SPLADE have,
-    of terms that occur together.
+    A query is a random half of the 32 largest weights of a document: about as many weights as SPLADE's queries have, of
+    terms that occur together.
     """
     generator = np.random.default_rng(0)
     held = np.flatnonzero(np.diff(documents.indptr))
@@ -94,13 +94,12 @@ def _probe(ranker: SeismicRanker, documents: sp.csr_matrix) -> tuple[float, floa
         queries.rows[row], queries.data[row] = [terms[place] for place in kept], [weights[place] for place in kept]
     asked = queries.tocsr()
     exact = ExactIndex.build(documents).search(asked, DEPTH)
-    given = ranker.settings.heap_factor
+    fixed = ranker.settings.heap_factor
     overlap = heap_factor = 0.0
-    for heap_factor in _HEAP_FACTORS if given is None else (given,):
-        found = SeismicRanker(ranker.index, _with(ranker.settings, heap_factor)).rank(asked, DEPTH)
-        overlap = float(
-            np.mean([np.isin(ids[ids >= 0], near).mean() for ids, (near, _) in zip(exact[0], found, strict=True)])
-        )
+    for heap_factor in _HEAP_FACTORS if fixed is None else (fixed,):
+        approximate = SeismicRanker(ranker.index, _with(ranker.settings, heap_factor)).rank(asked, DEPTH)
+        pairs = zip(exact[0], approximate, strict=True)
+        overlap = float(np.mean([np.isin(ids[ids >= 0], near).mean() for ids, (near, _) in pairs]))
         if overlap >= _OVERLAP:
             break
     return heap_factor, overlap
@@ -131,7 +130,7 @@ def _with(settings: SeismicSettings, heap_factor: float) -> SeismicSettings:
 
 
 def _classes(seismic: Any, dimensions: int) -> tuple[Any, Any]:
-    """The library's dataset and index for so many dimensions."""
+    """The library's classes of a dataset and an index with this many dimensions."""
     if dimensions > _MOST_DIMENSIONS:
         return seismic.SeismicDatasetLV, seismic.SeismicIndexLV
     return seismic.SeismicDataset, seismic.SeismicIndex
@@ -149,7 +148,7 @@ def _load(folder: Path, dimensions: int, postings: int) -> Any:
     try:
         index = _classes(seismic, dimensions)[1].load(str(path))
         held = index.nnz
-    except BaseException as error:  # what its Rust code panics with is no Exception
+    except BaseException as error:  # a panic of its Rust code is no Exception
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         why = "it is missing" if not path.exists() else str(error)[:200]
@@ -164,13 +163,13 @@ class SeismicRanker:
     """A loaded Seismic index."""
 
     index: Any
-    """None where no document has a weight."""
+    """None if no document has a weight."""
 
     settings: SeismicSettings
 
     @classmethod
     def open(cls, folder: Path, settings: SeismicSettings, postings: int, dimensions: int) -> SeismicRanker:
-        """The index that :func:`build_seismic` left in ``folder``, of documents with so many postings and dimensions.
+        """The index that :func:`build_seismic` left in ``folder``, with these numbers of postings and dimensions.
 
         Raises:
             DataError: it is missing or damaged.
@@ -192,7 +191,7 @@ class SeismicRanker:
 
         rows = np.split(np.arange(queries.nnz), queries.indptr[1:-1])
         text = seismic.get_seismic_string()
-        found = self.index.batch_search(
+        results = self.index.batch_search(
             np.array([str(row) for row in range(len(rows))], dtype=text),
             [queries.indices[row].astype(text) for row in rows],
             [queries.data[row] for row in rows],
@@ -201,7 +200,7 @@ class SeismicRanker:
             heap_factor=self.settings.heap_factor,
             num_threads=search_threads(),
         )
-        by_query = {int(hits[0][0]): hits for hits in found if hits}  # in no order, and of all with results
+        by_query = {int(hits[0][0]): hits for hits in results if hits}  # unordered, without queries that find nothing
         for row in range(len(rows)):
             hits = by_query.get(row, [])
             ids = np.asarray([number for _, _, number in hits], dtype=np.int32)

@@ -1,11 +1,11 @@
-"""Encoding to disk: shard after shard of texts, so that memory does not grow with the collection, and a killed run goes
-on with the shard that it was at.
+"""Encoding to disk, one shard of texts after the other: memory does not grow with the collection, and a killed run
+continues with the shard that it was at.
 
-A shard is a folder of vectors with a record beside them: what they were made from, and a checksum of each file. One
-that is not whole, or was made from something else, is encoded again. At the end the shards become one.
+A shard is a folder of vectors with a record: a digest of what they were made from, and a checksum of each file. Shards
+that are damaged or were made from something else are encoded again. At the end the shards are joined.
 
-Each shard is encoded by itself, so that several processes, on as many machines, may each encode a part of them: part 3
-of 16 has the shards 2, 18, 34 and so on, counted from 0. The vectors are those of one process.
+Shards do not depend on each other, so several processes or machines can each encode a part: part 3 of 16 has the shards
+2, 18, 34 and so on, counted from 0. The vectors are the same as from one process.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ RECORD = "shard.json"
 
 @dataclass(frozen=True)
 class Encoded:
-    """What was written."""
+    """Counts of an encoding."""
 
     texts: int
     postings: int
-    """Weights above zero, of all texts together."""
+    """Weights above zero in all texts together."""
 
     removed: Removed
     """By ``top_dimensions`` and ``keep``."""
 
     taken_over: int
-    """Shards that an earlier run had left."""
+    """Shards that were left by an earlier run."""
 
 
 def encode_to_disk(
@@ -69,26 +69,25 @@ def encode_to_disk(
 ) -> Encoded:
     """Write the vectors of ``texts`` into ``folder``, as :func:`~vtkit.search.stored_vectors.write_vectors` does.
 
-    With ``part``, only its shards are encoded, and stay in ``shards``; with ``join``, nothing is encoded.
+    With ``part``, only its shards are encoded, and they stay in ``shards``; with ``join``, nothing is encoded.
 
     Args:
         encoder, side, max_length, precision: as of :func:`vtkit.encoder.sides.encode_side`.
         texts: read once, :data:`TEXTS_A_SHARD` at a time.
-        folder: made; it may not exist.
-        shards: where shards are kept until all are there. What an earlier run left in it is used where it fits.
-        made_from: what the vectors depend on beside the texts and the arguments (plain JSON): shards made from
-            something else are not used.
+        folder: is created; it must not exist.
+        shards: folder of the shards until all are there. Shards of an earlier run are used if they fit.
+        made_from: everything else that the vectors depend on (plain JSON): shards made from something else do not fit.
         top_dimensions, keep: as of :func:`vtkit.encoder.mass_pruning.pruned`.
-        description: words for the progress display.
-        total: how many texts there are, if that is known.
-        part: encode its shards, and leave ``folder`` to a later call.
-        join: the number of parts that other calls encoded.
+        description: text of the progress display.
+        total: number of texts, if known.
+        part: encode its shards only; a later call creates ``folder``.
+        join: number of parts that other calls encoded.
 
     Returns:
-        What was written; with ``part``, of its own shards.
+        The counts; with ``part``, of its own shards.
 
     Raises:
-        DataError: parts are missing where they are to be joined.
+        DataError: parts that should be joined are missing.
     """
     settings = {
         **made_from, "side": side, "max_length": max_length, "top_dimensions": top_dimensions, "keep": keep,
@@ -122,8 +121,10 @@ def encode_to_disk(
         return encoded
     if missing:
         raise DataError(
-            f"{shards}: of {join} parts, these are missing, not whole, or of other texts or settings: "
-            f"{', '.join(map(str, sorted(missing)))}. Encode each (--part {min(missing)}/{join}), then join again."
+            f"{shards}: of {join} parts, these are missing, damaged, or made from other texts or settings: "
+            f"{', '.join(map(str, sorted(missing)))}. Encode each of them ({{part}} {min(missing)}/{join}), then join "
+            "again.",
+            "part",
         )
     if not done:
         write_vectors(encode_side(encoder, [], side, max_length), folder)
@@ -134,7 +135,7 @@ def encode_to_disk(
 
 
 def _write(vectors: sp.csr_matrix, removed: Removed, shard: Path, digest: str) -> dict[str, Any]:
-    """Put a shard in its place, whole; its record."""
+    """Write a shard as a whole; returns its record."""
     aside = shard.with_name(f".{shard.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
     write_vectors(vectors, aside)
@@ -155,7 +156,7 @@ def _digest(settings: Mapping[str, Any], texts: Iterable[str]) -> str:
 
 
 def _whole(shard: Path, digest: str) -> dict[str, Any] | None:
-    """The record of a shard that can be used."""
+    """The record of a shard; None if it cannot be used."""
     try:
         record: dict[str, Any] = json.loads((shard / RECORD).read_text(encoding="utf-8"))
         if record["made_from"] != digest or record["files"] != _checksums(shard):

@@ -1,4 +1,4 @@
-"""Sparse vectors on disk: a collection is encoded once, and indexed in as many ways as are asked for."""
+"""Sparse vectors on disk: a collection is encoded once, and can be indexed in several ways."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ VECTORS = "vectors"
 
 _ARRAYS = {"indptr": "int64", "indices": "int32", "data": "float32"}
 _WIDTH = "width.npy"
-_REBUILD = (
-    "Encode again: vtkit run RECIPE (a run finds damage by its checksums), or vtkit encode where they are in no run."
-)
+_REBUILD = "Encode again: vtkit run RECIPE, which finds damaged files, or vtkit encode if they belong to no run."
 
 
 @dataclass(frozen=True)
@@ -33,14 +31,14 @@ class Part:
 
     @staticmethod
     def parse(text: str) -> Part:
-        """``3/16`` as a person writes it.
+        """The part that ``3/16`` stands for.
 
         Raises:
             RecipeError: there is no such part.
         """
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise RecipeError(f"{text!r} names no part. Parts count from 1: 1/16, 2/16 and so on up to 16/16.")
+            raise RecipeError(f"{text!r} is no part. Parts count from 1: 1/16, 2/16 and so on up to 16/16.")
         return Part(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
@@ -48,7 +46,7 @@ class Part:
 
 
 def write_vectors(vectors: sp.csr_matrix, folder: Path) -> None:
-    """Write ``vectors``, (texts, width), into ``folder`` as plain arrays (no pickle); the folder is made."""
+    """Write ``vectors``, (texts, width), into the new folder ``folder`` as plain arrays (no pickle)."""
     folder.mkdir(parents=True)
     for name, kind in _ARRAYS.items():
         np.save(folder / f"{name}.npy", getattr(vectors, name).astype(kind, copy=False), allow_pickle=False)
@@ -69,22 +67,21 @@ def read_vectors(folder: Path) -> sp.csr_matrix:
     indptr, indices, data = arrays.values()
     sound = (
         {name: array.dtype.name for name, array in arrays.items()} == _ARRAYS
-        and all(
-            array.ndim == 1 and len(array) >= least for array, least in zip(arrays.values(), (1, 0, 0), strict=True)
-        )
+        and indptr.ndim == indices.ndim == data.ndim == 1
+        and len(indptr) > 0
         and indptr[0] == 0
         and indptr[-1] == len(indices) == len(data)
         and bool((np.diff(indptr) >= 0).all())
         and (not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < width))
     )
     if not sound:
-        raise DataError(f"{folder}: the vectors are damaged, their files do not fit each other. {_REBUILD}")
+        raise DataError(f"{folder}: the vectors are damaged: their files do not match each other. {_REBUILD}")
     return sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, width), copy=False)
 
 
 def join_vectors(parts: Sequence[Path], folder: Path) -> None:
-    """Write the rows of all ``parts``, folders of vectors of one width, into ``folder`` as :func:`write_vectors` does,
-    with no more than one part in memory.
+    """Write the rows of all ``parts``, folders of vectors with the same width, into ``folder`` as
+    :func:`write_vectors` does, with no more than one part in memory.
 
     Raises:
         DataError: a part is damaged.

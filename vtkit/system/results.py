@@ -1,13 +1,17 @@
-"""What a stage found, as a frozen class of its own that is plain JSON in the stage's manifest."""
+"""Results and records: frozen dataclasses that are kept as plain JSON, in the manifest of a stage or a file."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import TypeAdapter
+
+from vtkit.system.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -20,14 +24,35 @@ class Result:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The opposite of :meth:`to_json`; what a class does not know is passed over.
+        """The opposite of :meth:`to_json`; fields that the class does not have are ignored.
 
         Raises:
             pydantic.ValidationError: a field without a default is missing, or a value is of another type.
         """
-        made: Self = _adapter(cls).validate_python(dict(values))
-        return made
+        result: Self = _adapter(cls).validate_python(dict(values))
+        return result
+
+    def to_file(self, path: Path) -> None:
+        """Write it to ``path`` as JSON."""
+        path.write_text(json.dumps(self.to_json(), indent=1, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def from_file(cls, path: Path, remedy: str) -> Self:
+        """The opposite of :meth:`to_file`.
+
+        Args:
+            remedy: what to do about a file that cannot be used, for the message.
+
+        Raises:
+            DataError: the file is missing or damaged.
+        """
+        try:
+            return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise DataError(f"{path} is missing. {remedy}") from error
+        except (ValueError, TypeError, RecursionError) as error:  # pydantic's ValidationError is a ValueError
+            raise DataError(f"{path} is damaged ({type(error).__name__}). {remedy}") from error
 
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
-"""Made once for each class."""
+"""One for each class."""

@@ -80,7 +80,7 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     """
     from vtkit.encoder.asymmetric import output_tokenizer
     from vtkit.encoder.checkpoint import load_encoder
-    from vtkit.search.engine import POSTINGS, Asking, build_index
+    from vtkit.search.engine import POSTINGS, build_index, query_table_of
     from vtkit.search.index_record import IndexRecord
     from vtkit.vocabulary.tokenizer_file import tokenizer_digest
 
@@ -91,7 +91,8 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
         folder = out / str(corpus.folder)
         made = assembled(recipe, inputs, corpus, encoder, folder)
         texts = [query.text for query in opened(corpus).queries] if recipe.index.takes_text else []
-        build_index(recipe.index, made.documents, folder / POSTINGS, Asking(encoder, texts))
+        queries = query_table_of(recipe.index, encoder, texts)
+        build_index(recipe.index, made.documents, folder / POSTINGS, queries)
         keep_documents(inputs, corpus, folder)
         lexical = None if made.lexical is None else made.lexical.save(folder)
         record = IndexRecord(recipe.index.engine, made.vocabulary, tokenizer, recipe.index.document_weighting, lexical)
