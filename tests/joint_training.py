@@ -23,7 +23,7 @@ from vtkit.encoder.asymmetric import query_table
 from vtkit.encoder.kinds import as_unicoil
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.expand import ExpandSection
-from vtkit.settings.finetune import FinetuneSection, ValidationSettings
+from vtkit.settings.finetune import FinetuneSection, FinetuneValidation
 from vtkit.training import distributed, resuming, sparse_trainer
 from vtkit.training.adapt import Alignment, adapt_vectors
 from vtkit.training.document_expansion.tilde import counted_tokens, train_tilde
@@ -54,7 +54,7 @@ def of_every_loss(ours: SparseEncoder, folder: Path) -> Curves:
         query_penalty=["flops", "l1"], document_penalty="df_flops", target_active={"query": 20, "document": 40},
         validation={"every": 3},
     )  # fmt: skip
-    assert isinstance(section.validation, ValidationSettings)
+    assert isinstance(section.validation, FinetuneValidation)
     judged = validation_set(DATA, "the training queries", 0)
     return finetune(ours, DATA, section, "en", 5, folder, validation=Validation(judged, section.validation))
 

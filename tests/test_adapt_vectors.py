@@ -369,21 +369,10 @@ def test_of_several_teachers_the_mean_in_standard_deviations_counts() -> None:
     assert scores.dtype == np.float32
 
 
-def test_of_several_teachers_the_mean_between_0_and_1_counts() -> None:
-    one = np.array([[1.0, 2.0, 3.0, np.nan], [5.0, 5.0, 5.0, 5.0]], dtype=np.float32)
-    two = np.array([[300.0, 100.0, 200.0, 400.0], [0.0, 0.0, 0.0, 4.0]], dtype=np.float32)
-    asked = [Asked(["a", "b"], ["c", "d", "e", "f"], [0, 1, 2, 3], 2)]
-    (scores,) = Ensemble([_Fixed(one), _Fixed(two)], "min-max").scores(asked)
-    assert scores[0, :3] == pytest.approx([(0 + 1) / 2, (0.5 + 0) / 2, (1 + 0.5) / 2])
-    assert np.isnan(scores[0, 3])
-    assert scores[1] == pytest.approx([0, 0, 0, 0.5])
-
-
 def test_each_kind_of_teacher_has_its_scale(folders: dict[str, Path]) -> None:
     found = {kind: load_teacher(str(folders[kind]), (48, 48), "t") for kind in ("sparse", "dense", "cross")}
     assert {kind: teacher.scale for kind, teacher in found.items()} == {"sparse": 1.0, "dense": 20.0, "cross": 1.0}
     assert Ensemble([*found.values()]).scale == 5.0
-    assert Ensemble([*found.values()], "min-max").scale == 30.0
 
 
 def test_an_ensemble_compares_the_documents_that_all_of_its_teachers_were_asked_about() -> None:

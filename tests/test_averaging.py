@@ -18,7 +18,7 @@ from vtkit.pipeline.run import run
 from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.store import result_of
 from vtkit.search.engine import search_exactly
-from vtkit.settings.finetune import ValidationSettings
+from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system.runtime import fastest_precision
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune
@@ -39,7 +39,7 @@ def tuned(
 
 def validation() -> Validation:
     judged = validation_set(HELD_OUT, "held-out queries", 1)
-    return Validation(judged, ValidationSettings(every=2, patience=2))
+    return Validation(judged, FinetuneValidation(every=2, patience=2))
 
 
 @pytest.mark.parametrize("query_encoder", ["shared", "learned"])

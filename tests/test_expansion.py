@@ -31,7 +31,7 @@ from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system.errors import DataError
 from vtkit.vocabulary.existing import Role, load_tokenizer, special_roles, with_casing, wrap
-from vtkit.vocabulary.expanded import LEAST_OCCURRENCES, MARKS, Expansion, expand_vocabulary
+from vtkit.vocabulary.expanded import LEAST_OCCURRENCES, Expansion, expand_vocabulary
 from vtkit.vocabulary.forms import canonical, tokens
 
 ROOT = Path(__file__).parents[1]
@@ -150,9 +150,7 @@ class Naive:
         return added
 
     def left_out(self, token: str) -> bool:
-        starts, surface = canonical(token, "byte-level" if self.is_bpe else "wordpiece")
-        if self.given.counting == "code":
-            return not starts or not surface or surface[0] in MARKS
+        _, surface = canonical(token, "byte-level" if self.is_bpe else "wordpiece")
         return re.search(r"[^\W\d_]", surface.encode(errors="ignore").decode()) is None
 
     def expanded(self, added: list[str]) -> Tokenizer:
@@ -173,12 +171,11 @@ class Naive:
 
     def entropy(self, added: list[str]) -> tuple[float, int]:
         backend = self.expanded(added)
-        specials = self.given.counting == "code"
-        cut = [backend.encode(text, add_special_tokens=specials).tokens for text in self.texts]
+        cut = [backend.encode(text, add_special_tokens=False).tokens for text in self.texts]
         frequencies = Counter(token for text in cut for token in text)
         total = frequencies.total()
         entropy = sum(sum(math.log(frequencies[token] / total) for token in text) for text in cut)
-        return entropy, total - 2 * len(cut) * specials
+        return entropy, total
 
     def run(self) -> tuple[list[str], list[tuple[int, float, int]], str]:
         curve = [(0, *self.entropy([]))]
@@ -219,30 +216,27 @@ WORDS = st.text("abcABé12.,-(β", min_size=1, max_size=9)
 TEXTS = st.lists(st.lists(WORDS, max_size=8).map("  ".join), min_size=1, max_size=12)
 
 
-@given(TEXTS, st.integers(1, 6), st.sampled_from(RULES), st.sampled_from(["paper", "code"]))
+@given(TEXTS, st.integers(1, 6), st.sampled_from(RULES))
 @settings(max_examples=40)
-def test_wordpiece_grows_as_in_the_algorithm(
-    texts: list[str], increment: int, rule: tuple[str, float | None], counting: str
-) -> None:
+def test_wordpiece_grows_as_in_the_algorithm(texts: list[str], increment: int, rule: tuple[str, float | None]) -> None:
     texts = [*texts, "a word"] * 2
-    given = section(increment=increment, stop=rule[0], epsilon=rule[1], counting=counting)
+    given = section(increment=increment, stop=rule[0], epsilon=rule[1])
     compare(wordpiece("ab", "##bc", "."), texts, given)
 
 
-@given(TEXTS, st.integers(1, 6), st.sampled_from(RULES), st.sampled_from(["paper", "code"]))
+@given(TEXTS, st.integers(1, 6), st.sampled_from(RULES))
 @settings(max_examples=40)
 def test_byte_level_bpe_grows_as_in_the_algorithm(
-    texts: list[str], increment: int, rule: tuple[str, float | None], counting: str
+    texts: list[str], increment: int, rule: tuple[str, float | None]
 ) -> None:
     texts = [*texts, "a word"] * 2
-    given = section(increment=increment, stop=rule[0], epsilon=rule[1], counting=counting)
+    given = section(increment=increment, stop=rule[0], epsilon=rule[1])
     compare(byte_level(("a", "b"), ("Ġ", "a"), ("ab", "c")), texts, given)
 
 
-@pytest.mark.parametrize(("count", "counting"), [(300, "paper"), (150, "code")])
-def test_every_increment_on_real_text_is_that_of_the_algorithm(shared: Path, count: int, counting: str) -> None:
-    texts, base = real_texts(shared, count), first_tokens(shared, 2200)
-    found = compare(base, texts, section(increment=150, size=2200 + 5 * 150 - 50, counting=counting))
+def test_every_increment_on_real_text_is_that_of_the_algorithm(shared: Path) -> None:
+    texts, base = real_texts(shared, 300), first_tokens(shared, 2200)
+    found = compare(base, texts, section(increment=150, size=2200 + 5 * 150 - 50))
     assert found is not None
     assert found.stopped == "size"
     assert [step.added for step in found.curve] == [0, 150, 300, 450, 600, 700]
@@ -291,15 +285,6 @@ def test_the_frequent_new_words_come_first_and_digits_and_marks_never() -> None:
     assert found.curve[-1].tokens_per_word == found.curve[-1].tokens / (5 * 4 + 3 * 3 + 9)
     shares = [count / 59 for count in (9, 13, 6, 5, 15, 11)]
     assert found.curve[-1].entropy == pytest.approx(59 * sum(share * math.log(share) for share in shares))
-
-
-def test_as_in_the_script_no_token_continues_a_word_or_begins_with_a_mark() -> None:
-    texts = made_up_texts()
-    paper, code = (expand_vocabulary(wordpiece(), texts, section(counting=mode)) for mode in ("paper", "code"))
-    assert any(token.startswith("##") for token in paper.added)
-    assert all(token[0] not in MARKS for token in code.added)
-    assert code.curve[0].tokens == paper.curve[0].tokens
-    assert code.curve[0].entropy < paper.curve[0].entropy  # the special tokens around each text count
 
 
 @pytest.mark.parametrize("base", [wordpiece("cat"), byte_level(("c", "a"))])

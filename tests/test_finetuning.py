@@ -471,7 +471,7 @@ def test_settings_of_what_is_not_used_have_no_effect() -> None:
         "infonce.weight", "infonce.scale", "l1.query",
         "masked_flops.document", "masked_flops.document_dimensions",
     }  # fmt: skip
-    of_teachers = {"finetune.teachers", "finetune.bm25", "finetune.ensemble"}
+    of_teachers = {"finetune.teachers", "finetune.bm25"}
     assert not of_teachers & read
     assert of_teachers <= section(loss="listwise").settings_read
     assert not any(name.startswith("finetune.mining.") for name in read)

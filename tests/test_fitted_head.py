@@ -79,7 +79,7 @@ def test_the_head_reads_tokens_back_and_plain_sentence_transformers_loads_it(
 
 def test_the_closed_form_is_the_ridge_regression(embedder: Callable[..., Path], tmp_path: Path) -> None:
     encoder = load_with_new_head(str(embedder()))
-    states = token_states(encoder, TEXTS, 64, tmp_path / "states")
+    states = token_states(encoder, TEXTS, tmp_path / "states")
     head = FittedHead(encoder[0].auto_model)
     rows = np.flatnonzero(~states.held_out)
     _ridge(head, states, rows)
@@ -102,7 +102,7 @@ def test_states_are_those_of_the_embedder(embedder: Callable[..., Path], tmp_pat
     folder = embedder()
     encoder = load_with_new_head(str(folder))
     texts = TEXTS[:100]
-    states = token_states(encoder, texts, 64, tmp_path / "states")
+    states = token_states(encoder, texts, tmp_path / "states")
     model, tokenizer = AutoModel.from_pretrained(folder), encoder.tokenizer
     shortest = min(range(100), key=lambda number: len(tokenizer(texts[number])["input_ids"]))
     with torch.no_grad():

@@ -26,7 +26,7 @@ from vtkit.system.errors import DataError, RecipeError
 from vtkit.transfer.latent_units import Autoencoder, _named, _rows_of_words, fit_units
 
 TEXTS = tiny.texts(300, seed=1)
-SECTION = Units(size=64, active=4, steps=250, positions=256)
+SECTION = Units(size=64, active=4, steps=250)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_unit_fires_as_often_as_it_is_among_the_k(
     learned: tuple[WholeEncoder, UnitsFit], embedder: Path, tmp_path: Path
 ) -> None:
     encoder, _ = learned
-    states = token_states(load_with_new_head(str(embedder)), TEXTS, 64, tmp_path / "states")
+    states = token_states(load_with_new_head(str(embedder)), TEXTS, tmp_path / "states")
     head = FittedHead(encoder[0].auto_model)
     found, _ = states.some(np.flatnonzero(~states.held_out))
     with torch.no_grad():

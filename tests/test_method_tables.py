@@ -91,8 +91,7 @@ def test_what_is_read_are_the_settings_of_the_methods_asked_and_of_those_they_us
     assert used(by_rule) == parallel | sembridge | {"auto.probe_pairs"}
     both = section(method=("sembridge", "mean"), sembridge={"embedder": "e"})
     assert used(both) == sembridge
-    assert used(section(method="focus")) == {"focus.vectors", "focus.corpus", "focus.alpha"}
-    assert used(section(method="focus", focus={"vectors": "v"})) == {"focus.vectors", "focus.alpha"}
+    assert used(section(method="focus")) == {"focus.vectors"}
 
 
 def test_everything_that_methods_lack_is_said_at_once() -> None:
@@ -111,8 +110,8 @@ def test_everything_that_methods_lack_is_said_at_once() -> None:
 def test_defaults_are_written_out_with_the_table_that_they_hold_for(tmp_path: Path) -> None:
     text = resolved_toml(load(tmp_path, "transfer.method=auto").recipe)
     transfer = tomllib.loads(text)["transfer"]
-    alphas = {name: transfer[name]["alpha"] for name in ("parallel", "sembridge", "semantic", "focus")}
-    assert alphas == {"parallel": 4.0, "sembridge": 4.0, "semantic": 2.0, "focus": 2.0}  # each paper's
+    alphas = {name: transfer[name]["alpha"] for name in ("parallel", "sembridge", "semantic")}
+    assert alphas == {"parallel": 4.0, "sembridge": 4.0, "semantic": 2.0}  # each paper's
     lines = text.splitlines()
     unused = {name for name in METHODS if f"[transfer.{name}]" in lines
               and lines[lines.index(f"[transfer.{name}]") - 1].startswith("# Not used")}  # fmt: skip
@@ -125,7 +124,7 @@ def test_a_setting_beside_its_table_is_told_where_it_stands(tmp_path: Path) -> N
         'transfer.parallel=["a.tsv"]': ["transfer.parallel.files"],
         "transfer.embedders=a/b": ["transfer.sembridge.embedder"],
         "transfer.min_probability=0.3": ["transfer.parallel.min_probability"],
-        "transfer.rank=3": ["transfer.ofa.rank"],
+        "transfer.probe_pairs=3": ["transfer.auto.probe_pairs"],
         "transfer.vectors=a": ["transfer.focus.vectors", "transfer.ofa.vectors", "transfer.wechsel.vectors"],
     }.items():
         hint = " or ".join(f"'{setting}'" for setting in meant)
@@ -167,7 +166,7 @@ class SingleTransfer(MethodSettings):
     needs = {"row": "the id of a source token"}
     origins = {"single": ("one row", "the same row for all")}
 
-    row: PositiveInt | None = None
+    row: Alpha | None = None
     """Id of the source token."""
 
     table: VectorsName | None = None
@@ -180,7 +179,7 @@ CASE = """\
         case SingleTransfer():
             from vtkit.transfer.methods.single import single_mixture
 
-            return single_mixture(pair, settings.row or 0)
+            return single_mixture(pair, int(settings.row or 0))
 """
 
 CHECK = """

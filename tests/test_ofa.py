@@ -10,7 +10,7 @@ from test_overlap import wordpiece
 from test_vectors import write_text
 
 from vtkit.data.parallel import read_pairs
-from vtkit.system.errors import DataError, RecipeError
+from vtkit.system.errors import DataError
 from vtkit.transfer.methods.ofa import ofa_mixture
 from vtkit.vocabulary.existing import load_tokenizer
 from vtkit.vocabulary.forms import tokens
@@ -52,34 +52,6 @@ def test_a_row_is_the_softmax_over_neighbours_of_the_means_of_words(tmp_path: Pa
         best = sorted(scores, key=scores.__getitem__, reverse=True)[:2]
         found = {tokens(SOURCE)[n]: weight for n, weight in mixture.sources(tokens(TARGET).index(name))}
         assert found == {n: pytest.approx(scores[n] / sum(scores[b] for b in best), rel=1e-4) for n in best}
-
-
-def test_low_rank_rows_are_mixtures_of_coordinates_times_primitives(tmp_path: Path) -> None:
-    path = write_text(tmp_path / "a.vec", WORDS)
-    embeddings = np.random.default_rng(4).normal(size=(len(SOURCE), 6)).astype(np.float32)
-    u, s, vt = np.linalg.svd(embeddings.astype(np.float64), full_matrices=False)
-    full = ofa_mixture(PAIR, vectors=path)
-    without_noise = np.array([name != "multivariate" for name in full.methods])
-    for rank in (1, 3, 6):
-        mixture = ofa_mixture(PAIR, vectors=path, rank=rank)
-        rows = mixture.rows(embeddings)
-        coordinates = full.weights @ u[:, :rank]
-        expected = coordinates @ np.diag(s[:rank]) @ vt[:rank]
-        assert np.allclose(rows[without_noise], expected[without_noise], atol=1e-5)
-        assert np.linalg.matrix_rank(rows, tol=1e-4) == min(rank, 6)
-    assert np.allclose(rows[without_noise], full.rows(embeddings)[without_noise], atol=1e-5)
-    known = OVERLAP.overlap_ids
-    assert np.array_equal(full.rows(embeddings)[known], embeddings[OVERLAP.target_to_source[known]])
-    with pytest.raises(RecipeError, match=r"transfer\.ofa\.rank = 7 is more than .* dimensions \(6\)"):
-        ofa_mixture(PAIR, vectors=path, rank=7).rows(embeddings)
-
-
-def test_the_bias_is_mixed_at_full_rank(tmp_path: Path) -> None:
-    path = write_text(tmp_path / "a.vec", WORDS)
-    bias = np.linspace(-3, 1, len(SOURCE))
-    low = ofa_mixture(PAIR, vectors=path, rank=1)
-    full = ofa_mixture(PAIR, vectors=path)
-    assert np.array_equal(low.bias(bias), full.bias(bias))
 
 
 def test_vectors_of_one_language_only_are_refused(tmp_path: Path) -> None:

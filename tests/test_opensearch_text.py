@@ -124,7 +124,7 @@ def as_text(tokenizer: PreTrainedTokenizerFast, weights: np.ndarray, texts: Sequ
 
 
 def asked(url: str, **changes: Any) -> OpenSearchSettings:
-    return OpenSearchSettings(url=url, text_queries=True, **{"deployment_timeout": 20, **changes})
+    return OpenSearchSettings(url=url, text_queries=True, **changes)
 
 
 def some_documents(width: int, count: int = 30) -> sp.csr_matrix:
@@ -360,16 +360,19 @@ def test_a_large_model_is_sent_in_chunks(tmp_path: Path, monkeypatch: pytest.Mon
         ({"local_files": False}, r"plugins\.ml_commons\.allow_registering_model_via_local_file = true"),
         ({"ml_nodes": False}, r"a node with the role ml.*only_run_on_ml_node = false"),
         ({"deployment_error": "native memory exhausted"}, r"cannot deploy .*model-0 \(FAILED\): native memory"),
-        ({"polls": -1}, r"still REGISTERING after 0\.3 seconds\. Raise index\.opensearch\.deployment_timeout"),
+        ({"polls": -1}, r"still REGISTERING after 0\.3 seconds"),
         ({"two_phase": False}, r"two_phase needs the plugin neural-search, 2\.15"),
     ],
 )
-def test_what_a_cluster_refuses_is_said_with_the_way_out(tmp_path: Path, cluster: dict[str, Any], said: str) -> None:
+def test_what_a_cluster_refuses_is_said_with_the_way_out(
+    tmp_path: Path, cluster: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opensearch_text, "DEPLOYMENT_TIMEOUT", 0.3 if "polls" in cluster else 20)
     tokenizer = family("WordPiece")
     with running() as server:
         for name, value in cluster.items():
             setattr(server.cluster, name, value)
-        settings = asked(server.url, two_phase=0.4, deployment_timeout=0.3 if "polls" in cluster else 20)
+        settings = asked(server.url, two_phase=0.4)
         with pytest.raises(DataError, match=said):
             build_opensearch(some_documents(len(tokenizer)), tmp_path, settings, as_text(tokenizer, table(tokenizer)))
         assert server.indices == {}
@@ -578,7 +581,6 @@ def test_how_long_queries_are_makes_another_index_only_where_the_cluster_cuts_th
         recipe = load_recipe(tmp_path / "text.toml", [f"index.opensearch.text_queries={text}"]).recipe
         stage = deploying(recipe)
         assert ("index.query_length" in stage.settings(recipe)) == counts
-        assert "index.opensearch.deployment_timeout" not in stage.settings(recipe)
 
 
 def test_an_index_outside_of_runs_is_asked_by_text(tmp_path: Path) -> None:

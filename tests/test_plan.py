@@ -161,7 +161,7 @@ def test_expanded_documents_are_read_by_fine_tuning_and_by_the_final_index(folde
         "expand:documents", "finetune", "encode:finetune", "index:finetune", "encode:queries", "evaluate:finetune",
         "evaluate:hybrid",
     ]  # fmt: skip
-    assert changed(folder, before, "expand.learning_rate=1e-3", before=(before,))[:2] == ["expand", "expand:documents"]
+    assert changed(folder, before, "expand.batch_size=8", before=(before,))[:2] == ["expand", "expand:documents"]
 
 
 def test_a_scratch_encoder_has_no_source_to_be_judged(folder: Path) -> None:

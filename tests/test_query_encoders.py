@@ -476,7 +476,7 @@ def test_splade_doc_learns_the_distribution_of_a_teacher_over_a_querys_own_docum
     grades = {f"q{n}": {f"d{2 * n}": 1, f"d{2 * n + 1}": 0} for n in range(4)}
     data = RetrievalSet("x", [Document(f"d{n}", "", text) for n, text in enumerate(documents)],
                         [Query(f"q{n}", text) for n, text in enumerate(queries)], grades)  # fmt: skip
-    wanted = section(query_encoder="binary", loss="kl", kl={"temperature": 2.0}, hard_negatives=1, steps=1,
+    wanted = section(query_encoder="binary", loss="kl", hard_negatives=1, steps=1,
                      batch_size=4, teachers=["theirs"], document_penalty=[])  # fmt: skip
     ours = with_query_encoder(encoder(tmp_path, dropout=0.0), wanted, DOCUMENTS)
     weights_of = encode(ours, documents, 48).toarray()

@@ -30,7 +30,7 @@ from vtkit.settings.analysers import LUCENE
 from vtkit.settings.named import find_mark, named_things
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.sweep import SweepSection
-from vtkit.settings.transfer import FocusTransfer, ParallelTransfer, SembridgeTransfer
+from vtkit.settings.transfer import ParallelTransfer, SemanticTransfer, SembridgeTransfer
 from vtkit.settings.vocabulary import ExpandedVocabulary, TrainedVocabulary
 from vtkit.system.errors import RecipeError
 
@@ -336,10 +336,10 @@ def test_none_drops_sections_and_settings(tmp_path: Path) -> None:
 
 
 def test_a_dropped_section_can_be_given_anew(tmp_path: Path) -> None:
-    path = write(tmp_path, "small.toml", SMALLEST + "focus.alpha = 3.0\n")
+    path = write(tmp_path, "small.toml", SMALLEST + "semantic.alpha = 3.0\n")
     recipe = load_recipe(path, ["transfer=none", "transfer.method=random"]).recipe
     assert recipe.transfer is not None
-    assert (recipe.transfer.method, recipe.transfer.settings_of(FocusTransfer).alpha) == ("random", 2.0)
+    assert (recipe.transfer.method, recipe.transfer.settings_of(SemanticTransfer).alpha) == ("random", 2.0)
 
 
 def test_another_vocabulary_kind_drops_what_it_does_not_have(tmp_path: Path) -> None:

@@ -388,9 +388,8 @@ def test_provenance_survives_writing_and_reading(tmp_path: Path) -> None:
     assert schools.method == "subtoken"
     assert schools.bias == target_id("schools")
     assert dict(zip(schools.sources, schools.weights, strict=True)) == {"school": 0.5, "##s": 0.5}
-    back = read_mixture(path, ROWS, rank=3)
+    back = read_mixture(path, ROWS)
     assert np.array_equal(back.methods, mixture.methods)
-    assert back.rank == 3
     for ours, wanted in (
         (back.weights.indptr, mixture.weights.indptr),
         (back.weights.indices, mixture.weights.indices),
@@ -402,7 +401,7 @@ def test_provenance_survives_writing_and_reading(tmp_path: Path) -> None:
     write_provenance(path, made)
     assert path.read_bytes() == first
     path.write_bytes(b"no parquet")
-    for read_it in (read_provenance, read_new_ids, lambda path: read_mixture(path, ROWS, None)):
+    for read_it in (read_provenance, read_new_ids, lambda path: read_mixture(path, ROWS)):
         with pytest.raises(DataError, match=r"provenance\.parquet"):
             read_it(path)
 

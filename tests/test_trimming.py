@@ -91,9 +91,6 @@ def test_by_eye() -> None:
     kept = [token for token in trimmed.get_vocab() if len(token) > 3 and not token.startswith("##")]
     assert sorted(set(kept) - set(SPECIAL) - {"<extra>"}) == ["apples", "stones"]
     assert (stats.base_size, stats.texts, stats.held_out, stats.changed) == (len(tokenizer), 20, 2, 0.0)
-    rarer = trim_vocabulary(tokenizer, ["apples stones", "apples"] * 10, min_frequency=15).tokenizer
-    assert "apples" in rarer.get_vocab()
-    assert "stones" not in rarer.get_vocab()
 
 
 def test_held_out_texts_say_what_is_lost() -> None:
@@ -109,7 +106,7 @@ def test_what_cannot_be_trimmed_is_refused_in_words() -> None:
         trim_vocabulary(words, ["a"])
     with pytest.raises(DataError, match="has no text"):
         trim_vocabulary(TOKENIZERS["bytes"], [])
-    with pytest.raises(DataError, match="no room for what must stay"):
+    with pytest.raises(DataError, match="single characters of the corpus, which must stay"):
         trim_vocabulary(TOKENIZERS["bytes"], ["apple"], size=100)
 
 

@@ -51,6 +51,7 @@ from vtkit.settings.gates import GatesSection
 from vtkit.settings.recipe import Recipe
 from vtkit.system.errors import DataError
 from vtkit.training import sparse_trainer
+from vtkit.training.document_expansion import expansions
 from vtkit.training.document_expansion.expansions import Expansions, digest
 from vtkit.training.finetune import finetune
 from vtkit.training.query_table import with_query_encoder
@@ -334,7 +335,8 @@ def vtkit(*arguments: str) -> str:
     return done.stdout
 
 
-def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path) -> None:
+def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expansions, "COMMON", 1.0)  # of so few documents every word is common
     save_encoder(encoder(tmp_path / "work"), tmp_path / "encoder")
     tokenizer(shuffled(1)).save_pretrained(str(tmp_path / "target"))
     data = write_collection(tmp_path / "collection", DATA)
@@ -343,7 +345,7 @@ def test_a_whole_run_ends_in_a_unicoil_encoder(tmp_path: Path) -> None:
         '[recipe]\nname = "tiny"\nlanguage = "en"\n[source]\nmodel = "./encoder"\nkind = "unicoil"\n'
         '[vocabulary]\nkind = "existing"\ntokenizer = "./target"\n[transfer]\nmethod = "subtoken"\n'
         '[adapt]\nobjective = "mlm"\nsteps = 5\nbatch_size = 4\n'
-        '[expand]\nmethod = "tilde-aug"\nsteps = 6\nbatch_size = 4\npositives = 2\nkeep = 3\ncommon = 1.0\n'
+        '[expand]\nmethod = "tilde-aug"\nsteps = 6\nbatch_size = 4\nkeep = 3\n'
         '[finetune]\ndata = "collection"\nsteps = 10\nbatch_size = 6\n'
         '[evaluate]\nsets = ["collection"]\nmeasures = ["RR@10"]\n',
         "utf-8",

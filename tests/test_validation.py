@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -21,13 +20,11 @@ from vtkit.encoder.encoding import encode
 from vtkit.encoder.kernels.sparse_head import streaming
 from vtkit.evaluation.probe import probe_of, probe_validation_set, reciprocal_ranks
 from vtkit.pipeline.run import run
-from vtkit.pipeline.steps.adapt_encoder import AdaptResult
 from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.store import result_of
 from vtkit.recipe.load import load_recipe
 from vtkit.recipe.preflight import preflight
-from vtkit.settings.adapt import AdaptSection
-from vtkit.settings.finetune import FinetuneValidation, ValidationSettings
+from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system.errors import DataError, RecipeError
 from vtkit.training import sparse_trainer
 from vtkit.training.finetune import finetune
@@ -43,7 +40,7 @@ def validated(
 ) -> tuple[SparseEncoder, dict[str, list[float]], Validated, Validation]:
     """An encoder fine-tuned with validations on held-out queries, and what came of them."""
     judged = validation_set(HELD_OUT, "held-out queries", 1)
-    validation = Validation(judged, ValidationSettings(**settings))
+    validation = Validation(judged, FinetuneValidation(**settings))
     wanted = section(**changes)
     ours = with_query_encoder(encoder(folder), wanted, [document.contents for document in DATA.documents])
     curves = finetune(ours, TRAINED_ON, wanted, "en", 5, folder / "checkpoints", validation=validation)
@@ -109,12 +106,12 @@ def test_all_judged_documents_are_searched_and_a_sample_of_the_others() -> None:
 
 def test_probe_pairs_are_judged_by_the_rank_of_the_text(tmp_path: Path) -> None:
     made, ours = texts(40, seed=3, words=(9, 20)), encoder(tmp_path)
-    judged = probe_validation_set(made, 30, 1, "adapt")
+    judged = probe_validation_set(made, 30, 1)
     assert len(judged.queries) == 30
     ranks = reciprocal_ranks(ours, probe_of(made, 30, 1), 48)  # which counts equal scores as half
     assert judged.value(ours, 48, 48) == pytest.approx(float(ranks.mean()), abs=0.02)
     with pytest.raises(DataError, match=r"finetune\.validation: 2 texts of finetune\.data .* and 20 are needed"):
-        probe_validation_set(made[:2], 30, 1, "finetune")
+        probe_validation_set(made[:2], 30, 1)
 
 
 def test_a_validation_while_training_leaves_the_training_as_it_is(tmp_path: Path) -> None:
@@ -200,8 +197,6 @@ def test_the_settings_exclude_each_other() -> None:
         section(validation={"split": "train"})
     with pytest.raises(ValidationError, match=r"two places to take queries from: remove one"):
         section(validation={"split": "dev", "share": 0.1})
-    with pytest.raises(ValidationError, match=r"mlm has texts held out"):
-        AdaptSection(objective="mlm", validation={})
     assert "finetune.validation.share" in section(validation={}).settings_read
     assert FinetuneValidation().patience == 5
 
@@ -222,8 +217,6 @@ objective = "crop"
 corpus = ["./long.txt"]
 steps = 4
 batch_size = 4
-[adapt.validation]
-every = 2
 [finetune]
 data = "./collection"
 steps = 4
@@ -260,14 +253,9 @@ def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path)
 
     recipe.write_text(RECIPE.replace("{where}", 'split = "dev"'), "utf-8")
     folder = run(recipe, runs=tmp_path / "runs", threads=1)
-    (adapted,) = (tmp_path / "runs" / "artifacts").glob("adapt-*")
     (tuned,) = (tmp_path / "runs" / "artifacts").glob("finetune-*")
     (found,) = result_of(tuned, FinetuneResult).validated
     assert (found.queries, found.documents, found.steps) == (48, 48, (2, 4))
-    probed = result_of(adapted, AdaptResult).validated
-    assert probed is not None
-    assert (probed.metric, probed.judged_on, probed.queries) == ("RR", "probe pairs", 40)
-    assert np.isfinite(probed.values).all()
     page = (
         (folder / "report.md").read_text("utf-8")
         if (folder / "report.md").is_file()

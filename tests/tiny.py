@@ -69,9 +69,9 @@ def model(
 ) -> PreTrainedModel:
     """A masked language model of two layers whose weights are random and large enough to tell tokens apart."""
     torch.manual_seed(seed)
-    shape: dict[str, Any] = {"architecture": architecture, "dropout": dropout, "max_length": max_length}
+    shape: dict[str, Any] = {"architecture": architecture, "max_length": max_length}
     section = Scratch(layers=2, hidden=32, heads=2, feed_forward=48, **shape)
-    made = scratch_model(section, tokenizer(tokens))
+    made = scratch_model(section, tokenizer(tokens), dropout)
     if not tied:
         made.config.tie_word_embeddings = False
         made = AutoModelForMaskedLM.from_config(made.config)

@@ -49,7 +49,7 @@ Texts = str | Path | Iterable[str]
 
 Names = Name | Sequence[Name]
 Settings = Mapping[str, Any] | Sequence[str]
-"""Settings of a recipe: ``{"transfer.focus.alpha": 2.5}``, or ``["transfer.focus.alpha=2.5"]`` as behind ``--set``."""
+"""Settings of a recipe: ``{"adapt.steps": 50}``, or ``["adapt.steps=50"]`` as behind ``--set``."""
 
 LOADED = "loaded"
 """Stands in a recipe for what is there already and is not named."""
@@ -375,7 +375,7 @@ def transfer_encoder(
     from vtkit.evaluation.gates.rows import Moved
     from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
     from vtkit.pipeline.steps.probed_transfer import transfer
-    from vtkit.pipeline.steps.texts import bias_corpus, focus_corpus, probe_texts, read_texts
+    from vtkit.pipeline.steps.texts import bias_corpus, probe_texts
     from vtkit.pipeline.steps.untrained import is_bare_model
     from vtkit.recipe.data_check import check_data
     from vtkit.recipe.load import load_recipe as load
@@ -388,7 +388,7 @@ def transfer_encoder(
     listed = [method] if isinstance(method, str) else list(method)
     tables: dict[str, Any] = {"method": listed if len(listed) > 1 else listed[0]}
     tables["bias"] = {"method": "zscore", "corpus": texts} if texts else {"method": "mixture"}
-    for name, things in {**given, "corpus": texts}.items():  # to each method what it has a setting for
+    for name, things in given.items():  # to each method what it has a setting for
         if name not in ARGUMENTS:
             raise RecipeError(f"transfer has no argument {name!r}. There are {', '.join(ARGUMENTS)}.")
         if not things:
@@ -431,7 +431,6 @@ def transfer_encoder(
             tokenizer,
             section,
             counted=corpora,
-            method_texts=lambda: read_texts(focus_corpus(recipe)),
             casing=recipe.casing,
             seed=seed,
             work=Path(work) / "model",

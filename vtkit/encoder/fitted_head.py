@@ -33,6 +33,7 @@ from vtkit.encoder.fitted import HeadFit
 from vtkit.encoder.kernels.sparse_head import without_decoder
 from vtkit.encoder.masked import is_masked, mask_dimensions
 from vtkit.encoder.truncation import first_tokens
+from vtkit.settings.source import STATES_LENGTH
 from vtkit.settings.source import Head as HeadSection
 from vtkit.system import console
 from vtkit.system.errors import DataError
@@ -59,6 +60,12 @@ OWN_LOGIT = 3.0
 
 LOOKED_AT = 2048
 """Held-out tokens whose logits decide threshold and scale."""
+
+POSITIONS = 512
+"""Tokens a step."""
+
+LEARNING_RATE = 1e-3
+"""Of AdamW; it falls to 0 along a cosine."""
 
 TEXTS_A_BATCH = 32
 ROWS_AT_ONCE = 8192
@@ -101,7 +108,7 @@ def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: HeadSection,
             "in source.head.corpus"
         )
     encoder.to(fastest_device())
-    states = token_states(encoder, texts, section.max_length, folder)
+    states = token_states(encoder, texts, folder)
     fit = fit_to_states(encoder, states, len(texts), section, seed)
     encoder.cpu()
     return fit
@@ -130,12 +137,12 @@ def fit_to_states(encoder: SparseEncoder, states: States, texts: int, section: H
     _ridge(head, states, fitted_on)
     by_ridge = _read_back(head, states, held_out, prior)
     parameters = [*head.parameters(), head.decoder.bias]
-    optimiser = torch.optim.AdamW(parameters, lr=section.learning_rate, weight_decay=0.0)
+    optimiser = torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=0.0)
     steps = section.steps or 0
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 0.5 * (1 + math.cos(math.pi * step / steps)))
     with console.progress("fitting the head", total=steps) as bar, torch.enable_grad():
         for _ in range(steps):
-            rows = np.sort(rng.choice(fitted_on, min(section.positions, len(fitted_on)), replace=False))
+            rows = np.sort(rng.choice(fitted_on, min(POSITIONS, len(fitted_on)), replace=False))
             hidden, own = states.some(rows)
             loss = nn.functional.cross_entropy(head.logits(hidden) + prior, own)
             for parameter in parameters:
@@ -150,14 +157,15 @@ def fit_to_states(encoder: SparseEncoder, states: States, texts: int, section: H
     return HeadFit(texts, len(states.ids), by_ridge, read_back, positive)
 
 
-def token_states(encoder: SparseEncoder, texts: Sequence[str], max_length: int, folder: Path) -> States:
-    """The last states of all tokens of ``texts`` but special ones, in half precision in a file of ``folder``.
+def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> States:
+    """The last states of all tokens but special ones, in half precision in a file of ``folder``; ``texts`` are cut at
+    :data:`STATES_LENGTH`.
 
     Raises:
         DataError: they are not finite.
     """
     tokenizer, model = encoder.tokenizer, encoder[0].auto_model
-    length = min(max_length, encoder.max_seq_length or max_length)
+    length = min(STATES_LENGTH, encoder.max_seq_length or STATES_LENGTH)
     rows = [np.asarray(ids, dtype=np.int64) for ids in first_tokens(tokenizer, list(texts), length)["input_ids"]]
     special = np.array(tokenizer.all_special_ids)
     wanted = [~np.isin(ids, special) for ids in rows]

@@ -12,10 +12,11 @@ from vtkit.settings.source import Scratch
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-ARCHITECTURES = {"bert": "bert", "distilbert": "distilbert", "roberta": "roberta", "modernbert": "modernbert"}
+DROPOUT = 0.1
+"""Dropout probability while training, BERT's."""
 
 
-def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast, dropout: float = DROPOUT) -> PreTrainedModel:
     """A masked language model of ``section``'s architecture with random weights over ``tokenizer``'s vocabulary.
 
     The linear map inside its head starts as the identity instead of noise: with tied embeddings each token's own
@@ -38,8 +39,8 @@ def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast) -> PreTr
                 "n_layers": section.layers,
                 "n_heads": section.heads,
                 "hidden_dim": section.feed_forward,
-                "dropout": section.dropout,
-                "attention_dropout": section.dropout,
+                "dropout": dropout,
+                "attention_dropout": dropout,
             }
         case "modernbert":
             shape = {
@@ -47,9 +48,9 @@ def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast) -> PreTr
                 "num_hidden_layers": section.layers,
                 "num_attention_heads": section.heads,
                 "intermediate_size": section.feed_forward,
-                "embedding_dropout": section.dropout,
-                "mlp_dropout": section.dropout,
-                "attention_dropout": section.dropout,
+                "embedding_dropout": dropout,
+                "mlp_dropout": dropout,
+                "attention_dropout": dropout,
             }
         case "bert" | "roberta":
             shape = {
@@ -57,12 +58,12 @@ def scratch_model(section: Scratch, tokenizer: PreTrainedTokenizerFast) -> PreTr
                 "num_hidden_layers": section.layers,
                 "num_attention_heads": section.heads,
                 "intermediate_size": section.feed_forward,
-                "hidden_dropout_prob": section.dropout,
-                "attention_probs_dropout_prob": section.dropout,
+                "hidden_dropout_prob": dropout,
+                "attention_probs_dropout_prob": dropout,
             }
             if section.architecture == "roberta":
                 shape["type_vocab_size"] = 1
-    config = AutoConfig.for_model(ARCHITECTURES[section.architecture], **common, **shape)
+    config = AutoConfig.for_model(section.architecture, **common, **shape)
     model = AutoModelForMaskedLM.from_config(config, trust_remote_code=False)
     heads = ("cls.predictions.transform.dense", "lm_head.dense", "vocab_transform", "head.dense")
     for name, module in model.named_modules():

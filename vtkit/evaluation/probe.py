@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from sentence_transformers import SparseEncoder
@@ -55,9 +54,7 @@ def probe_of(texts: Sequence[str], pairs: int, seed: int) -> Probe:
     return Probe(queries, documents)
 
 
-def probe_validation_set(
-    texts: Sequence[str], pairs: int, seed: int, section: Literal["adapt", "finetune"]
-) -> ValidationSet:
+def probe_validation_set(texts: Sequence[str], pairs: int, seed: int) -> ValidationSet:
     """Up to ``pairs`` probe pairs, as judged queries to validate a training with.
 
     Raises:
@@ -65,10 +62,11 @@ def probe_validation_set(
     """
     probe = probe_of(texts, pairs, seed)
     if len(probe.queries) < FEWEST_PAIRS:
-        what = "adapt.corpus" if section == "adapt" else "finetune.data"
         raise DataError(
-            f"{section}.validation: {len(probe.queries)} texts of {what} are different and long enough "
-            f"to make a probe pair of, and {FEWEST_PAIRS} are needed. Name more text, or remove [{section}.validation]."
+            f"{{validation}}: only {len(probe.queries)} texts of {{data}} are different and long enough to make a "
+            f"probe pair of, and {FEWEST_PAIRS} are needed. Give more text, or set validation.share.",
+            "validation",
+            "data",
         )
     grades = [{number: 1} for number in range(len(probe.queries))]
     return ValidationSet(probe.queries, probe.documents, grades, "RR", "probe pairs")

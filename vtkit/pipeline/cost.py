@@ -20,6 +20,7 @@ from vtkit.pipeline.disk import NUMBER, Counts, Encoder, counts_of, made_by, wri
 from vtkit.pipeline.plan import Step
 from vtkit.report.wording import duration
 from vtkit.settings.recipe import Recipe
+from vtkit.settings.source import STATES_LENGTH
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console
 from vtkit.system.runtime import peak_bytes
@@ -228,7 +229,7 @@ def _transfer(step: Step, encoder: Encoder, model: int) -> Work:
     recipe = step.recipe
     fitted = recipe.source.fitted
     if fitted is not None:
-        tokens = fitted.texts * min(fitted.max_length, _tokens(step))
+        tokens = fitted.texts * min(STATES_LENGTH, _tokens(step))
         layers = 2 * encoder.width * (recipe.source.units.size if recipe.source.units is not None else encoder.width)
         steps = TRAINING * getattr(fitted, "steps", 400) * 2048 * layers
         return Work(tokens * encoder.other, steps, 5, model + int(tokens) * encoder.width * NUMBER)

@@ -26,7 +26,7 @@ WHOLE_RECIPE = "*"
 
 ALWAYS_READ = ("recipe.seed",)
 
-CHANGES_NO_OUTPUT = ("checkpoint_every", "report_to", "timeout", "deployment_timeout")
+CHANGES_NO_OUTPUT = ("checkpoint_every", "report_to", "timeout")
 """Settings, by their last name, that a stage may read and that are in no key."""
 
 

@@ -89,8 +89,8 @@ def _table(path: str, table: type[BaseModel], tag: str | None = None) -> Iterato
             continue
         tables = tables_in(field.annotation)
         inner += [(f"{path}.{name}", below) for below in tables]
-        meaning = f"a table: [{path}.{name}]" if tables else _meaning(field)
-        yield _row(name, field, meaning)
+        if not tables:  # which have headings of their own below
+            yield _row(name, field, _meaning(field))
     yield ""
     for below, section in inner:
         yield f"### [{below}]"

@@ -52,6 +52,9 @@ FROM_FILES = "plugins.ml_commons.allow_registering_model_via_local_file"
 MODEL, MODEL_META, PIPELINE, TWO_PHASE = "model.zip", "model.json", "pipeline.json", "two-phase.json"
 """Files that are sent, beside those of the index."""
 
+DEPLOYMENT_TIMEOUT = 300.0
+"""Seconds that deploying a tokenizer model may take."""
+
 _LEAST_WEIGHT = 2.0**-126  # zero is refused; the features of such tokens are in no document
 _CHUNK_BYTES = 10_000_000  # the largest that ML Commons accepts
 _CLOSE = 1e-4  # sums of the same products in another order
@@ -205,7 +208,7 @@ def deployed_model(client: Any, model: bytes, settings: OpenSearchSettings, fold
     meta = registration(model, name, "SPARSE_TOKENIZE", "query table of an inference-free sparse encoder")
     (folder / MODEL).write_bytes(model)
     (folder / MODEL_META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
-    end = time.monotonic() + settings.deployment_timeout
+    end = time.monotonic() + DEPLOYMENT_TIMEOUT
     with answers(settings):
         identity, state = _registered(client, digest)
         if identity is None:
@@ -307,8 +310,7 @@ def _awaited(state: Callable[[], str], passing: Sequence[str], settings: OpenSea
         if time.monotonic() + pause > end:
             raise DataError(
                 f"OpenSearch at {settings.url}: the tokenizer model is still {reached} after "
-                f"{settings.deployment_timeout:g} seconds. Raise index.opensearch.deployment_timeout, or see the "
-                "cluster's log."
+                f"{DEPLOYMENT_TIMEOUT:g} seconds. See the cluster's log, and run it again."
             )
         time.sleep(pause)
         pause = min(2.0, 2 * pause)

@@ -6,13 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from vtkit.settings.finetune import SIDES, Reporter, TargetActive, ValidationSettings
+from vtkit.settings.finetune import SIDES, Reporter, TargetActive
 from vtkit.settings.types import (
     CorpusName,
     LearningRate,
     ModelName,
     NonNegativeFloat,
-    PairsName,
     PositiveFloat,
     PositiveInt,
     Section,
@@ -22,15 +21,6 @@ from vtkit.settings.types import (
 
 Objective = Literal["crop", "align", "distill"]
 """Objectives of adaptation that train the sparse vectors themselves."""
-
-
-class AlignSection(Section):
-    """[adapt.align]: the encoder reads the target side of parallel text and learns the scores that the frozen source
-    encoder gives the sentences of the source side."""
-
-    files: tuple[PairsName, ...] = ()
-    """Tab-separated sentence pairs, source language first. Default: ``transfer.parallel.files``; without any, both
-    encoders read texts of the corpus (for domains)."""
 
 
 class GeneratorSection(Section):
@@ -63,9 +53,6 @@ class DistillSection(Section):
     documents of the batch that it was asked about. Default: ``margin_mse`` where a cross-encoder teaches, which is
     asked about a query's own candidates only, ``listwise`` elsewhere."""
 
-    scale: PositiveFloat | None = None
-    """``margin_mse``: factor on the teacher's scores; default as in [finetune.margin_mse]."""
-
     queries: Literal["crops", "openings", "generated"] = "crops"
     """``crops``: spans of documents, as of ``crop``. ``openings``: their titles or first sentences, which are then
     removed from the documents. ``generated``: what ``generator`` writes of the documents."""
@@ -82,24 +69,10 @@ class DistillSection(Section):
     mining: tuple[ModelName, ...] = ()
     """Dense or sparse models whose best documents are candidates too, beside BM25's (GPL mines with two)."""
 
-    temperature: PositiveFloat = 0.25
-    """``listwise``: divides the teacher's scores, in standard deviations of its scores of a query, inside its
-    softmax."""
-
-    contrastive: NonNegativeFloat | None = None
-    """Weight of InfoNCE with the query's own document beside the loss; ``query_corpus`` has no such document. Default:
-    0.5 beside ``listwise``, 0 beside ``margin_mse``."""
-
     @property
     def generates(self) -> bool:
         """Whether its queries are written by a model."""
         return self.queries == "generated" and not self.query_corpus
-
-
-class AdaptValidation(ValidationSettings):
-    """[adapt.validation]: the encoder is judged while it is trained, on probe pairs made of texts of the corpus that
-    are not trained on, a tenth of it at most; training stops when it gets no better, and ends with the best weights.
-    For ``crop``, ``align`` and ``distill``."""
 
 
 class AdaptSection(Section):
@@ -168,8 +141,6 @@ class AdaptSection(Section):
     report_to: tuple[Reporter, ...] = ()
     """Programs that show the curves while training goes on: ``tensorboard``, ``wandb`` (offline without --download)."""
 
-    validation: AdaptValidation | None = None
-    align: AlignSection = AlignSection()
     distill: DistillSection = DistillSection()
 
     @property
@@ -180,9 +151,9 @@ class AdaptSection(Section):
     @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that its objectives read; the others have no effect."""
-        own = set(type(self).model_fields) - {"align", "distill"}
+        own = set(type(self).model_fields) - {"distill"}
         masked = {"mask_rate", "new_token_weight", "prior"}
-        sparse = {"flops", "target_active", "validation"}
+        sparse = {"flops", "target_active"}
         objectives = set(self.objectives)
         tables: set[str] = set()
         if "auto" in objectives:
@@ -193,28 +164,22 @@ class AdaptSection(Section):
             own -= {"teacher"}
         if not objectives & {"crop", "align", "distill"}:
             own -= sparse
-        else:
-            if self.target_active is not None:
-                tables |= {f"target_active.{side}" for side in SIDES}
-            if self.validation is not None:
-                tables |= {f"validation.{setting}" for setting in AdaptValidation.model_fields}
-        for name, kind in (("align", AlignSection), ("distill", DistillSection)):
-            if name in objectives:
-                tables |= {f"{name}.{setting}" for setting in kind.model_fields}
-        if "distill" in objectives and self.distill.generates:
-            tables |= {f"distill.generator.{setting}" for setting in GeneratorSection.model_fields}
+        elif self.target_active is not None:
+            tables |= {f"target_active.{side}" for side in SIDES}
+        if "distill" in objectives:
+            tables |= {f"distill.{setting}" for setting in DistillSection.model_fields}
+            if self.distill.generates:
+                tables |= {f"distill.generator.{setting}" for setting in GeneratorSection.model_fields}
         return {f"adapt.{name}" for name in own | tables}
 
     @model_validator(mode="after")
     def _objective_has_its_teacher(self) -> AdaptSection:
         if (self.objective == "sap") != (self.teacher is not None):
             raise ValueError('objective "sap" and the setting teacher belong together: give both or neither')
-        if self.validation is not None and set(self.objectives) <= {"mlm", "sap"}:
-            raise ValueError('validation is for the objectives "crop", "align" and "distill"; mlm has texts held out')
         if len(set(self.objectives)) < len(self.objectives):
             raise ValueError("an objective is listed twice")
         if {"crop", "distill"} <= set(self.objectives):
-            raise ValueError('"distill" learns from spans too (distill.contrastive): leave "crop" out of the list')
+            raise ValueError('"distill" learns from spans too: leave "crop" out of the list')
         if not self.distill.teachers and self.distill.bm25 is False:
             raise ValueError("distill.bm25 = false leaves no teacher: name one in distill.teachers")
         if self.distill.loss == "margin_mse" and self.distill.candidates < 2:

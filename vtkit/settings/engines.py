@@ -104,9 +104,6 @@ class OpenSearchSettings(Section):
     of a query's largest find documents, and the others count for the best of these only. OpenSearch's own value is 0.4.
     Default: no such pipeline."""
 
-    deployment_timeout: Seconds = 300.0
-    """Seconds that deploying the tokenizer model of ``text_queries`` may take."""
-
     verify_certificates: bool = True
     """Whether the server's certificate must be signed by an authority that this machine trusts."""
 

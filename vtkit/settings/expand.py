@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from vtkit.settings.finetune import RankingSystems
-from vtkit.settings.types import LearningRate, PositiveFloat, PositiveInt, Section, Steps
+from vtkit.settings.types import PositiveInt, Section, Steps
 
 CHECKPOINT_EVERY = 200
 """Steps between checkpoints; a killed run continues from the last."""
@@ -17,9 +16,6 @@ CHECKPOINT_EVERY = 200
 class ExpandRankings(RankingSystems):
     """[expand.rankings]: what ranks the documents for the training queries; ``tilde-aug`` learns from the documents
     that all of these rankings together put first (Borda count)."""
-
-    depth: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """Documents of each ranking that get points: the first as many points as this, the last one."""
 
 
 class ExpandSection(Section):
@@ -38,27 +34,11 @@ class ExpandSection(Section):
     keep: PositiveInt | None = None
     """Add no more than so many of what is left, the likeliest. Default: all."""
 
-    common: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Tokens that more than this share of the documents have are not added: the stop words of languages that no list is
-    there for."""
-
-    positives: PositiveInt = 10
-    """``tilde-aug``: documents of a query that its rankings together put first, and that it learns from too."""
-
-    epochs: PositiveFloat = 5.0
-    """Passes over the pairs; ``steps`` overrides it."""
-
     steps: Steps | None = None
-    """Optimiser steps, instead of epochs."""
+    """Optimiser steps. Default: five passes over the pairs."""
 
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = 32
     """Pairs a step."""
-
-    document_length: PositiveInt = 128
-    """Tokens of a document that are read, in training and to expand it."""
-
-    learning_rate: LearningRate = 2e-5
-    """Peak learning rate; it rises over a twentieth of the steps and falls linearly to zero."""
 
     rankings: ExpandRankings = ExpandRankings()
 
@@ -75,23 +55,13 @@ class ExpandSection(Section):
         names = set(type(self).model_fields) - {"rankings"}
         if self.method == "tilde-aug":
             names |= {f"rankings.{name}" for name in ExpandRankings.model_fields}
-        else:
-            names -= {"positives"}
         return {f"expand.{name}" for name in names}
 
     @model_validator(mode="after")
     def _rankings_are_there(self) -> ExpandSection:
-        faults = list(self._faults())
-        if faults:
-            raise ValueError("; ".join(faults))
+        if self.method == "tilde-aug" and not self.rankings.any:
+            raise ValueError(
+                'method "tilde-aug" learns from rankings: set rankings.bm25 or rankings.encoder, or name '
+                "rankings.models or rankings.files"
+            )
         return self
-
-    def _faults(self) -> Iterator[str]:
-        if self.method == "tilde-aug":
-            if not self.rankings.any:
-                yield (
-                    'method "tilde-aug" learns from rankings: set rankings.bm25 or rankings.encoder, or name '
-                    "rankings.models or rankings.files"
-                )
-            if self.rankings.depth < self.positives:
-                yield f"rankings.depth is {self.rankings.depth}, less than the {self.positives} positives taken from it"

@@ -66,8 +66,8 @@ class InfonceLoss(LossSettings):
 
 _SCALE = (
     "Factor on the teacher's scores, which brings them to the size of the encoder's. Default: by the kind of teacher; 1"
-    " for cross-encoders, sparse encoders, BM25 and the scores of a file, 20 for cosines, and for the mean of several"
-    " teachers 5 in standard deviations, 30 between 0 and 1 (``ensemble``)."
+    " for cross-encoders, sparse encoders, BM25 and the scores of a file, 20 for cosines, and 5 for the mean of several"
+    " teachers, which is in standard deviations."
 )
 
 
@@ -90,9 +90,6 @@ class KlLoss(LossSettings):
 
     scale: PositiveFloat | None = Field(default=None, description=_SCALE)
 
-    temperature: PositiveFloat = 1.0
-    """Divides the scores of the encoder, and the scaled ones of the teacher, inside their softmax."""
-
 
 class ListwiseLoss(LossSettings):
     """[finetune.listwise]: KL divergence from the teacher's distribution over all documents of the batch that it was
@@ -100,9 +97,6 @@ class ListwiseLoss(LossSettings):
 
     name = "listwise"
     taught = True
-
-    temperature: PositiveFloat = 0.25
-    """Divides the teacher's scores inside its softmax, in standard deviations of its scores of a query."""
 
 
 _QUERIES = "λ_q, its strength on queries once the ramp is over."
@@ -255,26 +249,19 @@ class TargetActive(Section):
         return self.query if side == "query" else self.document
 
 
-Scaling = Literal["deviations", "min-max"]
-"""How the scores of several teachers are brought to one scale."""
-
 Reporter = Literal["tensorboard", "wandb"]
 
 
-class ValidationSettings(Section):
-    """What every validation while training is asked."""
+class FinetuneValidation(Section):
+    """[finetune.validation]: the encoder is judged while it is trained; training stops when it gets no better, and ends
+    with the best weights. The queries are those of ``split``, or a ``share`` of the training queries; without either,
+    probe pairs made of the documents of ``data``."""
 
     every: Steps = 50
     """Steps between validations."""
 
     patience: PositiveInt = 5
     """Training stops after so many validations in a row that are no better than the best before them."""
-
-
-class FinetuneValidation(ValidationSettings):
-    """[finetune.validation]: the encoder is judged while it is trained; training stops when it gets no better, and ends
-    with the best weights. The queries are those of ``split``, or a ``share`` of the training queries; without either,
-    probe pairs made of the documents of ``data``."""
 
     split: str | None = None
     """Judgements of ``data`` to judge with, such as ``dev``: neither those that are trained on nor those that
@@ -410,8 +397,8 @@ class FinetuneSection(_Tables):
     approached."""
 
     teachers: tuple[ModelName, ...] = ()
-    """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
-    mean counts, on one scale (``ensemble``)."""
+    """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. With several
+    teachers, their scores are averaged, each in standard deviations of that teacher's scores for the query."""
 
     scores: tuple[RankingsName, ...] = ()
     """Files of a teacher's scores of documents of ``data``, by ids (docs/data.md): .parquet with a query id, document
@@ -420,10 +407,6 @@ class FinetuneSection(_Tables):
     bm25: bool | None = None
     """BM25 over the documents is a teacher too. Default: where there is no other, neither ``teachers`` nor scores in
     ``data`` or ``scores``."""
-
-    ensemble: Scaling = "deviations"
-    """How the scores of several teachers are brought to one scale for each query: in standard deviations, or between 0
-    and 1 (arXiv:2411.04403). A loss multiplies their mean with its ``scale``."""
 
     epochs: PositiveFloat = 3.0
     """Passes over the pairs; ``steps`` overrides it."""
@@ -526,7 +509,7 @@ class FinetuneSection(_Tables):
         names |= {f"{self.query_encoder}.{setting}" for setting in type(self.queries).model_fields}
         names -= {"mining"}
         if not self.taught:
-            names -= {"teachers", "scores", "bm25", "ensemble"}
+            names -= {"teachers", "scores", "bm25"}
         if self.hard_negatives:
             names |= {f"mining.{setting}" for setting in MiningSection.model_fields}
         names |= {f"{loss.name}.{setting}" for loss in self.losses for setting in type(loss).model_fields}

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from vtkit.settings.types import (
     CorpusName,
-    LearningRate,
     ModelName,
     PositiveFloat,
     PositiveInt,
@@ -16,6 +15,9 @@ from vtkit.settings.types import (
     Section,
     Steps,
 )
+
+STATES_LENGTH = 64
+"""Tokens that the texts whose states are read are cut at: many short texts say more than few long ones."""
 
 
 class Scratch(Section):
@@ -39,9 +41,6 @@ class Scratch(Section):
     max_length: PositiveInt = 512
     """Longest input, in tokens."""
 
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Dropout probability while training."""
-
     @model_validator(mode="after")
     def _heads_divide_hidden(self) -> Scratch:
         if self.hidden % self.heads:
@@ -61,20 +60,11 @@ class Head(Section):
     texts: Annotated[int, Field(ge=20, le=100_000_000)] = 6000
     """Texts drawn from the corpus. Their states are kept on disk while the head is fitted: about 50 kB a text."""
 
-    max_length: PositiveInt = 64
-    """Tokens that these texts are cut at."""
-
     layers: PositiveInt | None = None
     """Read the states of this layer; those above it leave the model. Default: the last."""
 
     steps: Steps = 400
     """Steps after the start in closed form (ridge regression)."""
-
-    positions: Annotated[int, Field(ge=16, le=1_000_000)] = 512
-    """Tokens a step."""
-
-    learning_rate: LearningRate = 1e-3
-    """Of AdamW; it falls to 0 along a cosine."""
 
     activation: Annotated[float, Field(gt=0, lt=1)] = 0.0015
     """Share of the weights of a token that are positive in the end, over the vocabulary."""
@@ -97,20 +87,11 @@ class Units(Section):
     texts: Annotated[int, Field(ge=20, le=100_000_000)] = 6000
     """Texts drawn from the corpus. Their states are kept on disk meanwhile: about 50 kB a text."""
 
-    max_length: PositiveInt = 64
-    """Tokens that these texts are cut at."""
-
     layers: PositiveInt | None = None
     """Read the states of this layer; those above it leave the model. Default: the last."""
 
     steps: PositiveInt = 700
     """Optimiser steps."""
-
-    positions: Annotated[int, Field(ge=16, le=1_000_000)] = 1024
-    """Tokens a step."""
-
-    learning_rate: LearningRate = 1e-3
-    """Of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine."""
 
     words: PositiveFloat = 1.0
     """With [source.head] too: what the logits of tokens are multiplied by, beside those of units."""
@@ -158,7 +139,7 @@ class SourceSection(Section):
         if self.fitted is not None and self.model is None:
             raise ValueError("[source.head] and [source.units] are fitted to a model: name it with source.model")
         if self.head is not None and self.units is not None:
-            twice = self.head.model_fields_set & {"corpus", "texts", "max_length", "layers"}
+            twice = self.head.model_fields_set & {"corpus", "texts", "layers"}
             if twice:
                 raise ValueError(
                     f"[source.head] reads the states of [source.units] beside it: set {', '.join(sorted(twice))} there"

@@ -17,7 +17,6 @@ from vtkit.settings.types import (
     CorpusName,
     ModelName,
     PairsName,
-    PositiveInt,
     Section,
     VectorsName,
     first_sentence,
@@ -171,18 +170,8 @@ class FocusTransfer(MethodSettings):
     origins = {"focus": ("word vectors", "rows of shared tokens mixed by similarity of static word vectors")}
 
     vectors: VectorsName | None = None
-    """Static word vectors of the target language, word2vec text or binary format. Default: trained on ``corpus``."""
-
-    corpus: tuple[CorpusName, ...] = ()
-    """Text to train vectors on. Default: the text of the bias, else of the adaptation stage."""
-
-    alpha: Alpha = 2.0
-    """α of the entmax that turns similarities into weights. 2, sparsemax, is the paper's."""
-
-    @property
-    def settings_read(self) -> set[str]:
-        """Names of its own settings that have an effect."""
-        return super().settings_read - ({"corpus"} if self.vectors is not None else set())
+    """Static word vectors of the target language, word2vec text or binary format. Default: trained on the text of
+    ``transfer.bias.corpus``."""
 
 
 class OfaTransfer(MethodSettings):
@@ -196,9 +185,6 @@ class OfaTransfer(MethodSettings):
 
     vectors: VectorsName | None = None
     """Static word vectors of both languages, word2vec text or binary format."""
-
-    rank: PositiveInt | None = None
-    """Rank that the source embeddings are factorised to. Default: full rank."""
 
 
 class WechselTransfer(MethodSettings):
@@ -344,7 +330,8 @@ class BiasSection(Section):
     smoothed log frequency of the target tokens in ``corpus``."""
 
     corpus: tuple[CorpusName, ...] = ()
-    """Text in the target vocabulary's language to count frequencies on (``zscore``, reassigned rows). Default: the
+    """Text in the target vocabulary's language: to count frequencies on (``zscore``, reassigned rows), and for the
+    word vectors of ``focus``. Default: the
     adaptation corpus, else the fine-tuning documents, else the evaluation documents."""
 
 
@@ -422,6 +409,12 @@ class TransferSection(_MethodTables):
         return self.reassigns or (self.bias.method == "zscore" and self.bias.model is None)
 
     @property
+    def reads_texts(self) -> bool:
+        """Whether target texts are read: to count tokens, or to train the word vectors of ``focus``."""
+        trains = any(isinstance(settings, FocusTransfer) and settings.vectors is None for settings in self.used)
+        return self.counts_tokens or trains
+
+    @property
     def settings_read(self) -> set[str]:
         """Dotted paths of the settings that the methods and the bias read; the others have no effect. The corpora
         that are counted and trained on are among them only where this section names them itself."""
@@ -431,7 +424,7 @@ class TransferSection(_MethodTables):
             names |= {f"parallel.{setting}" for setting in ParallelTransfer.model_fields}
         if self.bias.method == "zscore" and self.bias.model is not None:
             names |= {"bias.model"}
-        if self.counts_tokens:
+        if self.reads_texts:
             names |= {"bias.corpus"}
         return {f"transfer.{name}" for name in names}
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from vtkit.settings.types import CorpusName, Occurrences, PositiveInt, Section, Share, TokenizerName
+from vtkit.settings.types import CorpusName, PositiveInt, Section, Share, TokenizerName
 
 
 class SourceVocabulary(Section):
@@ -30,10 +30,7 @@ class TrimmedVocabulary(Section):
 
     size: Annotated[int, Field(ge=100, le=1_000_000)] | None = None
     """Most tokens, special tokens, bytes and single characters included: the most frequent ones. Default: all that
-    occur ``min_frequency`` times."""
-
-    min_frequency: Occurrences = 1
-    """A token must occur at least this often in the corpus."""
+    occur."""
 
 
 class ExistingVocabulary(Section):
@@ -112,11 +109,6 @@ class ExpandedVocabulary(Section):
 
     size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Most tokens, those of ``tokenizer`` included; a small corpus gives fewer. Default: only ``stop`` ends it."""
-
-    counting: Literal["paper", "code"] = "paper"
-    """What may be added, and what entropy counts. ``paper``: all but tokens made of digits and marks only. ``code``,
-    as the authors' script has it: only tokens that start a word, and not with a digit or mark; entropy counts the
-    special tokens around each text too (docs/vocabulary.md#expand-a-vocabulary)."""
 
     @model_validator(mode="before")
     @classmethod

@@ -27,6 +27,7 @@ from vtkit.training import distributed
 from vtkit.training.crops import QUERY_WORDS, batches_of, crop_pair, opening_pair, usable_texts
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (
+    LISTWISE_TEMPERATURE,
     info_nce,
     listwise_divergence,
     margin_mse,
@@ -51,7 +52,6 @@ from vtkit.training.teachers import (
     check_targets,
     only,
 )
-from vtkit.training.validation import Validation
 
 QUERY_LENGTH = 64
 """Tokens a query is cut at."""
@@ -64,6 +64,9 @@ ALIGN_TEMPERATURE = 4.0
 
 SQUARED = 0.01
 """Weight of the mean squared difference of sentences' scores beside the divergence of their distributions."""
+
+CONTRASTIVE = 0.5
+"""Weight of InfoNCE with the query's own document beside the divergence from a teacher's distribution."""
 
 DEPTH = 50
 """Candidates are sampled from so many of each ranking."""
@@ -93,7 +96,6 @@ def adapt_vectors(
     teachers: Sequence[Teacher] = (),
     queries: Sequence[str] = (),
     generator: QueryGenerator | None = None,
-    validation: Validation | None = None,
 ) -> dict[str, list[float]]:
     """Train ``encoder`` in place.
 
@@ -109,7 +111,6 @@ def adapt_vectors(
         teachers: for ``distill``, beside or without BM25 (``section.distill.bm25``).
         queries: for ``distill``, queries of its own.
         generator: for ``distill`` with ``queries = "generated"``.
-        validation: by which the training stops; it says afterwards what came of it.
 
     Returns:
         The curves: ``steps``, ``loss``, each term as added, and mean active dimensions.
@@ -174,8 +175,6 @@ def adapt_vectors(
         ),
         folder,
         "adapting",
-        validation,
-        ramp_steps,
     )  # fmt: skip
     for parameter in model.parameters():
         parameter.requires_grad_(True)
@@ -271,30 +270,24 @@ def _distill(
         for start in range(0, len(asked), size)
     ]
     teacher = only([*teachers, *([Bm25Teacher(bm25)] if bm25_teaches else [])])
-    scale = settings.scale or teacher.scale
     scores = KeptScores(teacher, steps, folder)
     if loss == "margin_mse":
-        own_scores = torch.cat([scale * own_candidates(step) for step in scores.first])
-        check_targets(own_scores, "adapt.distill.scale", scale)
+        check_targets(torch.cat([teacher.scale * own_candidates(step) for step in scores.first]))
     else:
-        logits = standardized(scores.first.flatten(0, 1)) / settings.temperature
-        check_targets(logits, "adapt.distill.temperature", settings.temperature)
+        check_targets(standardized(scores.first.flatten(0, 1)) / LISTWISE_TEMPERATURE)
 
     def distillation(batch: Batch) -> Tensor:
         taught = scores[batch.step].to(batch.queries.device)
         if loss == "margin_mse":
-            return margin_mse(own_candidates(batch.scores), scale * own_candidates(taught))
-        return listwise_divergence(batch.scores, taught, settings.temperature)
+            return margin_mse(own_candidates(batch.scores), teacher.scale * own_candidates(taught))
+        return listwise_divergence(batch.scores, taught)
 
     def contrastive(batch: Batch) -> Tensor:
         return info_nce(batch.scores, repeated=_repeated(steps[batch.step]).to(batch.queries.device))
 
     terms = [Term("distillation", distillation)]
-    beside = settings.contrastive
-    if beside is None:
-        beside = 0.0 if loss == "margin_mse" else 0.5
-    if beside and own is not None:
-        terms.append(Term("contrastive", contrastive, lambda step: beside))
+    if loss == "listwise" and own is not None:
+        terms.append(Term("contrastive", contrastive, lambda step: CONTRASTIVE))
     return columns, terms
 
 

@@ -33,6 +33,7 @@ from vtkit.system.errors import DataError
 from vtkit.training.averaging import Curves, averaged, parameters_of
 from vtkit.training.gates import CollapseGate, LossGate
 from vtkit.training.losses import (
+    LISTWISE_TEMPERATURE,
     divergence,
     info_nce,
     listwise_divergence,
@@ -246,13 +247,10 @@ def _loss_term(settings: AnyLoss, taught: Taught | None) -> Term:
                 return own_candidates(batch.scores), scale * own_candidates(teacher(batch))
 
             if isinstance(settings, KlLoss):
-                return named("kl", lambda batch: divergence(*own(batch), settings.temperature))
+                return named("kl", lambda batch: divergence(*own(batch)))
             return named("margin_mse", lambda batch: margin_mse(*own(batch)))
         case ListwiseLoss():
-            return named(
-                "listwise",
-                lambda batch: listwise_divergence(batch.scores, teacher(batch), settings.temperature),
-            )
+            return named("listwise", lambda batch: listwise_divergence(batch.scores, teacher(batch)))
         case _:
             assert_never(settings)
 
@@ -278,7 +276,7 @@ def _taught(
         queries = [data.queries[query].text for query in rows[:, 0].tolist()]
         return Asked(queries, [contents[number] for number in numbers], numbers, rows.shape[1] - 1)
 
-    teacher = only(teachers, section.ensemble)
+    teacher = only(teachers)
     own = not any(isinstance(loss, ListwiseLoss) for loss in section.losses)
     scores = KeptScores(teacher, Lazy(len(batches), asked), folder, own=own)
     if scores.compares_nothing:
@@ -296,15 +294,11 @@ def _check_targets(scores: Tensor, section: FinetuneSection, scale: float) -> No
     own = torch.cat([own_candidates(step) for step in scores])
     for loss in section.losses:
         match loss:
-            case MarginMseLoss():
+            case MarginMseLoss() | KlLoss():
                 factor = loss.scale or scale
-                check_targets(factor * own, "finetune.margin_mse.scale", factor)
-            case KlLoss():
-                factor = loss.scale or scale
-                check_targets(factor * own / loss.temperature, "finetune.kl.scale", factor, soft=True)
+                check_targets(factor * own, f"{loss.name}.scale", factor)
             case ListwiseLoss():
-                every = standardized(scores.flatten(0, 1)) / loss.temperature
-                check_targets(every, "finetune.listwise.temperature", loss.temperature)
+                check_targets(standardized(scores.flatten(0, 1)) / LISTWISE_TEMPERATURE)
 
 
 def _ramp_steps(section: FinetuneSection, steps: int) -> int:

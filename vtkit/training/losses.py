@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+LISTWISE_TEMPERATURE = 0.25
+"""Divides a teacher's scores, in standard deviations of its scores of a query, inside their softmax."""
+
 
 def info_nce(scores: Tensor, scale: float = 1.0, repeated: Tensor | None = None) -> Tensor:
     """InfoNCE with in-batch negatives: mean_i -log softmax_j(scale · s_ij)[i].
@@ -54,22 +57,20 @@ def margin_mse(student: Tensor, teacher: Tensor) -> Tensor:
     return nn.functional.mse_loss(student[:, :1] - student[:, 1:], teacher[:, :1] - teacher[:, 1:])
 
 
-def divergence(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
-    """τ² mean_i KL(p_i ‖ q_i), p_i the softmax of the teacher's scores of the query's own documents and q_i that of the
-    student's, both divided by τ = ``temperature``. Lin et al. (2020, arXiv:2010.11386); τ² keeps the size of the
-    gradients, as in Hinton et al. (2015, arXiv:1503.02531).
+def divergence(student: Tensor, teacher: Tensor) -> Tensor:
+    """mean_i KL(p_i ‖ q_i), p_i the softmax of the teacher's scores of the query's own documents and q_i that of the
+    student's (Lin et al. 2020, arXiv:2010.11386).
 
     Args:
         student: scores, (queries, documents).
         teacher: the same; no gradient.
-        temperature: above 0.
 
     Returns:
-        Scalar, in nats times τ².
+        Scalar, in nats.
     """
-    log_p = nn.functional.log_softmax(teacher / temperature, dim=1)
-    log_q = nn.functional.log_softmax(student / temperature, dim=1)
-    return temperature**2 * (log_p.exp() * (log_p - log_q)).sum(dim=1).mean()
+    log_p = nn.functional.log_softmax(teacher, dim=1)
+    log_q = nn.functional.log_softmax(student, dim=1)
+    return (log_p.exp() * (log_p - log_q)).sum(dim=1).mean()
 
 
 def symmetric_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
@@ -89,7 +90,7 @@ def symmetric_divergence(student: Tensor, teacher: Tensor, temperature: float) -
     return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1).mean()
 
 
-def listwise_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+def listwise_divergence(student: Tensor, teacher: Tensor, temperature: float = LISTWISE_TEMPERATURE) -> Tensor:
     """mean_i KL(p_i ‖ q_i), q_i the softmax of the student's scores and p_i that of the teacher's in standard
     deviations of its scores of the query, divided by ``temperature``: which numbers a teacher uses makes no difference.
 
@@ -124,19 +125,6 @@ def standardized(scores: Tensor) -> Tensor:
     deviation = (centred.square().sum(dim=1, keepdim=True) / count).sqrt()
     tells = deviation > 1e-6 * filled.abs().amax(dim=1, keepdim=True)
     return torch.where(tells, centred / deviation.clamp(min=1e-12), 0.0).masked_fill(~asked, torch.nan)
-
-
-def min_max(scores: Tensor) -> Tensor:
-    """(s_ij - min_j s_ij) / (max_j s_ij - min_j s_ij) over the documents j that were asked about; 0 where all are
-    equal.
-
-    Args:
-        scores: (queries, documents), NaN where a teacher was not asked; these stay NaN.
-    """
-    missing = scores.isnan()
-    lowest = scores.masked_fill(missing, torch.inf).amin(dim=1, keepdim=True)
-    spread = scores.masked_fill(missing, -torch.inf).amax(dim=1, keepdim=True) - lowest
-    return torch.where(spread > 0, (scores - lowest) / spread, 0.0).masked_fill(missing, torch.nan)
 
 
 def normalized_entropy(logits: Tensor) -> Tensor:

@@ -27,11 +27,10 @@ from vtkit.encoder.model_folder import SAFELY, check_complete, library_errors, m
 from vtkit.encoder.sides import encode_side
 from vtkit.encoder.truncation import shortened
 from vtkit.search.bm25 import Bm25
-from vtkit.settings.finetune import Scaling
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_device, fastest_precision, quiet_libraries
-from vtkit.training.losses import min_max, normalized_entropy, standardized
+from vtkit.training.losses import normalized_entropy, standardized
 from vtkit.training.resuming import kept_array
 
 SCORES_FOLDER = "teacher-scores"
@@ -45,7 +44,8 @@ KNOWN_DOCUMENTS = 200_000
 COSINE_SCALE = 20.0
 """Of cosines, which lie within a few tenths of each other; what sentence-transformers multiplies them with."""
 
-ENSEMBLE_SCALES: dict[Scaling, float] = {"deviations": 5.0, "min-max": 30.0}
+ENSEMBLE_SCALE = 5.0
+"""Of the mean of several teachers' scores in standard deviations."""
 
 UNIFORM = 0.99
 """Entropy of targets, as a share of the highest, above which they say nothing."""
@@ -211,26 +211,19 @@ class GivenScores:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Several teachers: the mean of their scores, each brought to one scale for each query, over the documents that all
-    of them were asked about."""
+    """Several teachers: the mean of their scores, each in standard deviations of its scores of the query, over the
+    documents that all of them were asked about."""
 
     teachers: Sequence[Teacher]
-    scaling: Scaling = "deviations"
-    """In standard deviations, or between 0 and 1."""
-
-    @property
-    def scale(self) -> float:
-        """Of the mean: ``min-max`` with 30 is the ensemble of arXiv:2411.04403."""
-        return ENSEMBLE_SCALES[self.scaling]
+    scale: float = ENSEMBLE_SCALE
 
     def scores(self, steps: Sequence[Asked]) -> list[np.ndarray]:
         """Float32 (queries, documents) of each step, NaN where one of them was not asked."""
-        scaled = min_max if self.scaling == "min-max" else standardized
         matrices = []
         for step in zip(*(teacher.scores(steps) for teacher in self.teachers), strict=True):
             scores = torch.from_numpy(np.stack(step))
             scores = scores.masked_fill(scores.isnan().any(dim=0), torch.nan)
-            matrices.append(torch.stack([scaled(own) for own in scores]).mean(dim=0).numpy())
+            matrices.append(torch.stack([standardized(own) for own in scores]).mean(dim=0).numpy())
         return matrices
 
 
@@ -245,20 +238,19 @@ class Taught:
     """Of the teacher."""
 
 
-def only(teachers: Sequence[Teacher], scaling: Scaling = "deviations") -> Teacher:
+def only(teachers: Sequence[Teacher]) -> Teacher:
     """The one teacher, or the :class:`Ensemble` of several."""
-    return teachers[0] if len(teachers) == 1 else Ensemble(teachers, scaling)
+    return teachers[0] if len(teachers) == 1 else Ensemble(teachers)
 
 
-def check_targets(logits: Tensor, setting: str, value: float, *, soft: bool = False) -> None:
+def check_targets(logits: Tensor, setting: str = "", scale: float = 1.0) -> None:
     """Look whether the targets of a first sample of queries can teach a loss that compares documents.
 
     Args:
         logits: whose softmax, for each query, is the target; (queries, documents), NaN where the teacher was not asked.
-        setting: ``….scale`` or ``….temperature`` of the loss.
-        value: of the setting.
-        soft: whether the loss also learns the order of a query's other documents, which targets that give one document
-            all weight do not hold; that is a warning.
+        setting: argument that sets ``scale``, if the recipe can: ``kl.scale`` or ``margin_mse.scale``. ``kl`` also
+            learns the order of a query's other documents, and warns if the targets give one document all weight.
+        scale: the teacher's scores were multiplied by it.
 
     Raises:
         DataError: the targets are nearly uniform: the encoder would learn that all documents are equally good.
@@ -269,19 +261,19 @@ def check_targets(logits: Tensor, setting: str, value: float, *, soft: bool = Fa
     several = logits[(~logits.isnan()).sum(dim=1) > 1]
     deviation = float(torch.stack([row[~row.isnan()].std(correction=0) for row in several]).mean())
     if entropy > UNIFORM and deviation < 1e-6:
-        raise DataError(f"{setting}: the teacher gives all documents of a query the same score. Name another teacher.")
-    better = value * (GOOD_DEVIATION / deviation if setting.endswith("scale") else deviation / GOOD_DEVIATION)
-    remedy = f"Set {setting} (now {value:g}) to about {better:.2g}, or name another teacher."
+        raise DataError("The teacher gives all documents of a query the same score. Name another teacher.")
+    better = f"to about {scale * GOOD_DEVIATION / max(deviation, 1e-12):.2g} (now {scale:g}), or name another teacher"
+    remedy = f"Set {{{setting}}} {better}" if setting else "Name another teacher"
     if entropy > UNIFORM:
         raise DataError(
-            f"{setting}: the teacher's targets are nearly uniform over a query's documents (their entropy is "
-            f"{entropy:.1%} of the highest there is): training would teach that all documents are equally good. "
-            f"{remedy}"
+            "The teacher scores a query's documents nearly alike, so that training would teach that all are equally "
+            f"good (the targets' entropy is {entropy:.1%} of the maximum). {remedy}.",
+            setting,
         )
-    if soft:
+    if setting == "kl.scale":
         console.warn(
-            f"{setting}: the teacher's targets give nearly all weight to one document (their entropy is {entropy:.1%} "
-            f"of the highest there is): the order of a query's other documents is not learned. {remedy}"
+            f"the teacher gives nearly all weight to one document of each query (the targets' entropy is {entropy:.1%} "
+            f"of the maximum), so the order of the others is not learned. Set kl.scale {better}"
         )
 
 

@@ -27,7 +27,7 @@ from vtkit.data.trec import Run
 from vtkit.encoder.sides import encode_side
 from vtkit.evaluation.measures.effectiveness import evaluate
 from vtkit.search.engine import search_exactly
-from vtkit.settings.finetune import ValidationSettings
+from vtkit.settings.finetune import FinetuneValidation
 from vtkit.system import console
 from vtkit.system.errors import DataError
 from vtkit.system.runtime import fastest_precision
@@ -156,7 +156,7 @@ def _of_one_text_or_document(data: RetrievalSet) -> NDArray[np.int64]:
 class Validation:
     """What training is validated on, and afterwards what came of it."""
 
-    def __init__(self, judged: ValidationSet, settings: ValidationSettings) -> None:
+    def __init__(self, judged: ValidationSet, settings: FinetuneValidation) -> None:
         self.judged, self.settings = judged, settings
         self.validated: list[Validated] = []
         """Of each training that has ended."""

@@ -168,14 +168,13 @@ def _mixture(
                 pair,
                 vectors=None if settings.vectors is None else Path(settings.vectors),
                 texts=texts() if settings.vectors is None else None,
-                alpha=settings.alpha,
                 seed=seed,
             )
         case OfaTransfer():
             from vtkit.transfer.methods.ofa import ofa_mixture
 
             assert settings.vectors is not None
-            return ofa_mixture(pair, vectors=Path(settings.vectors), rank=settings.rank)
+            return ofa_mixture(pair, vectors=Path(settings.vectors))
         case WechselTransfer():
             from vtkit.transfer.methods.wechsel import wechsel_mixture
 

@@ -56,7 +56,6 @@ class Transfer:
             overlap={kind: count for kind, count in self.pair.overlap.counts.items() if kind != "new"},
             overlap_share=self.pair.overlap.share,
             methods=self.mixture.counts(),
-            rank=self.mixture.rank,
             neighbours=sample_neighbours(self.mixture, self.pair, SAMPLED_NEIGHBOURS, self.seed),
             probed=self.probed,
         )

@@ -65,6 +65,12 @@ UNIT_LOGIT = 30.0
 """Mean logit of a unit that fires: the logarithm then saturates, so that a weight says that a unit fires more than how
 strongly it does (docs/log.md)."""
 
+POSITIONS = 1024
+"""Tokens a step."""
+
+LEARNING_RATE = 1e-3
+"""Of AdamW; it rises for a twentieth of the steps and falls to 0 along a cosine."""
+
 UNITS_AT_ONCE = 512
 NAMED_BY = 3
 
@@ -110,7 +116,7 @@ def fit_units(
         DataError: too little text, or states that are not finite.
     """
     encoder.to(fastest_device())
-    states = token_states(encoder, texts, section.max_length, folder)
+    states = token_states(encoder, texts, folder)
     fitted_on, held_out = np.flatnonzero(~states.held_out), np.flatnonzero(states.held_out)
     if len(fitted_on) < FEWEST_TOKENS:
         raise DataError(
@@ -167,7 +173,7 @@ def _learned(head: Head, states: States, rows: NDArray[np.int64], section: Units
         drawn = torch.randint(len(first), (section.size,), generator=generator)
         noise = torch.randn(section.size, first.shape[1], generator=generator).to(first.device)
         sae = Autoencoder(centre, first[drawn.to(first.device)] - centre + 0.5 * noise, section.active)
-    optimiser = torch.optim.AdamW(sae.parameters(), lr=section.learning_rate, weight_decay=0.0)
+    optimiser = torch.optim.AdamW(sae.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
     warm = max(1, section.steps // 20)
 
     def rate(step: int) -> float:
@@ -178,7 +184,7 @@ def _learned(head: Head, states: States, rows: NDArray[np.int64], section: Units
     revived = 0
     with console.progress("learning units", total=section.steps) as bar, torch.enable_grad():
         for step in range(section.steps):
-            picked = rng.choice(rows, min(section.positions, len(rows)), replace=False)
+            picked = rng.choice(rows, min(POSITIONS, len(rows)), replace=False)
             with torch.no_grad():
                 wanted = head.output(states.some(np.sort(picked))[0])
             found, places = sae(wanted)

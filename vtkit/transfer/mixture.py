@@ -3,7 +3,6 @@
 Embeddings, decoder bias and the provenance shown in reports all come from the same weights, so that they cannot
 disagree. Rows that depend on no source token in particular (the mean of all, random noise) are kept as a method
 name without weights, because a dense row for each of them would not fit in memory for large vocabularies.
-A mixture may also be of low rank (OFA): then all its rows are made in the space of the source's main directions.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from scipy.sparse import csr_matrix, diags_array
 
 from vtkit.encoder.masked import MASKED_BIAS, is_masked
 from vtkit.settings.transfer import Fallback
-from vtkit.system.errors import DataError, RecipeError
+from vtkit.system.errors import DataError
 from vtkit.transfer.softmax_rows import SoftmaxRows
 from vtkit.vocabulary.pair import VocabularyPair
 
@@ -43,22 +42,16 @@ class Mixture:
     """What made each row, in words: "overlap", a method's name, or what tokens without evidence became; (target
     vocabulary,)."""
 
-    rank: int | None = None
-    """Directions of the source embeddings that rows are made of; None keeps all of them."""
-
     spread: tuple[SoftmaxRows, ...] = ()
     """Rows that give weight to every source token."""
 
     def rows(self, embeddings: NDArray[np.floating], seed: int = 0) -> NDArray[np.float32]:
         """The embeddings of the target vocabulary: ``E' = W E``, (target vocabulary, width).
 
-        With a ``rank`` k, ``E' = W E_k`` where ``E_k = U_k Σ_k V_kᵀ`` is the best approximation of E by k directions
-        (its truncated singular value decomposition), so overlapping tokens too are approximations of their old rows.
-
         The rows without weights: ``mean`` and ``masked`` are the mean of E; ``overlap_mean`` is the mean of the
         overlapping tokens' rows, of all rows where nothing overlaps; ``random`` is noise N(0, 0.02²);
         ``univariate`` N(μ, σ²) with the mean and deviation of all entries of E; ``multivariate`` the same for each
-        dimension by itself (of E, or of the k coordinates ``U_k Σ_k``).
+        dimension by itself.
 
         Args:
             embeddings: ``E``, (source rows, width).
@@ -66,26 +59,21 @@ class Mixture:
 
         Raises:
             DataError: the source's embeddings are not finite.
-            RecipeError: the rank is larger than the width.
         """
         embeddings = np.asarray(embeddings, dtype=np.float32)
         self._check(embeddings, "embeddings")
         width = embeddings.shape[1]
-        directions = None if self.rank is None else _directions(embeddings, self.rank)
-        coordinates = embeddings if directions is None else np.asarray(embeddings @ directions.T, dtype=np.float32)
-        mixed = self._times(coordinates)
+        mixed = self._times(embeddings)
         middle = np.concatenate([self._of("mean"), self._of("masked")])
-        mixed[middle] = coordinates.mean(axis=0, dtype=np.float64)
+        mixed[middle] = embeddings.mean(axis=0, dtype=np.float64)
         kept = self._of("overlap")
-        shared = mixed[kept] if len(kept) else coordinates
+        shared = mixed[kept] if len(kept) else embeddings
         mixed[self._of("overlap_mean")] = shared.mean(axis=0, dtype=np.float64)
         generator = np.random.default_rng(seed)
         noisy = self._of("multivariate")
         if len(noisy):
-            mean, deviation = _moments(coordinates)
+            mean, deviation = _moments(embeddings)
             mixed[noisy] = generator.normal(mean, deviation, (len(noisy), len(mean)))
-        if directions is not None:
-            mixed = mixed @ directions
         noisy = self._of("univariate")
         if len(noisy):
             mean, deviation = _moments(embeddings.reshape(-1, 1))
@@ -249,21 +237,6 @@ def _moments(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[
         squares += np.square(block).sum(axis=0)
     mean = total / len(values)
     return mean, np.sqrt(np.maximum(squares / len(values) - mean**2, 0))
-
-
-def _directions(embeddings: NDArray[np.float32], rank: int) -> NDArray[np.float32]:
-    """The right singular vectors of the ``rank`` largest singular values as rows, (rank, width).
-
-    They are the eigenvectors of the Gram matrix, which takes one pass over the embeddings and little memory.
-    """
-    width = embeddings.shape[1]
-    if rank > width:
-        raise RecipeError(f"transfer.ofa.rank = {rank} is more than the source's embeddings have dimensions ({width}).")
-    gram = np.zeros((width, width))
-    for block in _blocks(embeddings):
-        gram += block.T @ block
-    vectors = np.linalg.eigh(gram).eigenvectors[:, ::-1][:, :rank]
-    return np.ascontiguousarray(vectors.T, dtype=np.float32)
 
 
 def _blocks(values: NDArray[np.float32]) -> Iterator[NDArray[np.float64]]:

@@ -104,13 +104,12 @@ def read_provenance(path: Path) -> list[Origin]:
     return [Origin(**(row | {name: tuple(row[name]) for name in listed})) for row in rows]
 
 
-def read_mixture(path: Path, source_rows: int, rank: int | None) -> Mixture:
+def read_mixture(path: Path, source_rows: int) -> Mixture:
     """The mixture that a transfer made its rows by.
 
     Args:
         path: the table.
         source_rows: rows of the source's embedding matrix.
-        rank: the mixture's own, which the table does not hold.
 
     Raises:
         DataError: the file is missing or is not such a table.
@@ -123,7 +122,7 @@ def read_mixture(path: Path, source_rows: int, rank: int | None) -> Mixture:
     methods = np.array(table["method"].to_pylist(), dtype=np.dtypes.StringDType())
     mixed = csr_matrix((weights, ids, starts), shape=(len(methods), source_rows), copy=True)
     mixed.sort_indices()
-    return Mixture(mixed, methods, rank)
+    return Mixture(mixed, methods)
 
 
 def _listed(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:

@@ -40,9 +40,6 @@ class MovedRows(Result):
     methods: Mapping[str, int]
     """Method of transfer -> rows it gave."""
 
-    rank: int | None
-    """:attr:`vtkit.transfer.mixture.Mixture.rank`."""
-
     neighbours: tuple[Neighbour, ...]
     """Some of the new tokens."""
 

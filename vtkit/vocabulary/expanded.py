@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import string
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
@@ -54,9 +53,6 @@ SPECIAL_TOKENS = 5
 
 FIRST_INCREMENTS = 8
 """Increments that the first training is large enough for; each further one is for twice as many."""
-
-MARKS = frozenset(string.punctuation + string.digits + "「」『』【】〔〕〈〉“”（）・。、！？｀＠＄％＆＊＋￥")
-"""With ``counting = "code"``, a token that begins with one of these is left out."""
 
 _CHUNK = re.compile(r"\s*\S+|\s+")
 _SEPARATOR = chr(0x10FFFF)
@@ -164,7 +160,7 @@ def expand_vocabulary(
                 wanted = min(wanted, section.size)
             if learned is None or not learned.suffices(wanted):
                 ahead = len(base) + _doubled(len(curve)) * section.increment
-                learned = _learn(base, corpus.lowered, family, min(ahead, section.size or ahead), section)
+                learned = _learn(base, corpus.lowered, family, min(ahead, section.size or ahead))
             candidates = _candidates(corpus, learned, wanted)
             added, merges = _fitting(base, candidates, learned.whole_words, wanted - len(base), family)
             model = extended.model(added, merges)
@@ -199,9 +195,6 @@ class _Corpus:
     fixed: Counter[int]
     """Ids that the tokenizer finds before it looks for words (its added tokens), with their counts."""
 
-    between: Counter[int]
-    """Special tokens around the texts, where entropy is to count them."""
-
     spaced_words: int
     """Words between white space."""
 
@@ -214,12 +207,8 @@ class _Corpus:
 
     def increment(self, counts: NDArray[np.int64], earlier: Sequence[Increment]) -> Increment:
         """The increment whose tokens occur ``counts`` times, (vocabulary,); ``earlier`` begins with the base's."""
-        counts = counts.copy()
-        tokens = int(counts.sum())
-        for number, count in self.between.items():
-            counts[number] += count
-        size, total = len(counts), int(counts.sum())
-        entropy = math.fsum(count * math.log(count / total) for count in counts[counts > 0].tolist())
+        size, tokens = len(counts), int(counts.sum())
+        entropy = math.fsum(count * math.log(count / tokens) for count in counts[counts > 0].tolist())
         if not earlier:
             return Increment(size, 0, tokens, tokens / self.spaced_words, entropy, None, None)
         risen = entropy - earlier[-1].entropy
@@ -251,7 +240,7 @@ class _Learned:
     """How many tokens there are after each merge."""
 
     addable: frozenset[str]
-    """Tokens that the base lacks and the counting mode lets in."""
+    """Tokens that the base lacks, but for those without a letter."""
 
     whole_words: frozenset[str]
     """Tokens that are a word of the corpus."""
@@ -327,11 +316,7 @@ def _read_corpus(base: PreTrainedTokenizerFast, texts: Iterable[str], section: E
         )
     if not len(words) or not spaced_words:
         raise DataError("The corpus has no words to expand a vocabulary by: its texts are empty.")
-    between: Counter[int] = Counter()
-    if section.counting == "code":
-        roles = special_roles(base)
-        between.update({roles[role]: chunks.texts for role in ("cls", "sep") if role in roles})
-    return _Corpus(words, lowered, fixed, between, spaced_words)
+    return _Corpus(words, lowered, fixed, spaced_words)
 
 
 def _cutter(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], list[str | int]]:
@@ -403,9 +388,7 @@ def _cut(model: models.Model, words: Tally, size: int) -> NDArray[np.int64]:
     return counts
 
 
-def _learn(
-    base: PreTrainedTokenizerFast, words: Tally, family: Family, size: int, section: ExpandedVocabulary
-) -> _Learned:
+def _learn(base: PreTrainedTokenizerFast, words: Tally, family: Family, size: int) -> _Learned:
     """Merge the most frequent pair of neighbours until there are ``size`` tokens; ties go to the lower characters.
 
     For WordPiece, characters that continue a word are private-use code points meanwhile: ``b`` and ``##b`` differ.
@@ -438,7 +421,6 @@ def _learn(
     else:
         learned = [_marked(token, plain) for token in learned]
     known, tokens = base.get_vocab(), set(learned)
-    leaves_out = _is_digits_and_marks if section.counting == "paper" else _is_left_out_by_the_script
     layout = json.loads(base.backend_tokenizer.to_str())["model"]
     return _Learned(
         family=family,
@@ -446,7 +428,7 @@ def _learn(
         alphabet=alphabet_size,
         merges=merges,
         tokens_after=tuple(tokens_after),
-        addable=frozenset(token for token in tokens if token not in known and not leaves_out(token, family)),
+        addable=frozenset(token for token in tokens if token not in known and not _is_digits_and_marks(token, family)),
         whole_words=frozenset(word for word, _ in words if word in tokens),
         unknown=layout["unk_token"] or "",
         longest_word=layout.get("max_input_chars_per_word", 0),
@@ -485,13 +467,6 @@ def _candidates(corpus: _Corpus, learned: _Learned, size: int) -> list[str]:
 def _is_digits_and_marks(token: str, family: Family) -> bool:
     """Whether there is no letter, nor a letter's own sign, in the token; bytes that are no whole character are none."""
     return not any(unicodedata.category(character)[0] in "LM" for character in canonical(token, family).surface)
-
-
-def _is_left_out_by_the_script(token: str, family: Family) -> bool:
-    """What the authors' script drops: spellings that begin with a digit or a mark. ``#`` is a mark, so it adds no
-    token that continues a word; here that holds for byte-level tokens too."""
-    starts_word, surface = canonical(token, family)
-    return not starts_word or surface[:1] in MARKS or surface == ""
 
 
 def _fitting(

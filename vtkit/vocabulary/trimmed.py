@@ -42,14 +42,11 @@ class Trimmed(NamedTuple):
     stats: TrimStats
 
 
-def trim_vocabulary(
-    tokenizer: PreTrainedTokenizerFast, texts: Iterable[str], size: int | None = None, min_frequency: int = 1
-) -> Trimmed:
+def trim_vocabulary(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str], size: int | None = None) -> Trimmed:
     """``tokenizer`` with the tokens that occur in ``texts``; ids keep their order.
 
     Args:
         size: most tokens, the most frequent ones, with all that makes them; all by default.
-        min_frequency: how often a token must occur.
 
     Raises:
         DataError: no texts, a kind of tokenizer whose tokens cannot be taken out, or more tokens that must stay than
@@ -67,13 +64,13 @@ def trim_vocabulary(
         read += 1
     if not read:
         raise DataError("trimming counts tokens, and {corpus} has no text: name text of the language", "corpus")
-    kept = rules.kept(counts, size, min_frequency)
+    kept = rules.kept(counts, size)
     changed = lost = 0.0
     if held_out:
         without = counts.copy()
         for ids in held_out:
             np.subtract.at(without, ids, 1)
-        gone = ~np.isin(np.arange(len(counts)), rules.kept(without, size, min_frequency))
+        gone = ~np.isin(np.arange(len(counts)), rules.kept(without, size))
         changed = float(np.mean([gone[ids].any() for ids in held_out]))
         lost = float(np.mean(np.concatenate([gone[ids] for ids in held_out])))
     trimmed = wrapped_like(Tokenizer.from_str(json.dumps(rules.without_others(kept))), tokenizer)
@@ -116,9 +113,9 @@ class _Rules:
         self._ranks = {(left, right): rank for rank, (left, right) in enumerate(model.get("merges", ()))}
         self._paths: dict[str, frozenset[tuple[str, str]]] = {}
 
-    def kept(self, counts: NDArray[np.int64], size: int | None, min_frequency: int) -> NDArray[np.int64]:
+    def kept(self, counts: NDArray[np.int64], size: int | None) -> NDArray[np.int64]:
         """Ids of the tokens that stay, in order: those that must, and the most frequent ones with what makes them."""
-        candidates = np.flatnonzero(counts >= max(min_frequency, 1))
+        candidates = np.flatnonzero(counts)
         candidates = candidates[np.argsort(-counts[candidates], kind="stable")]
         kept = self._always()
         for number in candidates:
@@ -126,10 +123,9 @@ class _Rules:
                 kept |= {self._ids[form] for form in (character, f"##{character}") if form in self._ids}
         if size is not None and len(kept) > size:
             raise DataError(
-                f"{{size}} {size:,} has no room for what must stay: {len(kept):,} special tokens, bytes and "
-                f"single characters of the corpus. Set it to more than that, or raise {{min_frequency}}",
+                f"{{size}} = {size:,} is less than the {len(kept):,} special tokens, bytes and single characters of "
+                "the corpus, which must stay. Set it higher.",
                 "size",
-                "min_frequency",
             )
         for number in candidates:
             needed = {int(number)} | {self._ids[part] for part in self._parts(self._tokens[number])}

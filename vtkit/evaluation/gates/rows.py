@@ -62,7 +62,7 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     for what, ours, theirs in pairs:
         if not np.isfinite(as_array(ours)).all():
             problems.append(f"{what} are not finite")
-        differing = 0 if mixture.rank is not None else _differing(as_array(ours)[kept], as_array(theirs)[origins])
+        differing = _differing(as_array(ours)[kept], as_array(theirs)[origins])
         figures[f"differing_{what.replace(' ', '_')}"] = differing
         if differing:
             problems.append(f"{differing} of {len(kept)} shared tokens have other {what} than in the source")
@@ -87,8 +87,7 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
         return "fail", f"{', '.join(problems)}; {bias_words}", advice, figures
     if not len(kept):
         return "pass", f"no token keeps its row (a method that makes all rows anew); {bias_words}", "", figures
-    rows = "rows equal bit for bit" if mixture.rank is None else "rows of lower rank, not compared"
-    return "pass", f"{len(kept)} shared tokens: {rows}; {bias_words}", "", figures
+    return "pass", f"{len(kept)} shared tokens: rows equal bit for bit; {bias_words}", "", figures
 
 
 def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:

@@ -127,7 +127,7 @@ def trimmed_gate(trimmed: TrimStats, size: int) -> Seen:
     figures = {"kept": size, "of": trimmed.base_size, "changed": trimmed.changed, "lost": trimmed.lost}
     if trimmed.lost <= LOST:
         return "pass", trimmed.words(size), "", figures
-    advice = "Name more text of the language in vocabulary.corpus, raise vocabulary.size or lower min_frequency."
+    advice = "Name more text of the language in vocabulary.corpus, or raise vocabulary.size."
     return "warn", trimmed.words(size), advice, figures
 
 

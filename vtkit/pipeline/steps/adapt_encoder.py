@@ -19,7 +19,6 @@ from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console
 from vtkit.system.results import Result
-from vtkit.training.validated import Validated
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -48,9 +47,6 @@ class AdaptResult(Result):
     held_out: HeldOutPredictions | None = None
     """Of masked tokens, where the objective predicts them."""
 
-    validated: Validated | None = None
-    """Where [adapt.validation] asks for it."""
-
 
 def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptResult:
     """Fill ``out/model`` with the adapted encoder.
@@ -70,17 +66,14 @@ def adapt_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> AdaptR
     if reason:
         console.say(f"  objective {' and '.join(objectives)}: {reason}")
     if objectives in (("mlm",), ("sap",)):
-        if section.validation is not None:
-            console.warn("adapt.validation has no effect: masked-language-model training measures on held-out texts")
         texts, done = _predict(recipe, inputs, out, encoder, objectives[0])
-        found = AdaptResult(objectives, reason, texts, 0, done.curve, done.held_out)
+        result = AdaptResult(objectives, reason, texts, 0, done.curve, done.held_out)
     else:
-        texts, pairs, curve, validated = _train_vectors(recipe, inputs, out, encoder, objectives)
-        found = AdaptResult(objectives, reason, texts, pairs, curve, validated=validated)
+        result = AdaptResult(objectives, reason, *_train_vectors(recipe, inputs, out, encoder, objectives))
     if distributed.is_main():
         save_encoder(encoder, out / "model")
         reporting.keep(out / CHECKPOINTS, out)
-    return found
+    return result
 
 
 def chosen_objectives(recipe: View) -> tuple[tuple[str, ...], str]:
@@ -105,12 +98,10 @@ def chosen_prior(recipe: View) -> Literal["none", "unigram"]:
 
 
 def _pair_files(recipe: View) -> tuple[str, ...]:
-    """Files of sentence pairs: adapt.align.files, else those that the transfer learns from."""
-    assert recipe.adapt is not None
-    own = recipe.adapt.align.files
+    """Files of sentence pairs that the transfer learns from; none if it does not."""
     transfer = recipe.transfer
-    if own or transfer is None or "transfer.parallel.files" not in transfer.settings_read:
-        return own
+    if transfer is None or "transfer.parallel.files" not in transfer.settings_read:
+        return ()
     return transfer.settings_of(ParallelTransfer).files
 
 
@@ -146,23 +137,16 @@ def _held_out(texts: Sequence[str], most: int, seed: int) -> tuple[Sequence[str]
 
 def _train_vectors(
     recipe: View, inputs: Mapping[str, Path], out: Path, encoder: SparseEncoder, objectives: Sequence[str]
-) -> tuple[int, int, Mapping[str, Sequence[float]], Validated | None]:
-    """Training of the sparse vectors themselves."""
-    from vtkit.evaluation.probe import probe_validation_set
+) -> tuple[int, int, Mapping[str, Sequence[float]]]:
+    """Training of the sparse vectors themselves: texts, pairs and curves."""
     from vtkit.training.adapt import QUERY_LENGTH, adapt_vectors
     from vtkit.training.query_generator import load_generator
     from vtkit.training.teachers import Teacher, load_teacher
-    from vtkit.training.validation import MOST_QUERIES, Validation
 
     section, seed = recipe.adapt, recipe.recipe.seed
     assert section is not None
     most = section.steps * section.batch_size
-    wanted = 0 if section.validation is None else MOST_QUERIES
-    texts = drawn(read_texts(recipe.corpora("adapt.corpus")), most + wanted, seed, out)
-    validation = None
-    if section.validation is not None:
-        texts, held_out = _held_out(texts, wanted, seed)
-        validation = Validation(probe_validation_set(held_out, wanted, seed, "adapt"), section.validation)
+    texts = drawn(read_texts(recipe.corpora("adapt.corpus")), most, seed, out)
     alignment = _alignment(recipe, inputs, texts, encoder.tokenizer) if "align" in objectives else None
     teachers, queries, generator = list[Teacher](), list[str](), None
     if "distill" in objectives:
@@ -184,10 +168,8 @@ def _train_vectors(
         teachers=teachers,
         queries=queries,
         generator=generator,
-        validation=validation,
     )
-    validated = None if validation is None else validation.validated[-1]
-    return len(texts), 0 if alignment is None else len(alignment.pairs), curve, validated
+    return len(texts), 0 if alignment is None else len(alignment.pairs), curve
 
 
 def _alignment(
@@ -229,8 +211,7 @@ def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]]
 def _training(recipe: Recipe) -> Training:
     section = recipe.adapt
     assert section is not None
-    validated = section.validation is not None
-    return Training(section.steps, section.checkpoint_every, validated, embeddings_only=section.train != "all")
+    return Training(section.steps, section.checkpoint_every, embeddings_only=section.train != "all")
 
 
 ADAPT = Stage(

@@ -48,11 +48,11 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
     match recipe.vocabulary:
         case SourceVocabulary():
             tokenizer = source_tokenizer(recipe, inputs)
-        case TrimmedVocabulary(size=size, min_frequency=least):
+        case TrimmedVocabulary(size=size):
             from vtkit.vocabulary.trimmed import trim_vocabulary
 
             texts = read_texts(recipe.corpora("vocabulary.corpus"))
-            tokenizer, trimmed = trim_vocabulary(source_tokenizer(recipe, inputs), texts, size, least)
+            tokenizer, trimmed = trim_vocabulary(source_tokenizer(recipe, inputs), texts, size)
             console.say(f"  {trimmed.words(len(tokenizer))}")
         case ExistingVocabulary(tokenizer=name):
             tokenizer = with_casing(load_tokenizer(name), recipe.casing.input)

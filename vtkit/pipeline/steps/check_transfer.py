@@ -53,7 +53,7 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
     assert transfer.moved is not None
     source, moved = source_encoder(recipe, inputs), load_encoder(str(inputs["transfer"] / "model"))
     rows = mlm_head(source[0].auto_model).decoder.out_features
-    mixture = read_mixture(inputs["transfer"] / PROVENANCE, rows, transfer.moved.rank)
+    mixture = read_mixture(inputs["transfer"] / PROVENANCE, rows)
     pair = pair_of(source.tokenizer, target_tokenizer(recipe, inputs), section.overlap, rows)
     found = encoder_gates(
         recipe.gates,

@@ -63,8 +63,6 @@ EXPAND_DOCUMENTS = Stage(
         "expand.method",
         "expand.tokens",
         "expand.keep",
-        "expand.common",
-        "expand.document_length",
         "recipe.language",
     ),
     corpora={"finetune.data": _tuned_on, "evaluate.sets": evaluation_sets},

@@ -126,7 +126,7 @@ def _validation(
         judged_on = "training queries held out"
     else:
         texts = draw(data.contents, 2 * MOST_QUERIES, seed)
-        return data, Validation(probe_validation_set(texts, MOST_QUERIES, seed, "finetune"), settings)
+        return data, Validation(probe_validation_set(texts, MOST_QUERIES, seed), settings)
     if expand is not None:
         judging = expand(judging)
     return data, Validation(validation_set(judging, judged_on, seed), settings)

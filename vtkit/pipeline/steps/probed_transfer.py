@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from vtkit.settings.casing import CasingSection
     from vtkit.settings.transfer import TransferSection
-    from vtkit.transfer.dispatch import Texts
     from vtkit.transfer.encoder import Transfer
 
 RULE = "rule"
@@ -35,7 +34,6 @@ def transfer(
     section: TransferSection,
     *,
     counted: Sequence[Corpus],
-    method_texts: Texts,
     casing: CasingSection,
     seed: int,
     work: Path,
@@ -44,9 +42,10 @@ def transfer(
     """:func:`vtkit.transfer.encoder.move_encoder`, by :func:`probed_transfer` where a probe can say something.
 
     Args:
-        counted: target texts, whose tokens are counted once, and which the probe pairs are made of; may be none.
+        counted: target texts, whose tokens are counted once, and which word vectors are trained on and the probe pairs
+            made of; may be none.
         untrained: whether the source never learned to retrieve.
-        source, target, section, method_texts, casing, seed, work: as of ``move_encoder``.
+        source, target, section, casing, seed, work: as of ``move_encoder``.
     """
     from vtkit.transfer.encoder import move_encoder
     from vtkit.transfer.surgery.bias import count_tokens
@@ -56,8 +55,9 @@ def transfer(
         return count_tokens(target, read_texts(counted)) if counted else None
 
     def move(asked: TransferSection, folder: Path) -> Transfer:
+        texts = partial(read_texts, counted)
         return move_encoder(
-            source, target, asked, counts=counts, method_texts=method_texts, casing=casing, seed=seed, work=folder
+            source, target, asked, counts=counts, method_texts=texts, casing=casing, seed=seed, work=folder
         )
 
     if untrained or not counted:

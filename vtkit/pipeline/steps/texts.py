@@ -16,7 +16,6 @@ from vtkit.pipeline.stage import Corpus
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.named import is_local
 from vtkit.settings.recipe import Recipe
-from vtkit.settings.transfer import FocusTransfer
 from vtkit.settings.vocabulary import TrimmedVocabulary
 
 PROBED_TEXTS = 10_000
@@ -61,13 +60,6 @@ def bias_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
     return adaptation_corpus(recipe)
 
 
-def focus_corpus(recipe: Recipe) -> tuple[Corpus, ...]:
-    """Texts for the vectors of ``focus``: transfer.focus.corpus, else those of the target prior."""
-    if recipe.transfer is not None and (own := recipe.transfer.settings_of(FocusTransfer).corpus):
-        return opened(recipe, own)
-    return bias_corpus(recipe)
-
-
 def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
     """What stages use where the recipe leaves a setting open, by the setting's dotted name."""
     used: dict[str, Any] = {}
@@ -79,8 +71,6 @@ def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
     if (transfer := recipe.transfer) is not None:
         if "transfer.bias.corpus" in transfer.settings_read:
             texts("transfer.bias.corpus", transfer.bias.corpus, bias_corpus(recipe))
-        if "transfer.focus.corpus" in transfer.settings_read:
-            texts("transfer.focus.corpus", transfer.settings_of(FocusTransfer).corpus, focus_corpus(recipe))
         if transfer.fallback == "auto" and transfer.reassigns:
             used["transfer.fallback"] = "reassigned"
     if (fitted := recipe.source.fitted) is not None:

@@ -76,7 +76,7 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     """Query and document for the documents that the rankings of the recipe together put first."""
     from vtkit.data.queries import is_blank
     from vtkit.search.bm25 import Bm25
-    from vtkit.training.document_expansion.tilde import QUERY_LENGTH, aggregated_pairs
+    from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, QUERY_LENGTH, RANKING_DEPTH, aggregated_pairs
     from vtkit.training.negatives import RANKINGS_FOLDER, system_rankings
 
     section = recipe.expand
@@ -85,14 +85,14 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     rankings = system_rankings(
         data,
         section.rankings,
-        (QUERY_LENGTH, section.document_length),
+        (QUERY_LENGTH, DOCUMENT_LENGTH),
         encoder,
         lambda: Bm25.build(contents, recipe.recipe.language, folder=out / CHECKPOINTS / "bm25"),
         out / CHECKPOINTS / RANKINGS_FOLDER,
-        section.rankings.depth,
+        RANKING_DEPTH,
         "expand.rankings",
     )
-    found = aggregated_pairs(rankings, len(data.queries), section.positives, section.rankings.depth)
+    found = aggregated_pairs(rankings, len(data.queries))
     blank = {row for row, query in enumerate(data.queries) if is_blank(query.text)}
     return [(query, document) for query, document in found if query not in blank and contents[document].strip()]
 
@@ -111,8 +111,7 @@ EXPAND = Stage(
     "expand",
     version=2,
     reads=(
-        *(f"expand.{name}" for name in ("method", "positives", "rankings", "epochs", "steps", "batch_size")),
-        *("expand.document_length", "expand.learning_rate"),
+        *(f"expand.{name}" for name in ("method", "rankings", "steps", "batch_size")),
         "recipe.language",
         "finetune.data",
         "finetune.split",

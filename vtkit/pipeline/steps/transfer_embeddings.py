@@ -13,10 +13,10 @@ from vtkit.data.sampling import drawn
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View
 from vtkit.pipeline.steps.probed_transfer import transfer
 from vtkit.pipeline.steps.source import source_encoder
-from vtkit.pipeline.steps.texts import bias_corpus, focus_corpus, head_corpus, read_texts
+from vtkit.pipeline.steps.texts import bias_corpus, head_corpus, read_texts
 from vtkit.pipeline.steps.untrained import starts_untrained
 from vtkit.settings.recipe import Recipe
-from vtkit.settings.transfer import FocusTransfer, ParallelTransfer
+from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console
 from vtkit.transfer.result import TransferResult
 
@@ -51,7 +51,6 @@ def transfer_embeddings(recipe: View, inputs: Mapping[str, Path], out: Path) -> 
         target,
         section,
         counted=recipe.corpora("transfer.bias.corpus"),
-        method_texts=lambda: read_texts(recipe.corpora("transfer.focus.corpus")),
         casing=recipe.casing,
         seed=recipe.recipe.seed,
         work=out / "work",
@@ -155,16 +154,9 @@ def _scratch(recipe: View, target: PreTrainedTokenizerFast, out: Path) -> Transf
     return TransferResult(len(target), masked, parameters=parameters, kind=kind_of(encoder))
 
 
-def _counted(recipe: Recipe) -> tuple[Corpus, ...]:
-    """Texts whose tokens are counted, where the bias or reassigned rows need that."""
-    return bias_corpus(recipe) if recipe.transfer is not None and recipe.transfer.counts_tokens else ()
-
-
-def _trained_on(recipe: Recipe) -> tuple[Corpus, ...]:
-    """Texts that word vectors are trained on, where a method has none of its own."""
-    used = recipe.transfer.used if recipe.transfer is not None else ()
-    trains = any(isinstance(settings, FocusTransfer) and settings.vectors is None for settings in used)
-    return focus_corpus(recipe) if trains else ()
+def _target_texts(recipe: Recipe) -> tuple[Corpus, ...]:
+    """Texts of the target language, where the bias, reassigned rows or word vectors need them."""
+    return bias_corpus(recipe) if recipe.transfer is not None and recipe.transfer.reads_texts else ()
 
 
 def _draws(recipe: Recipe) -> bool:
@@ -181,7 +173,7 @@ TRANSFER = Stage(
     "transfer",
     version=14,
     reads=("source", "transfer", "casing.output", "casing.fold"),
-    corpora={"transfer.bias.corpus": _counted, "transfer.focus.corpus": _trained_on, "source.head.corpus": head_corpus},
+    corpora={"transfer.bias.corpus": _target_texts, "source.head.corpus": head_corpus},
     function=transfer_embeddings,
     wire=_wired,
     draws=_draws,

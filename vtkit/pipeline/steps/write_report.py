@@ -103,7 +103,6 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
             if found is not None
         },
         validated={
-            "adapt": () if adapted is None or adapted.validated is None else (adapted.validated,),
             "finetune": () if tuned is None else tuned.validated,
         },
         trainings=1 if tuned is None else tuned.trainings,

@@ -24,7 +24,7 @@ from vtkit.encoder.masked import masked_dimensions
 from vtkit.encoder.truncation import shortened, whole_encodings
 from vtkit.search.analysers import stop_words
 from vtkit.settings.expand import ExpandSection
-from vtkit.training.document_expansion.tilde import likeliest_tokens
+from vtkit.training.document_expansion.tilde import DOCUMENT_LENGTH, likeliest_tokens
 from vtkit.training.resuming import kept_array
 from vtkit.vocabulary.forms import special_ids, surface_and_start
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 EXPANSIONS = "expansions.jsonl"
 """File of the words that each text is expanded by."""
+
+COMMON = 0.1
+"""Tokens that more than this share of the documents have are not added: the stop words of languages without a list."""
 
 TEXTS_A_SHARD = 2048
 """Texts whose tokens are kept together while the others are made."""
@@ -45,19 +48,18 @@ def expansion_words(
     """The words that each of ``texts`` is expanded by, the likeliest first.
 
     Of the ``section.tokens`` likeliest tokens those are left out that the text has, that are no whole words
-    (:class:`AddableTokens`), that are stop words of ``language``, or that more than ``section.common`` of ``texts``
-    have.
+    (:class:`AddableTokens`), that are stop words of ``language``, or that more than :data:`COMMON` of ``texts`` have.
 
     Args:
         encoder: trained by :func:`vtkit.training.document_expansion.tilde.train_tilde`.
-        texts: whole documents; of each, ``section.document_length`` tokens are read.
+        texts: whole documents; of each, :data:`DOCUMENT_LENGTH` tokens are read.
         section: settings.
         language: whose stop words are left out, where there is a list.
         folder: where the tokens of earlier texts are kept and looked for.
     """
     tokenizer = encoder.tokenizer
     frequencies, count = document_frequencies(tokenizer, texts, len(tokenizer))
-    unwanted = listed_stop_words(tokenizer, language) | (frequencies > section.common * count)
+    unwanted = listed_stop_words(tokenizer, language) | (frequencies > COMMON * count)
     masked = masked_dimensions(encoder[0].auto_model).cpu().numpy()
     addable = AddableTokens.of(tokenizer, masked, unwanted)
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +67,7 @@ def expansion_words(
     for number, batch in enumerate(batches(texts, TEXTS_A_SHARD)):
 
         def likeliest(batch: Sequence[str] = batch) -> NDArray[np.int32]:
-            return likeliest_tokens(encoder, batch, section.tokens, section.document_length, "expanding documents")
+            return likeliest_tokens(encoder, batch, section.tokens, DOCUMENT_LENGTH, "expanding documents")
 
         tokens = kept_array(folder / f"tokens-{number:06d}.npy", likeliest)
         held = whole_encodings(tokenizer, batch)

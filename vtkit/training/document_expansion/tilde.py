@@ -42,11 +42,22 @@ from vtkit.vocabulary.forms import special_ids
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-QUERY_LENGTH = 64
-"""Tokens a query is cut at."""
+QUERY_LENGTH, DOCUMENT_LENGTH = 64, 128
+"""Tokens that queries and documents are cut at."""
+
+EPOCHS = 5
+"""Passes over the pairs, as in the corpus-specific vocabularies paper."""
+
+LEARNING_RATE = 2e-5
+"""Peak: it rises over the first :data:`WARMUP` of the steps and falls linearly to zero."""
 
 WARMUP = 0.05
-"""Share of the steps over which the learning rate rises."""
+
+RANKING_DEPTH = 100
+"""Documents of each ranking that get points in Borda's count."""
+
+POSITIVES = 10
+"""Documents of a query that its rankings together put first, and that the model learns from, as in the paper."""
 
 
 def likelihood_loss(logits: Tensor, terms: Tensor, counted: Tensor) -> Tensor:
@@ -67,12 +78,12 @@ def likelihood_loss(logits: Tensor, terms: Tensor, counted: Tensor) -> Tensor:
     return (each * counted).sum(dim=1).mean()
 
 
-def aggregated_pairs(rankings: Sequence[Ranking], queries: int, positives: int, depth: int) -> list[tuple[int, int]]:
-    """Query and document for the first ``positives`` documents of each query by Borda's count over ``rankings``."""
+def aggregated_pairs(rankings: Sequence[Ranking], queries: int) -> list[tuple[int, int]]:
+    """Query and document for the first :data:`POSITIVES` documents of each query by Borda's count over ``rankings``."""
     return [
         (query, document)
         for query in range(queries)
-        for document in borda_count([listed(ranking[query]) for ranking in rankings], positives, depth)
+        for document in borda_count([listed(ranking[query]) for ranking in rankings], POSITIVES, RANKING_DEPTH)
     ]
 
 
@@ -151,14 +162,14 @@ def train_tilde(
     distributed.share(batch)
     read = [
         _tokenized(encoder, [pair[side] for pair in pairs], length)
-        for side, length in enumerate((QUERY_LENGTH, section.document_length))
+        for side, length in enumerate((QUERY_LENGTH, DOCUMENT_LENGTH))
     ]
-    steps = section.steps or max(1, round(section.epochs * len(pairs) / batch))
+    steps = section.steps or max(1, round(EPOCHS * len(pairs) / batch))
     order = fixed_order(len(pairs), steps * batch, seed).reshape(steps, batch)
     arguments = TrainingArguments(
         **trainer_settings(model, folder, steps=steps, seed=seed, checkpoint_every=CHECKPOINT_EVERY),
         per_device_train_batch_size=1,
-        learning_rate=section.learning_rate,
+        learning_rate=LEARNING_RATE,
         lr_scheduler_type="linear",
         warmup_steps=round(WARMUP * steps),
     )
@@ -171,7 +182,7 @@ def train_tilde(
             callbacks=[Progress(bar)],
         )
         trainer.counted = counted
-        trainer.gate = LossGate("training for document expansion", "Lower expand.learning_rate.")
+        trainer.gate = LossGate("training for document expansion", "Train on other data, or start from another model.")
         history = train(trainer, folder)
     model.eval()
     return curve(history, "loss")

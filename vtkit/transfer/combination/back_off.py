@@ -18,7 +18,7 @@ def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean
 
     A method has evidence for a token where it gives weight to source tokens. ``mean``, ``random``, ``univariate`` and
     ``multivariate`` as methods of the list take every token that is left; as leftovers of another method they are no
-    evidence, and the methods behind it are asked. If one is of low rank, so is the whole.
+    evidence, and the methods behind it are asked.
 
     Args:
         mixtures: name and mixture of each method, the first to be asked first.
@@ -44,5 +44,4 @@ def back_off(mixtures: Sequence[tuple[str, Mixture]], fallback: Fallback = "mean
         open_rows &= ~chosen
     weights.eliminate_zeros()
     weights.sort_indices()
-    rank = next((mixture.rank for _, mixture in mixtures if mixture.rank is not None), None)
-    return Mixture(weights, methods, rank, tuple(spread))
+    return Mixture(weights, methods, tuple(spread))

@@ -134,7 +134,7 @@ def train_vectors(
         if len(model.wv) < 2:
             raise DataError(
                 f"The text to train FOCUS's vectors on is too short: of its {lines.tokens:,} tokens too few occur "
-                f"{SMALLEST_COUNT} times. Name more text in transfer.focus.corpus, or give transfer.focus.vectors."
+                f"{SMALLEST_COUNT} times. Name more text in transfer.bias.corpus, or give transfer.focus.vectors."
             )
         model.train(lines, total_examples=model.corpus_count, epochs=EPOCHS)
     places = {token: number for number, token in enumerate(spelled)}
