@@ -242,7 +242,7 @@ def test_weights_that_are_not_finite_stop_the_run_at_once(tmp_path: Path) -> Non
     ours = encoder(tmp_path)
     with torch.no_grad():
         mlm_head(ours[0].auto_model).decoder.bias[70] = torch.nan
-    with pytest.raises(CollapseError, match=r"adaptation step 0: the loss is nan\. Lower adapt\.learning_rate"):
+    with pytest.raises(CollapseError, match=r"adaptation step 0: the loss is nan\. Lower learning_rate"):
         adapt(ours, TEXTS, NEW, section(), 1, tmp_path / "checkpoints")
 
 
@@ -291,7 +291,7 @@ def test_masked_dimensions_are_not_in_the_softmax(tmp_path: Path) -> None:
 def test_texts_of_masked_tokens_only_are_an_error(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
     mask_dimensions(ours[0].auto_model, np.arange(5, len(TOKENS)))
-    with pytest.raises(DataError, match=r"every token of its texts is masked.*casing\.output"):
+    with pytest.raises(DataError, match=r"masked dimension.*casing\.output"):
         adapt(ours, TEXTS, NEW, section(), 1, tmp_path / "checkpoints")
 
 
@@ -317,7 +317,7 @@ def test_the_loss_gate_waits_for_some_batches_in_a_row() -> None:
 
 
 def test_texts_that_are_all_too_short_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"adapt\.corpus: none of its 2 texts has 4 tokens"):
+    with pytest.raises(DataError, match=r"None of the 2 texts in corpus has 4 tokens"):
         adapt(encoder(tmp_path), ["river", ""], NEW, section(), 1, tmp_path / "checkpoints")
 
 

@@ -105,7 +105,7 @@ def test_a_static_embedder_needs_no_batches_of_equal_length(tmp_path: Path) -> N
     found = embed(["river", "apple"], load_embedder(str(tmp_path / "static")))
     wanted = table[[tiny.TOKENS.index("river"), tiny.TOKENS.index("apple")]].numpy()
     assert np.abs(found - np.stack([unit(row) for row in wanted])).max() < 1e-2  # bf16 where there is one
-    with pytest.raises(DataError, match=r"transfer\.sembridge\.pooling = cls takes .* made of StaticEmbedding"):
+    with pytest.raises(DataError, match=r"pooling = cls replaces .* made of StaticEmbedding"):
         embed(["river"], load_embedder(str(tmp_path / "static"), "cls"))
 
 
@@ -313,7 +313,7 @@ def test_an_embedder_that_is_not_there_is_refused(plain: str, tmp_path: Path) ->
     without = tmp_path / "without"
     shutil.copytree(plain, without)
     (without / "model.safetensors").unlink()
-    with pytest.raises(DataError, match=r"transfer\.sembridge\.embedder = .* holds no weights"):
+    with pytest.raises(DataError, match=r"embedder = .* holds no weights"):
         embed(["apple"], load_embedder(str(without)))
 
 

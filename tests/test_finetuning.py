@@ -167,9 +167,9 @@ def test_a_query_with_most_of_the_documents_does_not_hold_up_the_rest_either() -
 def test_too_little_data_is_an_error() -> None:
     with pytest.raises(DataError, match=r"has 2 relevant pairs in split train, fewer than one batch of 3"):
         batches_of(judged([{0}, {1}], 3), section(batch_size=3), 1)
-    with pytest.raises(DataError, match=r"no 3 queries have documents of their own\. Lower finetune\.batch_size"):
+    with pytest.raises(DataError, match=r"no 3 queries have relevant documents of their own\. Lower batch_size"):
         batches_of(judged([{0, 1}, {0, 1}, {1, 2}], 3), section(batch_size=3), 1)
-    with pytest.raises(DataError, match=r"hard_negatives is 5, but one of the queries has only \d documents"):
+    with pytest.raises(DataError, match=r"hard_negatives = 5, but one query has only \d documents"):
         batches_of(judged([{0}, {1}], 4), section(batch_size=2, hard_negatives=5), 1)
 
 
@@ -418,7 +418,7 @@ def test_a_teacher_of_cosines_teaches_at_its_scale_and_is_refused_before_trainin
         (Cosines(1.0), section(**changes)),
         (Cosines(20.0), section(**changes, **{loss: {"scale": 1.0}})),
     ):
-        with pytest.raises(DataError, match=rf"finetune\.{loss}\.scale: .* nearly uniform .*\(now 1\) to about 31"):
+        with pytest.raises(DataError, match=rf"nearly alike.*Set {loss}\.scale to about 31 \(now 1\)"):
             finetune(encoder(tmp_path), DATA, wanted, "en", 5, tmp_path / f"{refused.scale}", teachers=[refused])
         assert refused.steps == 20  # the first sample, and no more
 
@@ -437,7 +437,7 @@ def test_useless_scores_are_an_error(tmp_path: Path) -> None:
     ):
         finetune(model, DATA, wanted, "en", 5, folder, teachers=[Overlap(broken=True)])
     wanted = section(steps=3, loss="listwise", **TAUGHT)
-    with pytest.raises(DataError, match=r"one document of each query.*Set finetune\.hard_negatives to 1 or more"):
+    with pytest.raises(DataError, match=r"one document of each query.*Set hard_negatives to 1 or more"):
         finetune(model, DATA, wanted, "en", 5, folder, teachers=[Overlap(own=True)])
 
 

@@ -134,7 +134,7 @@ def test_too_few_texts_and_weights_that_are_not_numbers_are_refused(
     embedder: Callable[..., Path], tmp_path: Path
 ) -> None:
     folder = embedder()
-    with pytest.raises(DataError, match="20 texts at least, and there are 19"):
+    with pytest.raises(DataError, match="at least 20 texts to be fitted, and there are 19"):
         fit_head(load_with_new_head(str(folder)), TEXTS[:19], Head(), 0, tmp_path / "states")
     model = AutoModel.from_pretrained(folder)
     with torch.no_grad():

@@ -99,7 +99,7 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=match):
             focus_mixture(PAIR, **given)  # type: ignore[arg-type]
 
-    refused(r"too few occur 10 times. Name more text in transfer\.focus\.corpus", texts=["house villa"] * 3)
+    refused(r"too few occur 10 times. Name more text in bias\.corpus", texts=["house villa"] * 3)
     thai = write_text(tmp_path / "thai.vec", {"บ้าน": [1.0, 2.0]})
     refused(r"thai\.vec: none of its words is a token of the target vocabulary", vectors=thai)
     new = write_text(tmp_path / "new.vec", {"villa": [1.0, 2.0]})

@@ -157,7 +157,7 @@ def test_an_encoder_with_a_query_side_is_refused(tmp_path: Path) -> None:
     router = Router.for_query_document([SparseStaticEmbedding(tokenizer(), torch.ones(len(TOKENS)))], list(plain))
     SparseEncoder(modules=[router], device="cpu").save(str(tmp_path / "model"), create_model_card=False)
     mixture = subtoken_mixture(pair_of(tokenizer(), tokenizer(OUTPUT)))
-    with pytest.raises(DataError, match=r'Set transfer\.scope to "full"'):
+    with pytest.raises(DataError, match=r'Set scope to "full"'):
         graft_encoder_head(
             load_encoder(str(tmp_path / "model")), tokenizer(OUTPUT), mixture, mixture.bias, tmp_path / "work"
         )
@@ -320,5 +320,5 @@ def test_an_encoder_is_brought_to_a_teachers_vectors(tmp_path: Path) -> None:
 def test_a_teacher_over_another_vocabulary_is_refused(tmp_path: Path) -> None:
     ours, teacher = moved(tmp_path), encoder(tmp_path / "teacher")
     nothing = np.empty(0, dtype=np.int64)
-    with pytest.raises(DataError, match=r"adapt\.teacher writes a vocabulary of 120 tokens, and the encoder one of 84"):
+    with pytest.raises(DataError, match=r"teacher has an output vocabulary of 120 tokens and the encoder one of 84"):
         adapt(ours, TEXTS, nothing, section(objective="sap", teacher="t"), 1, tmp_path / "checkpoints", teacher)

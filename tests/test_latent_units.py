@@ -141,7 +141,7 @@ def test_the_same_seed_gives_the_same_units(embedder: Path, tmp_path: Path) -> N
 
 
 def test_too_little_text_is_refused(embedder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="1000 tokens at least"):
+    with pytest.raises(DataError, match="at least 1000 tokens"):
         fit_units(load_with_new_head(str(embedder)), TEXTS[:20], SECTION, 0, tmp_path / "states")
 
 

@@ -210,7 +210,7 @@ def test_a_healthy_run_passes_all_gates() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_loss_that_is_not_finite_stops_the_run_at_once(value: float) -> None:
-    with pytest.raises(CollapseError, match=r"step 7: the loss is .*finetune\.learning_rate"):
+    with pytest.raises(CollapseError, match=r"step 7: the loss is .*learning_rate"):
         CollapseGate(20, 10)(7, HEALTHY, HEALTHY, HEALTHY @ HEALTHY.t(), torch.tensor(value))
 
 
@@ -219,7 +219,7 @@ COLLAPSES = {
     "document vectors are dead": (HEALTHY, torch.zeros(4, 20)),
     "query vectors are dense": (torch.ones(4, 20) + HEALTHY, HEALTHY),
     "document vectors are dense": (HEALTHY, torch.ones(4, 20) + HEALTHY),
-    "every document of the batch gets the same score": (HEALTHY, HEALTHY[:1].expand(4, 20)),
+    "all documents of the batch get the same score": (HEALTHY, HEALTHY[:1].expand(4, 20)),
 }
 
 
@@ -249,7 +249,7 @@ def test_dense_vectors_are_no_collapse_before_the_ramp_has_ended() -> None:
 
 def test_the_messages_say_which_settings_to_change() -> None:
     for message, named in (
-        ("query vectors are dead", "finetune.query_penalty"),
+        ("query vectors are dead", "query_penalty"),
         ("document vectors are dense", "Raise"),
     ):
         with pytest.raises(CollapseError, match=named):

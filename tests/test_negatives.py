@@ -286,7 +286,7 @@ def test_scores_of_the_data_teach_alone_unless_others_are_named(tmp_path: Path) 
 
 def test_no_scores_and_no_teacher(tmp_path: Path) -> None:
     wanted = section(data="train.tsv", loss="listwise", bm25=False)
-    with pytest.raises(DataError, match=r"brings no scores, and finetune.bm25 = false leaves no other teacher"):
+    with pytest.raises(DataError, match=r"no teacher's scores, and bm25 = false leaves no other teacher"):
         finetune(encoder(tmp_path), DATA, wanted, "en", 3, tmp_path / "checkpoints")
 
 

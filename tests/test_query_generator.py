@@ -74,7 +74,7 @@ def test_texts_without_a_query_are_counted_and_none_at_all_is_an_error(
     assert ours.queries(TEXTS[:2], 4, tmp_path)[0] == []
     assert "writes no query of 1 of 2 texts; their openings serve" in capsys.readouterr().err
     file.write_text(json.dumps({**kept, "queries": [[], []]}))
-    with pytest.raises(DataError, match="it writes blank queries only"):
+    with pytest.raises(DataError, match="writes only blank queries"):
         ours.queries(TEXTS[:2], 4, tmp_path)
 
 

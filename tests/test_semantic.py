@@ -99,7 +99,7 @@ def test_a_table_of_another_family_is_matched_by_what_tokens_stand_for() -> None
 
 def test_a_table_over_another_vocabulary_is_refused() -> None:
     foreign = wordpiece("강", "사과", "돌", "의")
-    with pytest.raises(DataError, match=r"vectors for 0 of the 7 tokens .* none of the new tokens.*\(9 tokens\)"):
+    with pytest.raises(DataError, match=r"\(9 tokens\).* vectors for 0 of the 7 .* none of the new tokens"):
         table_mixture(PAIR, Table(Vocabulary(foreign), vectors(foreign)))
     nothing_shared = wordpiece("brook", "pebble")
     with pytest.raises(DataError, match="none of the tokens that both vocabularies share"):
@@ -109,7 +109,7 @@ def test_a_table_over_another_vocabulary_is_refused() -> None:
 def test_a_table_with_nan_is_refused() -> None:
     table = vectors(TARGET)
     table[2, 3] = np.nan
-    with pytest.raises(DataError, match=r"1 of its 13 vectors are not finite numbers \(NaN or infinite\)"):
+    with pytest.raises(DataError, match=r"1 of 13 vectors are not finite"):
         table_mixture(PAIR, Table(Vocabulary(TARGET), table))
 
 

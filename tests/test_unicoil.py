@@ -312,10 +312,10 @@ def test_a_source_that_is_one_already_is_refused_where_logits_are_asked_for(tmp_
     ours = unicoil(tmp_path)
     with pytest.raises(DataError, match=r"\[calibrate\] works on the logits.*source\.kind"):
         calibrate_encoder(ours, DOCUMENTS, CalibrateSection(), 1)
-    with pytest.raises(DataError, match=r"finetune\.activation works on the logits"):
+    with pytest.raises(DataError, match=r"activation works on the logits"):
         with_query_encoder(ours, section(activation="log1p"), [])
     whole = with_query_encoder(encoder(tmp_path / "b"), section(query_encoder="binary"), [])
-    with pytest.raises(DataError, match="one side and one vocabulary"):
+    with pytest.raises(DataError, match="reads the vocabulary that it writes"):
         as_unicoil(whole)
 
 

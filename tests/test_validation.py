@@ -60,7 +60,7 @@ def test_queries_of_one_text_are_held_out_together() -> None:
     assert not {query.text for query in left.queries} & {query.text for query in held.queries}
     assert left.qrels | held.qrels == data.qrels
     assert held_out_queries(data, 0.25, 1)[1] == held != held_out_queries(data, 0.25, 2)[1]
-    with pytest.raises(DataError, match=r"0\.01 of 48 queries leaves none to judge with"):
+    with pytest.raises(DataError, match=r"0\.01 of 48 queries leaves none to evaluate with"):
         held_out_queries(data, 0.01, 1)
 
 
@@ -110,7 +110,7 @@ def test_probe_pairs_are_judged_by_the_rank_of_the_text(tmp_path: Path) -> None:
     assert len(judged.queries) == 30
     ranks = reciprocal_ranks(ours, probe_of(made, 30, 1), 48)  # which counts equal scores as half
     assert judged.value(ours, 48, 48) == pytest.approx(float(ranks.mean()), abs=0.02)
-    with pytest.raises(DataError, match=r"finetune\.validation: 2 texts of finetune\.data .* and 20 are needed"):
+    with pytest.raises(DataError, match=r"only 2 texts of data .* and 20 are needed"):
         probe_validation_set(made[:2], 30, 1)
 
 

@@ -71,9 +71,7 @@ def soak(finished: Path, draw: random.Random) -> Findings:
         recipe = folder / "mutated.toml"
         recipe.write_bytes(mutated(draw.choice(originals), draw))
         if number % 10 == 0:
-            setting = (
-                f"{draw.choice(['adapt.steps', 'transfer.bias.method', 'source', 'recipe.name', '', 'a.b', 'x'])}"
-            )
+            setting = f"{draw.choice(['adapt.steps', 'transfer.bias.method', 'source', 'recipe.name', '', 'a.b', 'x'])}"
             value = draw.choice(VALUES).replace("\x00", "")  # no argument can hold one
             arguments = ("run", "korean.toml", "--dry-run", "--set", f"{setting}={value}")
         elif number % 10 == 1:

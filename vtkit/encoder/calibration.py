@@ -184,8 +184,9 @@ def raise_held_tokens(encoder: SparseEncoder, texts: Sequence[str], max_length: 
     tokenizer = output_tokenizer(encoder)  # another than the input's after a transfer of the head alone
     if len(tokenizer) > len(bias):
         raise DataError(
-            f"the tokenizer has {len(tokenizer)} tokens and the encoder {len(bias)} dimensions: tokens cannot "
-            'be raised where texts hold them. Leave calibrate.tokens = "held" out.'
+            f"The tokenizer has {len(tokenizer)} tokens and the encoder {len(bias)} dimensions, so tokens cannot be "
+            'raised in the texts that hold them. Do not set {tokens} to "held".',
+            "tokens",
         )
     special = torch.tensor(tokenizer.all_special_ids, device=bias.device)
     tokens, logits = [], []

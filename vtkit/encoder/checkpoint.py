@@ -103,7 +103,7 @@ def load_with_new_head(name: str, layers: int | None = None) -> SparseEncoder:
     folder = transformer_folder(folder)
     config = AutoConfig.from_pretrained(str(folder), **SAFELY)
     if layers is not None and layers > config.num_hidden_layers:
-        raise DataError(f"{label} has {config.num_hidden_layers} layers: source.head.layers {layers} is too many")
+        raise DataError(f"{label} has {config.num_hidden_layers} layers: layers = {layers} is too many")
     settings = {} if layers is None else {"num_hidden_layers": layers}
     _check_vocabulary_size(label, folder)
     with quiet_libraries():

@@ -160,9 +160,8 @@ def _load(folder: Path, label: str, pooling: Pooling) -> Any:
         if len(places) != 1:
             kinds = ", ".join(type(module).__name__ for module in model)
             raise DataError(
-                f"transfer.sembridge.pooling = {pooling}"
-                f" takes the place of a model's pooling, and {label} has none: it is "
-                f'made of {kinds}. Set transfer.sembridge.pooling = "model".'
+                f"pooling = {pooling} replaces a model's own pooling, and {label} has none: it is made of {kinds}. Set "
+                'pooling to "model".'
             )
         model[places[0]] = PoolingModule(model[places[0]].embedding_dimension, mode)
     return model

@@ -104,8 +104,9 @@ def fit_head(encoder: SparseEncoder, texts: Sequence[str], section: HeadSection,
     """
     if len(texts) < FEWEST:
         raise DataError(
-            f"a head is fitted on {FEWEST} texts at least, and there are {len(texts)}: name more text of the language "
-            "in source.head.corpus"
+            f"A head needs at least {FEWEST} texts to be fitted, and there are {len(texts)}. Name more text of the "
+            "language in {corpus}.",
+            "corpus",
         )
     encoder.to(fastest_device())
     states = token_states(encoder, texts, folder)
@@ -130,8 +131,9 @@ def fit_to_states(encoder: SparseEncoder, states: States, texts: int, section: H
     held_out = np.sort(rng.permutation(held_out)[:LOOKED_AT])
     if not len(held_out):
         raise DataError(
-            "the texts hold hardly any tokens that the source knows, so there are no states to fit a head on: name "
-            "text of a language that it was trained on in source.head.corpus"
+            "The texts hold hardly any tokens that the source knows, so there are no states to fit a head to. Name "
+            "text of a language that it was trained on in {corpus}.",
+            "corpus",
         )
 
     _ridge(head, states, fitted_on)

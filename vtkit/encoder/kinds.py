@@ -55,8 +55,8 @@ def as_unicoil(encoder: SparseEncoder) -> SparseEncoder:
         return encoder
     if isinstance(encoder, WholeEncoder):
         raise DataError(
-            'source.kind "unicoil" is for an encoder with one side and one vocabulary, and this one has a query side '
-            "or an output vocabulary of its own. Name the encoder that it was made from."
+            "A uniCOIL encoder encodes queries and documents alike, and reads the vocabulary that it writes. This "
+            "encoder does not. Name the encoder that it was made from."
         )
     model = encoder[0].auto_model
     pooling = UnicoilPooling(model.config.hidden_size, model.config.vocab_size)
@@ -100,6 +100,6 @@ def refuse_unicoil(encoder: SparseEncoder, what: str) -> None:
     """
     if is_unicoil(encoder):
         raise DataError(
-            f"{what} works on the logits of a masked-language-model head, and this is a uniCOIL encoder, whose weights "
-            f"do not come from them. Leave it out, or make the encoder a SPLADE one again (source.kind)."
+            f"{what} works on the logits of a masked-language-model head, and a uniCOIL encoder's weights do not come "
+            "from logits. Leave it out, or make the encoder a SPLADE encoder again (source.kind)."
         )

@@ -153,7 +153,7 @@ def filled_up(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokeni
     if ids != list(range(size)):
         raise DataError(
             f"the tokenizer has {len(taken)} tokens with the numbers {min(taken.values())} to {max(taken.values())}, "
-            "and a query table of sentence-transformers wants them without gaps. Leave queries to the encoder of "
-            "documents (remove query_encoder), or move the encoder to a vocabulary without gaps ([transfer])."
+            "and a query table of sentence-transformers needs numbers without gaps. Let the document encoder encode "
+            "queries (remove query_encoder), or move the encoder to a vocabulary without gaps ([transfer])."
         )
     return filled

@@ -124,7 +124,7 @@ def adapt_vectors(
         assert alignment is not None
         pools.append(alignment.pairs)
     if "crop" in objectives or "distill" in objectives:
-        texts = usable_texts(texts, "adapt.corpus")
+        texts = usable_texts(texts)
         pools.append(queries or texts)
     size = min(section.batch_size, *map(len, pools)) if pools else section.batch_size
     columns: dict[str, list[str]] = {}
@@ -162,11 +162,10 @@ def adapt_vectors(
                 model.config.vocab_size,
                 ramp_steps,
                 "adaptation",
-                "adapt.learning_rate",
-                dict.fromkeys(SIDES, "adapt.flops"),
-                "adapt.steps",
+                penalty=dict.fromkeys(SIDES, ("flops",)),
+                ramp="steps",
             ),
-            explosion=LossGate("adaptation", "Lower adapt.learning_rate."),
+            explosion=LossGate("adaptation"),
             sentences="sentence" in columns,
         ),
         Schedule(
@@ -295,12 +294,15 @@ def _refuse_signs(settings: DistillSection, loss: str, pairwise: bool, *, severa
     """Two scores in standard deviations are -1 and 1, however far they lie apart: refuse to learn from such."""
     if not pairwise or settings.candidates > 2 or (loss == "margin_mse" and not several):
         return
-    what = "the mean of several teachers" if several else 'adapt.distill.loss = "listwise"'
-    way_out = "bm25 = false with one teacher" if several else 'loss = "margin_mse"'
+    what = "The mean of several teachers" if several else '{distill.loss} = "listwise"'
+    remedy = "{distill.bm25} = false with one teacher" if several else '{distill.loss} = "margin_mse"'
     raise DataError(
-        f"{what} brings scores to standard deviations, and a cross-encoder scores a query's own {settings.candidates} "
-        "candidates only: of two scores nothing but the order is left. Set adapt.distill.candidates to 3 or more, or "
-        f"{way_out}."
+        f"{what} compares scores in standard deviations, and a cross-encoder scores only the {settings.candidates} "
+        f"candidates of each query: of two scores, only their order is left. Set {{distill.candidates}} to 3 or "
+        f"more, or {remedy}.",
+        "distill.candidates",
+        "distill.loss",
+        "distill.bm25",
     )
 
 

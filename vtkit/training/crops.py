@@ -79,7 +79,7 @@ def opening_pair(text: str, most: int) -> tuple[str, str]:
     return joined(units(first)[:most], first), rest.strip()
 
 
-def usable_texts(texts: Sequence[str], what: str) -> list[str]:
+def usable_texts(texts: Sequence[str]) -> list[str]:
     """Those of ``texts`` that a query can be made of.
 
     Raises:
@@ -88,8 +88,9 @@ def usable_texts(texts: Sequence[str], what: str) -> list[str]:
     usable = list(dict.fromkeys(text for text in texts if len(units(text)) >= SHORTEST_TEXT))
     if len(usable) < 2:
         raise DataError(
-            f"{what}: {len(usable)} of its {len(texts)} texts are different and have {SHORTEST_TEXT} words or more, "
-            "and each needs others to be told apart from. Name a larger corpus."
+            f"{{corpus}}: {len(usable)} of its {len(texts)} texts are different and have {SHORTEST_TEXT} words or "
+            "more. Training compares each text with others. Name a larger corpus.",
+            "corpus",
         )
     return usable
 

@@ -176,7 +176,7 @@ def _trained(
             objective_terms(section, steps, encoder, taught),
             step=step,
             gate=_collapse_gate(section, steps, encoder),
-            explosion=LossGate("fine-tuning", f"Lower {_learning(section)}."),
+            explosion=LossGate("fine-tuning", _learning(section)),
             table=None if looked_up is None else QueryTable(looked_up, encoder, trained=learned),
         ),
         Schedule(
@@ -266,8 +266,10 @@ def _taught(
     """The scores of each step's queries and documents."""
     if not teachers:
         raise DataError(
-            f"{data.name} brings no scores, and finetune.bm25 = false leaves no other teacher: name one in "
-            "finetune.teachers."
+            f"{data.name} has no teacher's scores, and {{bm25}} = false leaves no other teacher. Name one in "
+            f"{{teachers}}.",
+            "bm25",
+            "teachers",
         )
 
     def asked(step: int) -> Asked:
@@ -281,9 +283,9 @@ def _taught(
     scores = KeptScores(teacher, Lazy(len(batches), asked), folder, own=own)
     if scores.compares_nothing:
         raise DataError(
-            "finetune.teachers: there is a score of one document of each query only, which teaches nothing (a "
-            "cross-encoder, and the scores of a file, are of a query's own documents). Set finetune.hard_negatives to "
-            "1 or more."
+            "The teachers score only one document of each query, which teaches nothing: cross-encoders and score files "
+            "know a query's own documents only. Set {hard_negatives} to 1 or more.",
+            "hard_negatives",
         )
     _check_targets(scores.first, section, teacher.scale)
     return Taught(scores, teacher.scale)
@@ -311,19 +313,19 @@ def _ramp_ends(section: FinetuneSection, steps: int) -> int:
 
 
 def _collapse_gate(section: FinetuneSection, steps: int, encoder: SparseEncoder) -> CollapseGate:
-    def settings(side: Side) -> str:
+    def settings(side: Side) -> tuple[str, ...]:
         aimed = section.target(side) is not None
-        return " and ".join(f"finetune.{each.name}.{side}" for each in section.penalties(side)[aimed:])
+        return tuple(f"{each.name}.{side}" for each in section.penalties(side)[aimed:]) or (f"{side}_penalty",)
 
     return CollapseGate(
         encoder[0].auto_model.config.vocab_size,
         _ramp_ends(section, steps),
         learning=_learning(section),
-        penalty={side: settings(side) or f"the penalties of finetune.{side}_penalty" for side in SIDES},
+        penalty={side: settings(side) for side in SIDES},
     )
 
 
-def _learning(section: FinetuneSection) -> str:
-    """The settings to lower where the loss explodes."""
+def _learning(section: FinetuneSection) -> tuple[str, ...]:
+    """The settings to lower if the loss explodes."""
     scaled = any(isinstance(loss, InfonceLoss) for loss in section.losses)
-    return "finetune.learning_rate" + (" or finetune.infonce.scale" if scaled else "")
+    return ("learning_rate", *(("infonce.scale",) if scaled else ()))

@@ -3,7 +3,7 @@ seen."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from statistics import median
@@ -32,6 +32,11 @@ GUESSES = 10.0
 at one to two, and labels that can never be predicted cost a hundred and more."""
 
 
+def lower(settings: Sequence[str]) -> str:
+    """The advice to lower one of ``settings``, in braces as errors name their arguments."""
+    return f"Lower {' or '.join(f'{{{name}}}' for name in settings)}."
+
+
 @dataclass
 class LossGate:
     """Watches the loss of a training run; call it with every batch's."""
@@ -39,8 +44,8 @@ class LossGate:
     training: str
     """What is trained, for the message."""
 
-    advice: str
-    """What to change, for the message."""
+    learning: tuple[str, ...] = ("learning_rate",)
+    """The settings to lower, for the message."""
 
     guessing: float | None = None
     """Loss of a model that guesses, where there is such a thing: ln V for one of V tokens."""
@@ -58,7 +63,9 @@ class LossGate:
         """
         value = float(loss.detach())
         if not isfinite(value):
-            raise CollapseError(f"{self.training} step {step}: the loss is {value}. {self.advice}")
+            raise CollapseError(
+                f"{self.training} step {step}: the loss is {value}. {lower(self.learning)}", *self.learning
+            )
         limits = [] if self.guessing is None else [GUESSES * self.guessing]
         if len(self._first) < PATIENCE:
             self._first.append(value)
@@ -68,7 +75,8 @@ class LossGate:
         if self._high >= PATIENCE:
             raise CollapseError(
                 f"{self.training} step {step}: the loss is {value:,.1f}, and was above {min(limits):,.1f} for "
-                f"{PATIENCE} batches ({self._first[0]:,.1f} in the first one). {self.advice}"
+                f"{PATIENCE} batches ({self._first[0]:,.1f} in the first one). {lower(self.learning)}",
+                *self.learning,
             )
 
 
@@ -81,15 +89,19 @@ class CollapseGate:
     """Step at which the penalties are at full strength: until then dense vectors are no collapse."""
 
     training: str = "fine-tuning"
-    """What is trained, for messages, and the settings that these name."""
+    """What is trained, for messages."""
 
-    learning: str = "finetune.learning_rate"
-    penalty: Mapping[Side, str] = field(
-        default_factory=lambda: {side: f"the penalties of finetune.{side}_penalty" for side in SIDES}
+    learning: tuple[str, ...] = ("learning_rate",)
+    """The settings to lower if the loss is not finite."""
+
+    penalty: Mapping[Side, tuple[str, ...]] = field(
+        default_factory=lambda: {side: (f"{side}_penalty",) for side in SIDES}
     )
-    """Of each side."""
+    """The settings of each side's penalties."""
 
-    ramp: str = "finetune.ramp"
+    ramp: str = "ramp"
+    """The setting that makes penalties rise more slowly."""
+
     _seen: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, step: int, queries: Tensor, documents: Tensor, scores: Tensor, loss: Tensor) -> None:
@@ -106,32 +118,38 @@ class CollapseGate:
             CollapseError: NaN or infinity at once; dead, dense or constant vectors after ``PATIENCE`` batches.
         """
         if not bool(torch.isfinite(loss)):
-            raise CollapseError(f"{self.training} step {step}: the loss is {loss.item()}. Lower {self.learning}.")
+            advice = lower(self.learning)
+            raise CollapseError(f"{self.training} step {step}: the loss is {loss.item()}. {advice}", *self.learning)
         for side, vectors in zip(SIDES, (queries, documents), strict=True):
             active = float((vectors.detach() > 0).sum(dim=1).float().mean())
-            penalty = self.penalty[side]
+            penalty, advice = self.penalty[side], lower(self.penalty[side])[:-1]
             self._count(
                 f"dead {side}",
                 active < DEAD_DIMENSIONS,
-                f"{self.training} step {step}: {side} vectors are dead ({active:.1f} active dimensions on average over "
-                f"{PATIENCE} batches). Lower {penalty}, lengthen {self.ramp}, or raise "
-                "calibrate.target_activation.",
+                f"{self.training} step {step}: {side} vectors are dead, with {active:.1f} active dimensions on average "
+                f"over {PATIENCE} batches. {advice}, raise {{{self.ramp}}}, or calibrate to a higher target "
+                "activation.",
+                *penalty,
+                self.ramp,
             )
             self._count(
                 f"dense {side}",
                 step > self.ramp_ends and active > DENSE_SHARE * self.vocabulary,
-                f"{self.training} step {step}: {side} vectors are dense ({active:.0f} of {self.vocabulary} dimensions "
-                f"active after the ramp). Raise {penalty} or lower calibrate.target_activation.",
+                f"{self.training} step {step}: {side} vectors are dense, with {active:.0f} of {self.vocabulary} "
+                f"dimensions active after the ramp. {advice.replace('Lower', 'Raise')}, or calibrate to a lower target "
+                "activation.",
+                *penalty,
             )
         spread = float((scores.detach().amax(dim=1) - scores.detach().amin(dim=1)).abs().max())
         self._count(
             "constant scores",
             spread < 1e-6,
-            f"{self.training} step {step}: every document of the batch gets the same score. Lower "
-            f"{self.learning} and the penalties, or raise calibrate.target_activation.",
+            f"{self.training} step {step}: all documents of the batch get the same score. {lower(self.learning)[:-1]} "
+            "and the penalties, or calibrate to a higher target activation.",
+            *self.learning,
         )
 
-    def _count(self, name: str, seen: bool, message: str) -> None:
+    def _count(self, name: str, seen: bool, message: str, *arguments: str) -> None:
         self._seen[name] = self._seen.get(name, 0) + 1 if seen else 0
         if self._seen[name] >= PATIENCE:
-            raise CollapseError(message)
+            raise CollapseError(message, *arguments)

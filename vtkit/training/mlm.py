@@ -108,7 +108,7 @@ def adapt(
     folder.mkdir(parents=True, exist_ok=True)
     read = distributed.by_main(lambda: tokenized(tokenizer, labelling, texts, length, folder=folder))
     if not read.kept:
-        raise DataError(f"adapt.corpus: none of its {len(texts)} texts has {SHORTEST} tokens or more")
+        raise DataError(f"None of the {len(texts)} texts in {{corpus}} has {SHORTEST} tokens or more.", "corpus")
 
     weights = torch.ones(model.config.vocab_size)
     weights[torch.as_tensor(new_tokens, dtype=torch.long)] = section.new_token_weight
@@ -159,8 +159,7 @@ def adapt(
         )
         trainer.gate = LossGate(
             "adaptation",
-            "Lower adapt.learning_rate.",
-            math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None,
+            guessing=math.log(max(int((weights > 0).sum()), 2)) if section.objective != "sap" else None,
         )
         if section.prior == "unigram":
             trainer.prior = unigram_prior(batches.labels, model.config.vocab_size, never_labels)
@@ -308,8 +307,9 @@ def _refuse_other_outputs(student: SparseEncoder, teacher: SparseEncoder) -> Non
     if differing:
         sizes = [sum(map(bool, each)) for each in names]
         raise DataError(
-            f"adapt.teacher writes a vocabulary of {sizes[1]} tokens, and the encoder one of {sizes[0]}; "
-            f"{differing} dimensions have other names. Name a teacher over the target's output vocabulary."
+            f"{{teacher}} has an output vocabulary of {sizes[1]} tokens and the encoder one of {sizes[0]}; {differing} "
+            "dimensions have different names. Name a teacher with the encoder's output vocabulary.",
+            "teacher",
         )
 
 
@@ -318,8 +318,10 @@ def _refuse_masked_texts(labels: Ragged, weights: Tensor, special: Tensor) -> No
     seen = ordinary.intersection(np.flatnonzero(labels.counts(len(weights))).tolist())
     if seen and not any(float(weights[number]) for number in seen):
         raise DataError(
-            "adapt.corpus: every token of its texts is masked, so there is nothing to predict. Set casing.output to "
-            '"all" or "fold", or casing.input to "lowercase".'
+            "Every token of the texts in {corpus} is a masked dimension, so there is nothing to predict. Set "
+            "casing.output "
+            'to "all" or "fold", or casing.input to "lowercase".',
+            "corpus",
         )
 
 

@@ -92,21 +92,25 @@ class TrainingBatches:
         section, queries, pairs = self._section, np.unique(self._judged.pairs[:, 0]), len(self._judged.pairs)
         if len(queries) == 1:
             raise DataError(
-                f"finetune.data has relevant documents for one query only in split {section.split}. The other "
-                "documents of a batch are a query's negatives, which takes two queries or more: name another split, or "
-                "more data."
+                f"{{data}} has only one query with a relevant document in split {section.split}. The other documents "
+                "of a batch serve as negatives, so training needs at least two queries. Name another split, or give "
+                "more data.",
+                "data",
             )
         if pairs < section.batch_size:
             raise DataError(
-                f"finetune.data has {pairs} relevant pairs in split {section.split}, fewer than one batch of "
-                f"{section.batch_size}. Lower finetune.batch_size or give more data."
+                f"{{data}} has {pairs} relevant pairs in split {section.split}, fewer than one batch of "
+                f"{section.batch_size}. Lower {{batch_size}}, or give more data.",
+                "data",
+                "batch_size",
             )
         negatives = section.hard_negatives
         fewest = min((len(self._pools[query]) for query in queries.tolist()), default=0) if negatives else 0
         if fewest < negatives:
             raise DataError(
-                f"finetune.hard_negatives is {negatives}, but one of the queries has only {fewest} documents that are "
-                "not relevant to it, judged or found. Lower it."
+                f"{{hard_negatives}} = {negatives}, but one query has only {fewest} documents that were judged or "
+                "found and are not relevant to it. Lower it.",
+                "hard_negatives",
             )
 
     def _in_order(self) -> Iterator[list[list[int]]]:
@@ -133,9 +137,11 @@ class TrainingBatches:
             fruitless, waiting = fruitless + 1, []
             if fruitless == FRUITLESS_PASSES:
                 raise DataError(
-                    f"finetune.data: no {size} queries have documents of their own"
-                    + (f" and {negatives} hard negatives that are relevant to none of them. " if negatives else ". ")
-                    + "Lower finetune.batch_size."
+                    f"{{data}} cannot fill a batch: no {size} queries have relevant documents of their own"
+                    + (f", and {negatives} hard negatives that are relevant to none of them" if negatives else "")
+                    + ". Lower {batch_size}.",
+                    "data",
+                    "batch_size",
                 )
 
     def _next_batch(self, stream: deque[int]) -> tuple[list[int], set[int]]:

@@ -65,7 +65,11 @@ class QueryGenerator:
                 bar.advance(len(some))
         without = sum(not queries for queries in of_texts)
         if without == len(of_texts):
-            raise DataError("adapt.distill.generator: it writes blank queries only. Name another model, or its prompt.")
+            raise DataError(
+                "The query generator writes only blank queries. Name another {distill.generator.model}, or set its "
+                "prompt.",
+                "distill.generator.model",
+            )
         if without:
             console.say(f"  the generator writes no query of {without} of {len(of_texts)} texts; their openings serve")
         return of_texts
@@ -105,12 +109,12 @@ def load_generator(settings: GeneratorSection, max_length: int) -> QueryGenerato
         DataError: nothing is there, it is damaged, it is no sequence-to-sequence model, or would run code of its own.
     """
     assert settings.model is not None
-    label = f"adapt.distill.generator.model = {settings.model}"
-    folder = model_folder(settings.model, "adapt.distill.generator.model =")
+    label = f"query generator {settings.model}"
+    folder = model_folder(settings.model, "query generator")
     with library_errors(f"{label} cannot be loaded"), without_notices():
         sequence_to_sequence = AutoConfig.from_pretrained(folder, **SAFELY).is_encoder_decoder
         if not sequence_to_sequence:
-            raise DataError(f"{label} is no sequence-to-sequence model, such as T5. Name one that writes queries.")
+            raise DataError(f"{label} is not a sequence-to-sequence model such as T5. Name one that writes queries.")
         model = AutoModelForSeq2SeqLM.from_pretrained(folder, **SAFELY_WEIGHTS).float().eval()
         check_complete(model, folder, label)
         tokenizer = AutoTokenizer.from_pretrained(folder, **SAFELY)

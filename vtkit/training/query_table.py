@@ -45,20 +45,24 @@ def with_query_encoder(encoder: SparseEncoder, section: FinetuneSection, documen
             active dimensions are asked of a table that stays as it is; a tokenizer that no table can be made for.
     """
     if section.activation != "source":
-        refuse_unicoil(encoder, "finetune.activation")
+        refuse_unicoil(encoder, "activation")
         encoder[1].activation_function = "relu" if section.activation == "log1p" else "log1p_relu"
     table = query_table(encoder)
     match section.queries:
         case SourceQueries():
             if isinstance(encoder, WholeEncoder) and encoder.query_side is not None and table is None:
                 raise DataError(
-                    "[finetune] trains one encoder, and the model's queries have one of their own, which would stay "
-                    'behind. Set finetune.query_encoder to "shared" or to a table, or start from another encoder.'
+                    "Fine-tuning trains one encoder, and this model encodes queries with a separate one, which would "
+                    "not "
+                    'be trained. Set {query_encoder} to "shared" or to a table, or start from another encoder.',
+                    "query_encoder",
                 )
             if table is not None and section.target("query") is not None:
                 raise DataError(
-                    "finetune.target_active.query: the model's queries have a static table, which stays as it is. "
-                    'Remove it, or set finetune.query_encoder to "learned" or "shared".'
+                    "{target_active.query} has no effect: queries go through the model's static table, which is not "
+                    'trained. Remove it, or set {query_encoder} to "learned" or "shared".',
+                    "target_active.query",
+                    "query_encoder",
                 )
             return encoder
         case SharedQueries():

@@ -146,12 +146,10 @@ class ActiveTarget(nn.Module):
             return None
         ends = f"training ends with {settled:.0f} active dimensions a {self.side}, {self.setting} is {self.target:g}"
         if settled > self.target:
-            return f"{ends}. λ was still rising: train longer."
+            return f"{ends}. λ was still rising. Train longer."
         if not too_weak:
-            return f"{ends}. λ was still falling: train longer."
-        return (
-            f"{ends}. With next to no penalty there are no more: calibrate to a higher activation before ([calibrate])."
-        )
+            return f"{ends}. λ was still falling. Train longer."
+        return f"{ends}. Even with almost no penalty there are no more. Calibrate to a higher activation first."
 
 
 def _running_mean(mean: float, value: float, seen: float, most: int) -> float:

@@ -91,7 +91,7 @@ def validation_set(
     judged = ((query.id, data.by_number(data.qrels, query.id)) for query in data.queries)
     relevant = {query for query, grades in judged if any(grade > 0 for grade in grades.values())}
     if not relevant:
-        raise DataError("finetune.validation: no query that it is to judge with has a relevant document.")
+        raise DataError("None of the queries of {validation} has a relevant document.", "validation")
     data = data.under([query for query in data.queries if query.id in relevant]).sample(most_queries, seed)
     grades = [data.by_number(data.qrels, query.id) for query in data.queries]
     places = sorted(set().union(*grades))
@@ -125,9 +125,10 @@ def held_out_queries(data: RetrievalSet, share: float, seed: int) -> tuple[Retri
             left -= sizes[group]
     if not 0 < len(drawn) < len(sizes):
         raise DataError(
-            f"finetune.validation.share: {share:g} of {len(groups)} queries leaves none to judge with or to train on. "
-            f"Those of one text, or with a relevant document in common, stay together ({len(sizes)} groups). Set "
-            "another share, or remove it: probe pairs are made then."
+            f"{{validation.share}} = {share:g} of {len(groups)} queries leaves none to evaluate with or to train on. "
+            f"Queries with the same text or a relevant document in common stay together ({len(sizes)} groups). Set "
+            "another share, or remove it to validate on probe pairs.",
+            "validation.share",
         )
 
     def part(held_out: bool) -> RetrievalSet:

@@ -117,8 +117,11 @@ def _counted(counts: Counts) -> NDArray[np.integer]:
     found = counts()
     if found is None:
         raise DataError(
-            "transfer.bias.method zscore counts the target tokens on text, and the recipe names none. Give "
-            'transfer.bias.corpus or transfer.bias.model, or set transfer.bias.method to "mixture".'
+            '{bias.method} = "zscore" counts the target tokens in text, and there is none. Give {bias.corpus} or '
+            '{bias.model}, or set {bias.method} to "mixture".',
+            "bias.method",
+            "bias.corpus",
+            "bias.model",
         )
     return found
 

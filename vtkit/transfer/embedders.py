@@ -28,7 +28,7 @@ from vtkit.system.runtime import CACHE_VARIABLE, user_cache
 
 CACHE_FORMAT = 1
 
-SETTING = "transfer.sembridge.embedder"
+SETTING = "embedder"
 """What messages call an embedder by."""
 
 BATCH = 128

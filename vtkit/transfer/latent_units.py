@@ -120,8 +120,9 @@ def fit_units(
     fitted_on, held_out = np.flatnonzero(~states.held_out), np.flatnonzero(states.held_out)
     if len(fitted_on) < FEWEST_TOKENS:
         raise DataError(
-            f"units are learned from {FEWEST_TOKENS} tokens at least, and the texts hold {len(fitted_on)}: name more "
-            "text of the language in source.units.corpus"
+            f"Units need at least {FEWEST_TOKENS} tokens to learn from, and the texts hold {len(fitted_on)}. Name more "
+            "text of the language in {corpus}.",
+            "corpus",
         )
     rng = np.random.default_rng(seed)
     looked_at = np.sort(rng.permutation(fitted_on)[:LOOKED_AT])

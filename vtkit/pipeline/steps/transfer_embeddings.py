@@ -18,6 +18,7 @@ from vtkit.pipeline.steps.untrained import starts_untrained
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console
+from vtkit.system.errors import arguments_called
 from vtkit.transfer.result import TransferResult
 
 if TYPE_CHECKING:
@@ -110,13 +111,15 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
         texts = drawn(read_texts(recipe.corpora("source.head.corpus")), fitted.texts, recipe.recipe.seed)
     seed, folder = recipe.recipe.seed, out / "states"
     if units is not None:
-        encoder, rebuilt, read = fit_units(encoder, texts, units, seed, folder, head)
+        with arguments_called("source.units.{}".format):
+            encoder, rebuilt, read = fit_units(encoder, texts, units, seed, folder, head)
         console.say(
             f"  {units.size:,} units rebuild {1 - rebuilt.unexplained:.1%} of the variance of held-out states; "
             f"{rebuilt.revived:,} were revived, {rebuilt.dead:,} are dead"
         )
     elif head is not None:
-        read = fit_head(encoder, texts, head, seed, folder)
+        with arguments_called("source.head.{}".format):
+            read = fit_head(encoder, texts, head, seed, folder)
     if read is not None:
         console.say(
             f"  the head reads {read.read_back:.1%} of held-out tokens back ({read.by_ridge:.1%} in closed form)"

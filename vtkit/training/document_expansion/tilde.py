@@ -157,7 +157,7 @@ def train_tilde(
         CollapseError: the loss is not finite, or explodes.
     """
     if not pairs:
-        raise DataError("[expand] has no pairs of a query and a document to learn from: finetune.data has none.")
+        raise DataError("There are no pairs of a query and a relevant document to learn document expansion from.")
     model, batch = encoder[0].auto_model, min(section.batch_size, len(pairs))
     distributed.share(batch)
     read = [
@@ -182,7 +182,7 @@ def train_tilde(
             callbacks=[Progress(bar)],
         )
         trainer.counted = counted
-        trainer.gate = LossGate("training for document expansion", "Train on other data, or start from another model.")
+        trainer.gate = LossGate("training for document expansion", ())
         history = train(trainer, folder)
     model.eval()
     return curve(history, "loss")
@@ -226,7 +226,7 @@ def _tokenized(encoder: SparseEncoder, texts: Sequence[str], max_length: int) ->
     """
     if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
         raise DataError(
-            "[expand] adds tokens to the texts that the encoder reads, and this one writes another vocabulary "
+            "Document expansion adds output tokens to texts, and this encoder reads another vocabulary "
             '(transfer.scope "head-only"). Remove [expand], or set transfer.scope to "full".'
         )
     limit = min(max_length, encoder.max_seq_length or max_length)
@@ -234,8 +234,8 @@ def _tokenized(encoder: SparseEncoder, texts: Sequence[str], max_length: int) ->
     cls = encoder.tokenizer.cls_token_id
     if any(ids[:1] != [cls] for ids in token_ids):
         raise DataError(
-            "[expand] reads the logits at the token that begins every text, and the tokenizer puts none there. Remove "
-            "[expand], or take a tokenizer that does."
+            "Document expansion reads the logits at the first token, [CLS], and this tokenizer does not start texts "
+            "with it. Remove [expand], or use a tokenizer that does."
         )
     return token_ids
 

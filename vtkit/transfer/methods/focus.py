@@ -108,7 +108,7 @@ def train_vectors(
     try:
         from gensim.models import FastText
     except ModuleNotFoundError as error:
-        raise MissingExtra("Training word vectors (focus without transfer.focus.vectors)", "gensim", "focus") from error
+        raise MissingExtra("Training word vectors (focus without vectors)", "gensim", "focus") from error
 
     spelled = target.tokens
     with tempfile.TemporaryFile("w+", encoding="ascii") as file:
@@ -134,7 +134,9 @@ def train_vectors(
         if len(model.wv) < 2:
             raise DataError(
                 f"The text to train FOCUS's vectors on is too short: of its {lines.tokens:,} tokens too few occur "
-                f"{SMALLEST_COUNT} times. Name more text in transfer.bias.corpus, or give transfer.focus.vectors."
+                f"{SMALLEST_COUNT} times. Name more text in {{bias.corpus}}, or give {{focus.vectors}}.",
+                "bias.corpus",
+                "focus.vectors",
             )
         model.train(lines, total_examples=model.corpus_count, epochs=EPOCHS)
     places = {token: number for number, token in enumerate(spelled)}

@@ -75,9 +75,8 @@ def table_mixture(
     if not np.isfinite(table.vectors).all():
         bad = int((~np.isfinite(table.vectors).all(axis=1)).sum())
         raise DataError(
-            f"transfer.semantic.target_embeddings = {name}"
-            f": {bad} of its {len(table.vectors)} vectors are not finite numbers "
-            "(NaN or infinite). The file is damaged; fetch it again."
+            f"target embeddings {name}: {bad} of {len(table.vectors)} vectors are not finite (NaN or infinite). The "
+            "file is damaged; fetch it again."
         )
     has = rows >= 0
     has[has] = table.vectors[rows[has]].any(axis=1)
@@ -85,17 +84,15 @@ def table_mixture(
     if not len(ids) or not len(anchors):
         whose = "new tokens" if not len(ids) else "tokens that both vocabularies share"
         raise DataError(
-            f"transfer.semantic.target_embeddings = {name}"
-            f" has vectors for {int((rows >= 0).sum())} of the {int(plain.sum())} "
-            f"tokens of the target vocabulary, and for none of the {whose}: it is a table over another vocabulary "
-            f"({len(table.vocabulary)} tokens). Name the model that the target tokenizer belongs to."
+            f"target embeddings {name} belong to another vocabulary ({len(table.vocabulary)} tokens): they have "
+            f"vectors for {int((rows >= 0).sum())} of the {int(plain.sum())} target tokens, and for none of the "
+            f"{whose}. Name the model that the target tokenizer belongs to."
         )
     missing = int(plain[new].sum()) - len(ids)
     if missing:
         console.warn(
-            f"transfer.semantic.target_embeddings = {name}"
-            f" has no vector for {missing} of the {int(plain[new].sum())} new "
-            "tokens: it gives no evidence for them."
+            f"target embeddings {name} have no vector for {missing} of the {int(plain[new].sum())} new tokens, and "
+            "so no evidence for them."
         )
     wanted, known = unit(table.vectors[rows[ids]]), unit(table.vectors[rows[anchors]])
     source_ids = overlap.target_to_source[anchors].astype(np.int64)
@@ -113,17 +110,16 @@ def load_table(name: str) -> Table:
     Raises:
         DataError: there is no such model, no table in it, or a table with fewer rows than its tokenizer has tokens.
     """
-    label = f"transfer.semantic.target_embeddings = {name}"
-    folder = _first_module(find_model(name, "transfer.semantic.target_embeddings ="), label)
+    label = f"target embeddings {name}"
+    folder = _first_module(find_model(name, "target embeddings"), label)
     static = _model_type(folder, label) in (None, "model2vec")
     vectors = _static(name, folder) if static else _input_embeddings(name, folder)
     vocabulary = Vocabulary(load_tokenizer(str(folder), require_roles=False))
     size = len(vocabulary)
     if vectors.ndim != 2 or len(vectors) < size:
         raise DataError(
-            f"transfer.semantic.target_embeddings = {name}"
-            f": its tokenizer has {size} tokens, and its table of vectors the shape "
-            f"{vectors.shape}; one vector for each token is needed. They do not belong together."
+            f"{label}: the tokenizer has {size} tokens and the table the shape {vectors.shape}, not one vector for "
+            "each token. They do not belong together."
         )
     return Table(vocabulary, vectors)
 
@@ -148,9 +144,8 @@ def _static(name: str, folder: Path) -> NDArray[np.float32]:
     files = sorted(folder.glob("*.safetensors"))
     if len(files) != 1:
         raise DataError(
-            f"transfer.semantic.target_embeddings = {name}"
-            f": {folder} holds neither a transformers model (a config.json with a "
-            f"model_type) nor one safetensors file with a table, but {len(files)} such files."
+            f"target embeddings {name}: {folder} holds neither a transformers model (a config.json with a "
+            f"model_type) nor exactly one safetensors file with a table, but {len(files)} such files."
         )
     try:
         tensors = load_file(files[0])
@@ -179,15 +174,13 @@ def _input_embeddings(name: str, folder: Path) -> NDArray[np.float32]:
     from vtkit.encoder.model_folder import SAFELY_WEIGHTS, check_model, library_errors
     from vtkit.system.runtime import without_notices
 
-    label = f"transfer.semantic.target_embeddings = {name}"
+    label = f"target embeddings {name}"
     check_model(folder, label)
     with library_errors(f"{label} cannot be loaded"), without_notices():
         model, info = AutoModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True, **SAFELY_WEIGHTS)
         weight = model.get_input_embeddings().weight
     called = next(key for key, parameter in model.named_parameters() if parameter is weight)
     if called in info["missing_keys"]:
-        raise DataError(
-            f"transfer.semantic.target_embeddings = {name}: its weights lack the input embeddings ({called})."
-        )
+        raise DataError(f"{label}: its weights lack the input embeddings ({called}).")
     vectors: NDArray[np.float32] = weight.detach().numpy().copy()
     return vectors

@@ -137,13 +137,14 @@ def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
     from vtkit.encoder.checkpoint import load_encoder
     from vtkit.encoder.families import mlm_head
 
-    owner = load_encoder(name, label="transfer.bias.model =")
+    owner = load_encoder(name, label="prior model")
     known = Vocabulary(owner.tokenizer)
     bias = mlm_head(owner[0].auto_model).decoder.bias
     if bias is None:
         raise DataError(
-            f"transfer.bias.model = {name} has a masked-language-model head without bias, so it has no prior. Remove "
-            "the setting: the prior is then counted on text."
+            f"The masked-language-model head of {name} has no bias, and so no prior. Remove {{bias.model}}: the "
+            "prior is then counted in text.",
+            "bias.model",
         )
     values = bias.detach().double().numpy()
     places = {token: number for number, token in enumerate(known.tokens) if token and number < len(values)}
@@ -152,8 +153,9 @@ def model_prior(name: str, target: Vocabulary) -> NDArray[np.float64]:
     shared = found >= 0
     if shared.sum() < SMALLEST_SHARE * len(wanted):
         raise DataError(
-            f"transfer.bias.model = {name} does not own the target vocabulary: it has {shared.sum():,} of its "
-            f"{len(wanted):,} tokens. Name the model that the target tokenizer was made for, or remove the setting."
+            f"{{bias.model}} = {name} does not own the target vocabulary: it has {shared.sum():,} of its "
+            f"{len(wanted):,} tokens. Name the model that the target tokenizer was made for, or remove the setting.",
+            "bias.model",
         )
     prior = np.full(len(wanted), values[ordinary_rows(known, values)].mean())
     shared &= ~is_masked(values)[found]

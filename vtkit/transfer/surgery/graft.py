@@ -82,7 +82,7 @@ def graft(
                 f"the new vocabulary of {size} tokens needs {what} of the shape {shape}, not {tuple(values.shape)}"
             )
         if not bool(torch.isfinite(values).all()):
-            raise DataError(f"the new {what} are not finite (NaN or infinite): check what transfer.method reads")
+            raise DataError(f"the new {what} are not finite (NaN or infinite): check the files that the method reads")
     target = rebuilt(source, size, tokenizer)
     install(target, rows, bias, output_rows)
     check_unchanged(source, target, tokenizer)

@@ -61,7 +61,7 @@ def graft_head(
         )
     if not bool(torch.isfinite(output_rows).all()) or not bool(torch.isfinite(bias).all()):
         raise DataError(
-            "the new decoder rows or biases are not finite (NaN or infinite): check what transfer.method reads"
+            "the new decoder rows or biases are not finite (NaN or infinite): check the files that the method reads"
         )
     rows = head.embeddings.weight.detach()
     target = rebuilt(source, max(len(rows), len(bias)), untied=True)
@@ -95,8 +95,9 @@ def graft_encoder_head(
     refuse_output_vocabulary(source)
     if isinstance(source, WholeEncoder) and source.query_side is not None:
         raise DataError(
-            'transfer.scope "head-only" moves encoders that encode queries and documents alike, and the source has a '
-            'query side of its own. Set transfer.scope to "full".'
+            'With {scope} "head-only", the encoder must encode queries and documents alike, and the source encodes '
+            'queries separately. Set {scope} to "full".',
+            "scope",
         )
     model = with_plain_head(source[0].auto_model)
     decoder = mlm_head(model).decoder
