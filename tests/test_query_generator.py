@@ -91,7 +91,7 @@ def test_adaptation_learns_with_them(folder: str, tmp_path: Path) -> None:
 def test_what_is_no_generator_is_refused(folder: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"query generator .* is not a sequence-to-sequence model such as T5"):
         generator(str(bare(tmp_path / "bert")))
-    with pytest.raises(DataError, match=r"generator\.model = .*: there is no such folder"):
+    with pytest.raises(DataError, match=r"query generator .*: there is no such folder"):
         generator(str(tmp_path / "nowhere"))
     with pytest.raises(ValidationError, match=r"takes a model that writes them: distill\.generator\.model"):
         AdaptSection(distill={"queries": "generated"})

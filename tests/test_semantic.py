@@ -155,7 +155,10 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     tokenizer = tiny.tokenizer()
     size = len(tokenizer)
     wrong = {
-        "short": ({"embeddings": torch.zeros(size - 3, 4)}, rf"has {size} tokens and the table the shape \({size - 3}, 4\)"),
+        "short": (
+            {"embeddings": torch.zeros(size - 3, 4)},
+            rf"has {size} tokens and the table the shape \({size - 3}, 4\)",
+        ),
         "flat": ({"embeddings": torch.zeros(size)}, rf"the shape \({size},\)"),
         "two": ({"a": torch.zeros(size, 4), "b": torch.zeros(size, 4)}, r"should hold one matrix .* holds a \("),
         "mapped": ({"embeddings": torch.zeros(5, 4), "mapping": torch.arange(size)}, "maps tokens to rows"),
