@@ -417,8 +417,8 @@ def test_a_second_process_says_who_holds_the_output_waits_and_uses_its_work(stor
     store.build(wanted, Result, slow, afresh=False)
     output, _ = waiter.communicate(timeout=60)
     assert output.strip() == "the one who was first"
-    assert said[0].startswith(f"adapt is being made by process {os.getpid()} on ")
-    assert said[0].strip().endswith("waiting for it")
+    assert said[0].startswith(f"waiting for process {os.getpid()} on ")
+    assert said[0].strip().endswith("which is making adapt")
 
 
 def test_a_killed_process_holds_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -394,7 +394,7 @@ def test_a_defect_is_one_message_with_its_own_exit_code_and_its_traceback_in_a_f
     monkeypatch.setattr("vtkit.pipeline.search.open_searcher", wrong)
     code, printed = vtkit("search", run, "river")
     assert code == DEFECT
-    assert "this is a defect of vtkit" in printed
+    assert "this is a bug in vtkit" in printed
     assert "Traceback" not in printed
     written = Path(re.search(r"in (\S+\.txt)", printed)[1])  # type: ignore[index]
     content = written.read_text()

@@ -234,7 +234,7 @@ def test_a_disk_that_fills_is_said_and_what_arrived_is_gone_on_from(client: Clie
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "MachineError" in said
-    assert "a file grew to the largest size that is allowed here" in said
+    assert "a file reached the largest size allowed here" in said
     assert "the next try goes on from there" in said
     assert "--download" in client.refused("a/large", ["*"], download=False)
     assert (client.fetch("a/large", ["*"]) / "part.parquet").read_bytes() == LARGE

@@ -119,8 +119,8 @@ def test_files_that_may_not_grow_stop_each_stage_with_a_message_and_the_same_com
                 stopped[stages_done(tmp_path)] = str(error)
     assert len(stopped) >= 3
     for message in stopped.values():
-        assert "a file grew to the largest size that is allowed here" in message or "no room" in message
-        assert "give the same command again. What was finished is kept" in message
+        assert "a file reached the largest size allowed here" in message or "the disk is full" in message
+        assert "run the same command again. What was finished is kept" in message
     run(recipe, runs=tmp_path, threads=1)
     assert numbers(tmp_path) == undisturbed
     left = [path for path in tmp_path.rglob(".*") if path.is_file() and path.suffix != ".lock" and path.name != ".lock"]
@@ -162,16 +162,14 @@ def test_a_disk_that_fills_up_stops_each_stage_with_a_message_and_the_same_comma
         except VtkitError as error:
             stopped[stages_done(small_disk / "runs")] = str(error)
     assert len(stopped) >= 3
-    assert all("no room left" in message or "cannot write" in message for message in stopped.values())
+    assert all("the disk is full" in message or "cannot write" in message for message in stopped.values())
     ballast.unlink()
     monkeypatch.undo()
     run(recipe, runs=small_disk / "runs", threads=1)
     assert numbers(small_disk / "runs") == undisturbed
 
 
-@pytest.mark.parametrize(
-    ("out", "words"), [("moved", "largest size that is allowed"), ("a-file/moved", "a-file.*file")]
-)
+@pytest.mark.parametrize(("out", "words"), [("moved", "largest size allowed"), ("a-file/moved", "a-file.*file")])
 def test_a_command_that_cannot_write_says_so_and_leaves_nothing(
     out: str,
     words: str,
@@ -235,7 +233,7 @@ WRITERS = {f.__name__: f for f in (_torch_writer, _safetensors, _numpy, _parquet
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_every_library_that_writes_is_understood(writer: str, tmp_path: Path) -> None:
-    asked = pytest.raises(MachineError, match=r"give the same command again\. Kept\.")
+    asked = pytest.raises(MachineError, match=r"run the same command again\. Kept\.")
     with largest_file(1000), asked as caught, machine_errors(tmp_path, " Kept."):
         WRITERS[writer](tmp_path / "file")
     assert str(tmp_path) in str(caught.value)
@@ -246,7 +244,7 @@ def test_every_library_that_writes_is_understood_on_a_full_disk(writer: str, tmp
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     (tmp_path / "file").symlink_to("/dev/full")
-    with pytest.raises(MachineError, match="no room left to write"), machine_errors(tmp_path):
+    with pytest.raises(MachineError, match="the disk is full"), machine_errors(tmp_path):
         WRITERS[writer](tmp_path / "file")
 
 

@@ -129,7 +129,7 @@ def vtkit(folder: Path, *arguments: str, check: int | None = 0, typed: str = "")
     if check is not None:
         assert done.returncode == check, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
-    assert "defect of vtkit" not in done.stderr, done.stderr
+    assert "bug in vtkit" not in done.stderr, done.stderr
     return done
 
 

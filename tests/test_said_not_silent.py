@@ -54,7 +54,7 @@ def test_a_locale_without_utf_8_is_named_instead_of_an_empty_query(tmp_path: Pat
     ascii_only = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     code, said = vtkit("search", ".", "집", folder=tmp_path, **ascii_only)
     assert code == 2
-    assert "the locale's encoding is" in said
+    assert "The locale's encoding" in said
     assert "LC_ALL=C.UTF-8" in said
     assert vtkit("--version", folder=tmp_path, **ascii_only)[0] == 0
 
@@ -94,7 +94,7 @@ def test_an_index_without_permission_to_read_or_write_is_not_taken_for_a_damaged
             (kept / name).chmod(0)
             code, said = vtkit("search", "kept", "river", folder=index, started_by=as_user)
             (kept / name).chmod(0o444)
-            refused = f"error: kept/{name}: permission denied. Change its permissions, or name another place.\n"
+            refused = f"error: kept/{name}: permission denied. Change its permissions, or use another folder.\n"
             assert (code, said) == (1, refused)
         (index / "run").mkdir()
         (index / "run" / "run.json").touch(0)

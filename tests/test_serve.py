@@ -133,7 +133,7 @@ def server(folder: Path) -> Iterator[Running]:
         code, said = started.ended()
         assert code == 0, said
         assert "Traceback" not in said
-        assert "defect" not in said
+        assert "bug" not in said
 
 
 def dense(vectors: Sequence[Sequence[dict[str, float]]], width: int) -> np.ndarray:

@@ -113,7 +113,7 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Name) -> None:
 def _new_folder(name: Name) -> Path:
     folder = Path(name)
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise RecipeError(f"{folder} already exists, and is not overwritten. Name another folder, or remove it.")
+        raise RecipeError(f"{folder} already exists and will not be overwritten. Choose another name, or remove it.")
     return folder
 
 

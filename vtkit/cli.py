@@ -1,9 +1,8 @@
 """The ``vtkit`` command: its commands, and how it ends.
 
-Results go to standard output, messages to standard error. An error a user can act on is one message and the
-exit code of its class (1, or 2 for a recipe or arguments that cannot be run), never a traceback; an interrupted
-command leaves with 130, and a defect of vtkit with 70 and its traceback in a file. What is slow to import is
-imported by the command that needs it.
+Results go to standard output, messages to standard error. An error that a user can solve is one message and the exit
+code of its class (1, or 2 for a recipe or arguments that cannot be run), without a traceback. An interrupted command
+exits with 130, a bug in vtkit with 70 and a traceback in a file. Slow imports are left to the commands that need them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from vtkit.system.interrupt import INTERRUPTED, leave_interrupted, leave_promptl
 from vtkit.training.distributed import is_main
 
 DEFECT = 70
-"""Exit code after an error that vtkit does not know (EX_SOFTWARE): never that of an error a user can act on."""
+"""Exit code after a bug in vtkit (EX_SOFTWARE), different from those of errors that a user can solve."""
 
 STYLE: dict[str, Any] = {
     "add_completion": False,
@@ -63,23 +62,23 @@ COMMANDS = {
     "recipe": "recipe:recipes",
     "tokenizer": "tokenizer:tokenizers",
 }
-"""Where each command is, in :mod:`vtkit.commands`; only the one that is asked for is imported."""
+"""The place of each command in :mod:`vtkit.commands`; only the requested one is imported."""
 
 
 class _Imported(UserDict[str, Any]):
-    """Commands by their names, each imported when it is asked for."""
+    """Commands by name, imported on access."""
 
     def __getitem__(self, name: str) -> Any:
         command = super().__getitem__(name)
         if not isinstance(command, str):  # registered on the app
             return command
         module, _, attribute = command.partition(":")
-        found = getattr(import_module(f"vtkit.commands.{module}"), attribute)
-        if not isinstance(found, typer.Typer):
+        function = getattr(import_module(f"vtkit.commands.{module}"), attribute)
+        if not isinstance(function, typer.Typer):
             alone = typer.Typer(**STYLE)
-            alone.command(name)(found)
-            found = alone
-        command = typer.main.get_command(found)
+            alone.command(name)(function)
+            function = alone
+        command = typer.main.get_command(function)
         command.name = name
         return command
 
@@ -104,14 +103,14 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter gets its number
+            stream.reconfigure(errors="backslashreplace")  # terminals without a letter show its number
     if hasattr(sys.stdin, "reconfigure"):
-        sys.stdin.reconfigure(errors="surrogateescape")  # prompts look at what was typed with console.is_utf8
+        sys.stdin.reconfigure(errors="surrogateescape")  # prompts check their input with console.is_utf8
     leave_promptly()
     try:
         _refuse_undecodable()
         if not is_main() and "run" not in sys.argv[1:2]:
-            return  # of several processes one is enough
+            return  # one of several processes is enough
         app(prog_name="vtkit")
     except VtkitError as error:
         console.fail(error.with_names(lambda argument: f"--{argument.replace('_', '-')}"))
@@ -119,7 +118,7 @@ def main() -> None:
     except KeyboardInterrupt:
         leave_interrupted()
     except SystemExit as leaving:
-        if leaving.code == INTERRUPTED:  # typer has taken the interrupt
+        if leaving.code == INTERRUPTED:  # typer caught the interrupt
             leave_interrupted()
         raise
     except Exception as error:
@@ -132,31 +131,31 @@ def main() -> None:
 
 
 def _refuse_undecodable() -> None:
-    """Refuse arguments and a working folder whose bytes are not UTF-8, for every command in one place.
+    """Refuse arguments and a working folder that are not UTF-8, for every command in one place.
 
-    Python keeps such bytes as lone surrogates, which no file, model or engine can take later.
+    Python keeps their bytes as lone surrogates, which no file, model or engine accepts later.
 
     Raises:
         RecipeError: all of them at once, or a locale in which they cannot be read.
     """
     encoding = sys.getfilesystemencoding().lower().replace("-", "")
-    given = [(f"argument {number}", text) for number, text in enumerate(sys.argv[1:], 1)]
-    named = [*given, ("the working folder", os.getcwd())]
+    arguments = [(f"argument {number}", text) for number, text in enumerate(sys.argv[1:], 1)]
+    named = [*arguments, ("the working folder", os.getcwd())]
     if encoding != "utf8" and not all(text.isascii() for _, text in named):
         raise RecipeError(
-            f"the locale's encoding is {sys.getfilesystemencoding()}, in which the arguments cannot be read as text. "
-            "Set a UTF-8 locale (LC_ALL=C.UTF-8) or PYTHONUTF8=1, and give the same command again."
+            f"The locale's encoding, {sys.getfilesystemencoding()}, cannot represent the arguments. Set a UTF-8 locale "
+            "(LC_ALL=C.UTF-8) or PYTHONUTF8=1, and run the same command again."
         )
     bad = [(what, text) for what, text in named if not console.is_utf8(text)]
     if bad:
         shown = "; ".join(f"{what}, {os.fsencode(text)!r}" for what, text in bad)
         raise RecipeError(
-            f"not UTF-8: {shown}. Give text in UTF-8, and rename files and folders that have other names."
+            f"not UTF-8: {shown}. Write text in UTF-8, and rename files and folders whose names are not UTF-8."
         )
 
 
 def _report_defect(error: Exception) -> None:
-    """Say in a line that vtkit has a defect; what its authors need to mend it goes into a file."""
+    """Report a bug in one line; the details that its authors need go into a file."""
     text = "".join(traceback.format_exception(error))
     try:
         with tempfile.NamedTemporaryFile(
@@ -166,11 +165,11 @@ def _report_defect(error: Exception) -> None:
         where = f"Its traceback is in {file.name}"
     except OSError:
         console.say(text)
-        where = "Its traceback stands above"
+        where = "Its traceback is above"
     lines = str(error).strip().splitlines()
     console.fail(
-        f"this is a defect of vtkit, not of what it was given: {type(error).__name__}: {lines[0] if lines else ''}\n"
-        f"{where}; please report it with the command. What was finished is kept."
+        f"this is a bug in vtkit, not in your input: {type(error).__name__}: {lines[0] if lines else ''}\n"
+        f"{where}; please report it with the command. Finished work is kept."
     )
 
 
@@ -186,4 +185,4 @@ def _every_command(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What stands before the command."""
+    """Options before the command."""

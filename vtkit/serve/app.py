@@ -356,8 +356,8 @@ def _failed(error: Exception) -> Refusal:
     if known is not None:
         console.warn(f"a request failed: {known}")
         return Refusal(424, "Backend", str(known))
-    console.fail("this is a defect of vtkit, please report it:\n" + "".join(traceback.format_exception(error)))
-    return Refusal(500, "Backend", f"a defect of vtkit: {type(error).__name__}")
+    console.fail("this is a bug in vtkit, please report it:\n" + "".join(traceback.format_exception(error)))
+    return Refusal(500, "Backend", f"a bug in vtkit: {type(error).__name__}")
 
 
 def _host(scope: Scope) -> str:

@@ -1,1 +1,1 @@
-"""The ground: terminal, errors, interrupts, devices, and files that are written whole or not at all."""
+"""Terminal, errors, interrupts, devices, and files that are written whole or not at all."""

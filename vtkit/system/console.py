@@ -4,8 +4,8 @@ Results (:func:`write`, :func:`write_json`) go to standard output, where a user 
 to standard error, plain and without moving bars when that is not a terminal. While a run is under way each message is
 also written, with the time, to the log file named by :func:`log_to`.
 
-Ids, titles, tokens and queries are other people's data, and a terminal obeys some of it: escape sequences recolour,
-move or rename, direction overrides turn text around. Whatever is written here has been through :func:`clean`.
+Ids, titles, tokens and queries are other people's data, and a terminal executes some of it: escape sequences recolour,
+move or rename, direction overrides reverse text. Everything written here has passed :func:`clean`.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ _details = False
 _draws_bars = True
 
 QUIET_SECONDS_BETWEEN_LINES = 30.0
-"""Off a terminal a long loop says where it is this often, so that a log file shows life without filling up."""
+"""Without a terminal, a long loop reports its progress at this interval, so that a log file stays short."""
 
 _COMMANDS_OF_TERMINALS = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Categories of characters that are obeyed instead of shown: control, format (directions), halves of surrogate pairs,
-line and paragraph separators."""
+"""Categories of characters that terminals execute: control, format (directions), halves of surrogate pairs, line and
+paragraph separators."""
 
 _JOINERS = "\u200c\u200d"
 """Format characters that belong to the spelling of Persian, Hindi and others, and to emoji."""
 
 
 def write(text: str = "", *, exact: bool = False) -> None:
-    """Lines of a result, on standard output. Data in them that may hold line ends goes through :func:`one_line`.
+    """Write lines of a result to standard output. Data that may contain line ends passes :func:`one_line` first.
 
     Args:
-        exact: whether what is written is for other programs, and stays as it is where standard output is no terminal.
+        exact: whether other programs read it: it stays unchanged unless standard output is a terminal.
     """
     print(text if exact and not sys.stdout.isatty() else clean(text))
 
 
 def write_json(value: Any, indent: int | None = 2) -> None:
-    r"""``value`` as JSON on standard output, in which characters that a terminal obeys are written as ``\u001b``."""
+    r"""``value`` as JSON on standard output; characters that a terminal executes are written as ``\u001b``."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     print(text if text.isprintable() else "".join(map(_escaped, text)))
 
 
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output, in several parts where the terminal is too narrow for all of its columns."""
+    """A table on standard output, in several parts if the terminal is too narrow for its columns."""
     for line in table_lines(columns, rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
         write(line)
 
@@ -76,8 +76,8 @@ def say(message: str, *, short: str | None = None) -> None:
     """One line for the user.
 
     Args:
-        short: shown on the terminal in its place, unless :func:`show_details` asked for all; nothing where it is empty.
-            The log file has the whole message.
+        short: shown on the terminal instead, unless :func:`show_details` is on; an empty text shows nothing. The log
+            file has the whole message.
     """
     shown = message if short is None or _details else short
     if shown:
@@ -86,30 +86,30 @@ def say(message: str, *, short: str | None = None) -> None:
 
 
 def show_details(details: bool) -> None:
-    """Whether :func:`say` shows messages in full that have a short form."""
+    """Choose whether :func:`say` ignores the short forms of messages."""
     global _details
     _details = details
 
 
 def be_silent(silent: bool = True) -> None:
-    """Whether this process shows nothing, since another one beside it does."""
+    """Choose whether this process shows nothing, because another one does."""
     _terminal.quiet = silent
 
 
 def warn(message: str) -> None:
-    """A surprise that works; what must be put right is an error instead."""
+    """Something unexpected that works; problems that must be solved are errors."""
     _terminal.print(f"[yellow]warning:[/yellow] {escape(clean(message))}")
     note(f"warning: {message}")
 
 
 def fail(message: str) -> None:
-    """The last line of a command that could not do its work."""
+    """The last line of a command that failed."""
     _terminal.print(f"[red]error:[/red] {escape(clean(message))}")
     note(f"error: {message}")
 
 
 def note(message: str) -> None:
-    """One line for the log file only. On a full disk the log goes without it; the work stops by its own error."""
+    """One line for the log file only; it is dropped if the disk is full."""
     if _log_file is not None:
         with suppress(OSError):
             _log_file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {clean(message)}\n")
@@ -126,7 +126,7 @@ def log_to(path: Path) -> Iterator[None]:
         yield
     finally:
         _log_file = previous
-        with suppress(OSError):  # lines that found no room are still waiting in it
+        with suppress(OSError):  # its buffer may hold lines that a full disk rejected
             file.close()
 
 
@@ -141,8 +141,8 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
-    """The lines of a table: the first column to the left, the others to the right, as many beside each other as
-    ``width`` cells hold; the rest follows below, behind the first column again."""
+    """The lines of a table: the first column left-aligned, the others right-aligned, as many side by side as fit into
+    ``width`` cells; the remaining columns follow below, after the first column again."""
     cells = [[one_line(cell) for cell in row] for row in (columns, *rows)]
     widths = [max(cell_len(row[position]) for row in cells) for position in range(len(columns))]
     parts: list[list[int]] = [[]]
@@ -163,12 +163,12 @@ def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: in
 
 
 class Bar:
-    """One line of the progress display; ``advance`` it, and ``update`` the words behind it."""
+    """One line of the progress display, with words after it."""
 
     def __init__(self, description: str, total: int | None, done: int = 0, *, in_bytes: bool = False) -> None:
         self.description, self.total, self.done, self.words = description, total, done, ""
         self.aside = ""
-        """Further words, which ``advance`` leaves as they are."""
+        """Further words, which ``advance`` does not change."""
         self._shown = size if in_bytes else str
         self._started = self._spoke = time.monotonic()
         self._begun_at = done
@@ -184,11 +184,11 @@ class Bar:
             say(self._line())
 
     def _line(self) -> str:
-        made = self.done - self._begun_at
+        steps = self.done - self._begun_at
         of = f"/{self._shown(self.total)}" if self.total is not None else ""
         left = ""
-        if self.total is not None and made > 0:
-            seconds = (time.monotonic() - self._started) / made * (self.total - self.done)
+        if self.total is not None and steps > 0:
+            seconds = (time.monotonic() - self._started) / steps * (self.total - self.done)
             left = f", about {seconds:.0f} s left"
         return f"  {self.description} {self._shown(self.done)}{of}{left}{'  ' + self._words() if self._words() else ''}"
 
@@ -198,7 +198,7 @@ class Bar:
 
 @contextmanager
 def progress(description: str, total: int | None = None, done: int = 0, *, in_bytes: bool = False) -> Iterator[Bar]:
-    """The progress display, with time left, for one loop a person waits for; its steps are bytes if ``in_bytes``."""
+    """The progress display of one loop, with the time left; its steps are bytes if ``in_bytes``."""
     global _bars
     if not _draws_bars or not sys.stderr.isatty() or _bars is not None:
         yield Bar(description, total, done, in_bytes=in_bytes)
@@ -220,7 +220,7 @@ def progress(description: str, total: int | None = None, done: int = 0, *, in_by
 
 @contextmanager
 def without_bars() -> Iterator[None]:
-    """No progress display while the block runs: nobody waits at the terminal for what it does."""
+    """Show no progress in the block."""
     global _draws_bars
     before, _draws_bars = _draws_bars, False
     try:
@@ -230,7 +230,7 @@ def without_bars() -> Iterator[None]:
 
 
 def track(items: Sequence[T], description: str) -> Iterator[T]:
-    """``items`` with a progress display beside them."""
+    """``items``, with a progress display."""
     with progress(description, total=len(items)) as bar:
         for item in items:
             yield item
@@ -246,9 +246,9 @@ def size(count: float) -> str:
 
 
 def clean(text: str) -> str:
-    """``text`` without characters that a terminal obeys instead of showing; line ends and tabs stay.
+    """``text`` without characters that a terminal executes; line ends and tabs stay.
 
-    Other white space among them becomes a space, all else U+FFFD, so that it is seen that something was there.
+    Other white space among them becomes a space, everything else a visible U+FFFD.
     """
     if text.isprintable():
         return text
@@ -262,7 +262,7 @@ def one_line(text: str, width: int | None = None) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether ``text`` can be written as UTF-8: Python keeps bytes that could not be read as lone surrogates."""
+    """Whether ``text`` can be written as UTF-8: Python keeps undecodable bytes as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,5 +1,5 @@
-"""Errors a user can act on: each says what is wrong, where, and what to do. The command line prints them
-without a traceback and leaves with ``exit_code``."""
+"""Errors a user can act on: each says what is wrong, where, and what to do. The command line prints them without a
+traceback and exits with ``exit_code``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 
 
 class VtkitError(Exception):
-    """Something the user can put right.
+    """A problem that the user can solve.
 
-    A library function names its arguments; a recipe calls them ``vocabulary.size``, a command ``--size``. So the names
-    of ``arguments`` stand in braces in ``message``, ``{size}``, and :func:`arguments_called` gives them the others.
+    A library function names its arguments; a recipe calls them ``vocabulary.size``, a command ``--size``. So
+    ``message`` has the names of ``arguments`` in braces, ``{size}``, and :func:`arguments_called` replaces them.
     """
 
     exit_code = 1
@@ -26,7 +26,7 @@ class VtkitError(Exception):
         super().__init__(self.with_names(str))
 
     def with_names(self, called: Callable[[str], str]) -> str:
-        """The message with each argument as ``called`` calls it."""
+        """The message, with the name that ``called`` gives each argument."""
         message = self.message
         for name in self.arguments:
             message = message.replace(f"{{{name}}}", called(name))
@@ -40,54 +40,55 @@ class RecipeError(VtkitError):
 
 
 class DataError(VtkitError):
-    """A file of the user's that is missing, empty, damaged or of another format than needed."""
+    """A user's file is missing, empty, damaged or has the wrong format."""
 
 
 class MissingExtra(VtkitError):
-    """A package that only some work needs, and that is not installed."""
+    """An optional package that is not installed."""
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         super().__init__(f"{what} needs {package}, which is not installed: pip install 'vtkit[{extra}]'")
 
 
 class CollapseError(VtkitError):
-    """A training or calibration run whose vectors carry no information any more (a gate stopped it)."""
+    """Training or calibration made vectors without information; a gate stopped it."""
 
 
 class MachineError(VtkitError):
-    """What the machine refused: no room, no permission, no memory."""
+    """The machine refused: no disk space, no permission, no memory."""
 
 
 @contextmanager
 def arguments_called(called: Callable[[str], str]) -> Iterator[None]:
-    """Errors that name arguments of library functions name them as ``called`` does."""
+    """Errors raised in the block name the arguments of library functions as ``called`` does."""
     try:
         yield
     except VtkitError as error:
-        error.args, error.arguments = (error.with_names(called),), ()
+        error.message, error.arguments = error.with_names(called), ()
+        error.args = (error.message,)
         raise
 
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 _REFUSED = {
-    errno.EACCES: ("permission denied", "Change its permissions, or name another place."),
-    errno.EPERM: ("the system does not permit it", "Name another place."),
-    errno.EROFS: ("the file system is read-only", "Name a folder elsewhere."),
-    errno.ENAMETOOLONG: ("the name is too long for the file system", "Give a shorter name or folder."),
-    errno.ENOTDIR: ("a part of the path is a file, not a folder", "Name another folder, or move that file away."),
-    errno.EISDIR: ("it is a folder, not a file", "Name another file, or move the folder away."),
-    errno.ELOOP: ("its symbolic links go in a circle", "Mend the links."),
-    errno.EMFILE: ("too many files are open", "Raise the limit (ulimit -n), and give the same command again."),
-    errno.ENFILE: ("too many files are open on this machine", "End other programs, and give the same command again."),
-    errno.EIO: ("the disk failed to read or write it", "Check the disk, and copy the file from elsewhere."),
-    errno.ESTALE: ("the network file system lost it", "Give the same command again."),
+    errno.EACCES: ("permission denied", "Change its permissions, or use another folder."),
+    errno.EPERM: ("the system does not permit this", "Use another folder."),
+    errno.EROFS: ("the file system is read-only", "Use another folder."),
+    errno.ENAMETOOLONG: ("the name is too long for the file system", "Use a shorter name or folder."),
+    errno.ENOTDIR: ("a part of the path is a file, not a folder", "Use another folder, or move that file."),
+    errno.EISDIR: ("this is a folder, not a file", "Use another name, or move the folder."),
+    errno.ELOOP: ("its symbolic links form a loop", "Correct the links."),
+    errno.EMFILE: ("too many files are open", "Raise the limit (ulimit -n) and run the same command again."),
+    errno.ENFILE: ("too many files are open on this machine", "Close other programs and run the same command again."),
+    errno.EIO: ("the disk failed to read or write it", "Check the disk, and restore the file from a copy."),
+    errno.ESTALE: ("the network file system lost it", "Run the same command again."),
 }
 
 _RUST_ERROR = re.compile(r"\(os error (\d+)\)")
 _PYTHON_ERROR = re.compile(r"\[Errno (\d+)\]", re.IGNORECASE)
 _WRITTEN_IN_PART = re.compile(
-    # numpy, torch (C++ streams), sqlite; the first two say nothing about why
+    # numpy, torch (C++ streams), sqlite; the first two do not say why
     r"\d+ requested and \d+ written|PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|"
     r"file write failed|iostream error|database or disk is full"
 )
@@ -95,16 +96,15 @@ _NO_MEMORY = re.compile(r"out of memory|can't allocate memory|Unable to allocate
 
 
 def machine_failure(error: BaseException, folder: Path | None = None, then: str = "") -> MachineError | None:
-    """What the machine refused, in words, if ``error`` or what it came from is such a refusal; else None.
+    """The refusal of the machine behind ``error`` or its causes, as a message; None if there is none.
 
-    A full disk has many faces: ``OSError`` 28 of Python, a sentence of safetensors and tokenizers ("os error 28"), and
-    a ``RuntimeError`` of torch's writer or an ``OSError`` without number of numpy, which only say that less was
-    written than asked.
+    A full disk appears as Python's ``OSError`` 28, as the text "os error 28" of safetensors and tokenizers, and as
+    torch's ``RuntimeError`` or numpy's ``OSError`` without a number, which only say that too little was written.
 
     Args:
-        error: what was raised.
-        folder: where the work went on, for errors that name no file.
-        then: what becomes of the work done so far, the end of the message.
+        error: the exception.
+        folder: the folder that was written to, for errors that name no file.
+        then: the end of the message: what happens to the work done so far.
     """
     chain: list[BaseException] = []
     link: BaseException | None = error
@@ -122,19 +122,19 @@ def machine_failure(error: BaseException, folder: Path | None = None, then: str 
             return MachineError(f"{path or 'a file'}: {what}. {remedy}{then}")
         if isinstance(cause, MemoryError) or (isinstance(cause, RuntimeError) and _NO_MEMORY.search(str(cause))):
             return MachineError(
-                "the machine has not enough memory for this. Lower batch sizes and lengths, end other programs, or use "
-                f"a machine with more.{then}"
+                "The machine has too little memory for this. Lower batch sizes and lengths, close other programs, or "
+                f"use a machine with more memory.{then}"
             )
     return None
 
 
 @contextmanager
 def machine_errors(folder: Path, then: str = "") -> Iterator[None]:
-    """The block's errors by which the machine refused something as :class:`MachineError`; all others as they are.
+    """Refusals of the machine in the block as :class:`MachineError`; other errors stay as they are.
 
     Args:
-        folder: where the block writes.
-        then: what becomes of the work done so far.
+        folder: the folder that the block writes to.
+        then: what happens to the work done so far.
     """
     try:
         yield
@@ -148,13 +148,13 @@ def machine_errors(folder: Path, then: str = "") -> Iterator[None]:
 
 
 def _number_of(error: BaseException) -> int | None:
-    """The system's number for what went wrong, also where a library has it in its text only."""
+    """The system's error number, which libraries may have in their text only."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     text = str(error)[:10_000]
-    found = _RUST_ERROR.search(text) or _PYTHON_ERROR.search(text)
-    if found is not None:
-        return int(found[1])
+    numbered = _RUST_ERROR.search(text) or _PYTHON_ERROR.search(text)
+    if numbered is not None:
+        return int(numbered[1])
     return errno.ENOSPC if _WRITTEN_IN_PART.search(text) else None
 
 
@@ -167,9 +167,9 @@ def _no_room(number: int, path: Path | None, folder: Path | None, then: str) -> 
         left = ""
     match number:
         case errno.EFBIG:
-            what, remedy = "a file grew to the largest size that is allowed here", "Raise the limit (ulimit -f)"
+            what, remedy = "a file reached the largest size allowed here", "Raise the limit (ulimit -f)"
         case errno.EDQUOT:
-            what, remedy = "your quota of disk space is used up", "Make room"
+            what, remedy = "your disk quota is used up", "Free some space"
         case _:
-            what, remedy = f"no room left to write{left}", "Make room"
-    return MachineError(f"{where}: {what}. {remedy}, and give the same command again.{then}")
+            what, remedy = f"the disk is full{left}", "Free some space"
+    return MachineError(f"{where}: {what}. {remedy} and run the same command again.{then}")

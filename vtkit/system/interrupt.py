@@ -1,9 +1,9 @@
 """Ctrl-C ends every command within about a second, whatever it is doing.
 
-Python acts on a signal only between two of its own instructions. A tokenizer that is being trained, or a classifier
-that reads a whole vocabulary, spends minutes in native code between two of them. So a thread is told of the signal by
-the interpreter's wake-up pipe; where the main thread has not left after :data:`GRACE_SECONDS`, the thread ends the
-process. For what is on disk this is as a kill: outputs appear by one rename, and training goes on from its checkpoints.
+Python handles a signal only between two of its own instructions, and native code, such as the training of a tokenizer,
+can run for minutes between them. So a thread reads the signal from the interpreter's wake-up pipe, and ends the process
+if the main thread has not exited after :data:`GRACE_SECONDS`. For files on disk this is like a kill: outputs appear by
+one rename, and training continues from its checkpoints.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import NoReturn
 from vtkit.system import console
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C, as in shells."""
 
 GRACE_SECONDS = 1.0
-"""Time to leave in good order."""
+"""Time for an orderly exit."""
 
 unfinished: set[Path] = set()
-"""Folders that are removed when the process is ended."""
+"""Folders that are removed when the process ends."""
 
 _said = threading.Event()
 
@@ -44,7 +44,7 @@ def leave_promptly() -> None:
 
 @contextmanager
 def watched_elsewhere() -> Iterator[None]:
-    """Leave Ctrl-C in the block to handlers of its own, however long these take."""
+    """Leave Ctrl-C in the block to its own handlers, however long they take."""
     pipe = signal.set_wakeup_fd(-1)
     try:
         yield
@@ -55,8 +55,8 @@ def watched_elsewhere() -> Iterator[None]:
 def leave_interrupted() -> NoReturn:
     """End the process with one line and the exit code of Ctrl-C.
 
-    Without the interpreter's own ending, which takes seconds after torch was imported, and which reports death by a
-    signal instead of an exit code where the interrupt came up through ``exec`` (dataclasses call it in every import).
+    The interpreter's own shutdown takes seconds once torch is imported, and reports death by a signal instead of an
+    exit code if the interrupt came through ``exec`` (which dataclasses call in every import).
     """
     if not _said.is_set():
         _said.set()
@@ -69,8 +69,8 @@ def leave_interrupted() -> NoReturn:
 
 
 def _leave_or_report(unraisable: sys.UnraisableHookArgs) -> None:
-    """An interrupt that reached the interpreter in a destructor or a callback, where it would only be printed, with a
-    traceback; everything else is reported as usual."""
+    """Exit on an interrupt in a destructor or a callback, which Python would only print with a traceback; report
+    everything else as usual."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         leave_interrupted()
     sys.__unraisablehook__(unraisable)

@@ -1,4 +1,4 @@
-"""Files and folders written whole or not at all, and locks; what a user named is never overwritten."""
+"""Files and folders that are written whole or not at all, and locks. A user's files are never overwritten."""
 
 from __future__ import annotations
 
@@ -19,32 +19,36 @@ from vtkit.system.interrupt import unfinished
 
 
 def refuse_existing(out: Path) -> None:
-    """Say at once, before minutes of work, that ``out`` is there already.
+    """Refuse an ``out`` that exists, before minutes of work.
 
     Raises:
-        RecipeError: it is.
+        RecipeError: it does.
     """
     if os.path.lexists(out):
-        raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")
+        raise RecipeError(f"{out} already exists and will not be overwritten. Choose another name, or remove it.")
+
+
+def _cannot_write(out: Path, error: FileExistsError) -> VtkitError:
+    return VtkitError(f"{out} cannot be written: {error.filename} is a file, not a folder. Choose another name.")
 
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` to write into; it becomes ``out`` when the block ends well, and goes away when not, with
-    the folders above it that were made for it.
+    """A folder beside ``out`` to write into. It becomes ``out`` if the block succeeds; otherwise it is removed, with
+    the folders above it that were created for it.
 
     Raises:
-        RecipeError: ``out`` is there already.
-        VtkitError: it cannot be written, or the machine refuses something on the way.
+        RecipeError: ``out`` exists.
+        VtkitError: it cannot be written, or the machine refuses something.
     """
     refuse_existing(out)
     work = out.absolute().with_name(f".{out.name}.{os.getpid()}")
-    made = [folder for folder in work.parents if not folder.exists()]
+    created = [folder for folder in work.parents if not folder.exists()]
     with machine_errors(out.absolute()):
         try:
             work.mkdir(parents=True)
-        except FileExistsError as error:  # a file where a folder above it should be
-            raise VtkitError(f"{out} cannot be written: {error.filename} is in the way. Give another --out.") from error
+        except FileExistsError as error:
+            raise _cannot_write(out, error) from error
         unfinished.add(work)
         try:
             yield work
@@ -52,28 +56,28 @@ def new_folder(out: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(work, ignore_errors=True)
             unfinished.discard(work)
-            for folder in made:  # innermost first; what holds something, ``out`` in the first place, stays
+            for folder in created:  # innermost first; folders that are not empty stay
                 with suppress(OSError):
                     folder.rmdir()
 
 
 @contextmanager
 def resumed_folder(out: Path, made_from: str) -> Iterator[Path]:
-    """A folder beside ``out`` to write into, which becomes ``out`` when the block ends well. When it does not, the
-    folder stays, and the next call with the same ``made_from`` goes on in it.
+    """A folder beside ``out`` to write into, which becomes ``out`` if the block succeeds. Otherwise the folder stays,
+    and the next call with the same ``made_from`` continues in it.
 
     Raises:
-        RecipeError: ``out`` is there already.
-        VtkitError: it cannot be written, or the machine refuses something on the way.
+        RecipeError: ``out`` exists.
+        VtkitError: it cannot be written, or the machine refuses something.
     """
     refuse_existing(out)
     work = out.absolute().with_name(f".{out.name}.unfinished")
     record = work / ".made_from"
-    with machine_errors(out.absolute(), " What is finished is kept."):
+    with machine_errors(out.absolute(), " Finished parts are kept."):
         try:
             work.parent.mkdir(parents=True, exist_ok=True)
-        except FileExistsError as error:  # a file where a folder above it should be
-            raise VtkitError(f"{out} cannot be written: {error.filename} is in the way. Give another --out.") from error
+        except FileExistsError as error:
+            raise _cannot_write(out, error) from error
         with held(work.with_name(f"{work.name}.lock"), str(out)):
             refuse_existing(out)
             if work.is_dir() and not (record.is_file() and record.read_text("utf-8") == made_from):
@@ -87,13 +91,13 @@ def resumed_folder(out: Path, made_from: str) -> Iterator[Path]:
 
 
 def refuse_folder(file: Path | None) -> None:
-    """Say at once, before minutes of work, that a file cannot be written."""
+    """Refuse a file that cannot be written, before minutes of work."""
     if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-        raise RecipeError(f"{file} cannot be written: it is a folder, or its folder is not there.")
+        raise RecipeError(f"{file} cannot be written: it is a folder, or its folder does not exist.")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text``.
+    """Write ``text`` to ``path``.
 
     Raises:
         DataError: the file cannot be written.
@@ -105,7 +109,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """``path`` holds either what it held or all of ``text``."""
+    """Write ``text`` to ``path``; if that fails, the file keeps its content."""
     temporary = path.with_name(f".{path.name}.new-{os.getpid()}")
     try:
         with temporary.open("w", encoding="utf-8") as file:
@@ -120,7 +124,8 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def held(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock file ``path``; while another process has it, say who and wait. A killed process holds nothing."""
+    """Hold the lock file ``path``; if another process has it, say which one and wait. Killed processes lose their
+    locks."""
     holder = path.with_suffix(".holder")
     lock = FileLock(path)
     try:
@@ -130,7 +135,7 @@ def held(path: Path, what: str) -> Iterator[None]:
             who = holder.read_text("utf-8").strip()
         except OSError:
             who = "another process"
-        console.say(f"{what} is being made by {who}; waiting for it")
+        console.say(f"waiting for {who}, which is making {what}")
         lock.acquire()
     try:
         holder.write_text(
@@ -143,14 +148,15 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 
 def remove_half_written(folder: Path) -> None:
-    """Remove what processes that were killed while they wrote into ``folder`` left; only for who holds its lock."""
+    """Remove the leftovers of processes that were killed while they wrote into ``folder``. The caller holds its
+    lock."""
     for left in folder.glob(".*"):
         if re.fullmatch(r"\..+\.(new|old)-\d+", left.name):
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
 def publish(source: Path, target: Path) -> None:
-    """Put a copy of a file or folder at ``target``, in place of what stood there; hard links where possible."""
+    """Replace ``target`` with a copy of a file or folder, with hard links if possible."""
     fresh = target.with_name(f".{target.name}.new-{os.getpid()}")
     if source.is_dir():
         shutil.rmtree(fresh, ignore_errors=True)

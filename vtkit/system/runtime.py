@@ -21,7 +21,7 @@ Precision = Literal["float32", "bf16"]
 
 
 def fastest_device() -> str:
-    """Where encoding runs: the GPU where torch has one."""
+    """The device for encoding: the GPU if torch has one."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -42,7 +42,7 @@ def bf16_is_fast() -> bool:
 
 
 def fastest_precision() -> Precision:
-    """bf16 where it is fast."""
+    """bf16 if it is fast here."""
     return "bf16" if bf16_is_fast() else "float32"
 
 
@@ -50,31 +50,31 @@ _wanted_threads: int | None = None
 
 
 def want_threads(threads: int | None) -> None:
-    """Let this process compute with so many threads, or with as many as the environment says."""
+    """Set the threads of this process; None leaves them to the environment."""
     global _wanted_threads
     _wanted_threads = threads
 
 
 def threads() -> int:
-    """With how many threads this process computes: those of :func:`want_threads`, else what OMP_NUM_THREADS says, else
-    one for each core. Sums of floating point numbers, so every trained weight, depend on it in their last digits."""
+    """The threads of this process: those of :func:`want_threads`, else OMP_NUM_THREADS, else one for each core. The
+    last digits of floating-point sums, and so of every trained weight, depend on it."""
     stated = os.environ.get("OMP_NUM_THREADS", "")
     return _wanted_threads or (int(stated) if stated.isdigit() and int(stated) else os.cpu_count()) or 1
 
 
 def limit_threads() -> None:
-    """Let torch and numba use as many as :func:`threads` says."""
+    """Limit torch and numba to :func:`threads`."""
     import numba
     import torch
 
-    # numba starts its threads with the first of these calls, and both may share one OpenMP: torch has the last word
+    # numba starts its threads in its call, and both may share one OpenMP, so torch is set last
     numba.set_num_threads(min(threads(), numba.config.NUMBA_NUM_THREADS))
     torch.set_num_threads(threads())
 
 
 def search_threads() -> int:
-    """How many threads an engine may search with: as many as numba has, and no more than :func:`threads`. numba counts
-    for each Python thread anew, and one that searches later has all of them."""
+    """The threads of a search: numba's, and no more than :func:`threads`. numba's number is per Python thread, and a
+    new thread starts with all of them."""
     import numba
 
     _start_numba()
@@ -83,8 +83,8 @@ def search_threads() -> int:
 
 @cache
 def _start_numba() -> None:
-    """Start numba's threads, no more than :func:`threads`; torch keeps its own number, which the OpenMP that both may
-    share would take over from numba."""
+    """Start numba's threads, no more than :func:`threads`. torch's number is restored, because both may share one
+    OpenMP, which takes over numba's."""
     import numba
 
     torch = sys.modules.get("torch")
@@ -98,17 +98,16 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt`` (malloc.h)."""
 
 REUSED_BYTES = 512 * 2**20
-"""Freed blocks below this are kept for the next one: the largest tensors of a training step are of this order."""
+"""Smaller freed blocks are kept for reuse; the largest tensors of a training step have about this size."""
 
 
 def reuse_memory() -> None:
-    """Let this process keep the memory it frees, in huge pages where the system gives them on request.
+    """Let this process keep the memory that it frees, in huge pages if the system supports them.
 
-    A training step allocates and frees tensors of 10 to 500 MB by the hundred. glibc returns each of them to the
-    system, which clears every page of the next one again. With the thresholds raised the heap keeps them: the process
-    holds its peak until the next call, which gives back what is free by then. torch asks for huge pages (madvise)
-    where ``THP_MEM_ALLOC_ENABLE`` is set before its first allocation. Does nothing without glibc, and nothing to an
-    allocator that the environment has settings for.
+    A training step allocates and frees hundreds of tensors of 10 to 500 MB. glibc returns each one to the system, which
+    must clear every page of the next. With higher thresholds the heap keeps them: the process holds its peak until the
+    next call, which returns what is free by then. torch uses huge pages (madvise) if ``THP_MEM_ALLOC_ENABLE`` is set
+    before its first allocation. Has no effect without glibc, or if the environment configures the allocator.
     """
     if any(name.startswith("MALLOC_") or name in ("GLIBC_TUNABLES", "LD_PRELOAD") for name in os.environ):
         return
@@ -125,10 +124,10 @@ def reuse_memory() -> None:
 
 @contextmanager
 def kept_for_good() -> Iterator[None]:
-    """Let the garbage collector pass over all that the block imports and loads, now and later.
+    """Exclude everything that the block imports and loads from garbage collection.
 
-    The libraries are 700,000 objects, and none of them ever goes: looking through them time and again is a third of
-    what a search costs. Only for a process of vtkit's own, since the caller's objects are passed over too.
+    The libraries have 700,000 objects that are never freed, and collecting them repeatedly is a third of the cost of a
+    search. Only for vtkit's own processes, because the caller's objects are excluded too.
     """
     gc.disable()
     try:
@@ -140,7 +139,7 @@ def kept_for_good() -> Iterator[None]:
 
 @contextmanager
 def without_output() -> Iterator[None]:
-    """Without what a library of machine code writes to standard output, past Python's own streams."""
+    """Suppress what native libraries write to standard output, past Python's own streams."""
     sys.stdout.flush()
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     try:
@@ -154,7 +153,7 @@ def without_output() -> Iterator[None]:
 
 @contextmanager
 def without_notices() -> Iterator[None]:
-    """Without the bars and notices of transformers: vtkit has one console."""
+    """Suppress transformers' progress bars and notices: vtkit has one console."""
     from transformers.utils import logging as transformers_logging
 
     level = transformers_logging.get_verbosity()
@@ -171,7 +170,7 @@ def without_notices() -> Iterator[None]:
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Loading and saving without the libraries' bars, notices and warnings."""
+    """Suppress the libraries' progress bars, notices and warnings."""
     with without_notices(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -181,7 +180,7 @@ CACHE_VARIABLE = "VTKIT_CACHE"
 
 
 def peak_bytes() -> int | None:
-    """Largest resident size that this process had until now; None where the system does not tell."""
+    """Largest resident size of this process so far; None if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -191,7 +190,7 @@ def peak_bytes() -> int | None:
 
 
 def user_cache(name: str) -> Path:
-    """Where vtkit keeps ``name`` for all runs: in $VTKIT_CACHE, or in the user's own cache folder for vtkit."""
-    named = os.environ.get(CACHE_VARIABLE)
+    """The cache folder ``name`` of vtkit: in $VTKIT_CACHE, or in vtkit's folder of the user's cache."""
+    own = os.environ.get(CACHE_VARIABLE)
     users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vtkit"
-    return (Path(named).expanduser() if named else users) / name
+    return (Path(own).expanduser() if own else users) / name
