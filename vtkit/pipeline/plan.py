@@ -8,20 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.pipeline.order import STAGES, called, last_until
-from vtkit.pipeline.stage import Chain, Stage, View
-from vtkit.pipeline.steps.analyse_vocabularies import ANALYSE
-from vtkit.pipeline.steps.deploy_index import deploying, differs
-from vtkit.pipeline.steps.encode_corpus import ENCODE
-from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
-from vtkit.pipeline.steps.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT, variants_of
-from vtkit.pipeline.steps.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER, of_peer, peers_of
-from vtkit.pipeline.steps.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
-from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS
-from vtkit.pipeline.steps.finetune_encoder import FINETUNE
-from vtkit.pipeline.steps.index_corpus import INDEX
+from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.models import MAKING
-from vtkit.pipeline.steps.tabulate_queries import QUERY_TABLE
-from vtkit.pipeline.steps.write_report import REPORT
 from vtkit.pipeline.store import Dependencies, Store, read_manifest
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.recipe import SEED, Recipe
@@ -70,21 +58,11 @@ class Plan:
     def __init__(self, recipe: Recipe, store: Store) -> None:
         self.store = store
         self.steps: dict[str, Step] = {}
-        self.encoded: dict[str, str] = {}  # model -> the step that encodes its documents
-        self.final_model = self._add_models(recipe, prefix="")
-        self._add_evaluation(recipe)
+        self.final_model = self._add_recipe(recipe, prefix="")
 
-    def _add(
-        self, stage: Stage[Any], recipe: Recipe, inputs: Mapping[str, str], *, prefix: str = "", model: str = ""
-    ) -> str:
-        """Add a step, and return its name.
-
-        Args:
-            inputs: role -> name of the step that plays it.
-            prefix: of the steps of a source recipe.
-            model: whose index or evaluation it is.
-        """
-        own = f"{stage.name}:{model}" if model else stage.name
+    def _add(self, wired: Wired, own: str, recipe: Recipe, prefix: str) -> str:
+        """Add a step, and return its name: ``own`` behind the ``prefix`` of the steps of a source recipe."""
+        stage, inputs = wired.stage, wired.inputs
         if not stage.draws(recipe):
             recipe = recipe.model_copy(update={"recipe": recipe.recipe.model_copy(update={"seed": SEED})})
         name = f"{prefix}{own}"
@@ -100,77 +78,20 @@ class Plan:
         self.steps[name] = Step(name, stage, recipe, inputs, depends)
         return name
 
-    def _add_models(self, recipe: Recipe, prefix: str) -> str:
-        """The steps that make a model; returns the name of the last that does."""
+    def _add_recipe(self, recipe: Recipe, prefix: str) -> str:
+        """The steps of a recipe, of a source recipe those that make its model; returns the last that makes one."""
         source = {}
         if recipe.source.recipe is not None:
             other = load_recipe(Path(recipe.source.recipe)).recipe
-            source = {"source": self._add_models(other, prefix=f"{prefix}{other.recipe.name}/")}
-        chain = Chain(source, of_source=bool(prefix))
-        for stage in MAKING:
-            assert stage.wire is not None
-            wired = stage.wire(recipe, chain)
-            if wired is not None:
-                chain.steps[stage.name] = self._add(wired[0], recipe, wired[1], prefix=prefix)
+            source = {"source": self._add_recipe(other, prefix=f"{prefix}{other.recipe.name}/")}
+        chain = Chain(source, of_source=bool(prefix), before=tuple(self.steps))
+        for stage in MAKING if prefix else STAGES:
+            for wired in stage.wire(recipe, chain):
+                own = f"{stage.name}:{wired.model}" if wired.model else stage.name
+                chain.steps[own] = self._add(wired, own, wired.recipe or recipe, prefix)
                 if stage.label:
-                    chain.models.append(chain.steps[stage.name])
+                    chain.models.append(chain.steps[own])
         return chain.models[-1]
-
-    def _add_evaluation(self, recipe: Recipe) -> None:
-        if recipe.evaluate is not None:
-            for model in recipe.evaluate.models:
-                if model == "source" and (recipe.source.scratch is not None or recipe.source.fitted is not None):
-                    continue
-                if model != "source" and model not in self.steps:
-                    continue
-                encode, index, evaluate = ENCODE, INDEX, EVALUATE
-                inputs: dict[str, str] = {"model": model}
-                if model == "source" and recipe.source.model is not None:
-                    inputs, read = {}, "source.model"
-                    encode, index, evaluate = encode.reading(read), index.reading(read), evaluate.reading(read)
-                elif model == "source":
-                    inputs = {"model": self.steps["transfer"].inputs["source"]}
-                # what was trained on expanded documents reads expanded ones
-                trained = model in (FINETUNE.name, QUERY_TABLE.name)
-                expanded = {"expansions": EXPAND_DOCUMENTS.name} if trained and recipe.expands else {}
-                if model == QUERY_TABLE.name and f"encode:{self.steps[model].inputs['model']}" in self.steps:
-                    encoded = f"encode:{self.steps[model].inputs['model']}"  # documents are encoded as before
-                else:
-                    encoded = self._add(encode, recipe, inputs | expanded, model=model)
-                self.encoded[model] = encoded
-                indexed = self._add(index, recipe, {"vectors": encoded} | inputs, model=model)
-                queries = {"queries": self._add(ENCODE_QUERIES, recipe, inputs)} if model == self.final_model else {}
-                self._add(evaluate, recipe, {"index": indexed} | queries | inputs, model=model)
-            if recipe.evaluate.bm25:
-                bm25 = self._add(EVALUATE_BM25, recipe, {})
-                self._add(EVALUATE_BM25_WORDS, recipe, {})
-                final = f"evaluate:{self.final_model}"
-                if final in self.steps:
-                    searched = {"index": f"index:{self.final_model}", "queries": ENCODE_QUERIES.name}
-                    self._add(EVALUATE_HYBRID, recipe, {"bm25": bm25, "model": final} | searched)
-            if self.final_model in self.encoded:
-                self._add_deployed(recipe)
-            for name, peer in peers_of(recipe).items():
-                alone = self._add(EVALUATE_PEER, of_peer(recipe, peer), {}, model=name)
-                if recipe.evaluate.bm25:
-                    inputs = {"bm25": "evaluate:bm25", "model": alone}
-                    self._add(EVALUATE_HYBRID_PEER, of_peer(recipe, peer), inputs, model=name)
-        transferred = self.steps["transfer"].inputs
-        self._add(
-            ANALYSE, recipe, {role: transferred[role] for role in ("vocabulary", "source") if role in transferred}
-        )
-        # the report quotes the whole recipe and what every step found and cost
-        self._add(REPORT, recipe, {name: name for name in self.steps})
-
-    def _add_deployed(self, recipe: Recipe) -> None:
-        """The index to be used, where it is another than the one that models are judged on, and its variants."""
-        queries = {"queries": ENCODE_QUERIES.name}
-        inputs = {"vectors": self.encoded[self.final_model], "model": self.final_model} | queries
-        if differs(recipe):
-            deployed = self._add(deploying(recipe), recipe, inputs)
-            self._add(EVALUATE_DEPLOYED, recipe, {"index": deployed} | queries)
-        for name, variant in variants_of(recipe).items():
-            self._add(EVALUATE_VARIANT, variant, inputs, model=name)
 
     def decide(
         self,

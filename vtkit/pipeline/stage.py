@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -70,7 +70,7 @@ R = TypeVar("R", bound=Result)
 
 @dataclass
 class Chain:
-    """The steps of one recipe that make its model, as far as they are planned; later stages take their inputs here."""
+    """The steps of one recipe as far as they are planned; later stages take their inputs here."""
 
     source: Mapping[str, str]
     """``{"source": step}`` if another recipe makes the source, else empty."""
@@ -78,8 +78,11 @@ class Chain:
     of_source: bool
     """Whether the recipe is itself the source of another."""
 
+    before: tuple[str, ...] = ()
+    """The steps of the recipes that make the source."""
+
     steps: dict[str, str] = field(default_factory=dict)
-    """Stage -> step."""
+    """Stage, with the model it is of (``index:finetune``) -> step."""
 
     models: list[str] = field(default_factory=list)
     """Steps that make a model, the newest last."""
@@ -104,8 +107,23 @@ class Training:
     """Whether only the embeddings learn."""
 
 
-Wiring = Callable[[Recipe, Chain], "tuple[Stage[Any], Mapping[str, str]] | None"]
-"""The record as a recipe needs it, and role -> step of its inputs; None if the recipe has no such stage."""
+@dataclass(frozen=True)
+class Wired:
+    """A step of a stage, as a recipe needs it."""
+
+    stage: Stage[Any]
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Role -> the step that plays it."""
+
+    model: str = ""
+    """Whose index or evaluation it is, if the stage has several steps."""
+
+    recipe: Recipe | None = None
+    """What the step reads, if that is not the recipe itself."""
+
+
+Wiring = Callable[[Recipe, Chain], Iterable[Wired]]
+"""The steps that a recipe has of a stage; the plan adds each to the chain before it asks for the next."""
 
 StageFunction = Callable[[View, Mapping[str, Path], Path], R]
 """``(view, inputs, out) -> result``: fills ``out`` and returns what it found, which the manifest keeps."""
@@ -119,6 +137,11 @@ def always(recipe: Recipe) -> bool:
 def never(recipe: Recipe) -> bool:
     """As :func:`always`."""
     return False
+
+
+def nowhere(recipe: Recipe, chain: Chain) -> Iterable[Wired]:
+    """For :attr:`Stage.wire` of a stage by itself."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -140,8 +163,8 @@ class Stage(Generic[R]):
     corpora: Mapping[str, Callable[[Recipe], tuple[Corpus, ...]]] = field(default_factory=dict)
     """Setting -> the texts that stand for it, whatever sections they come from. In the key by their content."""
 
-    wire: Wiring | None = None
-    """Where it stands among the steps that make a model; None for stages after these."""
+    wire: Wiring = nowhere
+    """Its steps in the plan of a recipe, each with its inputs."""
 
     trains: Callable[[Recipe], Training] | None = None
     """Its training, which all processes of a launch do together; the main process makes other stages alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from vtkit.data.sampling import draw, drawn
 from vtkit.data.sequences import Lazy
 from vtkit.evaluation.measures.masked_predictions import HeldOutPredictions
-from vtkit.pipeline.stage import Chain, Corpus, Stage, Training, View, always
+from vtkit.pipeline.stage import Chain, Corpus, Stage, Training, View, Wired, always
 from vtkit.pipeline.steps.texts import adaptation_corpus, opened, read_texts
 from vtkit.pipeline.steps.untrained import starts_untrained
 from vtkit.pipeline.store import CHECKPOINTS
@@ -193,10 +193,10 @@ def _given_queries(recipe: Recipe) -> tuple[Corpus, ...]:
     return opened(recipe, recipe.adapt.distill.query_corpus) if recipe.adapt is not None else ()
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     section, fitted = recipe.adapt, recipe.source.fitted is not None
     if section is None:
-        return None
+        return
     stage: Stage[Any] = ADAPT
     inputs = {"model": chain.models[-1]}
     if recipe.transfer is not None:  # which tokens are new
@@ -205,7 +205,7 @@ def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]]
         stage = ADAPT.reading("source")
     elif not set(section.objectives) <= {"mlm", "sap"}:
         stage, inputs = ADAPT.reading("source", "transfer"), {**inputs, **chain.source}
-    return stage.reading("recipe.language") if "distill" in section.objectives or fitted else stage, inputs
+    yield Wired(stage.reading("recipe.language") if "distill" in section.objectives or fitted else stage, inputs)
 
 
 def _training(recipe: Recipe) -> Training:

@@ -3,12 +3,12 @@ casing policy in it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, assert_never
+from typing import assert_never
 
-from vtkit.pipeline.stage import Chain, Stage, View
+from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.source import source_tokenizer
 from vtkit.pipeline.steps.texts import read_texts, trimming_corpus
 from vtkit.settings.recipe import Recipe
@@ -66,9 +66,9 @@ def build_vocabulary(recipe: View, inputs: Mapping[str, Path], out: Path) -> Voc
     return VocabularyResult(len(tokenizer), str(token_family(tokenizer)), corpus, expansion, trimmed)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     stage = vocabulary_stage(recipe)
-    return stage, {} if stage is VOCABULARY else chain.source
+    yield Wired(stage, {} if stage is VOCABULARY else chain.source)
 
 
 VOCABULARY = Stage(

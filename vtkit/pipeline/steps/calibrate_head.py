@@ -3,14 +3,14 @@ static table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vtkit.data.sampling import draw, drawn
 from vtkit.encoder.calibrated import Calibration
-from vtkit.pipeline.stage import Chain, Stage, View, always
+from vtkit.pipeline.stage import Chain, Stage, View, Wired, always
 from vtkit.pipeline.steps.texts import calibration_corpus, read_texts
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.settings.recipe import Recipe
@@ -106,8 +106,9 @@ def calibrate_encoder(
     )
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
-    return (CALIBRATE, {"model": chain.models[-1]}) if recipe.calibrate is not None else None
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if recipe.calibrate is not None:
+        yield Wired(CALIBRATE, {"model": chain.models[-1]})
 
 
 CALIBRATE = Stage(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from vtkit.evaluation.gates.result import PROBE_LENGTH, Checked, results, show_results, stop_at_failures
-from vtkit.pipeline.stage import Chain, Stage, View
+from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.probe import retrieval_probe
 from vtkit.pipeline.steps.texts import adaptation_corpus
 from vtkit.settings.recipe import Recipe
@@ -36,10 +35,9 @@ def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
     return Checked(tuple(found))
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
-    if recipe.adapt is None:
-        return None
-    return CHECK_ADAPTATION, {"model": chain.models[-2], "adapt": chain.steps["adapt"], **chain.source}
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if recipe.adapt is not None:
+        yield Wired(CHECK_ADAPTATION, {"model": chain.models[-2], "adapt": chain.steps["adapt"], **chain.source})
 
 
 CHECK_ADAPTATION = Stage(

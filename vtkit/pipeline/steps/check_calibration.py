@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from vtkit.evaluation.gates.result import PROBE_TEXTS, Checked, show_results, stop_at_failures
-from vtkit.pipeline.stage import Chain, Stage, View
+from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.texts import calibration_corpus, probe_texts
 from vtkit.settings.recipe import Recipe
 
@@ -30,8 +29,9 @@ def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ch
     return Checked(tuple(found))
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
-    return (CHECK_CALIBRATION, {"calibrate": chain.models[-1]}) if recipe.calibrate is not None else None
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if recipe.calibrate is not None:
+        yield Wired(CHECK_CALIBRATION, {"calibrate": chain.models[-1]})
 
 
 CHECK_CALIBRATION = Stage(

@@ -3,10 +3,10 @@ trained."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vtkit.evaluation.gates.result import (
     PROBE_LENGTH,
@@ -17,7 +17,7 @@ from vtkit.evaluation.gates.result import (
     show_results,
     stop_at_failures,
 )
-from vtkit.pipeline.stage import Chain, Stage, View
+from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.probe import retrieval_probe
 from vtkit.pipeline.steps.source import source_encoder
 from vtkit.pipeline.steps.texts import bias_corpus, head_corpus, probe_texts
@@ -119,10 +119,9 @@ def _in_this_language(recipe: View, encoder: SparseEncoder) -> list[CheckResult]
     return results(recipe.gates, "transfer", [("retrieval", seen) for seen in found])
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
-    if recipe.transfer is None and recipe.source.fitted is None:
-        return None
-    return CHECK_TRANSFER, chain.vocabulary | {"transfer": chain.steps["transfer"]}
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if recipe.transfer is not None or recipe.source.fitted is not None:
+        yield Wired(CHECK_TRANSFER, chain.vocabulary | {"transfer": chain.steps["transfer"]})
 
 
 CHECK_TRANSFER = Stage(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from vtkit.evaluation.gates.result import PROBE_TEXTS, Checked, show_results, stop_at_failures
-from vtkit.pipeline.stage import Chain, Stage, View
+from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.source import source_tokenizer
 from vtkit.pipeline.steps.texts import bias_corpus, probe_texts
@@ -43,8 +42,9 @@ def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: Vocabular
     return Checked(tuple(found))
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
-    return (CHECK_VOCABULARY, chain.vocabulary) if recipe.source.scratch is None else None
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if recipe.source.scratch is None:
+        yield Wired(CHECK_VOCABULARY, chain.vocabulary)
 
 
 CHECK_VOCABULARY = Stage(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.evaluation.balance import Balance
-from vtkit.pipeline.stage import Corpus, Stage, View
-from vtkit.pipeline.steps.encode_corpus import model_name, opened
+from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
+from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened, vectors_of
 from vtkit.pipeline.steps.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_of
 from vtkit.pipeline.steps.evaluate_runs import SUMMED, stored
 from vtkit.pipeline.steps.index_corpus import keep_documents, weighted_vectors
@@ -66,11 +66,6 @@ class Assembled:
 
     lexical: LexicalPart | None = None
     balance: Balance | None = None
-
-
-def differs(recipe: Recipe) -> bool:
-    """Whether the index to be used is another than the one that models are judged on."""
-    return recipe.index.engine != "exact" or recipe.index.lexical != "none"
 
 
 def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployResult:
@@ -151,9 +146,19 @@ def _described(made: DeployedSet, balance: Balance) -> str:
     )
 
 
-def deploying(recipe: Recipe) -> Stage[DeployResult]:
-    """The stage for ``recipe``; how long queries are counts where the index encodes them."""
-    return DEPLOY.reading("index.query_length") if recipe.index.takes_text else DEPLOY
+def searched_vectors(recipe: Recipe, chain: Chain) -> dict[str, str]:
+    """The final model, its documents and its queries, for the ways to index them; empty if it is not evaluated."""
+    final = chain.models[-1]
+    if final not in evaluated_models(recipe, chain):
+        return {}
+    return {"vectors": vectors_of(final, chain), "model": final, "queries": chain.steps["encode:queries"]}
+
+
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    inputs = searched_vectors(recipe, chain)
+    if inputs and (recipe.index.engine != "exact" or recipe.index.lexical != "none"):  # else the judged index is used
+        # how long queries are counts if the index encodes them
+        yield Wired(DEPLOY.reading("index.query_length") if recipe.index.takes_text else DEPLOY, inputs)
 
 
 DEPLOY = Stage(
@@ -169,4 +174,5 @@ DEPLOY = Stage(
     ),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,
+    wire=_wired,
 )

@@ -4,7 +4,7 @@ encoded once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from vtkit.data.corpora import read_corpora
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, ProbedWeight
-from vtkit.pipeline.stage import Corpus, Stage, View
-from vtkit.pipeline.steps.encode_corpus import model_name, opened
+from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
+from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened
 from vtkit.pipeline.steps.texts import evaluation_sets, trained_documents, training_queries, tuned_collections
+from vtkit.settings.recipe import Recipe
 from vtkit.system import console
 from vtkit.system.results import Result
 
@@ -113,6 +114,12 @@ def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora
     return balancing_queries(collection, opened(training), recipe.recipe.seed, trained, log)
 
 
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    final = chain.models[-1]
+    if final in (models := evaluated_models(recipe, chain)):
+        yield Wired(ENCODE_QUERIES, models[final])
+
+
 ENCODE_QUERIES = Stage(
     "encode:queries",
     version=7,
@@ -128,5 +135,6 @@ ENCODE_QUERIES = Stage(
     ),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=encode_queries,
+    wire=_wired,
 )
 """Of the final model."""

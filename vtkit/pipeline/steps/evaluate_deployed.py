@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import Evaluated, EvaluateResult, judge
-from vtkit.pipeline.stage import Stage, View
-from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult, assembled
+from vtkit.pipeline.stage import Chain, Stage, View, Wired
+from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult, assembled, searched_vectors
 from vtkit.pipeline.steps.encode_corpus import model_name
-from vtkit.pipeline.steps.encode_queries import JUDGED, SETS, judged_sets
+from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES, JUDGED, SETS, judged_sets
 from vtkit.pipeline.steps.evaluate_runs import MEASURED, evaluate_systems, stored
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import BUILT_FROM, SEARCHED_BY
@@ -104,12 +104,24 @@ def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eva
     return evaluate_systems(recipe, systems(), out, "variant")
 
 
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if DEPLOY.name in chain.steps:
+        inputs = {"index": chain.steps[DEPLOY.name], "queries": chain.steps[ENCODE_QUERIES.name]}
+        yield Wired(EVALUATE_DEPLOYED, inputs)
+
+
+def _wired_variants(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if inputs := searched_vectors(recipe, chain):
+        yield from (Wired(EVALUATE_VARIANT, inputs, name, of) for name, of in variants_of(recipe).items())
+
+
 EVALUATE_DEPLOYED = Stage(
     f"evaluate:{DEPLOYED}",
     version=7,
     reads=(*MEASURED, *SEARCHED_BY),
     corpora=SETS,
     function=evaluate_deployed,
+    wire=_wired,
 )
 EVALUATE_VARIANT = Stage(
     "evaluate:variant",
@@ -117,4 +129,5 @@ EVALUATE_VARIANT = Stage(
     reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
     corpora=DEPLOY.corpora,
     function=evaluate_variant,
+    wire=_wired_variants,
 )

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
-from vtkit.pipeline.stage import Corpus, Stage, View
-from vtkit.pipeline.steps.encode_corpus import model_name, opened
+from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
+from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, of_model, opened
 from vtkit.pipeline.steps.encode_queries import (
     BALANCING,
+    ENCODE_QUERIES,
     JUDGED,
     SETS,
     TRAINING,
@@ -26,6 +27,7 @@ from vtkit.pipeline.steps.texts import training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.index import IndexSection
+from vtkit.settings.recipe import Recipe
 
 if TYPE_CHECKING:
     from vtkit.evaluation.balance import Balance, ProbedWeight
@@ -98,6 +100,30 @@ def evaluate_hybrid(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eval
     return evaluate_systems(recipe, systems(), out, "hybrid")
 
 
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    for model, inputs in evaluated_models(recipe, chain).items():
+        queries = {"queries": chain.steps[ENCODE_QUERIES.name]} if model == chain.models[-1] else {}
+        yield Wired(of_model(EVALUATE, inputs), {"index": chain.steps[f"index:{model}"]} | queries | inputs, model)
+
+
+def _wired_bm25(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if recipe.evaluate is not None and recipe.evaluate.bm25:
+        yield Wired(EVALUATE_BM25)
+
+
+def _wired_bm25_words(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if EVALUATE_BM25.name in chain.steps:
+        yield Wired(EVALUATE_BM25_WORDS)
+
+
+def _wired_hybrid(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    final = chain.models[-1]
+    judged, bm25 = chain.steps.get(f"evaluate:{final}"), chain.steps.get(EVALUATE_BM25.name)
+    if judged is not None and bm25 is not None:
+        searched = {"index": chain.steps[f"index:{final}"], "queries": chain.steps[ENCODE_QUERIES.name]}
+        yield Wired(EVALUATE_HYBRID, {"bm25": bm25, "model": judged} | searched)
+
+
 def balanced(
     recipe: View,
     corpus: Corpus,
@@ -151,12 +177,25 @@ EVALUATE = Stage(
     reads=(*MEASURED, "index.query_length", "index.query_top_dimensions", "index.precision"),
     corpora=SETS,
     function=evaluate_model,
+    wire=_wired,
 )
-"""Of one model; where that is the source itself, its name is read too. Which others are judged changes nothing."""
+"""Of one model. Which others are judged changes nothing."""
 
-EVALUATE_BM25 = Stage("evaluate:bm25", version=5, reads=(*MEASURED, *BM25), corpora=SETS, function=evaluate_bm25)
+EVALUATE_BM25 = Stage(
+    "evaluate:bm25",
+    version=5,
+    reads=(*MEASURED, *BM25),
+    corpora=SETS,
+    function=evaluate_bm25,
+    wire=_wired_bm25,
+)
 EVALUATE_BM25_WORDS = Stage(
-    "evaluate:bm25-words", version=3, reads=(*MEASURED, "recipe.language"), corpora=SETS, function=evaluate_bm25_words
+    "evaluate:bm25-words",
+    version=3,
+    reads=(*MEASURED, "recipe.language"),
+    corpora=SETS,
+    function=evaluate_bm25_words,
+    wire=_wired_bm25_words,
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
@@ -164,4 +203,5 @@ EVALUATE_HYBRID = Stage(
     reads=(*MEASURED, *SUMMED),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=evaluate_hybrid,
+    wire=_wired_hybrid,
 )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View
+from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import CHECKPOINTS
@@ -52,8 +51,9 @@ def _tuned_on(recipe: Recipe) -> tuple[Corpus, ...]:
     return () if section is None else (Corpus(section.data, section.split),)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
-    return (EXPAND_DOCUMENTS, {"expand": chain.steps["expand"]}) if recipe.expands else None
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    if recipe.expands:
+        yield Wired(EXPAND_DOCUMENTS, {"expand": chain.steps["expand"]})
 
 
 EXPAND_DOCUMENTS = Stage(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vtkit.data.sampling import draw
-from vtkit.pipeline.stage import Chain, Stage, Training, View, always
+from vtkit.pipeline.stage import Chain, Stage, Training, View, Wired, always
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
@@ -132,12 +132,12 @@ def _validation(
     return data, Validation(validation_set(judging, judged_on, seed), settings)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     if recipe.finetune is None:
-        return None
+        return
     stage = FINETUNE.reading("recipe.language") if recipe.finetune.asks_bm25 else FINETUNE
     expanded = {"expansions": chain.steps["expand:documents"]} if recipe.expands else {}
-    return stage, {"model": chain.models[-1]} | expanded
+    yield Wired(stage, {"model": chain.models[-1]} | expanded)
 
 
 def _training(recipe: Recipe) -> Training:

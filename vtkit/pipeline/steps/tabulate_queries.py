@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View
+from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.texts import opened, read_texts
 from vtkit.settings.calibrate import StaticQueryEncoder
 from vtkit.settings.recipe import Recipe
@@ -50,10 +49,10 @@ def _searched(recipe: Recipe) -> tuple[Corpus, ...]:
     return opened(recipe, (recipe.finetune.data,) if recipe.finetune is not None else ())
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     """A source goes on as it was trained."""
-    asked = recipe.index.query_encoder is not None and not chain.of_source
-    return (QUERY_TABLE, {"model": chain.models[-1]}) if asked else None
+    if recipe.index.query_encoder is not None and not chain.of_source:
+        yield Wired(QUERY_TABLE, {"model": chain.models[-1]})
 
 
 QUERY_TABLE = Stage(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vtkit.pipeline.stage import Chain, Stage, Training, View, always
+from vtkit.pipeline.stage import Chain, Stage, Training, View, Wired, always
 from vtkit.pipeline.store import CHECKPOINTS
 from vtkit.settings.expand import CHECKPOINT_EVERY
 from vtkit.settings.recipe import Recipe
@@ -97,9 +97,10 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
     return [(query, document) for query, document in found if query not in blank and contents[document].strip()]
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     """Of the model before calibration: a calibrated bias would predict something else."""
-    return (EXPAND, {"model": chain.steps.get("adapt", chain.steps["transfer"])}) if recipe.expands else None
+    if recipe.expands:
+        yield Wired(EXPAND, {"model": chain.steps.get("adapt", chain.steps["transfer"])})
 
 
 def _training(recipe: Recipe) -> Training:

@@ -4,13 +4,13 @@ whole or trimmed; or a new encoder."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vtkit.data.sampling import drawn
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View
+from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.probed_transfer import transfer
 from vtkit.pipeline.steps.source import source_encoder
 from vtkit.pipeline.steps.texts import bias_corpus, head_corpus, read_texts
@@ -168,8 +168,8 @@ def _draws(recipe: Recipe) -> bool:
     return fitted or (recipe.transfer is not None and recipe.transfer.draws)
 
 
-def _wired(recipe: Recipe, chain: Chain) -> tuple[Stage[Any], Mapping[str, str]] | None:
-    return TRANSFER, chain.vocabulary
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    yield Wired(TRANSFER, chain.vocabulary)
 
 
 TRANSFER = Stage(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from vtkit.evaluation.gates.result import Checked
 from vtkit.evaluation.judging import PER_QUERY, Evaluated, EvaluateResult
 from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
-from vtkit.pipeline.stage import WHOLE_RECIPE, Stage, View, always
+from vtkit.pipeline.stage import WHOLE_RECIPE, Chain, Stage, View, Wired, always
 from vtkit.pipeline.steps.adapt_encoder import AdaptResult
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED
 from vtkit.pipeline.steps.encode_corpus import EncodeResult, opened
@@ -323,11 +323,17 @@ WORDS_SHOWN = 5
 """New words without evidence that the advice of a report names."""
 
 
+def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
+    """With the outputs of every step before it: it quotes what each found and cost."""
+    yield Wired(REPORT, {step: step for step in (*chain.before, *chain.steps.values())})
+
+
 REPORT = Stage(
     "report",
     version=13,
     reads=(WHOLE_RECIPE,),
     corpora={"evaluate.sets": evaluation_sets},
     function=write_report,
+    wire=_wired,
     draws=always,
 )
