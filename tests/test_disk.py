@@ -13,7 +13,7 @@ from hub_server import serving
 from vtkit.data import hub
 from vtkit.encoder.checkpoint import as_sparse_encoder, save_encoder
 from vtkit.encoder.scratch import scratch_model
-from vtkit.pipeline import disk
+from vtkit.pipeline import disk, sizes
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.run import run
 from vtkit.pipeline.store import Store
@@ -94,9 +94,9 @@ def test_the_parts_of_an_estimate_by_hand(folder: Path) -> None:
     learns = model.vocabulary * model.width
     assert found.checkpoints == 2 * (model.bytes + 2 * 4 * learns)  # steps 20 and 30
     text = (folder / "judged" / "corpus.jsonl").stat().st_size
-    queries = (20 + 1000) * disk.DIMENSIONS * 8  # those judged, and as many training queries as may choose a weight
-    assert found.indexes == text + 2 * 400 * disk.DIMENSIONS * 8 + queries
-    assert found.runs == 4 * 20 * 10 * disk.RUN_LINE  # adapt, both BM25 and the sum
+    queries = (20 + 1000) * sizes.DIMENSIONS * 8  # those judged, and as many training queries as may choose a weight
+    assert found.indexes == text + 2 * 400 * sizes.DIMENSIONS * 8 + queries
+    assert found.runs == 4 * 20 * 10 * sizes.RUN_LINE  # adapt, both BM25 and the sum
     assert found.bytes == found.models + found.checkpoints + found.indexes + found.runs
     assert needed(folder, "index.top_dimensions=16").indexes == text + 2 * 400 * 16 * 8 + queries
     assert needed(folder, "adapt=none", "evaluate.models=['transfer']").checkpoints == 0

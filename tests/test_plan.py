@@ -38,6 +38,13 @@ data = "pairs"
 sets = ["first-set", "second-set"]
 """
 
+
+def judging(*models: str) -> list[str]:
+    """The steps that evaluate models, the last of which is the final one."""
+    encode, index, evaluate = ([f"{stage}:{model}" for model in models] for stage in ("encode", "index", "evaluate"))
+    return [*encode, "encode:queries", *index, *evaluate]
+
+
 STEPS = [
     "vocabulary",
     "check:vocabulary",
@@ -48,18 +55,13 @@ STEPS = [
     "calibrate",
     "check:calibrate",
     "finetune",
-    *(f"{stage}:{model}" for model in ("source", "transfer", "adapt", "calibrate")
-      for stage in ("encode", "index", "evaluate")),
-    "encode:finetune",
-    "index:finetune",
-    "encode:queries",
-    "evaluate:finetune",
+    *judging("source", "transfer", "adapt", "calibrate", "finetune"),
     "evaluate:bm25",
     "evaluate:bm25-words",
     "evaluate:hybrid",
     "analyse",
     "report",
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -114,9 +116,7 @@ def downstream(first: str) -> list[str]:
     """``first`` and the steps that come after it up to the final model, and all that judges their models."""
     made = STEPS[STEPS.index(first) : STEPS.index("finetune") + 1]
     models = [name for name in made if name != "vocabulary" and not name.startswith("check:")]
-    judged = [f"{stage}:{model}" for model in models for stage in ("encode", "index", "evaluate")]
-    judged.insert(-1, "encode:queries")  # of the last model
-    return [*made, *judged, "evaluate:hybrid"]
+    return [*made, *judging(*models), "evaluate:hybrid"]
 
 
 # what there is
@@ -136,14 +136,9 @@ def test_the_steps_come_in_the_order_they_run_each_after_its_inputs(folder: Path
 
 def test_what_has_no_section_is_no_step(folder: Path) -> None:
     made = plan(folder, "adapt=none", "finetune=none", "calibrate.corpus=['more.txt']", "evaluate.bm25=false")
-    judged = [
-        f"{stage}:{model}" for model in ("source", "transfer", "calibrate") for stage in ("encode", "index", "evaluate")
-    ]
-    judged.insert(-1, "encode:queries")
-    assert list(made.steps) == [
-        "vocabulary", "check:vocabulary", "transfer", "check:transfer", "calibrate", "check:calibrate", *judged,
-        "analyse", "report",
-    ]  # fmt: skip
+    judged = judging("source", "transfer", "calibrate")
+    made_by = ["vocabulary", "check:vocabulary", "transfer", "check:transfer", "calibrate", "check:calibrate"]
+    assert list(made.steps) == [*made_by, *judged, "analyse", "report"]
     assert made.final_model == "calibrate"
     assert made.steps["calibrate"].inputs == {"model": "transfer"}
 
@@ -158,7 +153,7 @@ def test_expanded_documents_are_read_by_fine_tuning_and_by_the_final_index(folde
     assert keys(plan(folder, "expand.method='none'")) | {"report": ""} == keys(plain) | {"report": ""}
     before = "expand.method='tilde'"
     assert changed(folder, before, "expand.keep=40", before=(before,)) == [
-        "expand:documents", "finetune", "encode:finetune", "index:finetune", "encode:queries", "evaluate:finetune",
+        "expand:documents", "finetune", "encode:finetune", "encode:queries", "index:finetune", "evaluate:finetune",
         "evaluate:hybrid",
     ]  # fmt: skip
     assert changed(folder, before, "expand.batch_size=8", before=(before,))[:2] == ["expand", "expand:documents"]
@@ -192,7 +187,7 @@ def test_a_changed_setting_changes_its_stage_and_what_is_made_from_it(folder: Pa
     indexed = [name for name in encoded if not name.startswith("encode")]
     assert changed(folder, "index.document_weighting='geng'") == indexed
     searches = [name for name in encoded if name.startswith("evaluate:")]
-    searches.insert(-2, "encode:queries")
+    searches.insert(0, "encode:queries")
     assert changed(folder, "index.query_length=32") == searches
     assert changed(folder, "report.formats=['md']") == []
     drawn = [name for name in downstream("adapt") if name != "report"]
@@ -227,7 +222,7 @@ def test_masked_language_model_training_reads_the_source_to_choose_its_prior(fol
 def test_the_language_matters_to_fine_tuning_only_where_it_draws_hard_negatives(folder: Path) -> None:
     negatives = "finetune.hard_negatives=1"
     assert changed(folder, negatives, "recipe.language=ja", before=(negatives,)) == [
-        "check:transfer", "finetune", "encode:finetune", "index:finetune", "encode:queries", "evaluate:finetune",
+        "check:transfer", "finetune", "encode:finetune", "encode:queries", "index:finetune", "evaluate:finetune",
         "evaluate:bm25", "evaluate:bm25-words", "evaluate:hybrid", "analyse",
     ]  # fmt: skip
 

@@ -10,8 +10,8 @@ from test_disk import RECIPE
 from typer.testing import CliRunner
 
 from vtkit.cli import app
-from vtkit.pipeline import cost
-from vtkit.pipeline.disk import counts_of, made_by
+from vtkit.pipeline import cost, sizes
+from vtkit.pipeline.disk import made_by
 from vtkit.pipeline.plan import Plan, Step
 from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
@@ -40,11 +40,11 @@ def work(step: Step) -> cost.Work:
 def test_the_work_of_encoding_is_every_token_through_the_transformer_and_its_head(folder: Path) -> None:
     step = steps(folder)["encode:adapt"]
     assert step.recipe.evaluate is not None
-    encoder, counts = made_by(step.recipe), counts_of(step.recipe.evaluate.sets[0])
+    encoder, counts = made_by(step.recipe), sizes.counts_of(step.recipe.evaluate.sets[0])
     assert encoder is not None
     assert counts is not None
     assert counts.documents == 60
-    tokens = counts.bytes / cost.CHARACTERS_A_TOKEN
+    tokens = counts.bytes / sizes.CHARACTERS_A_TOKEN
     assert work(step).encoded == pytest.approx(tokens * (encoder.other + encoder.vocabulary * encoder.width))
 
 
@@ -53,7 +53,7 @@ def test_the_work_of_training_grows_with_steps_and_batches_and_searching_with_re
     twice = steps(folder, "adapt.steps=60", "adapt.batch_size=64", "evaluate.depth=20")
     assert work(twice["adapt"]).trained == pytest.approx(4 * work(plain["adapt"]).trained)
     more = [work(plan["evaluate:adapt"]).programs for plan in (plain, twice)]
-    assert more[1] - more[0] == pytest.approx(60 * 10 * (cost.FOUND_S + cost.RANKED_S))
+    assert more[1] - more[0] == pytest.approx(60 * 10 * (sizes.FOUND_S + sizes.RANKED_S))
 
 
 def test_a_faster_machine_takes_less() -> None:

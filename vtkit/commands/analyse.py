@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vtkit.commands.candidates import short_names
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.commands.options import DownloadOption, JsonOption, argument, option
 from vtkit.system import console
 
 if TYPE_CHECKING:
@@ -17,15 +17,8 @@ if TYPE_CHECKING:
 
 
 def analyse(
-    models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL_OR_RUN...", help="Sparse encoders: folder of a model or run, or hub id.",
-                       show_default=False),
-    ],
-    collection: Annotated[
-        str, typer.Option("--on", metavar="COLLECTION", help="Folder or name of a judged collection.",
-                          show_default=False),
-    ],
+    models: Annotated[list[str], argument("Sparse encoders: folder of a model or run, or hub id.", "MODEL_OR_RUN...")],
+    collection: Annotated[str, option("Folder or name of a judged collection.", "COLLECTION", "--on")],
     split: Annotated[str | None, typer.Option(help="Split of its judgements.", show_default="its usual one")] = None,
     language: Annotated[str, typer.Option(help="Language of its texts, ISO 639 code.")] = "en",
     documents: Annotated[int, typer.Option(min=2, help="Most documents: relevant ones and others.")] = 5000,
@@ -33,13 +26,12 @@ def analyse(
     max_length: Annotated[int, typer.Option("--max-length", min=4, help="Tokens read of each document.")] = 256,
     as_json: JsonOption = False,
     download: DownloadOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Compare how encoders use their vocabularies on a judged collection.
 
     Compares term weights with the judgements (RSJ), and reports split words, tokens that relevant documents contain,
     activation by frequency, confusion of case, and the cost of merging case variants (docs/evaluation.md).
     """
-    allow_downloads(download)
     from vtkit.data.collections import default_split, load_retrieval
     from vtkit.data.hub import located
     from vtkit.encoder.checkpoint import load_encoder

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import DownloadOption, JsonOption, OutOption, allow_downloads, settings_of
+from vtkit.commands.options import DownloadOption, JsonOption, OutOption, argument, option, settings_of
 from vtkit.data.hub import located
 from vtkit.settings.calibrate import CalibrateSection
 from vtkit.system import console
@@ -18,26 +18,21 @@ from vtkit.system.outputs import new_folder
 
 @settings_of(CalibrateSection, fixed={"corpus": ()}, called={"target_activation": "--target"})
 def calibrate(
-    model: Annotated[str, typer.Argument(help="Folder or hub id of a sparse encoder.", show_default=False)],
+    model: Annotated[str, argument("Folder or hub id of a sparse encoder.")],
     corpus: Annotated[
-        list[Path],
-        typer.Option(
-            "--corpus", "-c", metavar="FILE", help="Probe texts: .txt, .jsonl, BEIR folder. Repeatable.",
-            show_default=False,
-        ),
+        list[Path], option("Probe texts: .txt, .jsonl, BEIR folder. Repeatable.", "FILE", "--corpus", "-c")
     ],
     settings: CalibrateSection,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sampling.")] = 42,
     out: OutOption = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Calibrate a sparse encoder: set the share of positive activations, and show what it changes.
 
     The options are applied in this order: --head-scale, --shift, --tokens (held: after --target), --target, --fold,
     --query-encoder. The shifts are found on one half of the probe texts; the table shows the other half.
     """
-    allow_downloads(download)
 
     from vtkit.api import load_encoder, save_encoder, with_static_queries
     from vtkit.data.corpora import read_corpora

@@ -6,9 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from vtkit.commands.options import DownloadOption, JsonOption, OutOption, allow_downloads, settings_of
+from vtkit.commands.options import DownloadOption, JsonOption, OutOption, argument, option, settings_of
 from vtkit.data.hub import located
 from vtkit.settings.casing import CasingSection
 from vtkit.system import console
@@ -28,14 +26,10 @@ List = Literal["cased", "variants", "cased-only"]
 
 @settings_of(CasingSection, called={"output": "--apply"})
 def casing(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="TOKENIZER_OR_MODEL", help="Folder, tokenizer file or hub id.", show_default=False),
-    ],
+    name: Annotated[str, argument("Folder, tokenizer file or hub id.", "TOKENIZER_OR_MODEL")],
     settings: CasingSection,
     listed: Annotated[
-        List | None,
-        typer.Option("--list", help="List these tokens, tab-separated, instead of the counts.", show_default=False),
+        List | None, option("List these tokens, tab-separated, instead of the counts.", None, "--list")
     ] = None,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -46,7 +40,6 @@ def casing(
     Nothing is retrained. --out writes the model (or tokenizer), with the chosen input casing (--input) and output
     casing (--apply), as a folder that loads without vtkit. map needs --input lowercase; mask and fold need a model.
     """
-    allow_downloads(download)
     changes = settings.output != "all" or settings.input != "keep"
     if out is None and changes:
         raise RecipeError("--apply and --input change a model: say with --out where the changed one goes.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vtkit.commands.options import JsonOption
+from vtkit.commands.options import JsonOption, argument, option
 from vtkit.system import console
 from vtkit.system.outputs import refuse_folder, write_text
 
@@ -16,32 +16,22 @@ if TYPE_CHECKING:
 
 
 def compare(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of two runs or more; the first is the baseline.",
-                       show_default=False),
-    ],
+    runs: Annotated[list[Path], argument("Folders of two runs or more; the first is the baseline.", "RUN...")],
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="STAGE", help="Compare another stage's model. Default: the index to be used, "
-                     "else the final model.", show_default=False),
+        option("Compare another stage's model. Default: the index to be used, else the final model.", "STAGE"),
     ] = None,
     queries: Annotated[
         int, typer.Option("--queries", min=0, help="Queries won and lost that are shown with their tokens.")
     ] = 5,
     min_words: Annotated[int, typer.Option("--min-words", min=0, help="Only queries of so many words or more.")] = 0,
-    max_words: Annotated[
-        int | None,
-        typer.Option("--max-words", min=1, help="Only queries of so many words or fewer.", show_default=False),
-    ] = None,
+    max_words: Annotated[int | None, option("Only queries of so many words or fewer.", min=1)] = None,
     split: Annotated[
         bool, typer.Option("--split", help="Only queries with a word that the source's vocabulary cuts up.")
     ] = False,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page too.", show_default=False)
-    ] = None,
+    html: Annotated[Path | None, option("Write a page too.", "FILE")] = None,
     as_json: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Compare runs: results with significance, what differs in their recipes, vocabulary, cost, queries won and lost.
 
     p is that of a paired randomisation test against the first run, corrected for all runs of a set (Holm). A query is

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from vtkit.commands.options import option
 from vtkit.data.corpora import CORPUS_FORMS, read_corpus
 from vtkit.data.text import Invalid
 from vtkit.system.errors import DataError
@@ -20,13 +21,7 @@ EncodingErrorsOption = Annotated[
     typer.Option("--encoding-errors", help="Bytes that are not UTF-8: stop, or replace them with U+FFFD and warn."),
 ]
 LanguageOption = Annotated[
-    str | None,
-    typer.Option(
-        "--language",
-        metavar="CODE",
-        help="Language of the texts. Default: decided by their script.",
-        show_default=False,
-    ),
+    str | None, option("Language of the texts. Default: decided by their script.", "CODE", "--language")
 ]
 PunctuationOption = Annotated[
     Literal["keep", "cut"],

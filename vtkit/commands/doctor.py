@@ -8,14 +8,12 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import JsonOption
+from vtkit.commands.options import JsonOption, RunsOption
 from vtkit.system import console
 
 
 def doctor(
-    runs: Annotated[
-        Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
-    ] = Path("runs"),
+    runs: RunsOption = Path("runs"),
     download: Annotated[
         bool, typer.Option("--download", help="Also check whether the Hugging Face hub answers. Nothing is fetched.")
     ] = False,

@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, section_settings, settings_of
+from vtkit.commands.options import (
+    DownloadOption,
+    JsonOption,
+    NewFolderOption,
+    argument,
+    option,
+    section_settings,
+    settings_of,
+)
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.settings.index import IndexSection
@@ -18,46 +26,29 @@ from vtkit.system.outputs import refuse_existing
 
 @settings_of(IndexSection, "top_dimensions", "keep", "precision")
 def encode(
-    model: Annotated[str, typer.Argument(help="Folder or hub id of a sparse encoder.", show_default=False)],
-    texts: Annotated[str, typer.Argument(help=f"Documents: {DOCUMENT_FORMS}.", show_default=False)],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the vectors go.", show_default=False)
-    ],
+    model: Annotated[str, argument("Folder or hub id of a sparse encoder.")],
+    texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.")],
+    out: NewFolderOption,
     settings: IndexSection,
     queries: Annotated[
         bool, typer.Option("--queries", help="Encode queries; in a BEIR folder, its queries.jsonl.")
     ] = False,
-    max_length: Annotated[
-        int | None,
-        typer.Option(
-            "--max-length", metavar="TOKENS", min=3, help="Cut texts here. Default: 256; for queries, 64.",
-            show_default=False,
-        ),
-    ] = None,
+    max_length: Annotated[int | None, option("Cut texts here. Default: 256; for queries, 64.", "TOKENS", min=3)] = None,
     part: Annotated[
-        str | None,
-        typer.Option(
-            "--part", metavar="N/OF", help="Encode only this part, e.g. 3/16; --join 16 puts the parts together.",
-            show_default=False,
-        ),
+        str | None, option("Encode only this part, e.g. 3/16; --join 16 puts the parts together.", "N/OF")
     ] = None,
     join: Annotated[
-        int | None,
-        typer.Option(
-            "--join", metavar="PARTS", min=1, help="Encode nothing; put together the parts that --part encoded.",
-            show_default=False,
-        ),
+        int | None, option("Encode nothing; put together the parts that --part encoded.", "PARTS", min=1)
     ] = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Encode documents or queries into vectors on disk.
 
     If the command is interrupted, repeat it to continue. `vtkit index` makes an index of the vectors. With --part,
     several machines that share the folder of --out encode one collection.
     """
     refuse_existing(out)
-    allow_downloads(download)
     from vtkit.api import encode_texts
 
     found = encode_texts(
@@ -85,24 +76,21 @@ def encode(
 
 
 def index(
-    vectors: Annotated[
-        Path, typer.Argument(metavar="VECTORS", help="Folder that `vtkit encode` wrote.", show_default=False)
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the index goes.", show_default=False)
-    ],
+    vectors: Annotated[Path, argument("Folder that `vtkit encode` wrote.", "VECTORS")],
+    out: NewFolderOption,
     engine: Annotated[
         str, typer.Option("--engine", help="Search engine: exact, lucene, seismic, milvus or opensearch.")
     ] = "exact",
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Another setting of [index], e.g. query_length=32 or "
-            "milvus.uri=http://localhost:19530. May be repeated.", show_default=False,
+        option(
+            "Another setting of [index], e.g. query_length=32 or milvus.uri=http://localhost:19530. May be repeated.",
+            "KEY=VALUE",
+            "--set",
         ),
     ] = None,
     as_json: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Make an index of encoded documents, which `vtkit search` opens.
 
     To encode queries, the index needs its model and nothing else. Lexical parts and document weighting need a recipe.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, section_settings
+from vtkit.commands.options import DownloadOption, JsonOption, argument, option, section_settings
 from vtkit.system import console
 
 if TYPE_CHECKING:
@@ -22,74 +22,63 @@ MEASURES = ["nDCG@10", "RR@10", "R@100", "R@1000", "AP", "Judged@10"]
 def evaluate(
     systems: Annotated[
         list[str],
-        typer.Argument(
-            metavar="SYSTEM...",
-            help="A sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25, "
+        argument(
+            "A sparse encoder or dense embedder (folder or hub id), bm25, bm25-words, MODEL+bm25, "
             "MODEL+bm25:raw, MODEL+bm25:product, a run, an index of `vtkit index`, or a TREC run file.",
-            show_default=False,
+            "SYSTEM...",
         ),
     ],
-    on: Annotated[
-        list[str],
-        typer.Option("--on", metavar="COLLECTION", help="Folder or name. May be repeated.", show_default=False),
-    ],
-    split: Annotated[
-        str | None, typer.Option("--split", help="Judgements to use. Default: test.", show_default=False)
-    ] = None,
+    on: Annotated[list[str], option("Folder or name. May be repeated.", "COLLECTION")],
+    split: Annotated[str | None, option("Judgements to use. Default: test.")] = None,
     measure: Annotated[
         list[str], typer.Option("--measure", "-m", metavar="NAME", help="Name from ir_measures. May be repeated.")
     ] = MEASURES,
-    baseline: Annotated[
-        str | None,
-        typer.Option("--baseline", metavar="SYSTEM", help="System to test the others against. Default: the first.",
-                     show_default=False),
-    ] = None,
+    baseline: Annotated[str | None, option("System to test the others against. Default: the first.", "SYSTEM")] = None,
     correction: Annotated[
         Literal["holm", "bonferroni"], typer.Option("--correction", help="Correction of p for several systems.")
     ] = "holm",
     balance: Annotated[
         str | None,
-        typer.Option("--balance", metavar="SPLIT", help="Judgements that choose the weight of MODEL+bm25, on which the "
-                     "model was not trained. Default: spans of the documents choose it.", show_default=False),
+        option(
+            "Judgements that choose the weight of MODEL+bm25, on which the "
+            "model was not trained. Default: spans of the documents choose it.",
+            "SPLIT",
+        ),
     ] = None,
     query_language: Annotated[
         str | None,
-        typer.Option("--query-language", metavar="CODE", help="Language of the queries where it is that of a run's "
-                     "source: its deployed index gets them through its translations.", show_default=False),
+        option(
+            "Language of the queries where it is that of a run's "
+            "source: its deployed index gets them through its translations.",
+            "CODE",
+        ),
     ] = None,
-    rerank: Annotated[
-        str | None,
-        typer.Option("--rerank", metavar="MODEL", help="Cross-encoder that reranks each system, as a further row.",
-                     show_default=False),
-    ] = None,
+    rerank: Annotated[str | None, option("Cross-encoder that reranks each system, as a further row.", "MODEL")] = None,
     depth: Annotated[int, typer.Option("--depth", min=1, help="Results per query that --rerank scores.")] = 100,
     results: Annotated[int, typer.Option("--results", min=1, max=10_000, help="Results per query.")] = 1000,
-    language: Annotated[
-        str | None,
-        typer.Option("--language", metavar="CODE", help="For BM25. Default: detected from texts.", show_default=False),
-    ] = None,
-    max_queries: Annotated[
-        int | None, typer.Option("--max-queries", min=1, help="Judge a sample of the queries.", show_default=False)
-    ] = None,
+    language: Annotated[str | None, option("For BM25. Default: detected from texts.", "CODE")] = None,
+    max_queries: Annotated[int | None, option("Judge a sample of the queries.", min=1)] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of samples.")] = 42,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of [index], e.g. document_length=128. May be "
-                     "repeated.", show_default=False),
+        option("A setting of [index], e.g. document_length=128. May be repeated.", "KEY=VALUE", "--set"),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FOLDER", help="Write results.json, a page, mteb's files and, for each "
-                     "system, its run file and values by query.", show_default=False),
+        option(
+            "Write results.json, a page, mteb's files and, for each system, its run file and values by query.",
+            "FOLDER",
+            "--out",
+            "-o",
+        ),
     ] = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Evaluate systems on collections, with intervals and paired tests.
 
     A system that fails on a collection does not stop the others; it is named at the end.
     """
-    allow_downloads(download)
     from vtkit.api import evaluate as evaluated
 
     found = evaluated(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
-from vtkit.commands.options import DownloadOption, JsonOption, OutOption, allow_downloads, settings_of
+from vtkit.commands.options import DownloadOption, JsonOption, OutOption, argument, option, settings_of
 from vtkit.data.hub import located
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
@@ -22,30 +22,23 @@ NEW_TOKENS_SHOWN = 40
 
 @settings_of(ExpandedVocabulary, fixed={"kind": "expanded", "tokenizer": "base", "corpus": ("corpora",)})
 def expand(
-    base: Annotated[
-        str, typer.Argument(metavar="BASE", help="Tokenizer to expand: hub id, folder or file.", show_default=False)
-    ],
-    corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help=CORPUS_HELP, show_default=False)],
+    base: Annotated[str, argument("Tokenizer to expand: hub id, folder or file.", "BASE")],
+    corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS...")],
     settings: ExpandedVocabulary,
     out: OutOption = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the input of BASE first.")] = False,
     encoding_errors: EncodingErrorsOption = "strict",
     as_json: JsonOption = False,
-    png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", help="Draw the curve as a PNG image.", show_default=False)
-    ] = None,
-    page: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page about it.", show_default=False)
-    ] = None,
+    png: Annotated[Path | None, option("Draw the curve as a PNG image.", "FILE")] = None,
+    page: Annotated[Path | None, option("Write a page about it.", "FILE", "--html")] = None,
     download: DownloadOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Expand a vocabulary with the tokens that a corpus needs most (AdaLM).
 
     A table shows size, unigram entropy and tokens per word after each step, and why the expansion stopped.
     """
     if out is not None and os.path.lexists(out):
         raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")
-    allow_downloads(download)
 
     from vtkit.api import load_tokenizer
     from vtkit.report.expansion import COLUMNS, cells, expansion_page, write_expansion_png

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, section_settings
+from vtkit.commands.options import (
+    DownloadOption,
+    JsonOption,
+    NewFolderOption,
+    argument,
+    option,
+    section_settings,
+)
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
 from vtkit.system import console
@@ -15,35 +21,24 @@ from vtkit.system.outputs import refuse_existing
 
 
 def expand_documents(
-    expander: Annotated[
-        str,
-        typer.Argument(help="Folder or hub id of the expansion model: RUN/expander of a run with [expand].",
-                       show_default=False),
-    ],
-    texts: Annotated[str, typer.Argument(help=f"Documents: {DOCUMENT_FORMS}.", show_default=False)],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for corpus.jsonl.", show_default=False)
-    ],
+    expander: Annotated[str, argument("Folder or hub id of the expansion model: RUN/expander of a run with [expand].")],
+    texts: Annotated[str, argument(f"Documents: {DOCUMENT_FORMS}.")],
+    out: NewFolderOption,
     language: Annotated[str, typer.Option("--language", help="Language of the stop words to leave out.")] = "en",
     max_length: Annotated[
         int, typer.Option("--max-length", min=4, help="Tokens the encoder will read, added words included.")
     ] = 256,
     settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A setting of [expand], e.g. keep=40. May be repeated.",
-            show_default=False,
-        ),
+        list[str] | None, option("A setting of [expand], e.g. keep=40. May be repeated.", "KEY=VALUE", "--set")
     ] = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Add to each document the words that a model expects its queries to have (TILDE).
 
     Use it for an encoder that was trained on expanded documents; `vtkit encode` then reads the folder.
     """
     refuse_existing(out)
-    allow_downloads(download)
     from vtkit.api import expand_documents as expand
 
     given = section_settings("expand", settings or (), "keep=40")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.commands.options import DownloadOption, JsonOption, NewFolderOption, argument, option
 from vtkit.commands.search import CollectionOption, ModelOption
 from vtkit.data.queries import QUERY_FORMS
 from vtkit.export.target import Target
@@ -19,35 +16,34 @@ from vtkit.system.outputs import refuse_existing
 def export(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="RUN_OR_MODEL", show_default=False,
-            help="Folder of a run, of an index that `vtkit index` made, or folder or hub id of a sparse encoder.",
+        argument(
+            "Folder of a run, of an index that `vtkit index` made, or folder or hub id of a sparse encoder.",
+            "RUN_OR_MODEL",
         ),
     ],
-    target: Annotated[Target, typer.Option("--for", help="Engine to export for.", show_default=False)],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where it goes.", show_default=False)
-    ],
+    target: Annotated[Target, option("Engine to export for.", None, "--for")],
+    out: NewFolderOption,
     queries: Annotated[
         str | None,
-        typer.Option(
-            "--queries", metavar="FILE", show_default=False,
-            help=f"Queries whose results are kept to compare the engine with ({QUERY_FORMS}). Default: the first words "
+        option(
+            f"Queries whose results are kept to compare the engine with ({QUERY_FORMS}). Default: the first words "
             "of documents.",
+            "FILE",
         ),
     ] = None,
     top_dimensions: Annotated[
         int | None,
-        typer.Option(
-            "--top-dimensions", metavar="N", min=1, show_default=False,
-            help="Keep this many of a document's largest weights. An HNSW index of PostgreSQL takes at most 1,000.",
+        option(
+            "Keep this many of a document's largest weights. An HNSW index of PostgreSQL takes at most 1,000.",
+            "N",
+            min=1,
         ),
     ] = None,
     model: ModelOption = None,
     collection: CollectionOption = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Hand a model and its index over to a search engine.
 
     The folder contains the encoder as ONNX and for sentence-transformers, the documents' vectors in the engine's bulk
@@ -55,7 +51,6 @@ def export(
     the export is interrupted, repeat the command to continue.
     """
     refuse_existing(out)
-    allow_downloads(download)
     from vtkit.api import export_for
 
     found = export_for(

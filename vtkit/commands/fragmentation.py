@@ -18,7 +18,7 @@ from vtkit.commands.corpora import (
     name_of,
     texts_of,
 )
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.commands.options import DownloadOption, JsonOption, argument, option
 from vtkit.data.text import Invalid
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
@@ -31,42 +31,27 @@ SMALL_GROUP = 0.001
 
 
 def fragmentation(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP, show_default=False)],
+    corpus: Annotated[str, argument(CORPUS_HELP, "CORPUS")],
     tokenizers: Annotated[
         list[str] | None,
-        typer.Option(
-            "--tokenizer",
-            "-t",
-            metavar="TOKENIZER",
-            help="Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. May be repeated. Default: "
+        option(
+            "Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. May be repeated. Default: "
             "those of the newest run or of the recipe in this folder and the tokenizers beside it, else some of the "
             "hub's cache and two that come with vtkit.",
-            show_default=False,
+            "TOKENIZER",
+            "--tokenizer",
+            "-t",
         ),
     ] = None,
-    recipe: Annotated[
-        Path | None,
-        typer.Option(
-            "--recipe", metavar="RECIPE", help="Compare its source and target vocabularies.", show_default=False
-        ),
-    ] = None,
-    run: Annotated[
-        Path | None,
-        typer.Option("--run", metavar="RUN", help="Compare its source and target vocabularies.", show_default=False),
-    ] = None,
+    recipe: Annotated[Path | None, option("Compare its source and target vocabularies.", "RECIPE")] = None,
+    run: Annotated[Path | None, option("Compare its source and target vocabularies.", "RUN")] = None,
     queries: Annotated[
         str | None,
-        typer.Option(
-            "--queries",
-            metavar="PATH",
-            help="Queries: a BEIR folder, or a corpus of them. Default: those of CORPUS if it is a BEIR folder.",
-            show_default=False,
-        ),
+        option("Queries: a BEIR folder, or a corpus of them. Default: those of CORPUS if it is a BEIR folder.", "PATH"),
     ] = None,
     language: LanguageOption = None,
     by_language: Annotated[
-        bool,
-        typer.Option("--by-language", help="Detect the language of each text (lingua) if its script has several."),
+        bool, typer.Option("--by-language", help="Detect the language of each text (lingua) if its script has several.")
     ] = False,
     punctuation: PunctuationOption = "keep",
     top: Annotated[int, typer.Option("--top", min=0, help="How many words and unknown characters to list.")] = 10,
@@ -84,7 +69,6 @@ def fragmentation(
 
     if by_language and language is not None:
         raise RecipeError("--language says that all texts are in one language; --by-language tells them apart.")
-    allow_downloads(download)
     named = _named(tokenizers or [], recipe, run)
     if not named and as_json:
         console.write_json({"tokenizers": []})

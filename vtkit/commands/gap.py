@@ -15,7 +15,7 @@ from vtkit.commands.corpora import (
     name_of,
     texts_of,
 )
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.commands.options import DownloadOption, JsonOption, argument
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 
@@ -24,24 +24,15 @@ if TYPE_CHECKING:
 
 
 def gap(
-    first: Annotated[
-        str,
-        typer.Argument(
-            metavar="CORPUS_A",
-            help=f"The corpus that the model was fine-tuned on. {CORPUS_HELP}",
-            show_default=False,
-        ),
-    ],
-    second: Annotated[
-        str, typer.Argument(metavar="CORPUS_B", help="The corpus it will search.", show_default=False)
-    ],
+    first: Annotated[str, argument(f"The corpus that the model was fine-tuned on. {CORPUS_HELP}", "CORPUS_A")],
+    second: Annotated[str, argument("The corpus it will search.", "CORPUS_B")],
     language: LanguageOption = None,
     punctuation: PunctuationOption = "keep",
     top: Annotated[int, typer.Option("--top", min=0, help="How many typical words of each corpus to list.")] = 20,
     as_json: JsonOption = False,
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Measure how different the words of two corpora are, and what that means for expanding a vocabulary.
 
     The measure is the weighted Jaccard similarity of word frequencies; the thresholds come from the CAI paper's
@@ -52,7 +43,6 @@ def gap(
 
     if first == second == "-":
         raise RecipeError("Standard input can be one of the corpora only.")
-    allow_downloads(download)
     found = measure_gap(
         texts_of(first, encoding_errors),
         texts_of(second, encoding_errors),

@@ -13,7 +13,7 @@ import typer
 
 from vtkit.commands.candidates import load, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.commands.options import DownloadOption, JsonOption, argument, option
 from vtkit.system import console
 from vtkit.system.outputs import refuse_folder, write_text
 
@@ -33,11 +33,10 @@ class HanCounts(StrEnum):
 def inspect_vocab(
     tokenizers: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="MODEL_OR_TOKENIZER...",
-            help="Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. Several are compared. "
+        argument(
+            "Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. Several are compared. "
             "Default: list what can be inspected here.",
-            show_default=False,
+            "MODEL_OR_TOKENIZER...",
         ),
     ] = None,
     languages: Annotated[
@@ -53,19 +52,13 @@ def inspect_vocab(
     ] = HanCounts.zh,
     corpus: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATH",
-            help="Text to count the tokens in: .txt, .jsonl, BEIR folder, - for standard input. May be repeated.",
-            show_default=False,
+        option(
+            "Text to count the tokens in: .txt, .jsonl, BEIR folder, - for standard input. May be repeated.", "PATH"
         ),
     ] = None,
     as_json: JsonOption = False,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write an HTML page with charts.", show_default=False)
-    ] = None,
-    png: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the charts as a PNG image.", show_default=False)
-    ] = None,
+    html: Annotated[Path | None, option("Write an HTML page with charts.", "FILE")] = None,
+    png: Annotated[Path | None, option("Write the charts as a PNG image.", "FILE")] = None,
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
 ) -> None:
@@ -81,7 +74,6 @@ def inspect_vocab(
     from vtkit.inspect.composition import parse_languages
     from vtkit.inspect.inspection import Inspection, corpus_use, inspect_vocabulary, overlap_matrix
 
-    allow_downloads(download)
     codes = parse_languages(languages)
     for file in (html, png):
         refuse_folder(file)

@@ -20,36 +20,61 @@ if TYPE_CHECKING:
 
     from vtkit.settings.types import Section
 
+
 # The sections are many classes: a command that has no options of theirs, such as a search, does not wait for them.
 
-RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Folder of a run, as `vtkit run` printed it.", show_default=False)
-]
-OutOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", "-o", metavar="FOLDER", help="Folder to write. Default: nothing is written.", show_default=False
-    ),
-]
+
+def option(help: str, metavar: str | None = None, *names: str, **bounds: Any) -> Any:
+    """An option that has no default, or whose help tells it; by default it is called like its parameter."""
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False, **bounds)
+
+
+def argument(help: str, metavar: str | None = None) -> Any:
+    """An argument that has no default, or whose help tells it."""
+    return typer.Argument(help=help, metavar=metavar, show_default=False)
+
+
+def _allow_downloads(allowed: bool) -> bool:
+    """Let this process fetch from the hub if the user said so."""
+    from vtkit.data.hub import DOWNLOAD_VARIABLE
+
+    if allowed:
+        os.environ[DOWNLOAD_VARIABLE] = "1"
+    return allowed
+
+
+RunArgument = Annotated[Path, argument("Folder of a run, as `vtkit run` printed it.", "RUN")]
+OutOption = Annotated[Path | None, option("Folder to write. Default: nothing is written.", "FOLDER", "--out", "-o")]
+NewFolderOption = Annotated[Path, option("Folder to write; it must not exist.", "FOLDER", "--out", "-o")]
 DownloadOption = Annotated[
-    bool, typer.Option("--download", help="Allow models and collections to be fetched from the Hugging Face hub.")
-]
-SearchedArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FOLDER", help="Folder of a run, or of an index that `vtkit index` made.", show_default=False
+    bool,
+    typer.Option(
+        "--download",
+        help="Allow models and collections to be fetched from the Hugging Face hub.",
+        callback=_allow_downloads,
     ),
 ]
+"""Downloads are allowed before the command starts; commands have nothing to do for it."""
+SearchedArgument = Annotated[Path, argument("Folder of a run, or of an index that `vtkit index` made.", "FOLDER")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-RecipeArgument = Annotated[Path, typer.Argument(metavar="RECIPE", help="The recipe, a TOML file.", show_default=False)]
+RunsOption = Annotated[
+    Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would run and what it takes, then stop.")]
+ThreadsOption = Annotated[
+    int | None, option("Processor threads of all jobs together. Default: OMP_NUM_THREADS, or all cores.", min=1)
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show every step of the plan, the figures of every gate, and times.")
+]
+RecipeArgument = Annotated[Path, argument("The recipe, a TOML file.", "RECIPE")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="SECTION.KEY=VALUE",
-        help="Give a setting another value, e.g. adapt.steps=4000 or 'transfer.parallel.files=[\"a.tsv\"]'; "
+    option(
+        "Give a setting another value, e.g. adapt.steps=4000 or 'transfer.parallel.files=[\"a.tsv\"]'; "
         "none removes a setting or a whole section. May be repeated.",
-        show_default=False,
+        "SECTION.KEY=VALUE",
+        "--set",
     ),
 ]
 
@@ -58,14 +83,6 @@ Decorator = Callable[[Command], Command]
 
 LAST = ("as_json", "download")
 """Options of every command, which stand behind those of its settings."""
-
-
-def allow_downloads(allowed: bool) -> None:
-    """Let this process fetch from the hub, where the user said so."""
-    from vtkit.data.hub import DOWNLOAD_VARIABLE
-
-    if allowed:
-        os.environ[DOWNLOAD_VARIABLE] = "1"
 
 
 def settings_of(

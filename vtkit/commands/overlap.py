@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from vtkit.commands.candidates import load, short_names
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads
+from vtkit.commands.options import DownloadOption, JsonOption, option
 from vtkit.settings.transfer import OverlapMode
 from vtkit.system import console
 from vtkit.system.outputs import refuse_folder, write_text
@@ -24,10 +24,7 @@ def overlap(
     ] = "exact+symbols",
     examples: Annotated[int, typer.Option(min=0, help="How many tokens of each class to show.")] = 8,
     list_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--list", metavar="FILE", help="Write all pairs, tab-separated, with their ids.", show_default=False
-        ),
+        Path | None, option("Write all pairs, tab-separated, with their ids.", "FILE", "--list")
     ] = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
@@ -38,7 +35,6 @@ def overlap(
     """
     from vtkit.inspect.overlap import HEADER, overlap_report, pair_rows
 
-    allow_downloads(download)
     refuse_folder(list_file)
     known, wanted = load(source), load(target)
     report = {"source": source, "target": target, **overlap_report(known, wanted, mode, examples)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vtkit.commands.options import JsonOption
+from vtkit.commands.options import JsonOption, argument
 from vtkit.system import console
 from vtkit.system.errors import VtkitError
 
@@ -26,17 +26,10 @@ WHOLE = 0.99
 
 
 def provenance(
-    run: Annotated[
-        Path,
-        typer.Argument(metavar="RUN", help="Folder of a run, or one written by `vtkit transfer`.", show_default=False),
-    ],
+    run: Annotated[Path, argument("Folder of a run, or one written by `vtkit transfer`.", "RUN")],
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="TOKEN...",
-            help="Tokens, or words, which are looked up by their text or split into tokens.",
-            show_default=False,
-        ),
+        argument("Tokens, or words, which are looked up by their text or split into tokens.", "TOKEN..."),
     ] = None,
     source: Annotated[
         list[str] | None,

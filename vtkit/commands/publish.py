@@ -7,31 +7,26 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import DownloadOption, RunArgument, allow_downloads
+from vtkit.commands.options import DownloadOption, RunArgument, argument, option
 from vtkit.system import console
 from vtkit.system.errors import RecipeError
 
 
 def publish(
     run: RunArgument,
-    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Repository to make.", show_default=False)],
+    repository: Annotated[str, argument("Repository to make.", "OWNER/NAME")],
     license: Annotated[
-        str | None,
-        typer.Option("--license", metavar="ID", help="The hub's identifier of a licence. Default: the source model's.",
-                     show_default=False),
+        str | None, option("The hub's identifier of a licence. Default: the source model's.", "ID")
     ] = None,
     private: Annotated[bool, typer.Option("--private", help="Make a private repository.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--card", metavar="FILE", help="Write the card to a file.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, option("Write the card to a file.", "FILE", "--card")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Upload it; without this it is only shown.")] = False,
     download: DownloadOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Upload the final model of a run to the Hugging Face hub, with a card.
 
     The card has use, data, figures with intervals, licence and limits. Log in first: hf auth login, or HF_TOKEN.
     """
-    allow_downloads(download)
     from vtkit.pipeline.publish import CARD, prepare, upload
 
     found = prepare(run, repository, license=license, private=private)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, allow_downloads
+from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, option
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
 from vtkit.system.outputs import refuse_existing
@@ -20,10 +20,6 @@ recipes = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-
-
-def _answer(help: str, metavar: str) -> Any:
-    return typer.Option(help=help, metavar=metavar, show_default=False)
 
 
 @recipes.command("check")
@@ -45,7 +41,6 @@ def check_recipe(
     from vtkit.recipe.load import load_recipe
     from vtkit.recipe.preflight import preflight
 
-    allow_downloads(download)
     loaded = load_recipe(recipe, settings or [])
     if loaded.recipe.sweep is not None:
         from vtkit.pipeline.sweep import check_cells
@@ -102,39 +97,39 @@ def show_schema() -> None:
 
 @recipes.command("new")
 def write_new_recipe(
-    name: Annotated[str | None, _answer("Name of the run: letters, digits, dots, hyphens.", "NAME")] = None,
-    language: Annotated[str | None, _answer("ISO 639 code of the language searched in, e.g. ko.", "CODE")] = None,
+    name: Annotated[str | None, option("Name of the run: letters, digits, dots, hyphens.", "NAME")] = None,
+    language: Annotated[str | None, option("ISO 639 code of the language searched in, e.g. ko.", "CODE")] = None,
     source: Annotated[
-        str | None, _answer("Sparse encoder to start from: hub id or folder. Default: --embedder.", "MODEL")
+        str | None, option("Sparse encoder to start from: hub id or folder. Default: --embedder.", "MODEL")
     ] = None,
     source_language: Annotated[
         str, typer.Option(help="ISO 639 code of the encoder's language.", metavar="CODE")
     ] = "en",
     tokenizer: Annotated[
         str | None,
-        _answer(
+        option(
             "Tokenizer whose vocabulary to use. Default: the source's own in its language, one trained on the corpus "
             "in another.",
             "TOKENIZER",
         ),
     ] = None,
     corpus: Annotated[
-        list[str] | None, _answer("Text of the language or domain: .txt, .jsonl, BEIR folder. Repeatable.", "PATH")
+        list[str] | None, option("Text of the language or domain: .txt, .jsonl, BEIR folder. Repeatable.", "PATH")
     ] = None,
     parallel: Annotated[
-        list[str] | None, _answer("Parallel text: two tab-separated columns, source first. Repeatable.", "FILE")
+        list[str] | None, option("Parallel text: two tab-separated columns, source first. Repeatable.", "FILE")
     ] = None,
     embedder: Annotated[
         str | None,
-        _answer(
+        option(
             "Dense embedder that knows the language, to start from; with --source: instead of parallel text, one that "
             "knows both languages.",
             "MODEL",
         ),
     ] = None,
-    train: Annotated[str | None, _answer("Collection with judged queries to fine-tune on.", "COLLECTION")] = None,
-    evaluate: Annotated[list[str] | None, _answer("Collection to judge the run on. Repeatable.", "COLLECTION")] = None,
-    out: Annotated[Path | None, _answer("File to write. Default: NAME.toml here.", "FILE")] = None,
+    train: Annotated[str | None, option("Collection with judged queries to fine-tune on.", "COLLECTION")] = None,
+    evaluate: Annotated[list[str] | None, option("Collection to judge the run on. Repeatable.", "COLLECTION")] = None,
+    out: Annotated[Path | None, option("File to write. Default: NAME.toml here.", "FILE")] = None,
 ) -> None:
     """Write a first recipe, with comments.
 

@@ -6,9 +6,15 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, allow_downloads
+from vtkit.commands.options import (
+    DownloadOption,
+    DryRunOption,
+    RecipeArgument,
+    RunsOption,
+    SetOption,
+    VerboseOption,
+    option,
+)
 from vtkit.commands.search import shown_tokens
 from vtkit.system import console
 
@@ -19,32 +25,13 @@ if TYPE_CHECKING:
 def run(
     recipe: RecipeArgument,
     settings: SetOption = None,
-    runs: Annotated[
-        Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
-    ] = Path("runs"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run and why, then stop.")] = False,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="STAGE", help="Stop after this stage.", show_default=False)
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", metavar="STAGE", help="Repeat this stage and all later ones.", show_default=False),
-    ] = None,
-    force: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--force", metavar="STAGE", help="Repeat this stage. May be given several times.", show_default=False
-        ),
-    ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads", min=1, help="Processor threads. Default: OMP_NUM_THREADS, or all cores.", show_default=False
-        ),
-    ] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show every step of the plan, the figures of every gate, and times.")
-    ] = False,
+    runs: RunsOption = Path("runs"),
+    dry_run: DryRunOption = False,
+    until: Annotated[str | None, option("Stop after this stage.", "STAGE")] = None,
+    start: Annotated[str | None, option("Repeat this stage and all later ones.", "STAGE", "--from")] = None,
+    force: Annotated[list[str] | None, option("Repeat this stage. May be given several times.", "STAGE")] = None,
+    threads: Annotated[int | None, option("Processor threads. Default: OMP_NUM_THREADS, or all cores.", min=1)] = None,
+    verbose: VerboseOption = False,
     download: DownloadOption = False,
 ) -> None:
     """Run a recipe: vocabulary, transfer, adapt, calibrate, finetune, index, evaluate, report.
@@ -58,7 +45,6 @@ def run(
     from vtkit.report.verdict import recommendation
     from vtkit.training import distributed
 
-    allow_downloads(download)
     console.show_details(verbose)
     try:
         folder = run_recipe(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vtkit.commands.options import JsonOption, SearchedArgument
+from vtkit.commands.options import JsonOption, SearchedArgument, argument, option
 from vtkit.data.queries import QUERY_FORMS, is_blank, read_query_file, standard_input
 from vtkit.system import console
 from vtkit.system.errors import RecipeError, VtkitError
@@ -23,16 +23,14 @@ if TYPE_CHECKING:
 
 ModelOption = Annotated[
     str | None,
-    typer.Option(
-        "--model", metavar="STAGE", help="Use another stage's model: source, transfer, adapt, calibrate or finetune. "
-        "Default: the final one.", show_default=False,
+    option(
+        "Use another stage's model: source, transfer, adapt, calibrate or finetune. Default: the final one.",
+        "STAGE",
+        "--model",
     ),
-]  # fmt: skip
+]
 CollectionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--collection", metavar="NAME", help="Evaluation set to search. Default: the first.", show_default=False
-    ),
+    str | None, option("Evaluation set to search. Default: the first.", "NAME", "--collection")
 ]
 
 HINT = "Ctrl-D ends. :top N changes how many results are shown, :explain RANK shows what made a score."
@@ -40,27 +38,29 @@ HINT = "Ctrl-D ends. :top N changes how many results are shown, :explain RANK sh
 
 def search(
     run: SearchedArgument,
-    query: Annotated[
-        str | None, typer.Argument(help="What to search for. Default: prompt for queries.", show_default=False)
-    ] = None,
+    query: Annotated[str | None, argument("What to search for. Default: prompt for queries.")] = None,
     top: Annotated[int, typer.Option("--top", "-k", min=1, help="How many results.")] = 10,
     batch: Annotated[
         str | None,
-        typer.Option(
-            "--batch", metavar="FILE", help=f"Search for many queries ({QUERY_FORMS}; - for standard input) and print "
-            "a TREC run, or with --json an object a line.", show_default=False,
+        option(
+            f"Search for many queries ({QUERY_FORMS}; - for standard input) and print "
+            "a TREC run, or with --json an object a line.",
+            "FILE",
         ),
     ] = None,
     model: ModelOption = None,
     collection: CollectionOption = None,
     query_language: Annotated[
         str | None,
-        typer.Option("--query-language", metavar="CODE", help="Language of the queries where it is that of the source "
-                     "(en): they are translated by the parallel text of the transfer.", show_default=False),
+        option(
+            "Language of the queries where it is that of the source "
+            "(en): they are translated by the parallel text of the transfer.",
+            "CODE",
+        ),
     ] = None,
     why: Annotated[bool, typer.Option("--why", help="Show the tokens that contributed to each score.")] = False,
     as_json: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Search the index of a run or of a folder.
 
     Without a query, the command prompts for queries, or reads one per line from standard input. Loading takes
@@ -85,8 +85,8 @@ def search(
 
 def explain(
     run: SearchedArgument,
-    query: Annotated[str, typer.Argument(help="The query.", show_default=False)],
-    document_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="Id of the document.", show_default=False)],
+    query: Annotated[str, argument("The query.")],
+    document_id: Annotated[str, argument("Id of the document.", "DOC_ID")],
     model: ModelOption = None,
     collection: CollectionOption = None,
     as_json: JsonOption = False,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from vtkit.commands.options import DownloadOption, allow_downloads
+from vtkit.commands.options import DownloadOption, argument, option
 from vtkit.serve.limits import Limits
 from vtkit.system import console
 from vtkit.system.errors import MissingExtra
@@ -19,9 +19,9 @@ DEFAULTS = Limits()
 def serve(
     served: Annotated[
         list[str],
-        typer.Argument(
-            metavar="MODEL_OR_RUN...", show_default=False,
-            help="Folder or hub id of a sparse encoder, or folders of runs or of indexes that `vtkit index` made.",
+        argument(
+            "Folder or hub id of a sparse encoder, or folders of runs or of indexes that `vtkit index` made.",
+            "MODEL_OR_RUN...",
         ),
     ],
     host: Annotated[
@@ -30,25 +30,15 @@ def serve(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes any free one.")] = 8080,
     model: Annotated[
         list[str] | None,
-        typer.Option(
-            "--model", metavar="STAGE", show_default=False,
-            help="Serve another stage's model of each run: source, transfer, adapt, calibrate or finetune. May be "
+        option(
+            "Serve another stage's model of each run: source, transfer, adapt, calibrate or finetune. May be "
             "repeated. Default: the final one.",
+            "STAGE",
         ),
     ] = None,
-    collection: Annotated[
-        str | None,
-        typer.Option(
-            "--collection", metavar="NAME", help="Evaluation set of each run. Default: the first.",
-            show_default=False,
-        ),
-    ] = None,
+    collection: Annotated[str | None, option("Evaluation set of each run. Default: the first.", "NAME")] = None,
     max_length: Annotated[
-        int | None,
-        typer.Option(
-            "--max-length", metavar="TOKENS", min=3, show_default=False,
-            help="Tokens read of each text. Default: the model's limit.",
-        ),
+        int | None, option("Tokens read of each text. Default: the model's limit.", "TOKENS", min=3)
     ] = None,
     truncate: Annotated[
         bool, typer.Option(help="Cut longer texts, or refuse them, if a request does not say.")
@@ -72,7 +62,7 @@ def serve(
         Literal["float32", "bf16"], typer.Option("--precision", help="Precision of the encoder's matrix products.")
     ] = "float32",
     download: DownloadOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Serve a model, or runs with their models, over HTTP.
 
     /embed_sparse and /info as in text-embeddings-inference; /search and a search page at / for runs, two of them side
@@ -86,7 +76,6 @@ def serve(
     from vtkit.data.hub import located
     from vtkit.pipeline.served import open_served
 
-    allow_downloads(download)
     bound = server.bind(host, port)
     names = [located(name) for name in served]
     limits = Limits(truncate, batch_size, body_size, DEFAULTS.query_characters, requests, batch_tokens, timeout)

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from vtkit.commands.options import DownloadOption, RecipeArgument, SetOption, allow_downloads
+from vtkit.commands.options import (
+    DownloadOption,
+    DryRunOption,
+    RecipeArgument,
+    RunsOption,
+    SetOption,
+    ThreadsOption,
+    VerboseOption,
+)
 from vtkit.system import console
 from vtkit.system.errors import VtkitError
 
@@ -15,26 +23,14 @@ from vtkit.system.errors import VtkitError
 def sweep(
     recipe: RecipeArgument,
     settings: SetOption = None,
-    runs: Annotated[
-        Path, typer.Option("--runs", metavar="FOLDER", help="Where runs and their shared stage outputs are kept.")
-    ] = Path("runs"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show which cells would run, then stop.")] = False,
+    runs: RunsOption = Path("runs"),
+    dry_run: DryRunOption = False,
     tables: Annotated[
         bool, typer.Option("--tables", help="Run nothing; write page and tables of the cells that are finished.")
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cells that run at the same time.")] = 1,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads",
-            min=1,
-            help="Processor threads, of all jobs together. Default: OMP_NUM_THREADS, or all cores.",
-            show_default=False,
-        ),
-    ] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show every cell, every step of its plan, and times.")
-    ] = False,
+    threads: ThreadsOption = None,
+    verbose: VerboseOption = False,
     download: DownloadOption = False,
 ) -> None:
     """Run a grid: every row, column, value and seed of the recipe's [sweep].
@@ -48,7 +44,6 @@ def sweep(
     from vtkit.pipeline.sweep_results import write_sweep
     from vtkit.recipe.sweep import grid_of
 
-    allow_downloads(download)
     console.show_details(verbose)
     grid = grid_of(recipe, tuple(settings or ()))
     failed: dict[str, str] = {}

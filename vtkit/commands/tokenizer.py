@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vtkit.commands.corpora import CORPUS_HELP, EncodingErrorsOption, texts_of
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, settings_of
+from vtkit.commands.options import (
+    DownloadOption,
+    JsonOption,
+    NewFolderOption,
+    argument,
+    option,
+    settings_of,
+)
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system import console
@@ -28,24 +35,17 @@ tokenizers = typer.Typer(
     rich_markup_mode=None,
 )
 
-OutOption = Annotated[
-    Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write; it must not exist.", show_default=False)
-]
-
 
 @tokenizers.command("build")
 def build_specification(
-    specification: Annotated[
-        Path, typer.Argument(metavar="SPECIFICATION", help="A TOML file with [vocabulary].", show_default=False)
-    ],
-    out: OutOption,
+    specification: Annotated[Path, argument("A TOML file with [vocabulary].", "SPECIFICATION")],
+    out: NewFolderOption,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Give a setting another value, e.g. 'vocabulary.corpus=[\"mine.txt\"]'. May be repeated.",
+            "SECTION.KEY=VALUE",
             "--set",
-            metavar="SECTION.KEY=VALUE",
-            help="Give a setting another value, e.g. 'vocabulary.corpus=[\"mine.txt\"]'. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -57,15 +57,14 @@ def build_specification(
     """
     from vtkit.api import build_tokenizer
 
-    allow_downloads(download)
     _build(lambda: build_tokenizer(specification, settings or []), out, as_json)
 
 
 @tokenizers.command("train")
 @settings_of(TrainedVocabulary, fixed={"kind": "trained", "corpus": ("corpora",)})
 def train_tokenizer(
-    corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help=CORPUS_HELP, show_default=False)],
-    out: OutOption,
+    corpora: Annotated[list[str], argument(CORPUS_HELP, "CORPUS...")],
+    out: NewFolderOption,
     settings: TrainedVocabulary,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the input.")] = False,
     encoding_errors: EncodingErrorsOption = "strict",
@@ -78,7 +77,6 @@ def train_tokenizer(
     """
     from vtkit.vocabulary.specification import build
 
-    allow_downloads(download)
     texts = (text for corpus in corpora for text in texts_of(corpus, encoding_errors))
     casing = CasingSection(input="lowercase" if lowercase else "keep")
     _build(lambda: build(settings, casing, texts), out, as_json)

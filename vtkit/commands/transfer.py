@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from vtkit.commands.options import DownloadOption, JsonOption, allow_downloads, option_name, with_options
+from vtkit.commands.options import (
+    DownloadOption,
+    JsonOption,
+    NewFolderOption,
+    argument,
+    option,
+    option_name,
+    with_options,
+)
 from vtkit.settings.transfer import ARGUMENTS, METHODS
 from vtkit.system import console
 from vtkit.system.outputs import new_folder
@@ -23,43 +30,32 @@ GIVEN = {
 """What methods need, by the names that they have as arguments."""
 
 
-def _option(name: str, help: str, metavar: str) -> Any:
-    return typer.Option(name, help=help, metavar=metavar, show_default=False)
-
-
-@with_options(
-    {
-        name: (option_name(name), METHODS[places[0][0]].model_fields[places[0][1]])
-        for name, places in ARGUMENTS.items()
-        if name != "corpus"
-    }
-)
+@with_options(GIVEN)
 def transfer(
-    source: Annotated[str, typer.Argument(help="Encoder to start from: folder or hub id.", show_default=False)],
-    target: Annotated[
-        str, typer.Argument(help="Tokenizer whose vocabulary to use: folder, file or hub id.", show_default=False)
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the model goes.")],
+    source: Annotated[str, argument("Encoder to start from: folder or hub id.")],
+    target: Annotated[str, argument("Tokenizer whose vocabulary to use: folder, file or hub id.")],
+    out: NewFolderOption,
     settings: Mapping[str, Any],
     method: Annotated[
         list[str],
         typer.Option(
-            "--method", "-m", metavar="METHOD",
+            "--method",
+            "-m",
+            metavar="METHOD",
             help=f"{', '.join(METHODS)}. Several: the first that has evidence for a token makes its row.",
         ),
     ] = ["auto"],  # noqa: B006
     corpus: Annotated[
-        Files,
-        _option("--corpus", "Target text, to count the bias on (and for focus to train on). Repeatable.", "FILE"),
+        Files, option("Target text, to count the bias on (and for focus to train on). Repeatable.", "FILE")
     ] = None,
     others: Annotated[
         Files,
-        _option("--set", "Any other setting of [transfer] or [casing], e.g. casing.output=mask.", "SECTION.KEY=VALUE"),
+        option("Any other setting of [transfer] or [casing], e.g. casing.output=mask.", "SECTION.KEY=VALUE", "--set"),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of methods that sample.")] = 42,
     as_json: JsonOption = False,
     download: DownloadOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Move an encoder onto another vocabulary, and nothing else.
 
     Writes FOLDER/model, a SparseEncoder that plain sentence-transformers loads, and FOLDER/provenance.parquet, which
@@ -69,7 +65,6 @@ def transfer(
     from vtkit.api import save_encoder, transfer_encoder
     from vtkit.transfer.provenance import PROVENANCE
 
-    allow_downloads(download)
     with new_folder(out) as work:
         moved = transfer_encoder(
             source,

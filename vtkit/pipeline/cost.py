@@ -16,17 +16,15 @@ from functools import cache
 from itertools import accumulate
 
 from vtkit.data.collections import is_collection
-from vtkit.pipeline.disk import NUMBER, Counts, Encoder, counts_of, made_by, written
+from vtkit.pipeline.disk import Encoder, made_by
 from vtkit.pipeline.plan import Step
+from vtkit.pipeline.sizes import NUMBER, QUERY, TEXT_S, counts_of, results_of, tokens_a_document, written
 from vtkit.report.wording import duration
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.source import STATES_LENGTH
 from vtkit.settings.transfer import ParallelTransfer
 from vtkit.system import console
 from vtkit.system.runtime import peak_bytes
-
-CHARACTERS_A_TOKEN = 4.5
-"""Bytes of UTF-8, over the scripts."""
 
 LIBRARIES_S, LIBRARIES_BYTES = 3.0, 1000 * 2**20
 """What torch, transformers and sentence-transformers take, once a run."""
@@ -40,20 +38,11 @@ CHECKED = {"check:vocabulary": 0.0, "check:calibrate": 0.1, "check:adapt": 0.35}
 PROBED = 1500
 """Texts that gates, probes and balances encode at the most."""
 
-QUERY = 12
-"""Tokens of a query."""
-
 TRAINING = 3
 """Products of a training step for each of a forward pass."""
 
-FOUND_S, RANKED_S, SUMMED_S = 0.2e-6, 0.9e-6, 4.6e-6
-"""To search for, judge and sum up one result of a query."""
-
 PAIR_S = 7e-6
 """To learn translations from one byte of parallel text."""
-
-TEXT_S = 0.4e-6
-"""To count one byte of text."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +208,7 @@ def work_of(step: Step) -> Work | None:
         case "check":
             probed = PROBED * min(64.0, _tokens_of_sets(recipe)) * CHECKED.get(stage, 0.5)
             return Work(probed * _forward(encoder), programs=0.4, memory=model)
-        case "encode" | "index" | "evaluate":
+        case _ if step.stage.costs is not None:
             return _evaluation(step, encoder, model)
         case _:
             return Work(programs=1.2, memory=model)
@@ -269,36 +258,16 @@ def _steps_of_epochs(recipe: Recipe) -> float:
 
 def _evaluation(step: Step, encoder: Encoder, model: int) -> Work:
     """Of encoding, indexing and searching the evaluation sets."""
-    recipe, stage = step.recipe, _called(step)
-    if recipe.evaluate is None:
-        return Work()
-    encoded = programs = 0.0
+    multiplications = programs = 0.0
     memory = model
-    for corpus in recipe.evaluate.sets:
-        counts = counts_of(corpus)
-        if counts is None:
-            continue
-        queries = min(counts.queries, recipe.evaluate.max_queries or counts.queries)
-        length = min(float(recipe.index.document_length), _tokens_a_document(counts))
-        results = queries * min(recipe.evaluate.depth, counts.documents)
-        if stage == "encode:queries":
-            table = recipe.calibrate is not None and recipe.calibrate.query_encoder is not None
-            asked = 0 if table else QUERY * queries
-            encoded += (min(PROBED / 4, counts.documents) * length + asked) * _forward(encoder)
-            programs += 1 + counts.bytes * 4 * TEXT_S
-        elif stage.startswith("encode:"):
-            encoded += counts.documents * length * _forward(encoder)
-        elif stage.startswith("index:"):
-            programs += 0.1 + counts.documents * 5e-5 + (stage == "index:deployed") * 3 * TEXT_S * counts.bytes
-        elif stage.startswith(("evaluate:peer", "evaluate:hybrid-peer")):
-            encoded += (counts.documents * length + QUERY * queries) * encoder.other
-            programs += RANKED_S * results
-        else:
-            programs += 0.05 + (FOUND_S + RANKED_S) * results
-            programs += SUMMED_S * results * (stage == "evaluate:hybrid")
-            programs += 2 * TEXT_S * counts.bytes * stage.startswith("evaluate:bm25")
-        memory = max(memory, model + 3 * counts.bytes + 200 * results)
-    return Work(encoded, programs=programs, memory=memory)
+    for corpus in step.view.corpora("evaluate.sets"):
+        counts = counts_of(corpus.name)
+        if counts is not None and step.stage.costs is not None:
+            cost = step.stage.costs(step.recipe, counts)
+            multiplications += cost.encoded * _forward(encoder) + cost.embedded * encoder.other
+            programs += cost.programs
+            memory = max(memory, model + 3 * counts.bytes + 200 * results_of(step.recipe, counts))
+    return Work(multiplications, programs=programs, memory=memory)
 
 
 def _called(step: Step) -> str:
@@ -315,13 +284,9 @@ def _forward(encoder: Encoder) -> float:
     return encoder.other + encoder.vocabulary * encoder.width
 
 
-def _tokens_a_document(counts: Counts) -> float:
-    return counts.bytes / max(counts.documents, 1) / CHARACTERS_A_TOKEN
-
-
 def _tokens_of_sets(recipe: Recipe) -> float:
     sets = recipe.evaluate.sets if recipe.evaluate is not None else ()
-    found = [_tokens_a_document(counts) for name in sets if (counts := counts_of(name)) is not None]
+    found = [tokens_a_document(counts) for name in sets if (counts := counts_of(name)) is not None]
     return sum(found) / len(found) if found else 64.0
 
 
@@ -330,7 +295,7 @@ def _tokens(step: Step) -> float:
     for setting in step.stage.corpora:
         for corpus in step.view.corpora(setting):
             if is_collection(corpus.name) and (counts := counts_of(corpus.name)) is not None:
-                return _tokens_a_document(counts)
+                return tokens_a_document(counts)
     return _tokens_of_sets(step.recipe)
 
 

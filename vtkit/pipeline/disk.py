@@ -1,12 +1,11 @@
 """How much disk a run will need: an estimate from what is known before anything is made.
 
 Weights and checkpoints follow from the sizes of source and vocabulary and are good to a few per cent. Indexes depend on
-how many dimensions of a document are active, which only the trained encoder knows: :data:`DIMENSIONS` are assumed.
+how many dimensions of a document are active, which only the trained encoder knows: ``DIMENSIONS`` are assumed.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 from collections.abc import Collection, Iterator
@@ -15,34 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.data import hub
-from vtkit.data.collections import files_of
 from vtkit.data.documents import LARGE
-from vtkit.evaluation.balance import WEIGHT_QUERIES
 from vtkit.pipeline.plan import Step
+from vtkit.pipeline.sizes import NUMBER, counts_of
 from vtkit.pipeline.stage import Training
-from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
 from vtkit.recipe.load import load_recipe, required_things
 from vtkit.settings.analysers import DOCUMENTS_A_PART
 from vtkit.settings.named import is_local, local_path
 from vtkit.settings.recipe import Recipe
 from vtkit.settings.vocabulary import ExistingVocabulary, SourceVocabulary, TrainedVocabulary, TrimmedVocabulary
 from vtkit.system.console import size
-from vtkit.system.errors import DataError, VtkitError
-
-DIMENSIONS = 256
-"""Active dimensions a document that an index is estimated by, where ``index.top_dimensions`` does not say less."""
-
-NUMBER = 4
-"""Bytes of a float32 or an int32."""
-
-RUN_LINE = 48
-"""Bytes of a line of a TREC run."""
+from vtkit.system.errors import VtkitError
 
 CHECKPOINTS_KEPT = 3
 """Of a training stage at a time: the last two, and the one that is being written."""
-
-SAMPLE = 2**21
-"""Bytes at the beginning of a collection by which its lines are estimated."""
 
 
 BM25_SHARE = 8
@@ -130,22 +115,14 @@ def estimate(steps: Collection[Step]) -> Estimate:
                 if tuned.asks_bm25 and counted.documents > DOCUMENTS_A_PART:
                     prepared += BM25_SHARE * counted.bytes
                     indexed[f"{counted.documents:,} documents of {tuned.data}"] = None
-        elif stage in ("encode", "index", "evaluate"):
-            assert recipe.evaluate is not None
+        elif step.stage.costs is not None:
             for corpus in step.view.corpora("evaluate.sets"):
                 counted = counts_of(corpus.name)
                 if counted is None:
                     unknown[corpus.name] = None
-                elif step.stage.name == ENCODE_QUERIES.name:
-                    queries = min(counted.queries, recipe.evaluate.max_queries or counted.queries) + WEIGHT_QUERIES
-                    indexes += queries * DIMENSIONS * 2 * NUMBER
-                elif stage in ("encode", "index"):
-                    dimensions = min(DIMENSIONS, recipe.index.top_dimensions or DIMENSIONS)
-                    texts = counted.bytes if stage == "encode" else 0  # the index has the same file
-                    indexes += texts + counted.documents * dimensions * 2 * NUMBER
                 else:
-                    queries = min(counted.queries, recipe.evaluate.max_queries or counted.queries)
-                    runs += queries * min(recipe.evaluate.depth, counted.documents) * RUN_LINE
+                    cost = step.stage.costs(recipe, counted)
+                    indexes, runs = indexes + cost.indexes, runs + cost.runs
     downloads = 0
     for model in dict.fromkeys(name for step in steps for name in _fetched(step.recipe)):
         found = _to_fetch(*model)
@@ -256,60 +233,6 @@ def _checkpoints(training: Training, encoder: Encoder) -> int:
         kept = min(kept, -(-training.steps // training.checkpoint_every))
     ended = encoder.bytes * training.trainings if training.trainings > 1 else 0
     return kept * (encoder.bytes + 2 * NUMBER * learns) + training.validated * NUMBER * learns + ended
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What is in a collection."""
-
-    documents: int
-    queries: int
-    bytes: int
-
-
-def counts_of(name: str) -> Counts | None:
-    """About how many documents and queries a folder has, and the bytes of its texts; None where it is not here."""
-    if not is_local(name):
-        return None
-    try:
-        files, queries = files_of(name, "corpus"), files_of(name, "queries")
-    except DataError:
-        return None
-    lines, written = zip(*map(_lines, files), strict=True)
-    return Counts(sum(lines), sum(_lines(file)[0] for file in queries), sum(written))
-
-
-def written(name: str) -> int:
-    """About how many bytes of text a file or a collection has; 0 where it is not here."""
-    found = counts_of(name)
-    if found is not None:
-        return found.bytes
-    return _lines(Path(name))[1] if is_local(name) and Path(name).is_file() else 0
-
-
-def _lines(path: Path) -> tuple[int, int]:
-    """About how many lines and bytes of text a file has, from its beginning."""
-    whole = path.stat().st_size
-    try:
-        if path.suffix == ".parquet":
-            import pyarrow.parquet
-
-            record = pyarrow.parquet.read_metadata(path)
-            groups = [record.row_group(number).total_byte_size for number in range(record.num_row_groups)]
-            return record.num_rows, sum(groups)
-        with path.open("rb") as raw:
-            if path.suffix == ".gz":
-                text = gzip.GzipFile(fileobj=raw).read(SAMPLE)
-            elif path.suffix == ".zst":
-                import pyarrow
-
-                text = pyarrow.CompressedInputStream(raw, "zstd").read(SAMPLE)
-            else:
-                text = raw.read(SAMPLE)
-            share = len(text) / max(min(raw.tell(), whole), 1)
-    except Exception:  # whatever a library says of damage: it is found, and named, where the file is read
-        return 0, whole
-    return round(text.count(b"\n") * whole * share / max(len(text), 1)), round(whole * share)
 
 
 def _folder(model: str) -> Path | None:

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, PrivateAttr
 
+from vtkit.pipeline.sizes import Counts, SetCost
 from vtkit.recipe.write import resolved_toml
 from vtkit.settings.named import is_local, local_path, named_things
 from vtkit.settings.recipe import Recipe
@@ -165,6 +166,9 @@ class Stage(Generic[R]):
 
     wire: Wiring = nowhere
     """Its steps in the plan of a recipe, each with its inputs."""
+
+    costs: Callable[[Recipe, Counts], SetCost] | None = None
+    """Of a stage that goes through the evaluation sets, what it does with one."""
 
     trains: Callable[[Recipe], Training] | None = None
     """Its training, which all processes of a launch do together; the main process makes other stages alone."""

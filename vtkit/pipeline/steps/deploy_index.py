@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtkit.evaluation.balance import Balance
+from vtkit.pipeline.sizes import TEXT_S, Counts, SetCost
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened, vectors_of
 from vtkit.pipeline.steps.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_of
 from vtkit.pipeline.steps.evaluate_runs import SUMMED, stored
-from vtkit.pipeline.steps.index_corpus import keep_documents, weighted_vectors
+from vtkit.pipeline.steps.index_corpus import indexed, keep_documents, weighted_vectors
 from vtkit.pipeline.steps.texts import training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import BUILT_FROM
@@ -154,6 +155,11 @@ def searched_vectors(recipe: Recipe, chain: Chain) -> dict[str, str]:
     return {"vectors": vectors_of(final, chain), "model": final, "queries": chain.steps["encode:queries"]}
 
 
+def _costs(recipe: Recipe, counts: Counts) -> SetCost:
+    cost = indexed(recipe, counts)
+    return replace(cost, programs=cost.programs + 3 * TEXT_S * counts.bytes)
+
+
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     inputs = searched_vectors(recipe, chain)
     if inputs and (recipe.index.engine != "exact" or recipe.index.lexical != "none"):  # else the judged index is used
@@ -174,5 +180,6 @@ DEPLOY = Stage(
     ),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=deploy_index,
+    costs=_costs,
     wire=_wired,
 )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.corpora import read_corpora
 from vtkit.data.retrieval import RetrievalSet
-from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, ProbedWeight
+from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, ProbedWeight
+from vtkit.pipeline.sizes import DIMENSIONS, NUMBER, QUERY, TEXT_S, Counts, SetCost, queries_of, tokens_read
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened
 from vtkit.pipeline.steps.texts import evaluation_sets, trained_documents, training_queries, tuned_collections
@@ -114,6 +115,22 @@ def balancing_of(recipe: View, corpus: Corpus, collection: RetrievalSet, corpora
     return balancing_queries(collection, opened(training), recipe.recipe.seed, trained, log)
 
 
+def _costs(recipe: Recipe, counts: Counts) -> SetCost:
+    """Of the judged queries, of those that balance, and of the documents of spans, which are searched."""
+    queries = queries_of(recipe, counts)
+    table = recipe.calibrate is not None and recipe.calibrate.query_encoder is not None
+    spans = tokens_read(recipe, counts) * min(SPANNED / max(counts.documents, 1), 1.0)
+    return SetCost(
+        indexes=(queries + WEIGHT_QUERIES) * DIMENSIONS * 2 * NUMBER,
+        encoded=spans + (0 if table else QUERY * queries),
+        programs=1 + counts.bytes * 4 * TEXT_S,
+    )
+
+
+SPANNED = 375
+"""Documents of probe pairs that are encoded, about."""
+
+
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     final = chain.models[-1]
     if final in (models := evaluated_models(recipe, chain)):
@@ -135,6 +152,7 @@ ENCODE_QUERIES = Stage(
     ),
     corpora=SETS | {TRAINING: training_queries, TUNED: tuned_collections},
     function=encode_queries,
+    costs=_costs,
     wire=_wired,
 )
 """Of the final model."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import Evaluated, EvaluateResult, judge
+from vtkit.pipeline.sizes import searched
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult, assembled, searched_vectors
 from vtkit.pipeline.steps.encode_corpus import model_name
@@ -121,6 +122,7 @@ EVALUATE_DEPLOYED = Stage(
     reads=(*MEASURED, *SEARCHED_BY),
     corpora=SETS,
     function=evaluate_deployed,
+    costs=searched,
     wire=_wired,
 )
 EVALUATE_VARIANT = Stage(
@@ -129,5 +131,6 @@ EVALUATE_VARIANT = Stage(
     reads=tuple(sorted({*DEPLOY.reads, *MEASURED} - set(BUILT_FROM))),
     corpora=DEPLOY.corpora,
     function=evaluate_variant,
+    costs=searched,
     wire=_wired_variants,
 )

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
+from vtkit.pipeline.sizes import QUERY, Counts, SetCost, queries_of, searched, tokens_read
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.encode_queries import SETS, balancing_of, judged_of
-from vtkit.pipeline.steps.evaluate_runs import EVALUATE_BM25, MEASURED, SUMMED, balanced, evaluate_systems
+from vtkit.pipeline.steps.evaluate_runs import EVALUATE_BM25, MEASURED, SUMMED, balanced, evaluate_systems, summed
 from vtkit.pipeline.steps.texts import peer_training_queries
 from vtkit.pipeline.store import result_of
 from vtkit.settings.recipe import Recipe
@@ -56,6 +57,11 @@ def _each_peer(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     for name, model in peers_of(recipe).items():
         assert recipe.evaluate is not None
         yield name, recipe.model_copy(update={"evaluate": recipe.evaluate.model_copy(update={"peers": (model,)})})
+
+
+def _costs(recipe: Recipe, counts: Counts) -> SetCost:
+    read = tokens_read(recipe, counts) + QUERY * queries_of(recipe, counts)
+    return replace(searched(recipe, counts), embedded=read)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
@@ -132,6 +138,7 @@ EVALUATE_PEER = Stage(
     reads=_READS,
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_peer,
+    costs=_costs,
     wire=_wired,
 )
 EVALUATE_HYBRID_PEER = Stage(
@@ -140,5 +147,6 @@ EVALUATE_HYBRID_PEER = Stage(
     reads=(*MEASURED, *SUMMED),
     corpora=SETS | {_TRAINING: peer_training_queries},
     function=evaluate_hybrid_peer,
+    costs=summed,
     wire=_wired_sums,
 )
