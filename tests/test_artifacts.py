@@ -227,7 +227,7 @@ def damage_checksum(folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
-OTHER_VERSION = "another version of vtkit made it, and this one cannot read what it found"
+OTHER_VERSION = "this version of vtkit cannot read its results"
 
 DAMAGES = {
     damage_byte: "model/weights was changed or damaged",
@@ -273,7 +273,7 @@ def test_checkpoints_outlive_a_failure_are_dropped_with_afresh_and_are_not_part_
 
 
 def test_a_folder_without_manifest_is_no_finished_output(tmp_path: Path) -> None:
-    with pytest.raises(VtkitError, match="no finished stage output: its manifest is missing"):
+    with pytest.raises(VtkitError, match="not a finished stage output: its manifest is missing"):
         result_of(tmp_path, Rows)
 
 

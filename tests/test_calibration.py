@@ -433,7 +433,7 @@ def test_the_command_prints_the_table_and_writes_the_model(tmp_path: Path) -> No
     [
         (["--target", "1.5"], "--target: must be less than 1, not 1.5"),
         (["--head-scale", "-2"], "--head-scale: must be greater than 0, not -2"),
-        ([], "has 3 probe texts and needs at least 8"),
+        ([], "needs at least 8 probe texts"),
     ],
 )
 def test_the_command_refuses_what_cannot_be_done(arguments: list[str], message: str, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_large_training_data_are_counted_and_bm25_over_them_is_announced(
     monkeypatch.setattr(disk, "DOCUMENTS_A_PART", 10)
     found = needed(folder, *settings)
     assert found.prepared == (1 + disk.BM25_SHARE) * text
-    assert "judged for training. An index is built on disk for it" in found.words(10**9)
+    assert "judged for training." in found.words(10**9)
     assert "finetune.mining.files" in found.words(10**9)
     with pytest.raises(VtkitError, match="the models and training data of this run alone need about"):
         disk.refuse_full_disk(found, found.models, folder)
@@ -149,7 +149,7 @@ def test_what_is_not_here_is_named_and_not_counted(folder: Path) -> None:
     found = needed(folder, "source.model=nobody/nothing-like-it", "evaluate.sets=['miracl:ko']")
     assert found.unknown == ("the models of tiny", "miracl:ko")
     assert found.models == found.indexes == 0
-    assert found.words(10**9).endswith("not counted, because unknown here: the models of tiny, miracl:ko")
+    assert found.words(10**9).endswith("not counted (size unknown): the models of tiny, miracl:ko")
 
 
 def test_what_will_be_downloaded_is_counted_where_the_hub_says_it(

@@ -37,7 +37,7 @@ def test_this_machine_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert {"vtkit", "packages", "processors", "bf16", "Java", "hub", "disk, runs", "extra serve"} <= set(found)
     assert "torch " in found["packages"].found
     assert "HF_HUB_OFFLINE keep it offline" in found["hub"].found
-    assert "1 threads are used (OMP_NUM_THREADS)" in found["processors"].found
+    assert "using 1 threads (OMP_NUM_THREADS)" in found["processors"].found
     assert found["Java"].state == "ok"
     assert str(tmp_path / "runs") in found["disk, runs"].found
     if sys.platform == "linux":

@@ -162,23 +162,23 @@ def test_what_is_wrong_is_said_at_once_and_before_any_encoding(
     said = str(refused.exception)
     for complaint in (
         "'nDGC@10': no such measure",
-        "./nothing: there is no such thing",
-        "bm25.trec is of another collection",
-        "strange.trec is of another collection",
+        "./nothing: not found",
+        "bm25.trec belongs to another collection",
+        "strange.trec belongs to another collection",
         "document 'nowhere' (query 'q1') is not in corpus.jsonl",
         "--baseline bm26: name one of the systems",
     ):
         assert complaint in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["strange.trec", "torn"]
     for systems, rerank, complaint in (
-        (place / "cross", None, "is a cross-encoder, which finds nothing by itself"),
-        ("bm25", str(place / "dense"), "--rerank .*dense is no cross-encoder"),
+        (place / "cross", None, "is a cross-encoder, which cannot search"),
+        ("bm25", str(place / "dense"), "--rerank .*dense is not a cross-encoder"),
     ):
         with pytest.raises(RecipeError, match=complaint):
             vtkit.evaluate(systems, place / "collection", rerank=rerank, language="en")
     with pytest.raises(RecipeError, match="has no document 'no-such-document'"):
         vtkit.evaluate(strange, place / "collection")
-    with pytest.raises(RecipeError, match=r"--balance dev: .* has no judgements beside 'test'"):
+    with pytest.raises(RecipeError, match=r"--balance dev: beside 'test'.* has no judgements"):
         vtkit.evaluate("bm25", place / "collection", balance="dev", language="en")
 
 
@@ -221,7 +221,7 @@ def test_an_index_and_a_dense_embedder_are_systems_too(place: Path, tmp_path: Pa
     assert not balance.judged
     with pytest.raises(RecipeError, match="other has 40 documents, the index 60"):
         vtkit.evaluate(tmp_path / "index", place / "other")
-    with pytest.raises(RecipeError, match="only models are summed"):
+    with pytest.raises(RecipeError, match="only models can be summed"):
         vtkit.evaluate(f"{tmp_path / 'index'}+bm25", collection, language="en")
 
 

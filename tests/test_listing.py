@@ -100,14 +100,14 @@ def test_states(runs: Path, tmp_path: Path) -> None:
     until = dict(list(steps.items())[:3])
     assert state_with(until) == f"stopped after {list(until)[-1]}"
     other = json.loads((runs / "other" / "run.json").read_text("utf-8"))["steps"]
-    assert state_with(steps | {"transfer": other["transfer"]}) == "stopped after transfer; its report is of before"
+    assert state_with(steps | {"transfer": other["transfer"]}) == "stopped after transfer; its report is older"
     assert state_with(steps | {"transfer": "transfer-" + "0" * 20}).startswith("outputs are gone: transfer")
     (runs / "tiny" / "run.json").write_text("{", "utf-8")
     assert list_runs(runs)[1].state.startswith("damaged")
     (runs / "begun").mkdir()
     (runs / "begun" / ".lock").touch()
     (runs / "begun" / ".lock.holder").write_text("process 1 on here", "utf-8")
-    assert list_runs(runs)[0].state == "stopped before its first step was done"
+    assert list_runs(runs)[0].state == "stopped before its first step ended"
     with FileLock(runs / "begun" / ".lock"):
         assert list_runs(runs)[0].state == "running: process 1 on here"
 
@@ -169,4 +169,4 @@ def test_nothing_is_removed_beside_a_run_that_goes_on_or_cannot_be_read(runs: Pa
         assert "run.json is damaged" in str(CliRunner().invoke(app, arguments).exception)
     assert sorted((runs / "artifacts").iterdir()) == before
     for command in ("runs", "clean"):
-        assert "is no folder of runs" in str(CliRunner().invoke(app, [command, str(tmp_path / "no")]).exception)
+        assert "is not a folder of runs" in str(CliRunner().invoke(app, [command, str(tmp_path / "no")]).exception)

@@ -51,7 +51,7 @@ def test_a_copy_elsewhere_is_searched_explained_and_reported_as_the_run(finished
             open_searcher(copy, model="source", collection=None)
         shutil.rmtree(copy / "model")
         shutil.rmtree(copy / "index")
-        with pytest.raises(VtkitError, match=r"stage outputs that are gone.*no model itself"):
+        with pytest.raises(VtkitError, match=r"stage outputs that are gone.*no model of its own"):
             open_run(copy)
     finally:
         aside.rename(finished.parent / STORE)

@@ -110,5 +110,5 @@ def test_an_unknown_licence_and_other_obstacles_are_refused_in_words(place: Path
     unfinished = tmp_path / "unfinished"
     shutil.copytree(place / "runs" / "tiny", unfinished)
     (unfinished / "run.json").unlink()
-    with pytest.raises(Exception, match="no run of vtkit"):
+    with pytest.raises(Exception, match="not a vtkit run"):
         prepare(unfinished, "me/tiny")

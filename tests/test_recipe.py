@@ -351,7 +351,7 @@ def test_another_vocabulary_kind_drops_what_it_does_not_have(tmp_path: Path) -> 
     assert load_recipe(write(tmp_path, "top.toml", text)).recipe.vocabulary == vocabulary
     back = load_recipe(tmp_path / "top.toml", ["vocabulary.kind=existing", "vocabulary.tokenizer=a/b"]).recipe
     assert back.vocabulary == load_recipe(path, ["vocabulary.tokenizer=a/b"]).recipe.vocabulary
-    assert "vocabulary.size: there is no such setting with kind" in refused(path, "vocabulary.size=500")
+    assert "vocabulary.size: exists with kind" in refused(path, "vocabulary.size=500")
 
 
 def test_another_source_replaces_the_inherited_one(tmp_path: Path) -> None:
@@ -448,7 +448,7 @@ def test_sections_that_are_missing_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("model = ../x", "text must stand in quotes, a list in [ ], true and false in lower case: model = ../x"),
+        ("model = ../x", "write text in quotes, a list in [ ], true and false in lower case: model = ../x"),
         ("[recipe]\nname = 1\n[recipe]", "twice: [recipe]"),
         ("a = 1\na = 2", "overwrite a value: a = 2"),
         ("just words", "expected '=' after a key in a key/value pair: just words"),
@@ -508,7 +508,7 @@ def test_extends_must_name_files(tmp_path: Path, value: str) -> None:
         ),
         ("transfer.parallel.files=a.tsv", 'must be a list: ["a.tsv"], not "a.tsv".'),
         ("finetun=none", "finetun: unknown section. Did you mean 'finetune'?"),
-        ("extends=a.toml", "extends: can only stand in a recipe's file."),
+        ("extends=a.toml", "extends: is allowed only in the file of a recipe."),
         ("recipe.about=\udcff", "recipe.about: is not valid UTF-8."),
         ("pooling=2", "pooling: unknown section. Did you mean 'transfer.sembridge.pooling'?"),
         ("recipe=3", "recipe: must be a table of settings, not 3."),
@@ -652,7 +652,7 @@ def test_packages_of_an_analyser_are_looked_for_before_the_run_where_bm25_is_jud
     assert refused_before_the_run(path, *settings)[1:] == [
         '--set 2 index.bm25_analyser: "morphemes" needs SudachiPy and SudachiDict-core, not installed: '
         "pip install 'vtkit[morphology]'",
-        "--set index.bm25_analyser=full knows every language, and needs no package.",
+        "--set index.bm25_analyser=full works in every language and needs no package.",
     ]
     preflight(load_recipe(path, (*settings, "evaluate.bm25=false")).recipe, path=path)
 
@@ -696,7 +696,7 @@ def test_an_analyser_that_does_not_know_the_language_is_refused_before_the_run(
     path = write(tmp_path, "small.toml", SMALLEST + '[evaluate]\nsets = ["judged"]\n')
     assert refused_before_the_run(path, "recipe.language=th", f"index.bm25_analyser={analysis}")[1:] == [
         f'--set 2 index.bm25_analyser: "{analysis}" knows {knows}, not "th"',
-        "--set index.bm25_analyser=full knows every language, and needs no package.",
+        "--set index.bm25_analyser=full works in every language and needs no package.",
     ]
 
 
@@ -740,7 +740,7 @@ def test_a_hub_that_cannot_be_reached_is_named(
         ('adapt.corpus=["pairs.tsv"]', "pairs.tsv has columns, and a corpus has one text a line. Write the column in"),
         ("finetune.data=./file.txt", "has an unknown form. Training data are a .tsv of query, relevant document"),
         ("finetune.data=./empty", "empty: the corpus is missing; the queries are missing."),
-        ("finetune.data=./unjudged", 'has no judgements "train", nor any others.'),
+        ("finetune.data=./unjudged", 'has no judgements "train", or any others.'),
         ("finetune.data=miracl:xx", "MIRACL has no 'xx'. It has: ar, bn"),
         ("finetune={data='miracl:ko', split='test'}", 'has no judgements "test": it has "dev" and "train".'),
     ],

@@ -450,7 +450,7 @@ def test_serving_writes_nothing(server: Running, folder: Path) -> None:
     [
         (["encoder", "table"], 2, "one model can be served"),
         (["no-such-folder/model"], 1, "no-such-folder"),
-        (["nasty", "--model", "source"], 2, "--model and --collection are for runs"),
+        (["nasty", "--model", "source"], 2, "--collection apply to runs"),
         (["runs/tiny", "--model", "adapt"], 1, "adapt"),
         (["encoder", "--port", "PORT"], 1, "Address already in use. Give another --port"),
         (["encoder", "--host", "no.such.host.example"], 1, "cannot listen on no.such.host.example"),

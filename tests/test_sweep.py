@@ -278,12 +278,15 @@ def test_all_problems_of_all_cells_are_told_with_their_lines_before_any_work(fol
 @pytest.mark.parametrize(
     ("sweep", "words"),
     [
-        ("", "has no [sweep]: vtkit run runs it"),
+        ("", "has no [sweep]. Run it with vtkit run"),
         ("[sweep]\n", "nothing varies"),
         ('[sweep.values]\n"adapt.steps" = []\n', "sweep.values"),
         ('[sweep.values]\n"adapt.steps" = [1, 1]\n', "adapt.steps: a value is given twice"),
         ('[sweep.values]\n"recipe.name" = ["a", "b"]\n', "recipe.name: cells are named by their values"),
-        ('[sweep]\nbaseline = "steps=3"\n[sweep.values]\n"adapt.steps" = [1, 2]\n', "There are steps=1, steps=2, BM25"),
+        (
+            '[sweep]\nbaseline = "steps=3"\n[sweep.values]\n"adapt.steps" = [1, 2]\n',
+            "from steps=1, steps=2, BM25",
+        ),
         ('[sweep.values]\n"adapt.steps" = 4\n', "sweep.values"),
     ],
 )

@@ -248,7 +248,7 @@ def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path)
             preflight(load_recipe(recipe).recipe, path=recipe)
         return str(caught.value)
 
-    assert 'is judged on "test" in the end ([evaluate]), so it cannot choose the model too' in refused('split = "test"')
+    assert 'is evaluated on "test" ([evaluate]), so it must not choose the model too' in refused('split = "test"')
     assert 'has no judgements "validation": it has "dev" and "test" and "train"' in refused('split = "validation"')
 
     recipe.write_text(RECIPE.replace("{where}", 'split = "dev"'), "utf-8")

@@ -406,7 +406,7 @@ def test_what_cannot_be_learned_from_is_refused_in_one_message(
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('[vocabulary]\nkind = "existing"\ntokenizer = "./x"\n', 'a specification says "trained" or "expanded"'),
+        ('[vocabulary]\nkind = "existing"\ntokenizer = "./x"\n', 'must be "trained" or "expanded"'),
         (SPECIFICATION + "[adapt]\nsteps = 3\n", "only the sections"),
         (SPECIFICATION.replace("corpus.txt", "absent.txt"), "absent.txt does not exist"),
         (SPECIFICATION.replace("size", "sise"), "Did you mean 'size'"),

@@ -42,7 +42,7 @@ def unused(runs: Path) -> list[Unused]:
     unreadable = [str(folder) for folder in folders if (folder / RUN_RECORD).exists() and not finished_steps(folder)]
     if unreadable:
         raise VtkitError(
-            f"it cannot be told what {', '.join(unreadable)} refers to: {RUN_RECORD} is damaged. Run its recipe again, "
+            f"{RUN_RECORD} is damaged in {', '.join(unreadable)}, so its outputs are unknown. Run its recipe again, "
             "or remove the folder."
         )
     referred = {output for folder in folders for output in finished_steps(folder).values()}
@@ -74,8 +74,8 @@ def remove(runs: Path, *, unfinished: bool = False) -> list[Unused]:
                 locks.enter_context(FileLock(folder / LOCK).acquire(timeout=0))
             except Timeout:
                 raise VtkitError(
-                    f"{folder} is running ({running_by(folder) or 'another process'}), and may need what nothing "
-                    "refers to yet. Clean up when it has ended."
+                    f"{folder} is running ({running_by(folder) or 'another process'}) and may still need unused "
+                    "outputs. Clean up when it has ended."
                 ) from None
         for each in unused(runs):
             if each.unfinished and not unfinished:

@@ -76,7 +76,7 @@ def compare_runs(
         VtkitError: no such run, or one without results.
     """
     if len(folders) < 2:
-        raise RecipeError("Comparing takes two runs or more.")
+        raise RecipeError("Name at least two runs to compare.")
     runs = [open_run(folder) for folder in folders]
     names = _names(folders)
     judged = [_judged_model(run, model) for run in runs]
@@ -93,7 +93,7 @@ def compare_runs(
         passed_over = list(dict.fromkeys((*run.unknown, *passed_over)))
         unknown.update(passed_over)
         if passed_over:
-            notes.append(f"{name}: this version of vtkit does not know {', '.join(passed_over)}, and passes over it.")
+            notes.append(f"{name}: this version of vtkit does not know and ignores {', '.join(passed_over)}.")
     results = [
         result_of(run.steps[f"evaluate:{of}"], EvaluateResult).sets for run, of in zip(runs, judged, strict=True)
     ]
@@ -128,8 +128,8 @@ def _judged_model(run: RunFolder, model: str | None) -> str:
     found = next((name for name in wanted if name in there), None)
     if found is None:
         raise VtkitError(
-            f"{run.folder} has no results of {' or '.join(wanted)}. "
-            + (f"There are {', '.join(there)}: choose with --model." if there else "Run its recipe to the end.")
+            f"{run.folder} has no results for {' or '.join(wanted)}. "
+            + (f"Choose another with --model: {', '.join(there)}." if there else "Run its recipe to the end.")
         )
     return found
 
@@ -275,10 +275,10 @@ def _compare_set(
     measures = [measure for measure in there[0] if all(measure in each for each in there)]
     asked = [set(each[measures[0]]) for each in there] if measures else []
     if len(there) < len(values):
-        return ComparedSet(name, 0, (), (), (), not_compared="not every run was judged on it")
+        return ComparedSet(name, 0, (), (), (), not_compared="not every run was evaluated on it")
     if not measures or any(queries != asked[0] for queries in asked):
         return ComparedSet(
-            name, 0, (), (), (), not_compared="the runs were judged on other queries, or by other measures"
+            name, 0, (), (), (), not_compared="the runs were evaluated on different queries or by different measures"
         )
     collection = None
     kept = asked[0]
@@ -286,7 +286,7 @@ def _compare_set(
         collection = _collection(folders[0], name)
         kept = {query.id for query in collection.queries if query.id in kept and _counts(query.text, only, folders[0])}
     if not kept:
-        return ComparedSet(name, 0, tuple(measures), (), (), not_compared="no query is as it was asked for")
+        return ComparedSet(name, 0, tuple(measures), (), (), not_compared="no query passes the filters")
 
     def judged_on(asked: Set[str], measures: Sequence[str]) -> dict[str, Judged]:
         judged = {}
@@ -366,7 +366,7 @@ def _source_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 
     source = open_run(folder).models.get("source")
     if source is None:
-        raise VtkitError(f"{folder} has no source model whose vocabulary could split words.")
+        raise VtkitError(f"{folder} has no source model whose vocabulary splits words: leave out --split.")
     return load_source_tokenizer(source)
 
 

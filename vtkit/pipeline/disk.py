@@ -83,12 +83,11 @@ class Estimate:
         parts += [("training data", self.prepared)]
         made = ", ".join(f"{name} {size(count)}" for name, count in parts if count)
         line = f"disk: about {size(self.bytes)} needed{f' ({made})' if made else ''}, {size(free)} free"
-        line += f"; not counted, because unknown here: {', '.join(self.unknown)}" if self.unknown else ""
+        line += f"; not counted (size unknown): {', '.join(self.unknown)}" if self.unknown else ""
         for collection in self.indexed:
             line += (
-                f"\nBM25 ranks {collection} for training. An index is built on disk for it, which takes hours with the "
-                "search; name rankings that are there in finetune.mining.files and set finetune.mining.bm25 = false "
-                "to do without."
+                f"\nBM25 ranks {collection} for training. Indexing and searching them takes hours. To avoid it, name "
+                "existing rankings in finetune.mining.files and set finetune.mining.bm25 = false."
             )
         return line
 
@@ -167,8 +166,8 @@ def refuse_full_disk(needed: Estimate, free: int, folder: Path) -> None:
     if least > free:
         alone = "models and training data" if needed.prepared else "models"
         raise VtkitError(
-            f"{folder} has {size(free)} free, and the {alone} of this run alone need about {size(least)}. Make room, "
-            "name a folder on another disk with --runs, or make fewer stages (--until)."
+            f"{folder} has {size(free)} free, and the {alone} of this run alone need about {size(least)}. Free some "
+            "space, name a folder on another disk with --runs, or run fewer stages (--until)."
         )
 
 

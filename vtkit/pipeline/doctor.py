@@ -103,13 +103,13 @@ def _packages() -> Iterator[Finding]:
     elif wrong:
         yield Finding("packages", "; ".join(wrong), "amiss", "pip install -c constraints.txt -e .")
     else:
-        yield Finding("packages", f"{shown}; all {len(needed)} are as required")
+        yield Finding("packages", f"{shown}; all {len(needed)} meet the requirements")
 
 
 def _processors() -> Iterator[Finding]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     used = threads()
-    said = f"{cores} cores, {used} threads are used"
+    said = f"{cores} cores, using {used} threads"
     if os.environ.get("OMP_NUM_THREADS"):
         said += " (OMP_NUM_THREADS)"
     idle = Finding("processors", said, "note", f"OMP_NUM_THREADS={cores} or --threads {cores} uses all of them")
@@ -138,7 +138,7 @@ def _precision() -> Iterator[Finding]:
     matrices = [torch.ones(SIDE, SIDE, dtype=kind, device=device) for kind in kinds]
     times = [[_seconds(matrix) for matrix in matrices] for _ in range(10)]  # in turn, beside whatever else runs here
     faster = min(each[0] for each in times) / min(each[1] for each in times)
-    said = f"products of bf16 matrices take {1 / faster:.2f} of the time of float32's"
+    said = f"bf16 matrix products take {1 / faster:.2f} of the time of float32 products"
     if not bf16_is_fast():
         yield Finding("bf16", f"not in hardware: {said}")
     elif faster > 1:
@@ -210,7 +210,7 @@ def _hub(ask: bool) -> Iterator[Finding]:
     if offline:
         yield Finding("hub", f"{said}; {' and '.join(offline)} keep it offline", "note", "unset to use --download")
     elif not ask:
-        yield Finding("hub", f"{said}; whether it answers is looked up with --download only")
+        yield Finding("hub", f"{said}; add --download to check whether the hub answers")
     elif hub.reachable():
         yield Finding("hub", f"{said}; the hub answers")
     else:
@@ -232,7 +232,7 @@ def _disk(runs: Path) -> Iterator[Finding]:
         if not os.access(there, os.W_OK):
             yield Finding(f"disk, {name}", f"{said}; it cannot be written to", "note", "name another place")
         elif free_bytes(place) < LITTLE_DISK:
-            yield Finding(f"disk, {name}", said, "note", "make room; `vtkit clean` shows what no run refers to")
+            yield Finding(f"disk, {name}", said, "note", "free some space; `vtkit clean` shows unused outputs")
         else:
             yield Finding(f"disk, {name}", said)
 
@@ -246,8 +246,8 @@ def _extras() -> Iterator[Finding]:
         if wrong:
             yield Finding(f"extra {extra}", f"{'; '.join(wrong)}: {adds}", "note", f"pip install 'vtkit[{extra}]'")
         elif own:
-            yield Finding(f"extra {extra}", f"is here: {adds}")
+            yield Finding(f"extra {extra}", f"installed: {adds}")
         else:
             yield Finding(
-                f"extra {extra}", f"the installed vtkit is older than it: {adds}", "note", "install vtkit again"
+                f"extra {extra}", f"the installed vtkit does not have it yet: {adds}", "note", "install vtkit again"
             )

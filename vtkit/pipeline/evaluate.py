@@ -116,8 +116,8 @@ class Collection:
         ):
             others = [other for other in splits_of(name) if other != self.split]
             raise RecipeError(
-                f"--balance {setting.balance_on}: {name} has {', '.join(others) or 'no judgements'} beside "
-                f"{self.split!r}, on which it is judged. Name other judgements, or leave it out."
+                f"--balance {setting.balance_on}: beside {self.split!r}, which is evaluated, {name} has "
+                f"{', '.join(others) or 'no judgements'}. Name other judgements, or leave --balance out."
             )
         self.judged = self.whole.sample(setting.max_queries, setting.seed)
 
@@ -135,8 +135,8 @@ class Collection:
         texts = [(text, "") for text in self.whole.contents[:4000]]
         told = languages_of(texts)[0]
         if told is None:
-            raise RecipeError(f"{self.name}: its texts do not tell their language, which BM25 needs: give --language.")
-        console.say(f"{self.name}: language {told}, by its texts (--language)")
+            raise RecipeError(f"{self.name}: BM25 needs the language, which the texts do not show. Give --language.")
+        console.say(f"{self.name}: language {told}, detected from its texts (--language changes it)")
         return told
 
     def bm25(self, analysis: Analysis) -> Bm25System:
@@ -209,9 +209,9 @@ def evaluate_named(
     for each in named:
         if opened and each.kind != "deployed" and each.label in given and not places[each.label]:
             reasons = "; ".join(_misfit(given[each.label][0], place) for place in opened)
-            problems.append(f"{each.name} is of another collection: {reasons}.")
+            problems.append(f"{each.name} belongs to another collection: {reasons}.")
         if each.summed and each.kind != "model":
-            problems.append(f"{each.label}: only models are summed with BM25; evaluate a sum as a run file instead.")
+            problems.append(f"{each.label}: only models can be summed with BM25. Evaluate other sums as run files.")
     if any(each.summed or each.kind == "bm25" for each in named) and not problems:
         for place in opened:
             problems.tried(lambda where: where.language, place)
@@ -425,12 +425,12 @@ def _check_model(name: str, *, reranks: bool = False) -> None:
 
     label = f"--rerank {name}" if reranks else name
     if not os.path.isdir(name) and (name.startswith((".", "/", "~")) or name.count("/") > 1):
-        raise DataError(f"{label}: there is no such thing. Name {'a cross-encoder' if reranks else SYSTEM_FORMS}.")
+        raise DataError(f"{label}: not found. Name {'a cross-encoder' if reranks else SYSTEM_FORMS}.")
     is_cross_encoder = model_kind(find_model(name, label), label) == "cross_encoder"
     if reranks and not is_cross_encoder:
-        raise DataError(f"{label} is no cross-encoder, which scores a query and a document together.")
+        raise DataError(f"{label} is not a cross-encoder. Name a model that scores a query and a document together.")
     if is_cross_encoder and not reranks:
-        raise DataError(f"{label} is a cross-encoder, which finds nothing by itself: name it with --rerank.")
+        raise DataError(f"{label} is a cross-encoder, which cannot search by itself. Name it with --rerank.")
 
 
 def _told_apart(named: Sequence[Named]) -> list[Named]:

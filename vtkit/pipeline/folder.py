@@ -74,7 +74,7 @@ def open_run(folder: Path) -> RunFolder:
         recorded = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise VtkitError(
-            f"{folder} is no run of vtkit ({RUN_RECORD} is missing). Name the folder that vtkit run printed, such as "
+            f"{folder} is not a vtkit run ({RUN_RECORD} is missing). Name a folder that vtkit run printed, such as "
             "runs/NAME."
         ) from error
     except (ValueError, RecursionError) as error:
@@ -98,8 +98,8 @@ def open_run(folder: Path) -> RunFolder:
             models.setdefault(final_model, str(folder / "model"))
         elif not steps:
             raise VtkitError(
-                f"{folder} points at stage outputs that are gone, such as {gone[0]}, and holds no model itself. Run "
-                "its recipe again, or keep the folder artifacts beside the runs."
+                f"{folder} refers to stage outputs that are gone, such as {gone[0]}, and has no model of its own. Run "
+                "its recipe again, or move the folder artifacts beside it."
             )
     if source is not None:
         models["source"] = models.get(str(source), str(source))

@@ -61,7 +61,7 @@ def run_folders(runs: Path) -> list[Path]:
         VtkitError: there is no such folder.
     """
     if not runs.is_dir():
-        raise VtkitError(f"{runs} is no folder of runs. Name the one that vtkit run has --runs for, such as runs.")
+        raise VtkitError(f"{runs} is not a folder of runs. Name the --runs folder of vtkit run, by default runs.")
     found: dict[Path, Path] = {}
     for folder in sorted(runs.iterdir(), key=lambda path: (path.is_symlink(), path.name)):  # a link is no second run
         begun = (folder / RUN_RECORD).exists() or (folder / LOCK).exists()
@@ -139,7 +139,7 @@ def _state(folder: Path) -> str:
     if who is not None:
         return f"running: {who}"
     if not (folder / RUN_RECORD).exists():
-        return "stopped before its first step was done"
+        return "stopped before its first step ended"
     steps = finished_steps(folder)
     if not steps:
         return f"damaged: {RUN_RECORD} cannot be read"
@@ -155,7 +155,7 @@ def _state(folder: Path) -> str:
         for name, output in steps.items()
         if name in reported and output.rpartition("-")[2] != reported[name][: len(output.rpartition("-")[2])]
     ]
-    return f"stopped after {newer[-1]}; its report is of before" if newer else "finished"
+    return f"stopped after {newer[-1]}; its report is older" if newer else "finished"
 
 
 def _inodes(folders: Iterable[Path]) -> Iterator[tuple[Inode, int]]:

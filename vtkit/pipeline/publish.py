@@ -61,7 +61,7 @@ def prepare(folder: Path, repository: str, *, license: str | None = None, privat
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
-        raise RecipeError(f"{repository!r} is no name of a repository: {error}") from error
+        raise RecipeError(f"{repository!r} is not a repository name: {error}") from error
     if repository.count("/") != 1:
         raise RecipeError(f"{repository!r}: name the repository as OWNER/NAME.")
     run, report = open_run(folder), report_of(folder)
@@ -141,10 +141,12 @@ def _licensed(source: str | None, wanted: str | None) -> str | None:
     """
     parts = set((source or "").lower().replace("_", "-").split("-"))
     if NO_DERIVATIVES in parts:
-        raise RecipeError(f"the source's licence, {source}, does not allow to hand on what is derived from it.")
+        raise RecipeError(f"the source's licence, {source}, does not allow derived models to be published.")
     bound = any(part in word for part in BINDING for word in parts)
     if source is not None and wanted is not None and wanted != source and bound:
-        raise RecipeError(f"--license {wanted}: the source's licence, {source}, has to stay. Leave --license out.")
+        raise RecipeError(
+            f"--license {wanted}: the model must keep the source's licence, {source}. Leave --license out."
+        )
     return wanted or source
 
 

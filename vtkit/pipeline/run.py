@@ -87,8 +87,8 @@ def run(
     recipe = loaded.recipe
     if recipe.sweep is not None:
         raise RecipeError(
-            f"{recipe_path} has [sweep], a grid of runs: vtkit sweep {recipe_path} runs it. --set sweep=none runs the "
-            "recipe by itself."
+            f"{recipe_path} has [sweep], a grid of runs: vtkit sweep {recipe_path} runs it. To run the recipe "
+            "by itself, add --set sweep=none."
         )
     recipe.run_by("vtkit", "run", str(recipe_path), *(word for setting in overrides for word in ("--set", setting)))
     not_fetched = None
@@ -108,7 +108,7 @@ def run(
         for line in cost.words(cost.estimated(_running(decisions)).values()):
             console.say(line)
         if not_fetched is not None:
-            console.warn(f"{not_fetched}\nIn the plan it counts by its name; whether it fits is seen once it is here.")
+            console.warn(f"{not_fetched}\nThe plan assumes that it fits; this is checked once it has been fetched.")
         return folder
     store.prepare()
     keep_large_collections(store.root / ".collections")
@@ -237,9 +237,9 @@ def _check_data(loaded: LoadedRecipe, store: Store) -> None:
         loaded.recipe, path=Path(loaded.shown), places=loaded.places, digest=store.digest, memory=memory
     )
     if checked.read:
-        console.say(f"data: {checked.read} read and found sound in {time.monotonic() - begun:.1f} s")
+        console.say(f"data: {checked.read} checked in {time.monotonic() - begun:.1f} s")
     if checked.known:
-        console.say(f"data: {checked.known} unchanged since they were found sound")
+        console.say(f"data: {checked.known} unchanged since they were checked")
 
 
 def _seed(seed: int) -> None:
@@ -267,7 +267,7 @@ def _summary(decisions: list[Decision]) -> list[str]:
     running = [decision for decision in decisions if decision.runs]
     for decision in running:
         follows = all(change.partition(" ")[0] in steps for change in decision.reason.split("; "))
-        reason = "steps before changed" if follows else decision.reason
+        reason = "earlier steps changed" if follows else decision.reason
         stages.setdefault(reason, {})[decision.step.name.partition(":")[0]] = None
     lines = [f"  {', '.join(names)}: {reason}" for reason, names in stages.items()]
     if len(lines) >= PLAN_LINES:

@@ -63,7 +63,7 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
 
     if is_index_folder(folder):
         if model is not None or collection is not None:
-            raise RecipeError(f"{folder} is one index, of one model: --model and --collection are for runs.")
+            raise RecipeError(f"{folder} is a single index: --model and --collection apply to runs only.")
         found = searched_by(folder)
         return Searched(found[0], folder, found[1])
     from vtkit.pipeline.folder import open_run
@@ -73,20 +73,20 @@ def searched(folder: Path, *, model: str | None, collection: str | None) -> Sear
 
     run = open_run(folder)
     if run.unknown:
-        console.warn(f"{folder}: this version of vtkit does not know {', '.join(run.unknown)}, and passes over it.")
+        console.warn(f"{folder}: this version of vtkit does not know and ignores {', '.join(run.unknown)}.")
     name = model or run.final_model
     indexed = [step.removeprefix("index:") for step in run.steps if step.startswith("index:")]
     deployed = model is None and f"index:{DEPLOYED}" in run.steps
     if not deployed and (name not in indexed or name == DEPLOYED):
         indexed = [each for each in indexed if each != DEPLOYED]
         raise VtkitError(
-            f"{folder} has no index of {name!r}. "
-            + (f"There are {', '.join(indexed)}: choose with --model." if indexed else "Run its recipe to the end.")
+            f"{folder} has no index for {name!r}. "
+            + (f"Choose another with --model: {', '.join(indexed)}." if indexed else "Run its recipe to the end.")
         )
     index = run.steps[f"index:{DEPLOYED if deployed else name}"]
     of = run.model(name)
     sets = list(result_of(index, DeployResult).sets if deployed else result_of(index, IndexResult).sets)
     chosen = collection or sets[0]
     if chosen not in sets:
-        raise VtkitError(f"{folder} has no collection {chosen!r}. There are {', '.join(sets)}.")
+        raise VtkitError(f"{folder} has no collection {chosen!r}. It has {', '.join(sets)}.")
     return Searched(of, index / chosen, run.index)

@@ -49,8 +49,8 @@ def open_served(
     models = [name for name in names if Path(name) not in searched]
     if len(models) > 1:
         raise RecipeError(
-            f"one model can be served, and none of these is a run or an index: {', '.join(models)}. Give one of them, "
-            "and as many runs as are to be searched."
+            f"only one model can be served beside runs and indexes, not {', '.join(models)}. Name one of them, and any "
+            "number of runs."
         )
     wanted = {}
     for folder in searched:

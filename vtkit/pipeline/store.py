@@ -107,7 +107,7 @@ class Store:
         if manifest is None:
             return "its manifest was changed or damaged"
         if _result_in(manifest, kind) is None:
-            return "another version of vtkit made it, and this one cannot read what it found"
+            return "this version of vtkit cannot read its results"
         for name, stated in manifest["outputs"].items():
             path = folder / name
             if not path.is_file():
@@ -206,13 +206,13 @@ def result_of(folder: Path, kind: type[R]) -> R:
     manifest = read_manifest(folder)
     if manifest is None:
         raise VtkitError(
-            f"{folder} is no finished stage output: its manifest is missing or damaged. Run the recipe again."
+            f"{folder} is not a finished stage output: its manifest is missing or damaged. Run the recipe again."
         )
     found = _result_in(manifest, kind)
     if found is None:
         raise VtkitError(
-            f"{folder} was made by another version of vtkit, and this one cannot read what it found. Run the recipe "
-            "again: the output is made again."
+            f"{folder} was made by another version of vtkit, whose results this version cannot read. Run the recipe "
+            "again to rebuild it."
         )
     return found
 

@@ -154,12 +154,12 @@ def _show(planned: Sequence[PlannedCell]) -> None:
     asked = sum(len(each.steps) for each in planned)
     console.say(
         f"sweep: {sum(each.finished for each in planned)} of {len(planned)} cells are finished; their {asked} steps "
-        f"share {len(every)} outputs, of which {len(missing)} are to be made"
+        f"share {len(every)} outputs, of which {len(missing)} are missing"
     )
     kinds = Counter(step.name.partition(":")[0] for step in every.values())
     left = Counter(step.name.partition(":")[0] for step in missing.values())
     console.say(f"  to make: {', '.join(f'{stage} {left[stage]} of {kinds[stage]}' for stage in kinds if left[stage])}"
-                if left else "  nothing is to be made")  # fmt: skip
+                if left else "  nothing is missing")  # fmt: skip
     for each in planned:
         state = "finished" if each.finished else f"{len(each.missing)} of {len(each.steps)} steps"
         console.say(f"  {each.cell.name}: {state}", short="")
@@ -194,7 +194,7 @@ def _together(grid: Grid, cells: Sequence[Cell], runs: Path, jobs: int, threads:
             text=True,
             errors="replace",
         )
-        console.say(f"{cell.name} begins; its messages are in {runs / cell.name / LOG}")
+        console.say(f"{cell.name} started; log: {runs / cell.name / LOG}")
         assert process.stderr is not None
         said = process.stderr.read()
         if process.wait():

@@ -63,7 +63,7 @@ def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]
     planned = plan_sweep(grid, runs)
     finished = [each.cell for each in planned if each.finished]
     if not finished:
-        raise VtkitError(f"no cell of {grid.name} is finished in {runs}: vtkit sweep RECIPE runs them.")
+        raise VtkitError(f"no cell of {grid.name} is finished in {runs}. Run them: vtkit sweep RECIPE.")
     found: list[Swept] = []
     queries: dict[tuple[str, str, str], Queries] = {}
     for cell in finished:
@@ -78,7 +78,7 @@ def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]
                 )  # fmt: skip
                 queries[cell.name, name, system] = per_query(run, step.removeprefix("evaluate:"), name) or {}
     if not found:
-        raise VtkitError(f"no run of {grid.name} was judged: its recipe has no [evaluate].")
+        raise VtkitError(f"no run of {grid.name} was evaluated, because its recipe has no [evaluate].")
     places = dict.fromkeys(
         Place(cell.column, each.set, tuple(each.measures))
         for column in dict.fromkeys(cell.column for cell in finished)

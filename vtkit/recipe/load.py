@@ -320,7 +320,7 @@ class _Reader:
         if any(0xD800 <= ord(letter) <= 0xDFFF for letter in text):
             return Problem(place, ".".join(key), "is not valid UTF-8.")
         if key == ("extends",):
-            return Problem(place, "extends", "can only stand in a recipe's file.")
+            return Problem(place, "extends", "is allowed only in the file of a recipe.")
         field, unknown = _setting_at(key)
         node: _Node
         if text == "none" and not (field and "none" in choices(field.annotation)):
@@ -371,7 +371,7 @@ def _text_of(path: Path) -> str:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
         if len(raw) > MOST_BYTES:
-            raise _Unreadable(f"the file has more than {MOST_BYTES} bytes, which is no recipe.")
+            raise _Unreadable(f"the file has more than {MOST_BYTES} bytes and is not a recipe.")
     except FileNotFoundError:
         raise _Unreadable(f"there is no such file.{_near(path)}") from None
     except IsADirectoryError:
@@ -406,7 +406,7 @@ def _syntax_problem(message: str, text: str) -> tuple[int, str]:
     number = int(found[1]) if found and found[1] else len(lines)
     what = message[: found.start()] if found else message
     if what == "Invalid value":
-        what = "text must stand in quotes, a list in [ ], true and false in lower case"
+        what = "write text in quotes, a list in [ ], true and false in lower case"
     what = what[:1].lower() + what[1:]
     source = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     return number, f"not valid TOML: {what}{f': {plain(source[:80])}' if source else '.'}"
@@ -570,7 +570,7 @@ def _with_specification(tree: _Table, reader: _Reader) -> _Table:
     if isinstance(theirs, _Table) and isinstance(ours, _Table) and "input" in ours.entries:
         built, wanted = (_value_of(table.entries.get("input")) for table in (theirs, ours))
         if wanted != (built or "keep"):
-            what = f"{plain(path.name)} is built with {shown_value(built or 'keep')}: change it there, or leave it out."
+            what = f"{plain(path.name)} sets {shown_value(built or 'keep')}: change it there, or leave it out here."
             problems.append(Problem(ours.entries["input"].place, "casing.input", what))
     rest = {name: node for name, node in tree.entries.items() if name != "vocabulary"}
     return _merged(_merged(specified, _Table(rest, tree.place), [Recipe]), over, [Recipe])
@@ -583,7 +583,7 @@ def _specification_only(tree: _Table, problems: list[Problem]) -> _Table:
     vocabulary = tree.entries.get("vocabulary")
     kind = vocabulary.entries.get("kind") if isinstance(vocabulary, _Table) else None
     if _value_of(kind) == "existing" and kind is not None:
-        problems.append(Problem(kind.place, "vocabulary.kind", 'a specification says "trained" or "expanded".'))
+        problems.append(Problem(kind.place, "vocabulary.kind", 'must be "trained" or "expanded" in a specification.'))
     return replace(tree, entries={name: node for name, node in tree.entries.items() if name in _SPECIFIED})
 
 

@@ -56,8 +56,8 @@ def new_recipe(
     own = tokenizer is None and language == source_language
     if not own and tokenizer is None and not corpus:
         raise RecipeError(
-            f"A new recipe for another language than the source's ({source_language}) needs a tokenizer whose "
-            "vocabulary to use, or a corpus to train one on."
+            f"To leave the source's language ({source_language}), a new recipe needs a tokenizer, or a corpus to train one "
+            "on."
         )
     has_text = bool(corpus or train or evaluate)
     parts = [_head(name, [source, tokenizer, embedder, train, *corpus, *parallel, *evaluate])]
@@ -129,7 +129,7 @@ def _from_embedder(
 ) -> str:
     """A recipe that starts from a dense embedder."""
     if embedder is None:
-        raise RecipeError("A new recipe needs something to start from: a sparse encoder (source) or a dense embedder.")
+        raise RecipeError("A new recipe needs a sparse encoder (source) or a dense embedder to start from.")
     texts = [*corpus, *([] if corpus else dict.fromkeys(each for each in (train, *evaluate) if each))]
     if not texts:
         raise RecipeError("A new recipe that starts from an embedder needs text of the language (corpus, evaluate).")

@@ -185,20 +185,20 @@ def _validation_faults(required: Sequence[Named], recipe: Recipe) -> Iterator[_M
         return
     split, setting = section.validation.split, "finetune.validation.split"
     thing = Named(setting, "split", split, False)
-    share = "--set finetune.validation.share=0.1 instead takes queries from those that are trained on."
+    share = "--set finetune.validation.share=0.1 validates on training queries that are held out instead."
     if is_training_data(section.data):
-        yield _Missing(thing, f"{section.data} is training data, which have no splits.", share)
+        yield _Missing(thing, f"{section.data} is training data, which has no splits.", share)
         return
     data = next((named for named in required if named.setting == "finetune.data"), None)
     there = collections.splits_of(section.data) if data is not None else ()
     if there and split not in there:
         has = " and ".join(toml_value(name) for name in there)
-        yield _Missing(thing, f"{section.data} has no judgements {toml_value(split)}: it has {has}.", share)
+        yield _Missing(thing, f"{section.data} has no judgements {toml_value(split)}, but {has}.", share)
     for name in recipe.evaluate.sets if recipe.evaluate is not None else ():
         assert recipe.evaluate is not None
         same = name == section.data or os.path.realpath(name) == os.path.realpath(section.data)
         if same and split == (recipe.evaluate.split or collections.default_split(name)):
-            why = f"{name} is judged on {toml_value(split)} in the end ([evaluate]), so it cannot choose the model too."
+            why = f"{name} is evaluated on {toml_value(split)} ([evaluate]), so it must not choose the model too."
             yield _Missing(thing, why, share)
 
 
@@ -217,7 +217,7 @@ def _analyser_faults(recipe: Recipe) -> Iterator[_Missing]:
         yield _Missing(
             Named(setting, "package", analysis, False),
             why,
-            f"--set {setting}=full knows every language, and needs no package.",
+            f"--set {setting}=full works in every language and needs no package.",
         )
 
 
@@ -246,7 +246,7 @@ def _split_missing(thing: Named, split: str) -> Iterator[_Missing]:
         has = " and ".join(toml_value(name) for name in there)
         yield _Missing(thing, f"{why}: it has {has}.", f"--set {shlex.quote(f'{setting}={there[0]}')}")
     else:
-        yield _Missing(thing, f"{why}, nor any others.")
+        yield _Missing(thing, f"{why}, or any others.")
 
 
 def _repositories(thing: Named) -> list[tuple[str, hub.RepositoryKind, str | None]]:

@@ -268,7 +268,7 @@ def _unknown(path: tuple[str, ...], tables: list[type[BaseModel]], root: type[Ba
             tag = str(union.discriminator)
             if path[1] in variant.model_fields:
                 here, there = (" or ".join(f'"{value}"' for value in tags_of(t, tag)) for t in (tables[0], variant))
-                return f"there is no such setting with {tag} = {here}, only with {tag} = {there}."
+                return f"exists with {tag} = {there} only, not with {here}."
     return unknown_setting(path, tables)
 
 

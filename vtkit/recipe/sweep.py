@@ -92,16 +92,14 @@ def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
     base = load_recipe(path, overrides)
     section = base.recipe.sweep
     if section is None:
-        raise RecipeError(
-            f"{base.shown} has no [sweep]: vtkit run runs it; docs/recipes.md says how a grid is written."
-        )
+        raise RecipeError(f"{base.shown} has no [sweep]. Run it with vtkit run; docs/recipes.md describes grids.")
     settings = [setting for setting in section.values if setting != SEEDS]
     seeds = section.seeds or (base.recipe.recipe.seed,)
     axes: list[list[Any]] = [list(section.columns) or [""], list(section.rows) or [""]]
     axes += [list(range(len(section.values[setting]))) for setting in settings] + [list(range(len(seeds)))]
     count = math.prod(map(len, axes))
     if count > MOST_CELLS:
-        raise RecipeError(f"{base.shown}: [sweep] has {count:,} cells; more than {MOST_CELLS:,} are not run.")
+        raise RecipeError(f"{base.shown}: [sweep] has {count:,} cells, and at most {MOST_CELLS:,} can be run.")
     heads = _heads(settings)
     shown = {setting: _shown(values) for setting, values in section.values.items()}
     slugs = {setting: _slugs(labels) for setting, labels in shown.items()}
@@ -131,7 +129,7 @@ def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
     grid = Grid(base.recipe.recipe.name, (*(["row"] if section.rows else []), *heads), section.baseline, tuple(cells))
     known = [grid.label(row) for row in grid.rows]
     if section.baseline not in ("", "BM25", *known):
-        raise RecipeError(f"{base.shown}: sweep.baseline: there is no such row. There are {', '.join(known)}, BM25.")
+        raise RecipeError(f"{base.shown}: sweep.baseline: there is no such row. Choose from {', '.join(known)}, BM25.")
     return grid
 
 

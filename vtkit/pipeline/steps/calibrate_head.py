@@ -29,8 +29,8 @@ HELD_TEXTS = 20_000
 """Texts drawn at most to see where tokens are held: more than probe texts, since most words stand in few texts."""
 
 HELD_WANTS_TABLE = (
-    "queries that the encoder itself expands become worse when tokens are raised where texts hold them. Give queries a "
-    "static table (query_encoder)"
+    "raising tokens that texts contain harms queries that the encoder itself expands. Give queries a static table "
+    "(query_encoder)"
 )
 
 
@@ -83,12 +83,13 @@ def calibrate_encoder(
     texts = draw(corpus, section.texts, seed)
     if len(texts) < FEWEST:
         raise DataError(
-            f"calibration has {len(texts)} probe texts and needs at least {FEWEST}: name a longer {{corpus}}", "corpus"
+            f"calibration needs at least {FEWEST} probe texts, and {{corpus}} has {len(texts)}: name a longer one",
+            "corpus",
         )
     if section.shift is not None and section.target_activation is not None:
         console.warn(
-            f"calibration: the shift of {section.shift:g} changes nothing beside a target activation, whose own shift "
-            "makes up for it"
+            f"calibration: the shift of {section.shift:g} has no effect, because the target activation sets a shift of "
+            "its own"
         )
     return calibrate(
         encoder,

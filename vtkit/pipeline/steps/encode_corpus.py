@@ -90,7 +90,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
             total=len(texts),
         )
         if encoded.taken_over:
-            console.say(f"  {folder}: {encoded.taken_over} parts were encoded before")
+            console.say(f"  {folder}: {encoded.taken_over} parts had been encoded before")
         removed = encoded.removed
         if removed.weights_removed:
             console.say(

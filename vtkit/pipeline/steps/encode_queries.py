@@ -67,8 +67,8 @@ def encode_queries(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encod
         balancing = balancing_of(recipe, corpus, collection)
         if index.query_log and not (balancing.logged or balancing.judged):
             console.warn(
-                f"  index.query_log: fewer than {FEWEST_WEIGHT_QUERIES} different queries that are not evaluated on "
-                f"{folder}, so spans of the documents stand for queries"
+                f"  index.query_log has fewer than {FEWEST_WEIGHT_QUERIES} different queries that {folder} does not "
+                "evaluate, so spans of documents are used instead"
             )
         (out / folder).mkdir(parents=True)
         for name, texts, described in (

@@ -100,7 +100,7 @@ def finetune_encoder(recipe: View, inputs: Mapping[str, Path], out: Path) -> Fin
     if validation is not None and section.trainings > 1:
         judged = validation.judged
         mean_value = distributed.by_main(lambda: judged.value(encoder, section.query_length, length))
-        console.say(f"  the mean of the weights has {validation.judged.metric} {mean_value:.4f} there")
+        console.say(f"  the averaged weights reach {validation.judged.metric} {mean_value:.4f} in validation")
     return FinetuneResult(
         len(data.queries), len(data.documents), curve, section.query_encoder, section.activation,
         () if validation is None else tuple(validation.validated), mean_value, section.trainings,

@@ -30,7 +30,7 @@ def retrieval_probe(recipe: View, corpus: str, stage: str) -> Probe | None:
     probe = probe_of(texts, PROBE_PAIRS, recipe.recipe.seed)
     if len(probe.queries) < FEWEST_PAIRS:
         console.say(
-            f"gate retrieval after {stage}: not looked at; the corpus gives only {len(probe.queries)} probe pairs"
+            f"gate retrieval after {stage}: skipped, because the corpus gives only {len(probe.queries)} probe pairs"
         )
         return None
     return probe

@@ -96,7 +96,9 @@ def probed_transfer(
     pairs = section.settings_of(AutoTransfer).probe_pairs
     probe = probe_of(texts(2 * pairs), pairs, seed)
     if len(probe.queries) < FEWEST_PAIRS:
-        console.say(f"auto goes by its rule alone: the texts give only {len(probe.queries)} probe pairs")
+        console.say(
+            f"auto follows its rule without a probe, because the texts give only {len(probe.queries)} probe pairs"
+        )
         return moved
     by_rule = reciprocal_ranks(moved.encoder, probe, LENGTH)
     found = [Probed(RULE, float(by_rule.mean()), None, taken=True)]
@@ -110,7 +112,7 @@ def probed_transfer(
             moved, best = tried, number
     found = [replace(one, taken=number == best) for number, one in enumerate(found)]
     console.say(
-        f"auto by {len(probe.queries)} probe pairs, mean reciprocal rank: "
+        f"auto, mean reciprocal rank over {len(probe.queries)} probe pairs: "
         + ", ".join(
             f"{one.name} {one.reciprocal_rank:.3f}" + ("" if one.p is None else f" (p = {one.p:.3f})") for one in found
         )

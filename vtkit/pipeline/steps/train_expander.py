@@ -57,7 +57,7 @@ def train_expander(recipe: View, inputs: Mapping[str, Path], out: Path) -> Expan
     further = _aggregated(recipe, data, encoder, out) if section.method == "tilde-aug" else []
     pairs = list(dict.fromkeys([*judged, *further]))
     if further:
-        console.say(f"  {len(pairs) - len(judged)} pairs of documents that the rankings put first, beside the judged")
+        console.say(f"  {len(pairs) - len(judged)} pairs from the top of the rankings, in addition to the judged ones")
     encoder = as_splade(encoder)
     curve = train_tilde(
         encoder,

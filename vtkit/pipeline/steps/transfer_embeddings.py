@@ -103,7 +103,7 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
         shutil.rmtree(out / "work")
         parameters = sum(weight.numel() for weight in encoder.parameters())
         console.say(
-            f"  {parameters / 1e6:.1f} of {before / 1e6:.1f} million parameters stay, {4e-6 * parameters:,.0f} of "
+            f"  {parameters / 1e6:.1f} of {before / 1e6:.1f} million parameters are kept, {4e-6 * parameters:,.0f} of "
             f"{4e-6 * before:,.0f} MB"
         )
     read = rebuilt = None
@@ -114,7 +114,7 @@ def _unmoved(recipe: View, inputs: Mapping[str, Path], target: PreTrainedTokeniz
         with arguments_called("source.units.{}".format):
             encoder, rebuilt, read = fit_units(encoder, texts, units, seed, folder, head)
         console.say(
-            f"  {units.size:,} units rebuild {1 - rebuilt.unexplained:.1%} of the variance of held-out states; "
+            f"  {units.size:,} units explain {1 - rebuilt.unexplained:.1%} of the variance of held-out states; "
             f"{rebuilt.revived:,} were revived, {rebuilt.dead:,} are dead"
         )
     elif head is not None:
