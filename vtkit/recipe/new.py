@@ -56,8 +56,8 @@ def new_recipe(
     own = tokenizer is None and language == source_language
     if not own and tokenizer is None and not corpus:
         raise RecipeError(
-            f"To leave the source's language ({source_language}), a new recipe needs a tokenizer, or a corpus to train one "
-            "on."
+            f"To leave the source's language ({source_language}), a new recipe needs a tokenizer, or a corpus to "
+            "train one on."
         )
     has_text = bool(corpus or train or evaluate)
     parts = [_head(name, [source, tokenizer, embedder, train, *corpus, *parallel, *evaluate])]
