@@ -104,7 +104,7 @@ def test_a_recipe_runs_under_torchrun_and_says_everything_once(recipe: Path) -> 
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("2 processes train together") == 2  # adapt and finetune
     assert done.stderr.count("] transfer") == done.stderr.count("training 2 of 2") == 1
-    assert done.stderr.count("stopped after finetune, as asked") == 1
+    assert done.stderr.count("stopped after finetune.") == 1
     assert list((recipe.parent / "runs" / "artifacts").glob("finetune-*/model/model.safetensors"))
     alone = [sys.executable, *vtkit(recipe, "--until", "finetune")]
     again = subprocess.run(alone, cwd=ROOT, capture_output=True, text=True, check=False)

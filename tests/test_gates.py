@@ -172,7 +172,7 @@ def test_a_role_without_counterpart_is_worth_a_warning() -> None:
     without[TARGET.index("[MASK]")] = -1
     finding, seen, *_ = overlap_gate(tokenizer(TARGET), aligned(replace(pair.overlap, target_to_source=without)))
     assert finding == "warn"
-    assert seen.endswith("no counterpart for the roles mask")
+    assert seen.endswith("no token for the roles mask")
 
 
 # identity

@@ -121,7 +121,7 @@ def test_cleaning_shows_first_and_takes_only_what_no_run_refers_to(runs: Path) -
         for step in json.loads((runs / run / "run.json").read_text("utf-8"))["steps"].values()
     }
     said = vtkit("clean", str(runs))
-    assert "the same command with --yes" in said
+    assert "Add --yes" in said
     assert {path.name for path in store.iterdir()} == before
     found = {each.folder.name for each in unused(runs)}
     assert found

@@ -99,7 +99,7 @@ def test_licences_of_the_source_are_kept(place: Path) -> None:
 def test_an_unknown_licence_and_other_obstacles_are_refused_in_words(place: Path, hub: Hub, tmp_path: Path) -> None:
     licensed(place, None)
     refused = says(place, "--yes")
-    assert "the licence of the source is unknown" in str(refused.exception)
+    assert "licence is unknown" in str(refused.exception)
     hub.token = "another"
     refused = says(place, "--yes", "--license", "mit")
     assert isinstance(refused.exception, DataError)

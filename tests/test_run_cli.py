@@ -418,7 +418,7 @@ def test_without_a_query_one_is_read_after_the_other(finished: Path) -> None:
     assert done.stdout.count("query tokens:") == 3
     assert sum(line.startswith(("  1  ", "  2  ")) for line in done.stdout.splitlines()) == 3
     assert "rank 1" in done.stdout
-    assert "followed by a number, of a result above" in done.stderr
+    assert "needs a number, the rank of a result above" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [("search", "runs/korean", " \t"), ("explain", "runs/korean", "\u200b", "x")])

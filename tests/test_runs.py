@@ -188,9 +188,9 @@ def test_a_weight_that_spans_contradict_is_not_taken() -> None:
     lost = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 - 0.3 * weight, p=0.001), first_is_good)
     assert (lost.weight, lost.contradicted, lost.curve) == (0.05, True, alone.curve)
     assert lost.words == (
-        "the other judged queries would choose 0.5, but 500 spans find the document they were cut out of with a mean "
-        "reciprocal rank of 0.350 by the sum with 0.5, 0.500 by BM25, p = 0.001, so the smaller weight is taken: the "
-        "encoder was perhaps trained on these queries"
+        "the other judged queries would choose 0.5, but 500 spans find their own document with a mean reciprocal "
+        "rank of 0.350 by the sum with 0.5, 0.500 by BM25, p = 0.001, so the smaller weight is used: the encoder may "
+        "have been trained on these queries"
     )
     by_chance = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 - 0.3 * weight, p=0.2), first_is_good)
     found_more = balance(encoder, bm25, 10, spans_say(lambda weight: 0.5 + 0.3 * weight, p=0.001), first_is_good)

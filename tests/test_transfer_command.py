@@ -159,7 +159,7 @@ def test_what_users_get_wrong_is_said_and_nothing_is_written(
 def test_nothing_is_overwritten_and_unknown_tokens_are_said(folder: Path, moved: Path) -> None:
     said = refused("transfer", str(folder / "source"), str(folder / "target"), "-o", str(moved))
     assert "already exists" in said
-    assert "no token was made of" in refused("provenance", str(moved), "-s", "nonsense")
+    assert "no token was made from" in refused("provenance", str(moved), "-s", "nonsense")
     assert "needs a token" in refused("provenance", str(moved))
     assert "no provenance.parquet" in refused("provenance", str(folder / "source"), "강")
 

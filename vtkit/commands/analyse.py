@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 def analyse(
     models: Annotated[list[str], argument("Sparse encoders: folder of a model or run, or hub id.", "MODEL_OR_RUN...")],
-    collection: Annotated[str, option("Folder or name of a judged collection.", "COLLECTION", "--on")],
+    collection: Annotated[str, option("Folder or name of a collection with judgements.", "COLLECTION", "--on")],
     split: Annotated[str | None, typer.Option(help="Split of its judgements.", show_default="its usual one")] = None,
     language: Annotated[str, typer.Option(help="Language of its texts, ISO 639 code.")] = "en",
-    documents: Annotated[int, typer.Option(min=2, help="Most documents: relevant ones and others.")] = 5000,
+    documents: Annotated[int, typer.Option(min=2, help="Maximum number of documents, relevant ones included.")] = 5000,
     queries: Annotated[int, typer.Option(min=1, help="Most queries.")] = 500,
     max_length: Annotated[int, typer.Option("--max-length", min=4, help="Tokens read of each document.")] = 256,
     as_json: JsonOption = False,

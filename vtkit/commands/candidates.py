@@ -47,10 +47,10 @@ TO_TRY = (
 
 def advise(command: str, flag: str = "") -> None:
     """Print what to try where nothing is at hand: ``command`` with each of :data:`TO_TRY`."""
-    console.write("No tokenizer lies in this folder, in a run of it, or in the hub's cache. Three to begin with:")
+    console.write("No tokenizer was found in this folder, its runs, or the hub's cache. Three to begin with:")
     for each in TO_TRY:
         console.write(f"  {command} {flag}{each.name} --download   # {each.what}")
-    console.write("Any other folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id can be named.")
+    console.write("You can also name a folder, a file (tokenizer.json, vocab.txt, SentencePiece .model) or a hub id.")
 
 
 def load(name: str) -> PreTrainedTokenizerFast:
@@ -180,7 +180,7 @@ def _readable(look: Callable[[Path], list[Candidate]], path: Path) -> list[Candi
     try:
         return look(path)
     except VtkitError as error:
-        console.warn(f"{path} is passed over: {error}")
+        console.warn(f"{path} is ignored: {error}")
         return []
 
 

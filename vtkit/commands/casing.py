@@ -42,10 +42,10 @@ def casing(
     """
     changes = settings.output != "all" or settings.input != "keep"
     if out is None and changes:
-        raise RecipeError("--apply and --input change a model: say with --out where the changed one goes.")
+        raise RecipeError("--apply and --input change a model: name the folder for the changed model with --out.")
     if out is not None:
         if not changes:
-            raise RecipeError("--out writes a changed model: say with --apply or --input what to change.")
+            raise RecipeError("--out writes a changed model: choose the change with --apply or --input.")
         if listed is not None:
             raise RecipeError("--list shows a vocabulary and --out writes a changed model: give one of them.")
         _write(located(name), settings, out, as_json)

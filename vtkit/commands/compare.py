@@ -22,12 +22,14 @@ def compare(
         option("Compare another stage's model. Default: the index to be used, else the final model.", "STAGE"),
     ] = None,
     queries: Annotated[
-        int, typer.Option("--queries", min=0, help="Queries won and lost that are shown with their tokens.")
+        int, typer.Option("--queries", min=0, help="Queries won and queries lost to show with their tokens.")
     ] = 5,
-    min_words: Annotated[int, typer.Option("--min-words", min=0, help="Only queries of so many words or more.")] = 0,
-    max_words: Annotated[int | None, option("Only queries of so many words or fewer.", min=1)] = None,
+    min_words: Annotated[
+        int, typer.Option("--min-words", min=0, help="Only queries with at least this many words.")
+    ] = 0,
+    max_words: Annotated[int | None, option("Only queries with at most this many words.", min=1)] = None,
     split: Annotated[
-        bool, typer.Option("--split", help="Only queries with a word that the source's vocabulary cuts up.")
+        bool, typer.Option("--split", help="Only queries with a word that the source's vocabulary splits.")
     ] = False,
     html: Annotated[Path | None, option("Write a page too.", "FILE")] = None,
     as_json: JsonOption = False,
@@ -57,7 +59,7 @@ def compare(
         _write_set(compared)
     _write_lines("settings that differ", found.runs, found.settings)
     if not found.settings:
-        console.write("the recipes are the same but for their names")
+        console.write("the recipes differ in their names only")
     _write_lines("figures", found.runs, found.figures)
     for compared in found.sets:
         for beside in compared.beside:

@@ -72,7 +72,9 @@ def encode(
         console.write(
             f"{found.postings_removed:.1%} of the weights were removed, with {found.mass_removed:.1%} of their sum"
         )
-    console.say(f"wrote {out}" if part is None else f"part {part} is there; --join makes {out} when all are")
+    console.say(
+        f"wrote {out}" if part is None else f"wrote part {part}; once all parts are written, --join makes {out}"
+    )
 
 
 def index(

@@ -35,29 +35,31 @@ def evaluate(
     ] = MEASURES,
     baseline: Annotated[str | None, option("System to test the others against. Default: the first.", "SYSTEM")] = None,
     correction: Annotated[
-        Literal["holm", "bonferroni"], typer.Option("--correction", help="Correction of p for several systems.")
+        Literal["holm", "bonferroni"], typer.Option("--correction", help="Correction of p values for several systems.")
     ] = "holm",
     balance: Annotated[
         str | None,
         option(
-            "Judgements that choose the weight of MODEL+bm25, on which the "
-            "model was not trained. Default: spans of the documents choose it.",
+            "Judgements that choose the weight of MODEL+bm25; the model must not be trained on them. Default: spans "
+            "of the documents choose it.",
             "SPLIT",
         ),
     ] = None,
     query_language: Annotated[
         str | None,
         option(
-            "Language of the queries where it is that of a run's "
-            "source: its deployed index gets them through its translations.",
+            "Language of the queries, if it is that of a run's source. The run's deployed index then translates them "
+            "with its own parallel text.",
             "CODE",
         ),
     ] = None,
-    rerank: Annotated[str | None, option("Cross-encoder that reranks each system, as a further row.", "MODEL")] = None,
+    rerank: Annotated[
+        str | None, option("Cross-encoder that reranks each system; adds a row for each.", "MODEL")
+    ] = None,
     depth: Annotated[int, typer.Option("--depth", min=1, help="Results per query that --rerank scores.")] = 100,
     results: Annotated[int, typer.Option("--results", min=1, max=10_000, help="Results per query.")] = 1000,
-    language: Annotated[str | None, option("For BM25. Default: detected from texts.", "CODE")] = None,
-    max_queries: Annotated[int | None, option("Judge a sample of the queries.", min=1)] = None,
+    language: Annotated[str | None, option("Language for BM25. Default: detected from the texts.", "CODE")] = None,
+    max_queries: Annotated[int | None, option("Evaluate a sample of this many queries.", min=1)] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of samples.")] = 42,
     settings: Annotated[
         list[str] | None,

@@ -64,7 +64,7 @@ def expand(
         return
     console.write_table(COLUMNS, [cells(row) for row in stats.curve])
     console.write(f"\nstopped: {stats.why} ({stats.stopped})")
-    console.write(f"{stats.added} new tokens, {stats.unused} of them made nowhere in the corpus; the first:")
+    console.write(f"{stats.added} new tokens, of which {stats.unused} do not occur in the corpus; the first:")
     console.write("  " + " ".join(console.one_line(token, 40) for token in expansion.added[:NEW_TOKENS_SHOWN]))
     if out is not None:
         console.say(f'saved: {out}. In a recipe: [vocabulary] kind = "existing", tokenizer = "{out}"')

@@ -63,7 +63,7 @@ def export(
         console.write(f"{found.documents:,} documents over {found.dimensions:,} dimensions")
     console.write(f"the ONNX file's weights differ from the encoder's by {found.largest_difference:.1g} at most")
     if found.quantised_cosine is not None:
-        console.write(f"in 8 bits its vectors have a mean cosine of {found.quantised_cosine:.3f} with them")
+        console.write(f"its 8-bit vectors have a mean cosine of {found.quantised_cosine:.3f} with them")
     if found.results_kept is not None:
         console.write(f"as exported, the documents find {found.results_kept:.2%} of the index's first ten results")
     console.say(f"wrote {out}; its README.md has the commands")

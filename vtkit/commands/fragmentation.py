@@ -35,9 +35,9 @@ def fragmentation(
     tokenizers: Annotated[
         list[str] | None,
         option(
-            "Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. May be repeated. Default: "
-            "those of the newest run or of the recipe in this folder and the tokenizers beside it, else some of the "
-            "hub's cache and two that come with vtkit.",
+            "Folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id. May be repeated. Default: the "
+            "tokenizers of the newest run or of the recipe in this folder, and those in the folder; else some from the "
+            "hub's cache.",
             "TOKENIZER",
             "--tokenizer",
             "-t",
@@ -54,7 +54,7 @@ def fragmentation(
         bool, typer.Option("--by-language", help="Detect the language of each text (lingua) if its script has several.")
     ] = False,
     punctuation: PunctuationOption = "keep",
-    top: Annotated[int, typer.Option("--top", min=0, help="How many words and unknown characters to list.")] = 10,
+    top: Annotated[int, typer.Option("--top", min=0, help="Number of words and unknown characters to list.")] = 10,
     as_json: JsonOption = False,
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
@@ -68,7 +68,9 @@ def fragmentation(
     from vtkit.inspect.words import RULE, script_of_text
 
     if by_language and language is not None:
-        raise RecipeError("--language says that all texts are in one language; --by-language tells them apart.")
+        raise RecipeError(
+            "--language means that all texts are in one language, --by-language that they are not: give one of them."
+        )
     named = _named(tokenizers or [], recipe, run)
     if not named and as_json:
         console.write_json({"tokenizers": []})
@@ -97,7 +99,7 @@ def fragmentation(
     read, characters = found[0].characters_read, found[0].characters
     if read < characters:
         console.write(
-            f"a sample, {read:,} of {characters:,} characters, of the texts and of pieces of long ones (seed 0)"
+            f"a sample of {read:,} of {characters:,} characters, from texts and pieces of long texts (seed 0)"
         )
     console.write(f"words: {RULE}")
     if punctuation == "cut":
@@ -124,16 +126,18 @@ def _named(tokenizers: list[str], recipe: Path | None, run: Path | None) -> list
         found = to_compare()
         if not found:
             return []
-        console.say("No tokenizer is named. Name them with -t (a folder, a file or a hub id), --recipe or --run.")
+        console.say("No tokenizer is named. Name tokenizers with -t (folder, file or hub id), --recipe or --run.")
     for each in found:
         if each.is_there:
             console.say(f"taking {each.name} ({each.what})")
         else:
-            console.warn(f"{each.name} ({each.what}) is not here, and left out; --download fetches it from the hub.")
+            console.warn(
+                f"{each.name} ({each.what}) is left out, because it is not available here; --download fetches it."
+            )
     named = list(dict.fromkeys([*tokenizers, *(each.name for each in found if each.is_there)]))
     if not named:
         raise VtkitError(
-            "There is no tokenizer to compare: the vocabulary is made by the run. Run it, or name one with -t."
+            "There is no tokenizer to compare yet: the run makes it. Run the recipe, or name a tokenizer with -t."
         )
     return named
 

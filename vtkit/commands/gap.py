@@ -28,7 +28,7 @@ def gap(
     second: Annotated[str, argument("The corpus it will search.", "CORPUS_B")],
     language: LanguageOption = None,
     punctuation: PunctuationOption = "keep",
-    top: Annotated[int, typer.Option("--top", min=0, help="How many typical words of each corpus to list.")] = 20,
+    top: Annotated[int, typer.Option("--top", min=0, help="Number of typical words to list for each corpus.")] = 20,
     as_json: JsonOption = False,
     encoding_errors: EncodingErrorsOption = "strict",
     download: DownloadOption = False,
@@ -42,7 +42,7 @@ def gap(
     from vtkit.inspect.words import RULE
 
     if first == second == "-":
-        raise RecipeError("Standard input can be one of the corpora only.")
+        raise RecipeError("Only one corpus can come from standard input.")
     found = measure_gap(
         texts_of(first, encoding_errors),
         texts_of(second, encoding_errors),

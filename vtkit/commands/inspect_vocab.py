@@ -115,10 +115,10 @@ def _list_candidates(as_json: bool) -> None:
     if not found:
         advise("vtkit inspect-vocab")
         return
-    console.write("Nothing is named. What could be looked at here:")
+    console.write("No tokenizer is named. Found here:")
     for each in found:
         console.write(f"  vtkit inspect-vocab {shlex.quote(each.name)}   # {each.what}")
-    console.write("Any other folder, file (tokenizer.json, vocab.txt, SentencePiece .model) or hub id can be named.")
+    console.write("You can also name a folder, a file (tokenizer.json, vocab.txt, SentencePiece .model) or a hub id.")
 
 
 def _print_report(report: Inspection) -> None:

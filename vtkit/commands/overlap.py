@@ -22,7 +22,7 @@ def overlap(
     mode: Annotated[
         OverlapMode, typer.Option(help="Which tokens count as known (docs/vocabulary.md).")
     ] = "exact+symbols",
-    examples: Annotated[int, typer.Option(min=0, help="How many tokens of each class to show.")] = 8,
+    examples: Annotated[int, typer.Option(min=0, help="Number of tokens to show for each class.")] = 8,
     list_file: Annotated[
         Path | None, option("Write all pairs, tab-separated, with their ids.", "FILE", "--list")
     ] = None,

@@ -29,7 +29,7 @@ def provenance(
     run: Annotated[Path, argument("Folder of a run, or one written by `vtkit transfer`.", "RUN")],
     words: Annotated[
         list[str] | None,
-        argument("Tokens, or words, which are looked up by their text or split into tokens.", "TOKEN..."),
+        argument("Tokens or words; words are looked up by their text, or split into tokens.", "TOKEN..."),
     ] = None,
     source: Annotated[
         list[str] | None,
@@ -41,7 +41,9 @@ def provenance(
         list[Path] | None,
         typer.Option("--beside", "-b", metavar="RUN", help="Another run to show beside it. Repeatable."),
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="How many tokens to list for a source token.")] = MOST_TAKERS,
+    top: Annotated[
+        int, typer.Option("--top", min=1, help="Number of tokens to list for a source token.")
+    ] = MOST_TAKERS,
     as_json: JsonOption = False,
 ) -> None:
     """Show where tokens came from: the source tokens a row was made of, their weights, the method and the bias.
@@ -79,13 +81,13 @@ def _folder(folder: Path) -> Path:
         steps = open_run(folder).steps
         if "transfer" not in steps:
             raise VtkitError(
-                f"{folder} has no transfer: its recipe has not run to that stage, or the folder was moved away from "
+                f"{folder} has no transfer: its recipe has not run to that stage, or the folder was moved without "
                 "the folder artifacts beside it."
             )
         folder = steps["transfer"]
     if not (folder / "provenance.parquet").is_file():
         raise VtkitError(
-            f"{folder} has no provenance.parquet: name the folder of a run whose source is an encoder, or the one "
+            f"{folder} has no provenance.parquet: name the folder of a run whose source is an encoder, or a folder "
             "that vtkit transfer wrote."
         )
     return folder
@@ -137,8 +139,8 @@ def _of_source(word: str, table: list[Origin], top: int) -> list[list[Any]]:
     ]
     if not takers:
         near = sorted({token for origin in table for token in origin.sources if token.strip("#Ġ▁ ") == word})
-        hint = f" It is written {' or '.join(near)} there." if near else ""
-        raise VtkitError(f"no token was made of the source token {word!r}.{hint}")
+        hint = f" The source writes it {' or '.join(near)}." if near else ""
+        raise VtkitError(f"no token was made from the source token {word!r}.{hint}")
     takers.sort(key=lambda pair: (-pair[0], pair[1].target_id))
     return [[origin.token, round(weight, 4), origin.method] for weight, origin in takers[:top]]
 

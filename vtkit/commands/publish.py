@@ -20,7 +20,10 @@ def publish(
     ] = None,
     private: Annotated[bool, typer.Option("--private", help="Make a private repository.")] = False,
     out: Annotated[Path | None, option("Write the card to a file.", "FILE", "--card")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Upload it; without this it is only shown.")] = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", "-y", help="Upload the model; without this option, only show what would be uploaded."),
+    ] = False,
     download: DownloadOption = False,
 ) -> None:
     """Upload the final model of a run to the Hugging Face hub, with a card.
@@ -41,8 +44,10 @@ def publish(
     origin = "its card names none" if found.source_license is None else found.source_license
     console.write(f"licence: {found.license or 'none'} (source model: {origin})")
     if not yes:
-        console.say("nothing was uploaded: look at the card, and add --yes.")
+        console.say("nothing was uploaded: check the card, then add --yes.")
         return
     if found.license is None:
-        raise RecipeError("nothing was uploaded: the licence of the source is unknown. Find it out and give --license.")
+        raise RecipeError(
+            "nothing was uploaded: the source's licence is unknown. Look it up and give it with --license."
+        )
     console.say(f"uploaded: {upload(found)}")

@@ -122,13 +122,15 @@ def write_new_recipe(
     embedder: Annotated[
         str | None,
         option(
-            "Dense embedder that knows the language, to start from; with --source: instead of parallel text, one that "
-            "knows both languages.",
+            "Dense embedder that knows the language, to start from. With --source: one that knows both languages, in "
+            "place of parallel text.",
             "MODEL",
         ),
     ] = None,
     train: Annotated[str | None, option("Collection with judged queries to fine-tune on.", "COLLECTION")] = None,
-    evaluate: Annotated[list[str] | None, option("Collection to judge the run on. Repeatable.", "COLLECTION")] = None,
+    evaluate: Annotated[
+        list[str] | None, option("Collection to evaluate the run on. Repeatable.", "COLLECTION")
+    ] = None,
     out: Annotated[Path | None, option("File to write. Default: NAME.toml here.", "FILE")] = None,
 ) -> None:
     """Write a first recipe, with comments.
@@ -199,9 +201,9 @@ def write_new_recipe(
     console.say(f"Wrote {out}. Next: vtkit recipe check {out} --data")
     if source and language != source_language and not parallel and not embedder:
         console.warn(
-            f"there is no bridge from {source_language} to {language}: the new tokens begin without a meaning, and the "
-            "encoder knows no more of the texts than adaptation can teach it. Give sentence pairs or a dictionary "
-            "(--parallel) or an embedder that knows both languages (--embedder), or another --source-language."
+            f"there is no bridge from {source_language} to {language}: new tokens start without a meaning, and the "
+            "encoder learns the texts from adaptation alone. Give sentence pairs or a dictionary (--parallel), an "
+            "embedder that knows both languages (--embedder), or another --source-language."
         )
 
 

@@ -58,12 +58,12 @@ def run(
             threads=threads,
         )
     except KeyboardInterrupt:
-        console.say("stopped. The same command goes on from here.")
+        console.say("stopped. Repeat the command to go on from here.")
         raise
     if dry_run or not distributed.is_main():
         return
     if until is not None and until != "report":
-        console.say(f"stopped after {until}, as asked. The same command without --until goes on.")
+        console.say(f"stopped after {until}. Repeat the command without --until to go on.")
         return
     report = report_of(folder)
     if report is not None:

@@ -53,10 +53,12 @@ def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> No
 
 def clean(
     folder: RunsArgument = Path("runs"),
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it; without this it is only shown.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Remove the outputs; without this option, only list them.")
+    ] = False,
     unfinished: Annotated[
         bool,
-        typer.Option("--unfinished", help="Also interrupted work, whose checkpoints the same recipe would go on from."),
+        typer.Option("--unfinished", help="Also interrupted work, whose checkpoints its recipe could continue from."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -77,12 +79,10 @@ def clean(
         console.write(f"{console.size(each.bytes):>9}  {each.folder}{'  (unfinished)' if each.unfinished else ''}")
     total = console.size(sum(each.bytes for each in shown))
     if kept:
-        console.say(
-            f"{len(kept)} more are unfinished work, {console.size(sum(each.bytes for each in kept))}: --unfinished"
-        )
+        console.say(f"--unfinished adds {len(kept)} folders, {console.size(sum(each.bytes for each in kept))}")
     if not shown:
-        console.write("nothing to remove: runs refer to every finished output")
+        console.write("nothing to remove: runs use every finished output")
     elif yes:
         console.write(f"removed {len(shown)} folders, {total}")
     else:
-        console.write(f"{len(shown)} folders, {total}. To remove them: the same command with --yes")
+        console.write(f"{len(shown)} folders, {total}. Add --yes to remove them")

@@ -33,7 +33,7 @@ CollectionOption = Annotated[
     str | None, option("Evaluation set to search. Default: the first.", "NAME", "--collection")
 ]
 
-HINT = "Ctrl-D ends. :top N changes how many results are shown, :explain RANK shows what made a score."
+HINT = "Ctrl-D ends the search. :top N changes the number of results, :explain RANK shows the tokens of a score."
 
 
 def search(
@@ -53,8 +53,8 @@ def search(
     query_language: Annotated[
         str | None,
         option(
-            "Language of the queries where it is that of the source "
-            "(en): they are translated by the parallel text of the transfer.",
+            "Language of the queries, if it is that of the source (en). The parallel text of the transfer then "
+            "translates them.",
             "CODE",
         ),
     ] = None,
@@ -119,7 +119,7 @@ def _prompt(searcher: Searcher, top: int, why: bool, as_json: bool) -> None:
         elif command == ":explain" and number and found and number <= len(found.results):
             _print_explanation(searcher.explain(found.query, found.results[number - 1].id), as_json)
         elif command in (":top", ":explain"):
-            console.say(f"{command} is followed by a number{', of a result above' if command == ':explain' else ''}.")
+            console.say(f"{command} needs a number{', the rank of a result above' if command == ':explain' else ''}.")
         else:
             found = next(searcher.search([line], top))
             _print_found(found, why, as_json)
@@ -198,7 +198,9 @@ def _print_explanation(found: Explanation, as_json: bool) -> None:
     console.write(f"{'query':>8} {'document':>9} {'product':>8}  token")
     _print_products(found.tokens)
     if found.special_tokens:
-        console.write("special tokens: they stand for no word, but the model weighs them and they count in the score")
+        console.write(
+            "special tokens: they stand for no word, but the model gives them weights that count in the score"
+        )
         _print_products(found.special_tokens)
     console.write(f"\nquery tokens: {shown_tokens(found.query_tokens)}")
 

@@ -41,19 +41,19 @@ def serve(
         int | None, option("Tokens read of each text. Default: the model's limit.", "TOKENS", min=3)
     ] = None,
     truncate: Annotated[
-        bool, typer.Option(help="Cut longer texts, or refuse them, if a request does not say.")
+        bool, typer.Option(help="Cut longer texts, or refuse them, unless a request says otherwise.")
     ] = DEFAULTS.truncate,
     batch_size: Annotated[
-        int, typer.Option("--batch-size", metavar="TEXTS", min=1, help="Most texts in one request.")
+        int, typer.Option("--batch-size", metavar="TEXTS", min=1, help="Maximum number of texts in a request.")
     ] = DEFAULTS.texts,
     batch_tokens: Annotated[
-        int, typer.Option("--batch-tokens", min=1, help="About how many waiting tokens are encoded together.")
+        int, typer.Option("--batch-tokens", min=1, help="Approximate number of waiting tokens to encode together.")
     ] = DEFAULTS.batch_tokens,
     body_size: Annotated[
-        int, typer.Option("--body-size", metavar="BYTES", min=1, help="Largest size of one request.")
+        int, typer.Option("--body-size", metavar="BYTES", min=1, help="Maximum size of a request.")
     ] = DEFAULTS.body_bytes,
     requests: Annotated[
-        int, typer.Option("--requests", min=1, help="Most requests at once; further ones are refused.")
+        int, typer.Option("--requests", min=1, help="Maximum number of simultaneous requests; more are refused.")
     ] = DEFAULTS.requests,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Time to receive or answer a request.")

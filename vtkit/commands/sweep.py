@@ -51,7 +51,7 @@ def sweep(
         try:
             failed = run_sweep(grid, runs=runs, jobs=jobs, threads=threads, dry_run=dry_run)
         except KeyboardInterrupt:
-            console.say("stopped. The same command goes on from here.")
+            console.say("stopped. Repeat the command to go on from here.")
             raise
         if dry_run:
             return
@@ -62,6 +62,6 @@ def sweep(
     if failed:
         named = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
         raise VtkitError(
-            f"{len(failed)} of {len(grid.cells)} cells failed; the others are finished. The same command tries again:\n"
-            f"{named}"
+            f"{len(failed)} of {len(grid.cells)} cells failed; the others are finished. Repeat the command to try "
+            f"again:\n{named}"
         )

@@ -54,16 +54,16 @@ class ProbedWeight(Result):
     def words(self) -> str:
         """What it goes by, for a report."""
         return (
-            f"{self.pairs} spans find the document they were cut out of with a mean reciprocal rank of "
-            f"{self.encoder:.3f} by the encoder, {self.bm25:.3f} by BM25"
+            f"{self.pairs} spans find their own document with a mean reciprocal rank of {self.encoder:.3f} by the "
+            f"encoder, {self.bm25:.3f} by BM25"
         )
 
     def contradiction(self, weight: float) -> str:
         """That the sum with ``weight``, one of :data:`WEIGHTS`, finds less than BM25 alone, in words."""
         found, p = next((found, p) for other, found, p in self.curve if other == weight)
         return (
-            f"{self.pairs} spans find the document they were cut out of with a mean reciprocal rank of {found:.3f} by "
-            f"the sum with {weight:g}, {self.bm25:.3f} by BM25, p = {p:.3f}"
+            f"{self.pairs} spans find their own document with a mean reciprocal rank of {found:.3f} by the sum with "
+            f"{weight:g}, {self.bm25:.3f} by BM25, p = {p:.3f}"
         )
 
     def contradicts(self, weight: float) -> bool:
@@ -128,7 +128,7 @@ class Balance(Result):
         assert self.chosen is not None
         return (
             f"the other judged queries would choose {self.chosen:g}, but {self.probed.contradiction(self.chosen)}, so "
-            "the smaller weight is taken: the encoder was perhaps trained on these queries"
+            "the smaller weight is used: the encoder may have been trained on these queries"
         )
 
 

@@ -292,7 +292,7 @@ def _pieces(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
             if len(piece) > LONGEST_WORD:
                 raise DataError(
                     f"The corpus has about {len(piece):,} characters without white space, beginning {piece[:40]!r}: "
-                    "no text of words. Is it the right file? If it is text, break it into lines."
+                    "this does not look like text. Is it the right file? If it is text, break it into lines."
                 )
             yield piece, position == 0
 

@@ -130,7 +130,7 @@ def compared_page(found: ComparedRuns, reports: Mapping[str, ReportData]) -> str
     from vtkit.report.sweep_page import curve_charts
 
     sections = [Section(f"set-{number}", of.set, tuple(_set(found, of))) for number, of in enumerate(found.sets)]
-    same: Block = Paragraph(("The recipes are the same but for their names.",))
+    same: Block = Paragraph(("The recipes differ in their names only.",))
     settings: Block = _lines("Settings that are not the same in all runs", found, found.settings)
     sections.append(Section("settings", "What differs in the recipes", (settings if found.settings else same,)))
     sections.append(

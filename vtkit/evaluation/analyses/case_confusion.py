@@ -50,7 +50,7 @@ def case_confusion(encoder: SparseEncoder, texts: Sequence[str], max_length: int
     """
     side = encoder.query_side if isinstance(encoder, WholeEncoder) and encoder.query_side is not None else encoder
     if not hasattr(side[0], "auto_model"):
-        raise DataError("The encoder looks queries up in a table, so that each token activates itself only.")
+        raise DataError("The encoder takes query weights from a table, in which each token activates only itself.")
     model, tokenizer = side[0].auto_model.eval(), side.tokenizer
     read, written = (np.zeros(model.config.vocab_size, dtype=bool) for _ in range(2))
     read[cased_ids(tokenizer)] = True

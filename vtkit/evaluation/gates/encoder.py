@@ -60,12 +60,13 @@ def read_back_gate(fitted: HeadFit) -> Seen:
     """How many tokens of held-out texts the fitted head finds at their own states: without them, no weight of a vector
     stands for what its dimension is called."""
     figures = {"read_back": fitted.read_back, "by_ridge": fitted.by_ridge, "tokens": fitted.tokens}
-    seen = f"the head reads {fitted.read_back:.1%} of the tokens of held-out texts back"
+    seen = f"the head reads back {fitted.read_back:.1%} of the tokens of held-out texts"
     fails, warns = READ_BACK
     if fitted.read_back >= warns:
         return "pass", seen, "", figures
     advice = (
-        "Its states hardly hold the tokens of these texts: check that the embedder knows their language, give the head "
-        "more text (source.head.corpus, texts, steps), read a lower layer (source.head.layers), or name another source."
+        "The embedder's states carry little about the tokens of these texts. Check that it knows their language, fit "
+        "the head on more text (source.head.corpus, texts, steps), use a lower layer (source.head.layers), or name "
+        "another source."
     )
     return "fail" if fitted.read_back < fails else "warn", seen, advice, figures

@@ -92,12 +92,12 @@ def dimensions_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, vo
         return broken, seen, advice, figures
     if means["document"] > DENSE * vocabulary:
         advice = (
-            "The vectors are dense, and cost as much until they are trained to be sparse: add [finetune], or lower "
+            "The vectors are dense, so search is slow: add [finetune], which trains them to be sparse, or lower "
             "calibrate.target_activation."
         )
         return "warn" if broken == "fail" else "pass", seen, advice, figures
     if empty > EMPTY_TEXTS:
-        advice = "Texts without a dimension are never found: raise calibrate.target_activation, or add [adapt]."
+        advice = "Texts without active dimensions are never found: raise calibrate.target_activation, or add [adapt]."
         return "warn", seen, advice, figures
     return "pass", seen, "", figures
 
@@ -109,8 +109,8 @@ def ties_gate(queries: sparse.csr_matrix, documents: sparse.csr_matrix, broken: 
     seen = f"{tied:.1%} of the best scores of probe queries are tied, spread {spread:.2f} of the mean"
     figures = {"tied": tied, "spread": spread}
     if tied >= TIED[1]:
-        return broken, seen, "All texts get the same score: the gates dimensions and neighbours say why.", figures
+        return broken, seen, "All texts get the same score; the gates dimensions and neighbours show why.", figures
     if tied > TIED[0]:
-        advice = "Many texts share no dimension with a query, or all of them: adapt or calibrate the encoder."
+        advice = "Many texts share no dimension with a query, or share all: adapt or calibrate the encoder."
         return "warn", seen, advice, figures
     return "pass", seen, "", figures

@@ -110,12 +110,12 @@ def overlap_gate(target: PreTrainedTokenizerFast, aligned: Aligned) -> Seen:
         return "fail", seen, _OVERLAP_ADVICE, figures
     if not aligned.bridged and not one_language:
         seen += (
-            f"; without a bridge between the languages {1 - overlap.share:.0%} of the tokens begin without a meaning"
+            f"; without a bridge between the languages, {1 - overlap.share:.0%} of the tokens start without a meaning"
         )
         return "warn", seen, _BRIDGE_ADVICE, figures
     if missing:
-        seen += f"; no counterpart for the roles {', '.join(missing)}"
-        advice = "Their embeddings are made like any new token's: name a source or a target that has these tokens."
+        seen += f"; the source has no token for the roles {', '.join(missing)}"
+        advice = "Their embeddings are made like those of any new token. A source or target that has them is better."
         return "warn", seen, advice, figures
     if not lowest <= overlap.share <= highest:
         return "warn", seen, _OVERLAP_ADVICE, figures
@@ -132,14 +132,14 @@ def trimmed_gate(trimmed: TrimStats, size: int) -> Seen:
 
 
 _OVERLAP_ADVICE = (
-    "Check that vocabulary.tokenizer and the source's tokenizer are complete and the ones you mean "
-    "(vtkit overlap SOURCE TARGET shows examples), and transfer.overlap."
+    "Check transfer.overlap, and that vocabulary.tokenizer and the source's tokenizer are complete and the right ones "
+    "(vtkit overlap SOURCE TARGET shows examples)."
 )
 
 
 _BRIDGE_ADVICE = (
     "Give sentence pairs or a dictionary (transfer.parallel.files) or an embedder that knows both languages "
-    "(transfer.sembridge.embedder). Without either, the encoder knows no more of the texts than adaptation teaches it."
+    "(transfer.sembridge.embedder). Without either, the encoder learns the texts from adaptation alone."
 )
 
 
@@ -216,7 +216,7 @@ def unicode_gate(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], max_l
         )
         return "fail", seen, advice, figures
     if rate > UNKNOWN[0] or lost or altered or byte_share > BYTE_PIECES:
-        advice = "vtkit fragmentation CORPUS -t TOKENIZER shows the characters behind it."
+        advice = "vtkit fragmentation CORPUS -t TOKENIZER shows the characters that cause it."
         return "warn", seen, advice, figures
     return "pass", seen, "", figures
 

@@ -116,7 +116,7 @@ def _complaint(name: str, depth: int) -> str | None:
         tried = ir_measures.evaluator([measure], {"q": {"d": 1, "e": 0}})
         list(tried.iter_calc({"q": {"d": 2.0, "e": 1.0}}))
     except Exception as error:  # of every provider its own
-        return f"cannot be computed here: needs a package that is not installed, or is not complete ({_kind(error)})"
+        return f"cannot be computed here: needs a package that is missing or incomplete ({_kind(error)})"
     return None
 
 
