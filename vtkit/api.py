@@ -371,7 +371,7 @@ def transfer_encoder(
     import torch
 
     from vtkit.evaluation.gates.encoder import encoder_gates
-    from vtkit.evaluation.gates.result import PROBE_TEXTS, show_results, stop_at_failures
+    from vtkit.evaluation.gates.result import PROBE_TEXTS, checked
     from vtkit.evaluation.gates.rows import Moved
     from vtkit.evaluation.gates.vocabularies import Aligned, vocabulary_gates
     from vtkit.pipeline.steps.probed_transfer import transfer
@@ -424,8 +424,7 @@ def transfer_encoder(
         probes = probe_texts(corpora, PROBE_TEXTS, seed)
         overlap = pair_of(encoder.tokenizer, tokenizer, section.overlap).overlap
         found = vocabulary_gates(recipe.gates, tokenizer, probes, Aligned(encoder.tokenizer, overlap, section.bridged))
-        show_results(found)
-        stop_at_failures(found)
+        checked(found)
         moved = transfer(
             encoder,
             tokenizer,
@@ -438,8 +437,7 @@ def transfer_encoder(
         )
         made_of = Moved(encoder, moved.pair.overlap, moved.mixture, section.bias.method)
         found = encoder_gates(recipe.gates, "transfer", moved.encoder, probes, made_of)
-        show_results(found)
-        stop_at_failures(found)
+        checked(found)
     return moved
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +13,8 @@ from vtkit.data.hub import located
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import ExpandedVocabulary
 from vtkit.system import console
-from vtkit.system.errors import RecipeError, VtkitError
-from vtkit.system.outputs import new_folder
+from vtkit.system.errors import VtkitError
+from vtkit.system.outputs import new_folder, refuse_existing
 
 NEW_TOKENS_SHOWN = 40
 
@@ -37,8 +36,8 @@ def expand(
 
     A table shows size, unigram entropy and tokens per word after each step, and why the expansion stopped.
     """
-    if out is not None and os.path.lexists(out):
-        raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")
+    if out is not None:
+        refuse_existing(out)
 
     from vtkit.api import load_tokenizer
     from vtkit.report.expansion import COLUMNS, cells, expansion_page, write_expansion_png

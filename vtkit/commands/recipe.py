@@ -37,9 +37,8 @@ def check_recipe(
     here; the exit code is 2 if there are any. With --data, the files are read as well, as before a run; problems in
     them give exit code 1. The vocabulary is then made in a temporary folder and checked as a run's first check does.
     """
-    from vtkit.evaluation.measures.effectiveness import check_measures
+    from vtkit.pipeline.run import check_settings
     from vtkit.recipe.load import load_recipe
-    from vtkit.recipe.preflight import preflight
 
     loaded = load_recipe(recipe, settings or [])
     if loaded.recipe.sweep is not None:
@@ -47,17 +46,7 @@ def check_recipe(
         from vtkit.recipe.sweep import grid_of
 
         check_cells(grid_of(recipe, settings or []))
-    complaints: list[str] = []
-    try:
-        preflight(loaded.recipe, path=recipe, places=loaded.places)
-    except RecipeError as error:
-        complaints.append(str(error))
-    try:
-        check_measures(loaded.recipe)
-    except RecipeError as error:
-        complaints.append(str(error))
-    if complaints:
-        raise RecipeError("\n".join(complaints))
+    check_settings(loaded)
     if data:
         from vtkit.pipeline.first_stage import check_first_stage
         from vtkit.pipeline.source_models import check_models

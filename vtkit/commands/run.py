@@ -12,6 +12,7 @@ from vtkit.commands.options import (
     RecipeArgument,
     RunsOption,
     SetOption,
+    ThreadsOption,
     VerboseOption,
     option,
 )
@@ -30,7 +31,7 @@ def run(
     until: Annotated[str | None, option("Stop after this stage.", "STAGE")] = None,
     start: Annotated[str | None, option("Repeat this stage and all later ones.", "STAGE", "--from")] = None,
     force: Annotated[list[str] | None, option("Repeat this stage. May be given several times.", "STAGE")] = None,
-    threads: Annotated[int | None, option("Processor threads. Default: OMP_NUM_THREADS, or all cores.", min=1)] = None,
+    threads: ThreadsOption = None,
     verbose: VerboseOption = False,
     download: DownloadOption = False,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +21,7 @@ from vtkit.commands.options import (
 from vtkit.settings.casing import CasingSection
 from vtkit.settings.vocabulary import TrainedVocabulary
 from vtkit.system import console
-from vtkit.system.errors import RecipeError
-from vtkit.system.outputs import new_folder
+from vtkit.system.outputs import new_folder, refuse_existing
 
 if TYPE_CHECKING:
     from vtkit.vocabulary.specification import Built
@@ -83,8 +81,7 @@ def train_tokenizer(
 
 
 def _build(make: Callable[[], Built], out: Path, as_json: bool) -> None:
-    if os.path.lexists(out):
-        raise RecipeError(f"{out} already exists, and is not overwritten. Give another --out, or remove it.")
+    refuse_existing(out)
     from vtkit.inspect.inspection import algorithm, normalizer_steps
     from vtkit.system.runtime import peak_bytes
     from vtkit.vocabulary.saved import save_tokenizer

@@ -35,7 +35,6 @@ from vtkit.system.errors import DataError, RecipeError, VtkitError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-    from vtkit.search.results import Explanation
     from vtkit.search.searcher import Searcher
 
 RESOLVED = "recipe.resolved.toml"
@@ -80,7 +79,7 @@ def compare_runs(
     runs = [open_run(folder) for folder in folders]
     names = _names(folders)
     judged = [_judged_model(run, model) for run in runs]
-    resolved = [_resolved(folder) for folder in folders]
+    resolved = [dict(_flat(_written(folder))) for folder in folders]
     reports, notes, recipes, unknown = [], [], [], set()
     for name, folder, run in zip(names, folders, runs, strict=True):
         try:
@@ -132,10 +131,6 @@ def _judged_model(run: RunFolder, model: str | None) -> str:
             + (f"Choose another with --model: {', '.join(there)}." if there else "Run its recipe to the end.")
         )
     return found
-
-
-def _resolved(folder: Path) -> dict[str, Any]:
-    return dict(_flat(_written(folder)))
 
 
 def _recipe(folder: Path) -> tuple[Recipe, list[str]]:
@@ -317,9 +312,12 @@ def _compare_set(
         if explained and collection is not None and won + lost:
             try:
                 first = first or _searcher(folders[0], name, model)
-                explain = _explaining(first, _searcher(folders[number], name, model))
+                searchers = first, _searcher(folders[number], name, model)
                 differences = [
-                    [_difference(query, before[query], after[query], collection, explain) for query in some[:explained]]
+                    [
+                        _difference(query, before[query], after[query], collection, searchers)
+                        for query in some[:explained]
+                    ]
                     for some in (won, lost)
                 ]
             except VtkitError as error:
@@ -352,12 +350,10 @@ def _counts(text: str, only: QueryFilter, folder: Path) -> bool:
     words = text.split()
     if len(words) < only.fewest_words or (only.most_words is not None and len(words) > only.most_words):
         return False
-    return not only.split or any(_pieces(folder, word) > 1 for word in words)
-
-
-def _pieces(folder: Path, word: str) -> int:
-    """Tokens that the vocabulary of the source cuts a word into."""
-    return len(_source_tokenizer(folder)(word, add_special_tokens=False)["input_ids"])
+    if not only.split:
+        return True
+    tokenizer = _source_tokenizer(folder)
+    return any(len(tokenizer(word, add_special_tokens=False)["input_ids"]) > 1 for word in words)
 
 
 @cache
@@ -370,25 +366,19 @@ def _source_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     return load_source_tokenizer(source)
 
 
-Explain = Callable[[str, str], "tuple[Explanation, Explanation]"]
-
-
 def _searcher(folder: Path, name: str, model: str | None) -> Searcher:
     from vtkit.pipeline.search import open_searcher
 
     return open_searcher(folder, model=None if model in (None, "deployed") else model, collection=name)
 
 
-def _explaining(before: Searcher, after: Searcher) -> Explain:
-    """What explains the score of a document for a query in two runs."""
-    return lambda query, document: (before.explain(query, document), after.explain(query, document))
-
-
-def _difference(query: str, before: float, after: float, collection: RetrievalSet, explain: Explain) -> QueryDifference:
+def _difference(
+    query: str, before: float, after: float, collection: RetrievalSet, searchers: Sequence[Searcher]
+) -> QueryDifference:
     text = next(each.text for each in collection.queries if each.id == query)
     grades = collection.qrels[query]
     document = max(sorted(grades), key=lambda each: grades[each])
-    found = explain(text, document)
+    found = [searcher.explain(text, document) for searcher in searchers]
     parts: list[dict[str, float]] = []
     for each in found:
         own = {token.token: token.product for token in each.tokens}

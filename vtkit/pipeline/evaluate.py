@@ -24,7 +24,7 @@ from vtkit.pipeline.store import result_of
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
-from vtkit.system.errors import DataError, RecipeError, VtkitError, machine_failure
+from vtkit.system.errors import DataError, RecipeError, VtkitError, arguments_called, machine_failure
 from vtkit.system.outputs import new_folder, refuse_existing
 
 if TYPE_CHECKING:
@@ -178,12 +178,10 @@ def evaluate_named(
     Raises:
         RecipeError, DataError: all that is wrong with names, measures, collections and run files, before any encoding.
     """
-    from vtkit.evaluation.measures.effectiveness import validate_measures
-
     if out is not None:
         refuse_existing(out)
     problems = _Problems()
-    problems.tried(validate_measures, setting.measures, setting.depth, "--measure")
+    problems.tried(_check_measures, setting)
     asked = dict.fromkeys(systems)
     named = [each for name in asked for found in problems.tried(_named, name, index) for each in found]
     if setting.rerank is not None:
@@ -379,6 +377,13 @@ class _Loaded:
         balancing = balancing_queries(place.whole, training, seed)
         measure = self.setting.measures[0]
         return SumSystem(system, bm25, balance_of(system, bm25, balancing, self.setting.depth, measure, probed))
+
+
+def _check_measures(setting: Setting) -> None:
+    from vtkit.evaluation.measures.effectiveness import validate_measures
+
+    with arguments_called(lambda name: {"measures": "--measure", "depth": "--results"}[name]):
+        validate_measures(setting.measures, setting.depth)
 
 
 def _load(name: str, settings: IndexSection) -> Teacher:

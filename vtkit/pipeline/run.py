@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from vtkit.data.documents import keep_large_collections
-from vtkit.evaluation.measures.effectiveness import check_measures
+from vtkit.evaluation.measures.effectiveness import validate_measures
 from vtkit.pipeline import cost
 from vtkit.pipeline.disk import Estimate, estimate, free_bytes, refuse_full_disk
 from vtkit.pipeline.folder import LOCK, finished_steps, publish_results, record
@@ -203,16 +203,37 @@ def check_settings(loaded: LoadedRecipe) -> None:
     """Nothing, if everything that the recipe names is there, by names alone.
 
     Raises:
-        RecipeError: what is not; :class:`NotFetched` where all of it can be fetched.
+        RecipeError: what is not; :class:`NotFetched` if all of it can be fetched.
     """
+    problems: list[VtkitError] = []
+    for look in (_check_measures, _check_reporting, _check_names):
+        try:
+            look(loaded)
+        except VtkitError as error:
+            problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise RecipeError("\n".join(map(str, problems)))
+
+
+def _check_measures(loaded: LoadedRecipe) -> None:
+    section = loaded.recipe.evaluate
+    if section is not None:
+        with arguments_called("evaluate.{}".format):
+            validate_measures(section.measures, section.depth)
+
+
+def _check_reporting(loaded: LoadedRecipe) -> None:
     from vtkit.training.reporting import require
 
-    recipe = loaded.recipe
-    check_measures(recipe)
-    for name, section in (("adapt", recipe.adapt), ("finetune", recipe.finetune)):
+    for name, section in (("adapt", loaded.recipe.adapt), ("finetune", loaded.recipe.finetune)):
         if section is not None:
             require(section.report_to, name)
-    preflight(recipe, path=Path(loaded.shown), places=loaded.places)
+
+
+def _check_names(loaded: LoadedRecipe) -> None:
+    preflight(loaded.recipe, path=Path(loaded.shown), places=loaded.places)
 
 
 def check_contents(loaded: LoadedRecipe, store: Store) -> None:

@@ -20,7 +20,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,15 +59,7 @@ class Dependencies:
 
     @property
     def key(self) -> str:
-        named = {
-            "stage": self.stage,
-            "version": self.version,
-            "settings": dict(self.settings),
-            "seed": self.seed,
-            "inputs": dict(self.inputs),
-            "files": dict(self.files),
-        }
-        return hashlib.sha256(json.dumps(named, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 class Store:

@@ -70,17 +70,12 @@ def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]
         run = open_run(runs / cell.name)
         for system, step in _systems(run).items():
             for name, judged in result_of(run.steps[step], EvaluateResult).sets.items():
-                found.append(
-                    Swept(
-                        cell.name, grid.label(cell.row), cell.column, cell.seed, name, system, judged.measures,
-                        judged.flops, judged.query_dimensions, judged.document_dimensions,
-                    )
-                )  # fmt: skip
+                found.append(Swept(cell.name, grid.label(cell.row), cell.column, cell.seed, name, system, judged))
                 queries[cell.name, name, system] = per_query(run, step.removeprefix("evaluate:"), name) or {}
     if not found:
         raise VtkitError(f"no run of {grid.name} was evaluated, because its recipe has no [evaluate].")
     places = dict.fromkeys(
-        Place(cell.column, each.set, tuple(each.measures))
+        Place(cell.column, each.set, tuple(each.evaluated.measures))
         for column in dict.fromkeys(cell.column for cell in finished)
         for each in found
         if each.column == column
@@ -111,7 +106,9 @@ def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]
 
 
 def _figures(table: SweepTable | None) -> dict[tuple[str, Place], list[Mapping[str, float]]]:
-    return {} if table is None else {at: [each.measures for each in found] for at, found in table.values.items()}
+    return (
+        {} if table is None else {at: [each.evaluated.measures for each in found] for at, found in table.values.items()}
+    )
 
 
 def _systems(run: RunFolder) -> dict[str, str]:
@@ -128,7 +125,7 @@ def _at(found: Sequence[Swept], system: str, row: str | None, place: Place) -> l
         for each in found
         if (each.system, each.column, each.set) == (system, place.column, place.set)
         and row in (None, each.row)
-        and set(place.measures) <= each.measures.keys()
+        and set(place.measures) <= each.evaluated.measures.keys()
     ]
 
 
@@ -168,7 +165,8 @@ def _mean(found: Sequence[Swept], queries: Mapping[tuple[str, str, str], Queries
         per_measure[measure] = {
             query: sum(of[measure][query] for of in of_seeds) / len(of_seeds) for query in sorted(kept)
         }
-    means = {name: sum(each.measures[name] for each in found) / len(found) for name in found[0].measures}
+    measures = [each.evaluated.measures for each in found]
+    means = {name: sum(of[name] for of in measures) / len(measures) for name in measures[0]}
     count = max(map(len, per_measure.values()), default=0)
     return Judged(Evaluated(role="encoder", queries=count, documents=0, measures=means), {}, per_measure)
 
@@ -179,6 +177,6 @@ def _references(found: Sequence[Swept], places: Mapping[Place, None]) -> SweepTa
     for system in REFERENCES:
         for place in places:
             of = _at(found, system, None, place)
-            if of and all(each.measures == of[0].measures for each in of):
+            if of and all(each.evaluated.measures == of[0].evaluated.measures for each in of):
                 values[system, place] = of[:1]
     return SweepTable("", "", values)

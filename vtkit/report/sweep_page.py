@@ -73,7 +73,7 @@ def _costs(results: SweepResults) -> Table:
     table, rows = results.tables[0], []
     for (row, place), found in table.values.items():
         costs = [
-            [value for each in found if (value := getattr(each, name)) is not None]
+            [value for each in found if (value := getattr(each.evaluated, name)) is not None]
             for name in ("flops", "query_dimensions", "document_dimensions")
         ]
         shown = [(amount(statistics.fmean(values)) if values else "–",) for values in costs]
@@ -170,7 +170,8 @@ def pareto_charts(results: SweepResults) -> list[Chart]:
     for number, place in enumerate(results.places):
         found = []
         for row in results.rows:
-            flops = [each.flops for each in table.values.get((row, place), ()) if each.flops is not None]
+            costs = (each.evaluated.flops for each in table.values.get((row, place), ()))
+            flops = [cost for cost in costs if cost is not None]
             value = table.mean(row, place, place.measures[0])
             if flops and value is not None:
                 found.append((statistics.fmean(flops), value, row))

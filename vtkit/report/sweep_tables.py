@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vtkit.evaluation.comparison import Tested
+from vtkit.evaluation.judging import Evaluated
 from vtkit.evaluation.measures.significance import CHANCE
 from vtkit.report.pages import markdown_words
 from vtkit.report.wording import visible
@@ -29,10 +30,7 @@ class Swept:
     system: str
     """``encoder``, ``deployed``, ``hybrid``, ``BM25`` or ``source``."""
 
-    measures: Mapping[str, float]
-    flops: float | None = None
-    query_dimensions: float | None = None
-    document_dimensions: float | None = None
+    evaluated: Evaluated
 
 
 @dataclass(frozen=True)
@@ -62,12 +60,12 @@ class SweepTable:
 
     def mean(self, row: str, place: Place, measure: str) -> float | None:
         """Over the seeds; None where there is no result."""
-        found = [each.measures[measure] for each in self.values.get((row, place), ())]
+        found = [each.evaluated.measures[measure] for each in self.values.get((row, place), ())]
         return statistics.fmean(found) if found else None
 
     def deviation(self, row: str, place: Place, measure: str) -> float | None:
         """Sample standard deviation over the seeds; None of fewer than two."""
-        found = [each.measures[measure] for each in self.values.get((row, place), ())]
+        found = [each.evaluated.measures[measure] for each in self.values.get((row, place), ())]
         return statistics.stdev(found) if len(found) > 1 else None
 
 
@@ -201,9 +199,10 @@ def csv_table(results: SweepResults) -> str:
         for (row, _), found in table.values.items():
             labels = results.rows.get(row, (row, *[""] * (len(results.heads) - 1)))
             for each in found:
-                costs = {"FLOPS": each.flops, "query dimensions": each.query_dimensions}
-                costs["document dimensions"] = each.document_dimensions
-                for name, value in {**each.measures, **costs}.items():
+                of = each.evaluated
+                costs = {"FLOPS": of.flops, "query dimensions": of.query_dimensions}
+                costs["document dimensions"] = of.document_dimensions
+                for name, value in {**of.measures, **costs}.items():
                     if value is not None:
                         place = (each.column, each.seed, each.run, each.set, each.system)
                         writer.writerow([*labels, *place, name, value])

@@ -71,6 +71,13 @@ def results(section: GatesSection, stage: Stage, found: Sequence[tuple[Gate, See
     ]
 
 
+def checked(results: Sequence[CheckResult]) -> Checked:
+    """Show what gates found, and end the run if one of them says so (:func:`stop_at_failures`)."""
+    show_results(results)
+    stop_at_failures(results)
+    return Checked(tuple(results))
+
+
 def show_results(results: Sequence[CheckResult]) -> None:
     """One line for each gate, a warning where it did not pass; what stops the run is left to its error."""
     for result in results:

@@ -7,13 +7,10 @@ higher), so it is handed the ranks of the run, never its scores.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vtkit.data.trec import Run
 from vtkit.system.errors import RecipeError
-
-if TYPE_CHECKING:
-    from vtkit.settings.recipe import Recipe
 
 DEEPEST = 10_000
 """Results a query that a recipe may ask for at the most."""
@@ -62,26 +59,7 @@ def per_query(run: Run, qrels: Qrels, measures: Sequence[str]) -> dict[str, dict
     return values
 
 
-def check_measures(recipe: Recipe) -> None:
-    """Nothing, if all measures that ``recipe`` names can be computed here.
-
-    Raises:
-        RecipeError: all the names that cannot.
-    """
-    named: list[tuple[Iterable[str], int, str]] = []
-    if recipe.evaluate is not None:
-        named.append((recipe.evaluate.measures, recipe.evaluate.depth, "evaluate.measures"))
-    complaints = []
-    for names, depth, setting in named:
-        try:
-            validate_measures(names, depth, setting)
-        except RecipeError as error:
-            complaints.append(str(error))
-    if complaints:
-        raise RecipeError("\n".join(complaints))
-
-
-def validate_measures(names: Iterable[str], depth: int = DEEPEST, setting: str = "evaluate.measures") -> None:
+def validate_measures(names: Iterable[str], depth: int = DEEPEST) -> None:
     """Nothing, if every name is a measure that can be computed here from the first ``depth`` results.
 
     Raises:
@@ -92,7 +70,11 @@ def validate_measures(names: Iterable[str], depth: int = DEEPEST, setting: str =
     ]
     if bad:
         listed = "".join(f"\n  {line}" for line in bad)
-        raise RecipeError(f"{setting} cannot be used:{listed}\nUse ir_measures names, such as nDCG@10 or R@100.")
+        raise RecipeError(
+            f"{{measures}} cannot be used:{listed}\nUse ir_measures names, such as nDCG@10 or R@100.",
+            "measures",
+            "depth",
+        )
 
 
 def _complaint(name: str, depth: int) -> str | None:
@@ -110,7 +92,7 @@ def _complaint(name: str, depth: int) -> str | None:
         if isinstance(value, bool) and setting in ("cutoff", "rel"):
             return f"{setting} must be a whole number, not {value}"
         if isinstance(value, int) and not isinstance(value, bool) and setting != "recall" and not 1 <= value <= most:
-            why = " (evaluate.depth)" if setting == "cutoff" else ""
+            why = " ({depth})" if setting == "cutoff" else ""
             return f"{setting} must be from 1 to {most}{why}"
     try:
         tried = ir_measures.evaluator([measure], {"q": {"d": 1, "e": 0}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from vtkit.evaluation.gates.result import PROBE_LENGTH, Checked, results, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import PROBE_LENGTH, Checked, checked, results
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.probe import retrieval_probe
 from vtkit.pipeline.steps.texts import adaptation_corpus
@@ -30,9 +30,7 @@ def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
         for role in ("model", "adapt")
     )
     found = results(recipe.gates, "adapt", [("retrieval", retrieval_gate(before, after))])
-    show_results(found)
-    stop_at_failures(found)
-    return Checked(tuple(found))
+    return checked(found)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:

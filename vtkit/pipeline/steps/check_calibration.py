@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from vtkit.evaluation.gates.result import PROBE_TEXTS, Checked, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import PROBE_TEXTS, Checked, checked
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.texts import calibration_corpus, probe_texts
 from vtkit.settings.recipe import Recipe
@@ -24,9 +24,7 @@ def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ch
     encoder = load_encoder(str(inputs["calibrate"] / "model"), fastest_device())
     texts = probe_texts(recipe.corpora("calibrate.corpus"), PROBE_TEXTS, recipe.recipe.seed)
     found = encoder_gates(recipe.gates, "calibrate", encoder, texts, more_follows=recipe.finetune is not None)
-    show_results(found)
-    stop_at_failures(found)
-    return Checked(tuple(found))
+    return checked(found)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:

@@ -13,9 +13,8 @@ from vtkit.evaluation.gates.result import (
     PROBE_TEXTS,
     Checked,
     CheckResult,
+    checked,
     results,
-    show_results,
-    stop_at_failures,
 )
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.probe import retrieval_probe
@@ -64,9 +63,7 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
         more_follows=recipe.adapt is not None or recipe.calibrate is not None,
     )
     found += _against_source(recipe, source, moved)
-    show_results(found)
-    stop_at_failures(found)
-    return Checked(tuple(found))
+    return checked(found)
 
 
 def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResult) -> Checked:
@@ -84,9 +81,7 @@ def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResu
         more_follows=True,
     )
     found += _in_this_language(recipe, encoder)
-    show_results(found)
-    stop_at_failures(found)
-    return Checked(tuple(found))
+    return checked(found)
 
 
 def _against_source(recipe: View, source: SparseEncoder, moved: SparseEncoder) -> list[CheckResult]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from vtkit.evaluation.gates.result import PROBE_TEXTS, Checked, show_results, stop_at_failures
+from vtkit.evaluation.gates.result import PROBE_TEXTS, Checked, checked
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.build_vocabulary import VocabularyResult
 from vtkit.pipeline.steps.source import source_tokenizer
@@ -37,9 +37,7 @@ def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: Vocabular
         source = source_tokenizer(recipe, inputs)
         aligned = Aligned(source, pair_of(source, target, section.overlap).overlap, section.bridged)
     found = vocabulary_gates(recipe.gates, target, texts, aligned, made.trimmed)
-    show_results(found)
-    stop_at_failures(found)
-    return Checked(tuple(found))
+    return checked(found)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
