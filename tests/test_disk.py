@@ -190,7 +190,7 @@ def test_the_plan_says_it_and_stops_a_run_that_has_no_room(
     monkeypatch.setattr("vtkit.pipeline.run.free_bytes", lambda runs: 1000)
     run(folder / "recipe.toml", runs=folder / "runs", dry_run=True)
     assert "warning: disk: about " in capsys.readouterr().err
-    with pytest.raises(VtkitError, match=r"Make room"):
+    with pytest.raises(VtkitError, match=r"Free some space"):
         run(folder / "recipe.toml", runs=folder / "runs")
     assert not list((folder / "runs" / "artifacts").glob("*-*"))
 

@@ -270,7 +270,7 @@ def test_what_cannot_be_exported_is_said(plain: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="no target 'solr'"):
         export_for(plain, "solr", tmp_path / "out")  # type: ignore[arg-type]
     save_encoder(tiny.encoder(tmp_path), tmp_path / "model")
-    with pytest.raises(RecipeError, match="--collection apply to runs"):
+    with pytest.raises(RecipeError, match="--collection are for runs"):
         export_for(tmp_path / "model", "onnx", tmp_path / "out", collection="x")
     with pytest.raises(RecipeError, match="--top-dimensions is for documents"):
         export_for(tmp_path / "model", "onnx", tmp_path / "out", top_dimensions=3)

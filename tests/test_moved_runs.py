@@ -47,7 +47,7 @@ def test_a_copy_elsewhere_is_searched_explained_and_reported_as_the_run(finished
         first = expected[0][0]
         explained = open_searcher(copy, model=None, collection=None).explain("river house", first[0])
         assert explained.score == pytest.approx(first[1])
-        with pytest.raises(VtkitError, match="no index of 'source'"):
+        with pytest.raises(VtkitError, match="no index for 'source'"):
             open_searcher(copy, model="source", collection=None)
         shutil.rmtree(copy / "model")
         shutil.rmtree(copy / "index")

@@ -87,7 +87,7 @@ def test_licences_of_the_source_are_kept(place: Path) -> None:
     run = place / "runs" / "tiny"
     licensed(place, "cc-by-nc-sa-4.0")
     assert prepare(run, "me/tiny").license == "cc-by-nc-sa-4.0"
-    with pytest.raises(RecipeError, match=r"cc-by-nc-sa-4\.0, has to stay"):
+    with pytest.raises(RecipeError, match=r"must keep the source's licence, cc-by-nc-sa-4\.0"):
         prepare(run, "me/tiny", license="mit")
     licensed(place, "cc-by-nd-4.0")
     with pytest.raises(RecipeError, match="does not allow"):

@@ -249,7 +249,7 @@ def test_a_recipe_is_validated_and_never_on_what_it_is_judged_on(tmp_path: Path)
         return str(caught.value)
 
     assert 'is evaluated on "test" ([evaluate]), so it must not choose the model too' in refused('split = "test"')
-    assert 'has no judgements "validation": it has "dev" and "test" and "train"' in refused('split = "validation"')
+    assert 'has no judgements "validation", but "dev" and "test" and "train"' in refused('split = "validation"')
 
     recipe.write_text(RECIPE.replace("{where}", 'split = "dev"'), "utf-8")
     folder = run(recipe, runs=tmp_path / "runs", threads=1)
