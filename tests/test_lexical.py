@@ -220,7 +220,7 @@ def test_a_search_names_the_terms_of_bm25(finished: Path) -> None:
     assert whole.score == pytest.approx(result.score, rel=1e-4)
     judged = open_searcher(finished, model="transfer", collection=None)
     assert judged.lexical is None
-    with pytest.raises(VtkitError, match=r"no index of 'deployed'\. There are source, transfer"):
+    with pytest.raises(VtkitError, match=r"no index for 'deployed'\. Choose another with --model: source, transfer"):
         open_searcher(finished, model="deployed", collection=None)
 
 

@@ -384,7 +384,7 @@ def test_search_and_explain_agree_on_the_score_and_its_tokens(finished: Path) ->
     assert len(words.splitlines()) == 8
     missing = vtkit(finished, "explain", "runs/korean", "금", "nothing-like-it", check=1)
     assert "no document 'nothing-like-it'" in missing.stderr
-    assert "no index of 'best'" in vtkit(finished, "search", "runs/korean", "금", "--model", "best", check=1).stderr
+    assert "no index for 'best'" in vtkit(finished, "search", "runs/korean", "금", "--model", "best", check=1).stderr
     assert "is not a vtkit run" in vtkit(finished, "search", "runs", "금", check=1).stderr
 
 

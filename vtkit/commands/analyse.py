@@ -42,12 +42,14 @@ def analyse(
     names = [located(_model_of(model)) for model in models]
     judged = load_retrieval(located(collection), split or default_split(collection))
     sample = sample_of(judged, language, documents=documents, queries=queries)
-    found = [look(load_encoder(name, fastest_device(), "encoder"), sample, max_length=max_length) for name in names]
+    analyses = [look(load_encoder(name, fastest_device(), "encoder"), sample, max_length=max_length) for name in names]
     if as_json:
-        console.write_json([{"model": model, **each.to_json()} for model, each in zip(models, found, strict=True)])
+        console.write_json([{"model": model, **each.to_json()} for model, each in zip(models, analyses, strict=True)])
         return
-    console.write(f"{found[0].queries:,} queries, {found[0].documents:,} documents of {console.one_line(collection)}\n")
-    console.write_table(["", *(console.one_line(name, 40) for name in short_names(models))], list(_lines(found)))
+    console.write(
+        f"{analyses[0].queries:,} queries, {analyses[0].documents:,} documents of {console.one_line(collection)}\n"
+    )
+    console.write_table(["", *(console.one_line(name, 40) for name in short_names(models))], list(_lines(analyses)))
 
 
 def _model_of(name: str) -> str:

@@ -67,7 +67,9 @@ def short_names(names: Sequence[str]) -> list[str]:
         path = Path(name)
         parts = path.absolute().parts if path.exists() else path.parts
         short.append("/".join(parts[-2:] if path.is_file() else parts[-1:]) or name)
-    whole = [one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)]
+    whole = [
+        short_name if short.count(short_name) == 1 else name for short_name, name in zip(short, names, strict=True)
+    ]
     return [
         name if whole.count(name) == 1 else f"{name} ({whole[: place + 1].count(name)})"
         for place, name in enumerate(whole)
@@ -83,12 +85,12 @@ def of_run(folder: Path) -> list[Candidate]:
     from vtkit.pipeline.folder import open_run
 
     run = open_run(folder)
-    found = [Candidate(run.models["source"], f"source of {folder}")] if "source" in run.models else []
+    candidates = [Candidate(run.models["source"], f"source of {folder}")] if "source" in run.models else []
     if (folder / "model").is_dir():
-        return [*found, Candidate(str(folder / "model"), f"final model of {folder}")]
+        return [*candidates, Candidate(str(folder / "model"), f"final model of {folder}")]
     if "vocabulary" in run.steps:
-        found.append(Candidate(str(run.steps["vocabulary"] / "tokenizer"), f"vocabulary of {folder}"))
-    return found
+        candidates.append(Candidate(str(run.steps["vocabulary"] / "tokenizer"), f"vocabulary of {folder}"))
+    return candidates
 
 
 def of_recipe(path: Path) -> list[Candidate]:
@@ -104,15 +106,15 @@ def of_recipe(path: Path) -> list[Candidate]:
     finished = Path("runs") / recipe.recipe.name
     if (finished / "run.json").is_file():
         return of_run(finished)
-    found = []
+    candidates = []
     if recipe.source.model is not None:
-        found.append(Candidate(str(recipe.source.model), f"source of {path}"))
+        candidates.append(Candidate(str(recipe.source.model), f"source of {path}"))
     elif recipe.source.recipe is not None:
-        found += of_recipe(Path(recipe.source.recipe))[-1:]
+        candidates += of_recipe(Path(recipe.source.recipe))[-1:]
     vocabulary = recipe.vocabulary
     if isinstance(vocabulary, ExistingVocabulary | ExpandedVocabulary) and not vocabulary.tokenizer.endswith(".toml"):
-        found.append(Candidate(str(vocabulary.tokenizer), f"vocabulary of {path}"))
-    return found
+        candidates.append(Candidate(str(vocabulary.tokenizer), f"vocabulary of {path}"))
+    return candidates
 
 
 def runs_here() -> list[Path]:
@@ -129,12 +131,12 @@ def recipes_here() -> list[Path]:
 def tokenizers_here() -> list[Candidate]:
     """Tokenizers in the current folder, and in the folders of it and of its ``tokenizers``."""
     folders = [Path(), *_folders(Path()), *_folders(Path("tokenizers"))]
-    found = []
+    candidates = []
     for folder in folders[:MOST_FOLDERS]:
         files = [file for pattern in TOKENIZER_FILES for file in sorted(folder.glob(pattern))]
         if files:
-            found.append(Candidate(str(files[0] if folder == Path() else folder), "in this folder"))
-    return found
+            candidates.append(Candidate(str(files[0] if folder == Path() else folder), "in this folder"))
+    return candidates
 
 
 def cached() -> list[Candidate]:
@@ -152,25 +154,25 @@ def cached() -> list[Candidate]:
 def to_compare() -> list[Candidate]:
     """What to compare where nothing is named: the vocabularies of the newest run, or of the one recipe, in the current
     folder and the tokenizers beside it; else a few of the hub's cache."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     recipes = recipes_here()
     if runs := runs_here():
-        found += _readable(of_run, runs[0])
+        candidates += _readable(of_run, runs[0])
     elif len(recipes) == 1:
-        found += _readable(of_recipe, recipes[0])
-    found += tokenizers_here()[:4]
-    return list(dict.fromkeys(each for each in found if each.is_there)) or cached()[:3]
+        candidates += _readable(of_recipe, recipes[0])
+    candidates += tokenizers_here()[:4]
+    return list(dict.fromkeys(each for each in candidates if each.is_there)) or cached()[:3]
 
 
 def all_candidates() -> list[Candidate]:
     """Everything that could be looked at from the current folder, each once."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for run in runs_here():
-        found += _readable(of_run, run)
+        candidates += _readable(of_run, run)
     for recipe in recipes_here():
-        found += _readable(of_recipe, recipe)
+        candidates += _readable(of_recipe, recipe)
     by_name: dict[str, Candidate] = {}
-    for each in [*found, *tokenizers_here(), *cached()]:
+    for each in [*candidates, *tokenizers_here(), *cached()]:
         by_name.setdefault(each.name, each)
     return list(by_name.values())
 

@@ -43,25 +43,25 @@ def compare(
     from vtkit.pipeline.compare import QueryFilter, compare_runs
 
     refuse_folder(html)
-    found = compare_runs(runs, model=model, queries=queries, only=QueryFilter(min_words, max_words, split))
-    for note in found.notes:
+    comparison = compare_runs(runs, model=model, queries=queries, only=QueryFilter(min_words, max_words, split))
+    for note in comparison.notes:
         console.warn(note)
     if html is not None:
         from vtkit.pipeline.compare import reports_of
         from vtkit.report.compared import compared_page
 
-        write_text(html, compared_page(found, reports_of(runs, found)))
+        write_text(html, compared_page(comparison, reports_of(runs, comparison)))
         console.say(f"page: {html}")
     if as_json:
-        console.write_json(found.to_json())
+        console.write_json(comparison.to_json())
         return
-    for compared in found.sets:
+    for compared in comparison.sets:
         _write_set(compared)
-    _write_lines("settings that differ", found.runs, found.settings)
-    if not found.settings:
+    _write_lines("settings that differ", comparison.runs, comparison.settings)
+    if not comparison.settings:
         console.write("the recipes differ in their names only")
-    _write_lines("figures", found.runs, found.figures)
-    for compared in found.sets:
+    _write_lines("figures", comparison.runs, comparison.figures)
+    for compared in comparison.sets:
         for beside in compared.beside:
             for word, some in (("won", beside.queries_won), ("lost", beside.queries_lost)):
                 for query in some:

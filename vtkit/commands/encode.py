@@ -51,7 +51,7 @@ def encode(
     refuse_existing(out)
     from vtkit.api import encode_texts
 
-    found = encode_texts(
+    encoded = encode_texts(
         located(model),
         texts,
         out,
@@ -64,13 +64,13 @@ def encode(
         join=join,
     )
     if as_json:
-        console.write_json(asdict(found))
+        console.write_json(asdict(encoded))
         return
-    mean = found.postings / max(found.texts, 1)
-    console.write(f"{found.texts:,} texts, {mean:.1f} weights each")
-    if found.postings_removed:
+    mean = encoded.postings / max(encoded.texts, 1)
+    console.write(f"{encoded.texts:,} texts, {mean:.1f} weights each")
+    if encoded.postings_removed:
         console.write(
-            f"{found.postings_removed:.1%} of the weights were removed, with {found.mass_removed:.1%} of their sum"
+            f"{encoded.postings_removed:.1%} of the weights were removed, with {encoded.mass_removed:.1%} of their sum"
         )
     console.say(
         f"wrote {out}" if part is None else f"wrote part {part}; once all parts are written, --join makes {out}"
@@ -101,9 +101,9 @@ def index(
     given = section_settings("index", settings or (), "query_length=32")
     from vtkit.api import index_vectors
 
-    found = index_vectors(vectors, out, **{"engine": engine} | given)
+    built = index_vectors(vectors, out, **{"engine": engine} | given)
     if as_json:
-        console.write_json(asdict(found))
+        console.write_json(asdict(built))
         return
-    console.write(f"{found.documents:,} documents, {found.postings:,} postings, engine {found.engine}")
+    console.write(f"{built.documents:,} documents, {built.postings:,} postings, engine {built.engine}")
     console.say(f"wrote {out}")

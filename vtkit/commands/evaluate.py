@@ -83,18 +83,18 @@ def evaluate(
     """
     from vtkit.api import evaluate as evaluated
 
-    found = evaluated(
+    comparison = evaluated(
         systems, on, split=split, measures=measure, baseline=baseline, correction=correction, balance=balance,
         query_language=query_language, rerank=rerank, rerank_depth=depth, depth=results, language=language,
         max_queries=max_queries, seed=seed, out=out,
         **section_settings("index", settings or (), "document_length=128"),
     )  # fmt: skip
     if as_json:
-        console.write_json(found.to_json())
+        console.write_json(comparison.to_json())
     else:
-        _print(found, out)
-    if found.failures:
-        named = "\n".join(f"  {each.system} on {each.collection}: {each.reason}" for each in found.failures)
+        _print(comparison, out)
+    if comparison.failures:
+        named = "\n".join(f"  {each.system} on {each.collection}: {each.reason}" for each in comparison.failures)
         console.fail(f"not everything could be evaluated:\n{named}")
         raise typer.Exit(1)
 

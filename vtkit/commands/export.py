@@ -53,17 +53,17 @@ def export(
     refuse_existing(out)
     from vtkit.api import export_for
 
-    found = export_for(
+    exported = export_for(
         source, target, out, queries=queries, top_dimensions=top_dimensions, model=model, collection=collection
     )
     if as_json:
-        console.write_json(asdict(found))
+        console.write_json(asdict(exported))
         return
-    if found.documents:
-        console.write(f"{found.documents:,} documents over {found.dimensions:,} dimensions")
-    console.write(f"the ONNX file's weights differ from the encoder's by {found.largest_difference:.1g} at most")
-    if found.quantised_cosine is not None:
-        console.write(f"its 8-bit vectors have a mean cosine of {found.quantised_cosine:.3f} with them")
-    if found.results_kept is not None:
-        console.write(f"as exported, the documents find {found.results_kept:.2%} of the index's first ten results")
+    if exported.documents:
+        console.write(f"{exported.documents:,} documents over {exported.dimensions:,} dimensions")
+    console.write(f"the ONNX file's weights differ from the encoder's by {exported.largest_difference:.1g} at most")
+    if exported.quantised_cosine is not None:
+        console.write(f"its 8-bit vectors have a mean cosine of {exported.quantised_cosine:.3f} with them")
+    if exported.results_kept is not None:
+        console.write(f"as exported, the documents find {exported.results_kept:.2%} of the index's first ten results")
     console.say(f"wrote {out}; its README.md has the commands")

@@ -121,20 +121,20 @@ def _named(tokenizers: list[str], recipe: Path | None, run: Path | None) -> list
     nothing."""
     from vtkit.commands.candidates import of_recipe, of_run, to_compare
 
-    found = [*(of_recipe(recipe) if recipe is not None else []), *(of_run(run) if run is not None else [])]
+    candidates = [*(of_recipe(recipe) if recipe is not None else []), *(of_run(run) if run is not None else [])]
     if not tokenizers and recipe is None and run is None:
-        found = to_compare()
-        if not found:
+        candidates = to_compare()
+        if not candidates:
             return []
         console.say("No tokenizer is named. Name tokenizers with -t (folder, file or hub id), --recipe or --run.")
-    for each in found:
+    for each in candidates:
         if each.is_there:
             console.say(f"taking {each.name} ({each.what})")
         else:
             console.warn(
                 f"{each.name} ({each.what}) is left out, because it is not available here; --download fetches it."
             )
-    named = list(dict.fromkeys([*tokenizers, *(each.name for each in found if each.is_there)]))
+    named = list(dict.fromkeys([*tokenizers, *(each.name for each in candidates if each.is_there)]))
     if not named:
         raise VtkitError(
             "There is no tokenizer to compare yet: the run makes it. Run the recipe, or name a tokenizer with -t."

@@ -43,7 +43,7 @@ def gap(
 
     if first == second == "-":
         raise RecipeError("Only one corpus can come from standard input.")
-    found = measure_gap(
+    difference = measure_gap(
         texts_of(first, encoding_errors),
         texts_of(second, encoding_errors),
         language=language,
@@ -53,24 +53,24 @@ def gap(
     names = [name_of(first), name_of(second)]
     if as_json:
         report = {
-            "similarity": found.similarity,
-            "sampled": found.sampled,
-            "shared_scripts": found.shared_scripts,
-            "comparable": found.comparable,
-            "advice": advice(found),
-            "first": _as_json(names[0], found.first, found.typical_of_first),
-            "second": _as_json(names[1], found.second, found.typical_of_second),
+            "similarity": difference.similarity,
+            "sampled": difference.sampled,
+            "shared_scripts": difference.shared_scripts,
+            "comparable": difference.comparable,
+            "advice": advice(difference),
+            "first": _as_json(names[0], difference.first, difference.typical_of_first),
+            "second": _as_json(names[1], difference.second, difference.typical_of_second),
             "word": RULE,
             "punctuation": punctuation,
             "beir_to_msmarco": BEIR_TO_MSMARCO,
         }
         console.write_json(report)
         return
-    console.write(f"weighted Jaccard similarity {found.similarity:.3f}")
-    console.write(f"  {found.sampled:.3f} if the smaller corpus were words sampled from the larger")
-    console.write(f"\n{advice(found)}\n")
-    console.write_table(["", *names], _sides(found))
-    for name, words in zip(names, (found.typical_of_first, found.typical_of_second), strict=True):
+    console.write(f"weighted Jaccard similarity {difference.similarity:.3f}")
+    console.write(f"  {difference.sampled:.3f} if the smaller corpus were words sampled from the larger")
+    console.write(f"\n{advice(difference)}\n")
+    console.write_table(["", *names], _sides(difference))
+    for name, words in zip(names, (difference.typical_of_first, difference.typical_of_second), strict=True):
         if words:
             console.write(f"\ntypical of {name} (z-score; occurrences there, in the other)")
             _print_words(words)

@@ -108,15 +108,15 @@ def _list_candidates(as_json: bool) -> None:
     """What could be looked at here, with the command for each."""
     from vtkit.commands.candidates import advise, all_candidates
 
-    found = [each for each in all_candidates() if each.is_there]
+    candidates = [each for each in all_candidates() if each.is_there]
     if as_json:
-        console.write_json([each._asdict() for each in found])
+        console.write_json([each._asdict() for each in candidates])
         return
-    if not found:
+    if not candidates:
         advise("vtkit inspect-vocab")
         return
     console.write("No tokenizer is named. Found here:")
-    for each in found:
+    for each in candidates:
         console.write(f"  vtkit inspect-vocab {shlex.quote(each.name)}   # {each.what}")
     console.write("You can also name a folder, a file (tokenizer.json, vocab.txt, SentencePiece .model) or a hub id.")
 

@@ -186,18 +186,18 @@ def section_settings(section: str, given: Sequence[str], example: str) -> dict[s
     """
     from vtkit.recipe.lines import one_value
 
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for setting in given:
         name, equals, text = setting.partition("=")
         if not equals or not name:
             raise RecipeError(f"--set {setting}: write a setting as KEY=VALUE, such as {example}.")
         value, is_toml = one_value(text)
         *tables, last = name.removeprefix(f"{section}.").split(".")
-        table = found
+        table = settings
         for part in tables:
             inner = table.setdefault(part, {})
             if not isinstance(inner, dict):
                 raise RecipeError(f"--set {setting}: {part} already has a value, so it cannot be a table.")
             table = inner
         table[last] = value if is_toml else text
-    return found
+    return settings

@@ -32,22 +32,22 @@ def publish(
     """
     from vtkit.pipeline.publish import CARD, prepare, upload
 
-    found = prepare(run, repository, license=license, private=private)
+    publication = prepare(run, repository, license=license, private=private)
     if out is not None:
-        out.write_text(found.card, encoding="utf-8")
+        out.write_text(publication.card, encoding="utf-8")
     kind = "private" if private else "public"
-    console.write(f"{repository} ({kind}): {len(found.files) + 1} files, {console.size(found.bytes)}")
-    for name, file in found.files.items():
+    console.write(f"{repository} ({kind}): {len(publication.files) + 1} files, {console.size(publication.bytes)}")
+    for name, file in publication.files.items():
         console.write(f"  {console.size(file.stat().st_size):>9}  {name}")
-    console.write(f"  {console.size(len(found.card.encode())):>9}  {CARD}\n")
-    console.write(found.card)
-    origin = "its card names none" if found.source_license is None else found.source_license
-    console.write(f"licence: {found.license or 'none'} (source model: {origin})")
+    console.write(f"  {console.size(len(publication.card.encode())):>9}  {CARD}\n")
+    console.write(publication.card)
+    origin = "its card names none" if publication.source_license is None else publication.source_license
+    console.write(f"licence: {publication.license or 'none'} (source model: {origin})")
     if not yes:
         console.say("nothing was uploaded: check the card, then add --yes.")
         return
-    if found.license is None:
+    if publication.license is None:
         raise RecipeError(
             "nothing was uploaded: the source's licence is unknown. Look it up and give it with --license."
         )
-    console.say(f"uploaded: {upload(found)}")
+    console.say(f"uploaded: {upload(publication)}")

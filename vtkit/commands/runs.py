@@ -24,11 +24,11 @@ def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> No
     from vtkit.pipeline.listing import list_runs
     from vtkit.report.wording import duration
 
-    found = list_runs(folder)
+    listed = list_runs(folder)
     if as_json:
-        console.write_json([asdict(run) for run in found])
+        console.write_json([asdict(run) for run in listed])
         return
-    if not found:
+    if not listed:
         console.write(f"no run in {folder}")
         return
     console.write_table(
@@ -44,10 +44,10 @@ def runs(folder: RunsArgument = Path("runs"), as_json: JsonOption = False) -> No
                 duration(run.seconds),
                 run.changed[:16].replace("T", " "),
             ]
-            for run in found
+            for run in listed
         ],
     )
-    for run in found:
+    for run in listed:
         console.write(f"{run.name}: {run.state}" + (f"; {run.verdict}" if run.verdict else ""))
 
 
@@ -69,12 +69,12 @@ def clean(
     """
     from vtkit.pipeline.cleaning import remove, unused
 
-    found = remove(folder, unfinished=unfinished) if yes else unused(folder)
+    outputs = remove(folder, unfinished=unfinished) if yes else unused(folder)
     if as_json:
-        console.write_json([{**asdict(each), "folder": str(each.folder)} for each in found])
+        console.write_json([{**asdict(each), "folder": str(each.folder)} for each in outputs])
         return
-    shown = [each for each in found if unfinished or not each.unfinished]
-    kept = [each for each in found if each not in shown]
+    shown = [each for each in outputs if unfinished or not each.unfinished]
+    kept = [each for each in outputs if each not in shown]
     for each in shown:
         console.write(f"{console.size(each.bytes):>9}  {each.folder}{'  (unfinished)' if each.unfinished else ''}")
     total = console.size(sum(each.bytes for each in shown))

@@ -78,14 +78,14 @@ def transfer(
         )
         save_encoder(moved.encoder, work / "model")
         moved.write_provenance(work / PROVENANCE)
-    found = moved.result()
+    result = moved.result()
     if as_json:
-        console.write_json(found.to_json())
+        console.write_json(result.to_json())
         return
-    rows = found.moved
+    rows = result.moved
     assert rows is not None  # the source is a model
     shared = sum(rows.overlap.values())
-    console.write(f"{found.target_size:,} tokens, {shared:,} of them shared ({rows.overlap_share:.1%})")
+    console.write(f"{result.target_size:,} tokens, {shared:,} of them shared ({rows.overlap_share:.1%})")
     for name, count in rows.methods.items():
         console.write(f"  {name:<14} {count:>8,}")
     for entry in rows.neighbours[:8]:

@@ -104,4 +104,4 @@ def _folders(parent: Path) -> list[Path]:
 def _bytes(folder: Path) -> int:
     """Of the files that have no other name than the one in ``folder``."""
     files = (path.stat() for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return sum(found.st_size for found in files if found.st_nlink == 1)
+    return sum(stat.st_size for stat in files if stat.st_nlink == 1)

@@ -97,7 +97,7 @@ def compare_runs(
         result_of(run.steps[f"evaluate:{of}"], EvaluateResult).sets for run, of in zip(runs, judged, strict=True)
     ]
     sets = []
-    for name in dict.fromkeys(name for found in results for name in found):
+    for name in dict.fromkeys(name for sets_of_run in results for name in sets_of_run):
         values = [per_query(run, of, name) for run, of in zip(runs, judged, strict=True)]
         sets.append(_compare_set(name, folders, names, results, values, model, queries, only or QueryFilter()))
     settings = [line for line in differing(resolved) if _tells(line, recipes, unknown)]
@@ -124,13 +124,13 @@ def _names(folders: Sequence[Path]) -> list[str]:
 def _judged_model(run: RunFolder, model: str | None) -> str:
     there = [step.removeprefix("evaluate:") for step in run.steps if step.startswith("evaluate:")]
     wanted = [model] if model is not None else ["deployed", run.final_model]
-    found = next((name for name in wanted if name in there), None)
-    if found is None:
+    judged = next((name for name in wanted if name in there), None)
+    if judged is None:
         raise VtkitError(
             f"{run.folder} has no results for {' or '.join(wanted)}. "
             + (f"Choose another with --model: {', '.join(there)}." if there else "Run its recipe to the end.")
         )
-    return found
+    return judged
 
 
 def _recipe(folder: Path) -> tuple[Recipe, list[str]]:
@@ -177,9 +177,9 @@ def _tells(line: Line, recipes: Sequence[Recipe], unknown: Set[str]) -> bool:
 
     section, _, _ = line.name.partition(".")
     read = [getattr(getattr(recipe, section, None), "settings_read", None) for recipe in recipes]
-    given = [value for value in line.values if value is not None]
+    values = [value for value in line.values if value is not None]
     if within(unknown):
-        return any(value != given[0] for value in given)
+        return any(value != values[0] for value in values)
     return any(of is None or within(of) for of in read)
 
 
@@ -227,9 +227,9 @@ def _costs(runs: Sequence[RunFolder]) -> Iterator[Line]:
     steps = [run.steps.get(f"evaluate:{run.final_model}") for run in runs]
     results = [{} if step is None else result_of(step, EvaluateResult).sets for step in steps]
     costs = {"query dimensions": "query_dimensions", "document dimensions": "document_dimensions", "FLOPS": "flops"}
-    for name in dict.fromkeys(name for found in results for name in found):
+    for name in dict.fromkeys(name for sets in results for name in sets):
         for label, field in costs.items():
-            values = [getattr(found[name], field) if name in found else None for found in results]
+            values = [getattr(sets[name], field) if name in sets else None for sets in results]
             if any(value is not None for value in values):
                 shown = tuple(None if value is None else round(value, 3) for value in values)
                 yield Line(f"{label}, {name}", shown)
@@ -298,10 +298,10 @@ def _compare_set(
     cells = compared(judged, name, measures, names[0], "holm")
     groups = []
     for title, of_kind in _kinds(collection, kept, folders[0]).items() if collection is not None else ():
-        found = compared(judged_on(of_kind, measures[:1]), name, measures[:1], names[0], "holm")
-        means = tuple(cell.evaluated.measures[measures[0]] for cell in found)
+        kind_cells = compared(judged_on(of_kind, measures[:1]), name, measures[:1], names[0], "holm")
+        means = tuple(cell.evaluated.measures[measures[0]] for cell in kind_cells)
         groups.append(
-            QueryGroup(title, len(of_kind), means, tuple(c.tested[measures[0]].randomization for c in found[1:]))
+            QueryGroup(title, len(of_kind), means, tuple(c.tested[measures[0]].randomization for c in kind_cells[1:]))
         )
     beside, first, not_explained = [], None, ""
     for number, run in enumerate(names[1:], 1):
@@ -378,9 +378,9 @@ def _difference(
     text = next(each.text for each in collection.queries if each.id == query)
     grades = collection.qrels[query]
     document = max(sorted(grades), key=lambda each: grades[each])
-    found = [searcher.explain(text, document) for searcher in searchers]
+    explanations = [searcher.explain(text, document) for searcher in searchers]
     parts: list[dict[str, float]] = []
-    for each in found:
+    for each in explanations:
         own = {token.token: token.product for token in each.tokens}
         special = sum(token.product for token in each.special_tokens)
         parts.append(own | ({"special tokens": special} if special else {}))
@@ -389,5 +389,5 @@ def _difference(
         for token in dict.fromkeys([*parts[0], *parts[1]])
     ]
     tokens.sort(key=lambda each: -abs(each.after - each.before))
-    ranks = (found[0].rank, found[1].rank)
+    ranks = (explanations[0].rank, explanations[1].rank)
     return QueryDifference(query, text, before, after, document, ranks, tuple(tokens[:TOKENS_SHOWN]))

@@ -286,8 +286,8 @@ def _forward(encoder: Encoder) -> float:
 
 def _tokens_of_sets(recipe: Recipe) -> float:
     sets = recipe.evaluate.sets if recipe.evaluate is not None else ()
-    found = [tokens_a_document(counts) for name in sets if (counts := counts_of(name)) is not None]
-    return sum(found) / len(found) if found else 64.0
+    lengths = [tokens_a_document(counts) for name in sets if (counts := counts_of(name)) is not None]
+    return sum(lengths) / len(lengths) if lengths else 64.0
 
 
 def _tokens(step: Step) -> float:

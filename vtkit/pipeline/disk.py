@@ -81,8 +81,8 @@ class Estimate:
         parts = [("models", self.models), ("checkpoints while training", self.checkpoints)]
         parts += [("indexes", self.indexes), ("run files", self.runs), ("downloads", self.downloads)]
         parts += [("training data", self.prepared)]
-        made = ", ".join(f"{name} {size(count)}" for name, count in parts if count)
-        line = f"disk: about {size(self.bytes)} needed{f' ({made})' if made else ''}, {size(free)} free"
+        kinds = ", ".join(f"{name} {size(count)}" for name, count in parts if count)
+        line = f"disk: about {size(self.bytes)} needed{f' ({kinds})' if kinds else ''}, {size(free)} free"
         line += f"; not counted (size unknown): {', '.join(self.unknown)}" if self.unknown else ""
         for collection in self.indexed:
             line += (
@@ -124,10 +124,10 @@ def estimate(steps: Collection[Step]) -> Estimate:
                     indexes, runs = indexes + cost.indexes, runs + cost.runs
     downloads = 0
     for model in dict.fromkeys(name for step in steps for name in _fetched(step.recipe)):
-        found = _to_fetch(*model)
-        if found is None:
+        fetched = _to_fetch(*model)
+        if fetched is None:
             unknown[model[0]] = None
-        downloads += found or 0
+        downloads += fetched or 0
     return Estimate(models, checkpoints, indexes, runs, downloads, prepared, tuple(indexed), tuple(unknown))
 
 
@@ -239,8 +239,8 @@ def _folder(model: str) -> Path | None:
     if is_local(model):
         return Path(model)
     snapshots = hub.cache_folder() / f"models--{model.replace('/', '--')}" / "snapshots"
-    found = sorted(_folders(snapshots), key=lambda folder: folder.stat().st_mtime)
-    return found[-1] if found else None
+    revisions = sorted(_folders(snapshots), key=lambda folder: folder.stat().st_mtime)
+    return revisions[-1] if revisions else None
 
 
 def _folders(folder: Path) -> Iterator[Path]:
@@ -250,10 +250,10 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        value = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _number(config: dict[str, Any], *names: str) -> int:

@@ -133,11 +133,11 @@ class Collection:
         from vtkit.data.alignment import languages_of
 
         texts = [(text, "") for text in self.whole.contents[:4000]]
-        told = languages_of(texts)[0]
-        if told is None:
+        language = languages_of(texts)[0]
+        if language is None:
             raise RecipeError(f"{self.name}: BM25 needs the language, which the texts do not show. Give --language.")
-        console.say(f"{self.name}: language {told}, detected from its texts (--language changes it)")
-        return told
+        console.say(f"{self.name}: language {language}, detected from its texts (--language changes it)")
+        return language
 
     def bm25(self, analysis: Analysis) -> Bm25System:
         """BM25 over its documents; with the same analysis the same."""
@@ -264,9 +264,9 @@ def _evaluated(
                 failures.append(Failure(each.label, place.name, reason))
     cells: list[Cell] = []
     for place in opened:
-        found = judged[place.name]
-        order = [label for each in named for label in (each.label, _reranked(each, setting)) if label in found]
-        cells += compared({name: found[name] for name in order}, place.name, setting.measures, baseline, correction)
+        on_place = judged[place.name]
+        order = [label for each in named for label in (each.label, _reranked(each, setting)) if label in on_place]
+        cells += compared({name: on_place[name] for name in order}, place.name, setting.measures, baseline, correction)
     comparison = Comparison(tuple(setting.measures), baseline, correction, tuple(cells), tuple(failures))
     if out is not None:
         _write_pages(comparison, [(place, judged[place.name]) for place in opened], out)
@@ -462,14 +462,14 @@ def _baseline(labels: Mapping[str, str], asked: Names[str], wanted: str | None) 
 
 def _folders(collections: Sequence[str]) -> dict[str, str]:
     """Collection -> the name of its folder in the results, no two alike."""
-    found: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for name in collections:
         plain = folder = _file_name(Path(name).name)
         number = 2
-        while folder in found.values():
+        while folder in folders.values():
             folder, number = f"{plain}-{number}", number + 1
-        found.setdefault(name, folder)
-    return found
+        folders.setdefault(name, folder)
+    return folders
 
 
 def _given(named: Named, query_language: str | None) -> list[Given]:
@@ -499,9 +499,9 @@ def _misfit(given: Given, place: Collection) -> str:
         known = [query for query in given.run if query in asked]
         if not known:
             return f"{place.name} has none of its {len(given.run):,} queries"
-        found = [document for query in known for document, _ in given.run[query]]
-        numbers = place.whole.numbers_of(found)
-        unknown = next((name for name, number in zip(found, numbers, strict=True) if number < 0), None)
+        documents = [document for query in known for document, _ in given.run[query]]
+        numbers = place.whole.numbers_of(documents)
+        unknown = next((name for name, number in zip(documents, numbers, strict=True) if number < 0), None)
         return f"{place.name} has no document {unknown!r}" if unknown is not None else ""
     count = given.index.info.documents
     if count != len(place.whole.documents):

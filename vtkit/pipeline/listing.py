@@ -62,12 +62,12 @@ def run_folders(runs: Path) -> list[Path]:
     """
     if not runs.is_dir():
         raise VtkitError(f"{runs} is not a folder of runs. Name the --runs folder of vtkit run, by default runs.")
-    found: dict[Path, Path] = {}
+    folders: dict[Path, Path] = {}
     for folder in sorted(runs.iterdir(), key=lambda path: (path.is_symlink(), path.name)):  # a link is no second run
         begun = (folder / RUN_RECORD).exists() or (folder / LOCK).exists()
         if folder.name != STORE and folder.is_dir() and begun:
-            found.setdefault(folder.resolve(), folder)
-    return sorted(found.values())
+            folders.setdefault(folder.resolve(), folder)
+    return sorted(folders.values())
 
 
 def list_runs(runs: Path) -> list[ListedRun]:
@@ -79,7 +79,7 @@ def list_runs(runs: Path) -> list[ListedRun]:
     folders = run_folders(runs)
     outputs = {folder: [runs / STORE / output for output in finished_steps(folder).values()] for folder in folders}
     inodes = {folder: dict(_inodes([folder, *outputs[folder]])) for folder in folders}
-    users = Counter(inode for found in inodes.values() for inode in found)
+    users = Counter(inode for files in inodes.values() for inode in files)
     return [
         _listed(folder, outputs[folder], inodes[folder], {each for each, count in users.items() if count == 1})
         for folder in folders
@@ -163,5 +163,5 @@ def _inodes(folders: Iterable[Path]) -> Iterator[tuple[Inode, int]]:
     for folder in folders:
         for path in folder.rglob("*"):
             if path.is_file() and not path.is_symlink():
-                found = path.stat()
-                yield (found.st_dev, found.st_ino), found.st_size
+                stat = path.stat()
+                yield (stat.st_dev, stat.st_ino), stat.st_size

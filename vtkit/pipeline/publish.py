@@ -68,8 +68,8 @@ def prepare(folder: Path, repository: str, *, license: str | None = None, privat
     if report is None:
         raise VtkitError(f"{folder} has no report yet. Run its recipe to the end: vtkit run RECIPE.")
     model = Path(run.model(run.final_model))
-    theirs = source_license(run, report.recipe_toml)
-    chosen = _licensed(theirs, license)
+    of_source = source_license(run, report.recipe_toml)
+    chosen = _licensed(of_source, license)
     data = tuple(dict.fromkeys(need.name if not need.local else Path(need.name).name for need in report.needs))
     published = Published(repository, chosen, data, intervals(run))
     files = {
@@ -77,7 +77,7 @@ def prepare(folder: Path, repository: str, *, license: str | None = None, privat
         for path in sorted(model.rglob("*"))
         if path.is_file() and path.name != CARD
     }
-    return Publication(repository, private, files, model_card(report, published), chosen, theirs)
+    return Publication(repository, private, files, model_card(report, published), chosen, of_source)
 
 
 def upload(publication: Publication) -> str:
@@ -155,8 +155,8 @@ def intervals(run: RunFolder) -> dict[str, dict[str, tuple[float, float]]]:
     from vtkit.evaluation.measures.significance import mean_interval
 
     evaluated = run.steps.get(f"evaluate:{run.final_model}")
-    found: dict[str, dict[str, tuple[float, float]]] = {}
+    by_set: dict[str, dict[str, tuple[float, float]]] = {}
     for file in sorted(evaluated.glob(f"*/{PER_QUERY}")) if evaluated is not None else ():
         values = json.loads(file.read_text("utf-8"))
-        found[file.parent.name] = {name: mean_interval(list(of.values())) for name, of in values.items()}
-    return found
+        by_set[file.parent.name] = {name: mean_interval(list(of.values())) for name, of in values.items()}
+    return by_set

@@ -33,11 +33,11 @@ def open_searcher(
     Args:
         query_language: ISO 639-1 code of queries that go through the run's own translations.
     """
-    found = searched(folder, model=model, collection=collection)
+    loaded_from = searched(folder, model=model, collection=collection)
     from vtkit.search.searcher import Searcher
 
     if query_language is None:
-        return Searcher.load(*found)
+        return Searcher.load(*loaded_from)
     from vtkit.pipeline.folder import is_run_folder, open_run
     from vtkit.search.bridge_queries import FOLDER
 
@@ -45,7 +45,7 @@ def open_searcher(
     if is_run_folder(folder) and "transfer" in (steps := open_run(folder).steps):
         places.insert(0, steps["transfer"] / FOLDER)
     bridge = next((place for place in places if place.is_dir()), places[-1])
-    return Searcher.load(*found, bridge=(bridge, query_language))
+    return Searcher.load(*loaded_from, bridge=(bridge, query_language))
 
 
 def searched(folder: Path, *, model: str | None, collection: str | None) -> Searched:

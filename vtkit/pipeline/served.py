@@ -60,7 +60,7 @@ def open_served(
             wanted[unique] = find_searched(folder, model=stage, collection=collection)
     name = models[0] if models else next(iter(wanted.values())).model
     encoder = load_encoder(name, fastest_device(), "model")
-    searchers = {called: Searcher.load(*found) for called, found in wanted.items()}
+    searchers = {called: Searcher.load(*loaded_from) for called, loaded_from in wanted.items()}
     for called, searcher in searchers.items():
         if isinstance(searcher.encoder, TransformerQueries) and wanted[called].model == name:
             searchers[called] = replace(searcher, encoder=EncoderQueries(encoder))  # one copy in memory is enough

@@ -79,9 +79,9 @@ def counts_of(name: str) -> Counts | None:
 
 def written(name: str) -> int:
     """About how many bytes of text a file or a collection has; 0 where it is not here."""
-    found = counts_of(name)
-    if found is not None:
-        return found.bytes
+    counts = counts_of(name)
+    if counts is not None:
+        return counts.bytes
     return _lines(Path(name))[1] if is_local(name) and Path(name).is_file() else 0
 
 

@@ -205,36 +205,38 @@ class Stage(Generic[R]):
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """The settings in the key: dotted name -> value, local names as ``(file)`` (their digests stand for them)."""
-        found: dict[str, Any] = {}
+        keyed: dict[str, Any] = {}
         if WHOLE_RECIPE in self.reads:
-            found["recipe"] = resolved_toml(recipe)
-            found["command"] = shlex.join(recipe.command)
+            keyed["recipe"] = resolved_toml(recipe)
+            keyed["command"] = shlex.join(recipe.command)
         for entry in self.reads:
             if entry.endswith("?"):
-                found[f"[{entry[:-1]}]"] = "given" if getattr(recipe, entry[:-1]) is not None else "missing"
+                keyed[f"[{entry[:-1]}]"] = "given" if getattr(recipe, entry[:-1]) is not None else "missing"
         sections = {entry.partition(".")[0] for entry in self.reads}
-        found |= {name: value for name, value in _flat(recipe, sections) if self._keys(name, recipe)}
+        keyed |= {name: value for name, value in _flat(recipe, sections) if self._keys(name, recipe)}
         for setting, texts in self.corpora.items():
             for part in ("split", "folder"):
                 values = [getattr(corpus, part) for corpus in texts(recipe)]
                 if any(value is not None for value in values):
-                    found[f"{setting} ({part})"] = values
-        return found
+                    keyed[f"{setting} ({part})"] = values
+        return keyed
 
     def files(self, recipe: Recipe, digest: Callable[[str], str]) -> dict[str, str]:
         """The files in the key: setting and position -> digest of the content, or the name of what is on the hub."""
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         seen: Counter[str] = Counter()
         for named in named_things(recipe):
             number = seen[named.setting]
             seen[named.setting] += 1
             if named.what != "recipe" and is_local(named.value) and self._keys(named.setting, recipe):
-                found[f"{named.setting}[{number}]"] = digest(local_path(named.value) or named.value)
+                digests[f"{named.setting}[{number}]"] = digest(local_path(named.value) or named.value)
         for setting, texts in self.corpora.items():
             for number, corpus in enumerate(texts(recipe)):
                 path = local_path(corpus.name)
-                found[f"{setting}[{number}]"] = corpus.name if path is None else corpus.name.replace(path, digest(path))
-        return found
+                digests[f"{setting}[{number}]"] = (
+                    corpus.name if path is None else corpus.name.replace(path, digest(path))
+                )
+        return digests
 
     def _keys(self, setting: str, recipe: Recipe) -> bool:
         """Whether the value of ``setting`` is in the key."""

@@ -121,7 +121,7 @@ class Store:
             partial = self.root / ".partial" / final.name
             _clear(partial, keep=None if afresh else CHECKPOINTS)
             started = time.time()
-            found = make(partial)
+            result = make(partial)
             shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
             manifest = {
                 "vtkit": __version__,
@@ -136,7 +136,7 @@ class Store:
                 "seconds": round(time.time() - started, 2),
                 "versions": versions(),
                 "hub": hub.revisions(),
-                "result": found.to_json(),
+                "result": result.to_json(),
                 "outputs": {
                     str(path.relative_to(partial)): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
                     for path in sorted(partial.rglob("*"))
@@ -200,13 +200,13 @@ def result_of(folder: Path, kind: type[R]) -> R:
         raise VtkitError(
             f"{folder} is not a finished stage output: its manifest is missing or damaged. Run the recipe again."
         )
-    found = _result_in(manifest, kind)
-    if found is None:
+    result = _result_in(manifest, kind)
+    if result is None:
         raise VtkitError(
             f"{folder} was made by another version of vtkit, whose results this version cannot read. Run the recipe "
             "again to rebuild it."
         )
-    return found
+    return result
 
 
 def versions() -> dict[str, str]:

@@ -64,28 +64,28 @@ def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]
     finished = [each.cell for each in planned if each.finished]
     if not finished:
         raise VtkitError(f"no cell of {grid.name} is finished in {runs}. Run them: vtkit sweep RECIPE.")
-    found: list[Swept] = []
+    swept: list[Swept] = []
     queries: dict[tuple[str, str, str], Queries] = {}
     for cell in finished:
         run = open_run(runs / cell.name)
         for system, step in _systems(run).items():
             for name, judged in result_of(run.steps[step], EvaluateResult).sets.items():
-                found.append(Swept(cell.name, grid.label(cell.row), cell.column, cell.seed, name, system, judged))
+                swept.append(Swept(cell.name, grid.label(cell.row), cell.column, cell.seed, name, system, judged))
                 queries[cell.name, name, system] = per_query(run, step.removeprefix("evaluate:"), name) or {}
-    if not found:
+    if not swept:
         raise VtkitError(f"no run of {grid.name} was evaluated, because its recipe has no [evaluate].")
     places = dict.fromkeys(
         Place(cell.column, each.set, tuple(each.evaluated.measures))
         for column in dict.fromkeys(cell.column for cell in finished)
-        for each in found
+        for each in swept
         if each.column == column
     )
     rows = {grid.label(row): row or ("the recipe",) for row in grid.rows}
     baseline = grid.baseline or next(iter(rows))
     tables = {
-        system: _table(title, system, found, places, queries, rows, baseline)
+        system: _table(title, system, swept, places, queries, rows, baseline)
         for system, title in TITLES.items()
-        if any(each.system == system for each in found)
+        if any(each.system == system for each in swept)
     }
     if _figures(tables.get("hybrid")) == _figures(tables.get("deployed")):  # the index to be used is that sum
         tables.pop("hybrid", None)
@@ -96,7 +96,7 @@ def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]
         rows,
         tuple(places),
         tuple(tables.values()),
-        _references(found, places),
+        _references(swept, places),
         baseline,
         max(map(len, values.values()), default=0),
         tuple(each.cell.name for each in planned if not each.finished),
@@ -107,7 +107,7 @@ def gather(grid: Grid, runs: Path) -> tuple[SweepResults, dict[str, ReportData]]
 
 def _figures(table: SweepTable | None) -> dict[tuple[str, Place], list[Mapping[str, float]]]:
     return (
-        {} if table is None else {at: [each.evaluated.measures for each in found] for at, found in table.values.items()}
+        {} if table is None else {at: [each.evaluated.measures for each in seeds] for at, seeds in table.values.items()}
     )
 
 

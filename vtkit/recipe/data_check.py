@@ -84,14 +84,14 @@ def check_data(
             passed_over += 1
             continue
         read += 1
-        found = list(check.problems())
-        doubts = list(check.doubts()) if check.doubts is not None and not found else []
+        problems = list(check.problems())
+        doubts = list(check.doubts()) if check.doubts is not None and not problems else []
         for doubt in doubts:
             console.warn(f"{check.setting}: {doubt}")
-        if not found and not doubts and key:
+        if not problems and not doubts and key:
             sound.add(key)
         place = (places or {}).get(check.setting, "")
-        for problem in found:
+        for problem in problems:
             if problem in said:  # of a file that several settings or splits read
                 continue
             said.add(problem)

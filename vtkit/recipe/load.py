@@ -114,11 +114,11 @@ def load_recipe(
         tree = reader.read(Path(path), text)
     else:
         tree = _tree(dict(given), (), lambda _: Place("", Path.cwd(), (0, 0)))
-    tree, told = _settled(reader, tree, overrides, labelled=text is None and given is None, cell=cell)
+    tree, reported = _settled(reader, tree, overrides, labelled=text is None and given is None, cell=cell)
     tree = _with_specification(tree, reader)
     if sweep_paths and isinstance(sweep := tree.entries.get("sweep"), _Table):
         tree = replace(tree, entries={**tree.entries, "sweep": _with_absolute_paths(sweep)})
-    recipe = _checked(Recipe, tree, reader.problems, told, reader.shown)
+    recipe = _checked(Recipe, tree, reader.problems, reported, reader.shown)
     return LoadedRecipe(recipe, _absolute(path), reader.shown, tuple(reader.files), tuple(overrides), _places(tree))
 
 
@@ -145,9 +145,9 @@ def load_specification(path: Path, overrides: Sequence[str] = ()) -> LoadedSpeci
         RecipeError: everything that is wrong with it, with file, line and setting.
     """
     reader = _Reader(str(path))
-    tree, told = _settled(reader, reader.read(Path(path)), overrides, _NOT_BUILT)
+    tree, reported = _settled(reader, reader.read(Path(path)), overrides, _NOT_BUILT)
     tree = _specification_only(tree, reader.problems)
-    specification = _checked(Specification, tree, reader.problems, told, reader.shown, _NOT_BUILT)
+    specification = _checked(Specification, tree, reader.problems, reported, reader.shown, _NOT_BUILT)
     return LoadedSpecification(specification, reader.shown, _places(tree))
 
 
@@ -165,9 +165,9 @@ def _settled(
     overlay = reader.overlay(overrides, labelled=labelled)
     if incomplete:  # checking what could be read would only mislead
         raise refusal(reader.shown, reader.problems, verdict)
-    told = {problem.setting for problem in reader.problems}
+    reported = {problem.setting for problem in reader.problems}
     tree = _of_cell(_merged(tree, overlay, [Recipe]), cell)
-    return _resolved(_without_dropped(tree), [Recipe], reader.problems), told
+    return _resolved(_without_dropped(tree), [Recipe], reader.problems), reported
 
 
 def resolve_name(value: str, what: str, folder: Path) -> str:
@@ -402,9 +402,9 @@ def _near(path: Path) -> str:
 def _syntax_problem(message: str, text: str) -> tuple[int, str]:
     """Line of a syntax error, and the error in plain words, from the message of the standard library's reader."""
     lines = text.split("\n")
-    found = re.search(r" \((?:at line (\d+), column (\d+)|at end of document)\)$", message)
-    number = int(found[1]) if found and found[1] else len(lines)
-    what = message[: found.start()] if found else message
+    position = re.search(r" \((?:at line (\d+), column (\d+)|at end of document)\)$", message)
+    number = int(position[1]) if position and position[1] else len(lines)
+    what = message[: position.start()] if position else message
     if what == "Invalid value":
         what = "write text in quotes, a list in [ ], true and false in lower case"
     what = what[:1].lower() + what[1:]
@@ -539,10 +539,10 @@ def _with_absolute_paths(sweep: _Table) -> _Table:
 
 def _settings_in(table: _Table, above: str = "") -> dict[str, _Node]:
     """Dotted setting -> value, of tables in tables and of names with dots alike."""
-    found: dict[str, _Node] = {}
+    settings: dict[str, _Node] = {}
     for name, node in table.entries.items():
-        found |= _settings_in(node, f"{above}{name}.") if isinstance(node, _Table) else {f"{above}{name}": node}
-    return found
+        settings |= _settings_in(node, f"{above}{name}.") if isinstance(node, _Table) else {f"{above}{name}": node}
+    return settings
 
 
 _NOT_BUILT = "cannot be built"
@@ -566,12 +566,12 @@ def _with_specification(tree: _Table, reader: _Reader) -> _Table:
     specified = _specification_only(_resolved(_without_dropped(specified), [Recipe], problems), problems)
     beside = {name: node for name, node in own.entries.items() if name not in ("kind", "tokenizer")}
     over = _Table({"vocabulary": replace(own, entries=beside)})
-    theirs, ours = (table.entries.get("casing", _Table({})) for table in (specified, tree))
-    if isinstance(theirs, _Table) and isinstance(ours, _Table) and "input" in ours.entries:
-        built, wanted = (_value_of(table.entries.get("input")) for table in (theirs, ours))
+    specified_casing, own_casing = (table.entries.get("casing", _Table({})) for table in (specified, tree))
+    if isinstance(specified_casing, _Table) and isinstance(own_casing, _Table) and "input" in own_casing.entries:
+        built, wanted = (_value_of(table.entries.get("input")) for table in (specified_casing, own_casing))
         if wanted != (built or "keep"):
             what = f"{plain(path.name)} sets {shown_value(built or 'keep')}: change it there, or leave it out here."
-            problems.append(Problem(ours.entries["input"].place, "casing.input", what))
+            problems.append(Problem(own_casing.entries["input"].place, "casing.input", what))
     rest = {name: node for name, node in tree.entries.items() if name != "vocabulary"}
     return _merged(_merged(specified, _Table(rest, tree.place), [Recipe]), over, [Recipe])
 
@@ -591,7 +591,7 @@ def _checked(
     model: type[Settings],
     tree: _Table,
     problems: list[Problem],
-    told: set[str],
+    reported: set[str],
     shown: str,
     verdict: str = "cannot be run",
 ) -> Settings:
@@ -601,11 +601,11 @@ def _checked(
         settings = model.model_validate(data, strict=True)
     except ValidationError as error:
         faults = faults_in(error)
-        found = [_problem(fault, tree) for fault in [*faults, *_hidden_faults(model, data, faults)]]
-        told = told | {
+        located = [_problem(fault, tree) for fault in [*faults, *_hidden_faults(model, data, faults)]]
+        reported = reported | {
             problem.setting for problem in problems if problem.setting == "vocabulary.kind" or "finite" in problem.what
         }
-        news = (fault for fault in found if fault.setting not in told)
+        news = (fault for fault in located if fault.setting not in reported)
         raise refusal(shown, [*problems, *news], verdict) from None
     if problems:
         raise refusal(shown, problems, verdict)

@@ -166,10 +166,10 @@ def as_written_in(folder: Path, name: str, what: str) -> str:
         name: a path, hub id or collection.
         what: its kind, as in :class:`vtkit.settings.types.Names`.
     """
-    found = resolve_name(name, what, Path.cwd())
-    if not is_local(found) or name.startswith(("/", "~")):
+    resolved = resolve_name(name, what, Path.cwd())
+    if not is_local(resolved) or name.startswith(("/", "~")):
         return name
-    relative = os.path.relpath(found, folder)
+    relative = os.path.relpath(resolved, folder)
     return relative if relative == ".." or relative.startswith("../") else f"./{relative}"
 
 

@@ -133,8 +133,8 @@ def faults_in(error: ValidationError, root: type[BaseModel] = Recipe) -> list[Fa
 def _other_variant(entry: Any) -> bool:
     """Whether ``entry`` is about the form of a setting that was not used: a setting that is one value or a list of
     them (transfer.method) is reported in both forms, named ``literal[…]`` and ``tuple[…]`` in the location."""
-    one, several = (any(_names_variant(part, kind) for part in entry["loc"]) for kind in ("literal[", "tuple["))
-    return (one and isinstance(entry["input"], tuple | list)) or (several and entry["type"] == "tuple_type")
+    single, several = (any(_names_variant(part, kind) for part in entry["loc"]) for kind in ("literal[", "tuple["))
+    return (single and isinstance(entry["input"], tuple | list)) or (several and entry["type"] == "tuple_type")
 
 
 def _names_variant(part: str | int, kind: str = "") -> bool:

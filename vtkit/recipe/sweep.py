@@ -181,10 +181,10 @@ def _shown(values: Sequence[Any]) -> list[str]:
 
 def _slugs(labels: Sequence[str]) -> list[str]:
     """Labels as parts of the name of a run; with a digest where that is not all of them or the same as another."""
-    made = [re.sub(r"[^A-Za-z0-9._]+", "-", label).strip("-.") for label in labels]
+    slugs = [re.sub(r"[^A-Za-z0-9._]+", "-", label).strip("-.") for label in labels]
     return [
         slug
-        if 0 < len(slug) <= NAME_LENGTH and [other.lower() for other in made].count(slug.lower()) == 1
+        if 0 < len(slug) <= NAME_LENGTH and [other.lower() for other in slugs].count(slug.lower()) == 1
         else f"{slug[:NAME_LENGTH].rstrip('-.')}-{hashlib.sha256(label.encode()).hexdigest()[:6]}".lstrip("-")
-        for slug, label in zip(made, labels, strict=True)
+        for slug, label in zip(slugs, labels, strict=True)
     ]

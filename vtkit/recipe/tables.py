@@ -62,10 +62,10 @@ def meaning(of: FieldInfo | type[BaseModel]) -> str:
 @cache
 def all_settings(tables: tuple[type[BaseModel], ...] = (Recipe,), above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Paths of all settings and inner tables, in the order of the pipeline; the sections themselves are left out."""
-    found = []
+    paths = []
     for table in tables:
         for name, field in table.model_fields.items():
             path = (*above, name)
-            found += [path] if above else []
-            found += all_settings(tuple(tables_in(field.annotation)), path)
-    return list(dict.fromkeys(found))
+            paths += [path] if above else []
+            paths += all_settings(tuple(tables_in(field.annotation)), path)
+    return list(dict.fromkeys(paths))

@@ -182,9 +182,9 @@ def _alignment(
     from vtkit.transfer.methods.bitext import pairs_in
 
     source = source_encoder(recipe, inputs)
-    found = list(dict.fromkeys(pairs_in(_pair_files(recipe), source.tokenizer, target)))
-    sentences = [pair for pair in found if len(pair[0].split()) >= SHORTEST_TEXT]
-    pairs = sentences if len(sentences) > 1 else found  # entries of dictionaries share no words with one another
+    distinct = list(dict.fromkeys(pairs_in(_pair_files(recipe), source.tokenizer, target)))
+    sentences = [pair for pair in distinct if len(pair[0].split()) >= SHORTEST_TEXT]
+    pairs = sentences if len(sentences) > 1 else distinct  # entries of dictionaries share no words with one another
     return Alignment(source, pairs or [(text, text) for text in dict.fromkeys(texts)])
 
 

@@ -43,17 +43,19 @@ def calibrate_head(recipe: View, inputs: Mapping[str, Path], out: Path) -> Calib
     section = recipe.calibrate
     assert section is not None
     encoder = load_encoder(str(inputs["model"] / "model"), fastest_device())
-    found = calibrate_encoder(encoder, read_texts(recipe.corpora("calibrate.corpus")), section, recipe.recipe.seed)
-    console.say(f"calibration: {found.done()}")
-    console.show_table("probe texts held out", ["", "before", "after"], found.table())
+    calibration = calibrate_encoder(
+        encoder, read_texts(recipe.corpora("calibrate.corpus")), section, recipe.recipe.seed
+    )
+    console.say(f"calibration: {calibration.done()}")
+    console.show_table("probe texts held out", ["", "before", "after"], calibration.table())
     if section.query_encoder is not None:
         encoder = with_static_queries(encoder, section.query_encoder, read_texts(recipe.corpora("calibrate.corpus")))
-        found = replace(found, query_encoder=section.query_encoder)
+        calibration = replace(calibration, query_encoder=section.query_encoder)
         console.say(f"queries are encoded by {query_encoder_of(encoder)}")
     elif section.tokens == "held":
         console.warn(f"calibration: {HELD_WANTS_TABLE}")
     save_encoder(encoder, out / "model")
-    return found
+    return calibration
 
 
 def calibrate_encoder(

@@ -29,8 +29,8 @@ def check_adaptation(recipe: View, inputs: Mapping[str, Path], out: Path) -> Che
         reciprocal_ranks(load_encoder(str(inputs[role] / "model"), fastest_device()), probe, PROBE_LENGTH)
         for role in ("model", "adapt")
     )
-    found = results(recipe.gates, "adapt", [("retrieval", retrieval_gate(before, after))])
-    return checked(found)
+    gates = results(recipe.gates, "adapt", [("retrieval", retrieval_gate(before, after))])
+    return checked(gates)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:

@@ -23,8 +23,8 @@ def check_calibration(recipe: View, inputs: Mapping[str, Path], out: Path) -> Ch
 
     encoder = load_encoder(str(inputs["calibrate"] / "model"), fastest_device())
     texts = probe_texts(recipe.corpora("calibrate.corpus"), PROBE_TEXTS, recipe.recipe.seed)
-    found = encoder_gates(recipe.gates, "calibrate", encoder, texts, more_follows=recipe.finetune is not None)
-    return checked(found)
+    gates = encoder_gates(recipe.gates, "calibrate", encoder, texts, more_follows=recipe.finetune is not None)
+    return checked(gates)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:

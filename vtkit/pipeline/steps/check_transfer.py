@@ -54,7 +54,7 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
     rows = mlm_head(source[0].auto_model).decoder.out_features
     mixture = read_mixture(inputs["transfer"] / PROVENANCE, rows)
     pair = pair_of(source.tokenizer, target_tokenizer(recipe, inputs), section.overlap, rows)
-    found = encoder_gates(
+    gates = encoder_gates(
         recipe.gates,
         "transfer",
         moved,
@@ -62,8 +62,8 @@ def check_transfer(recipe: View, inputs: Mapping[str, Path], out: Path) -> Check
         Moved(source, pair.overlap, mixture, section.bias.method),
         more_follows=recipe.adapt is not None or recipe.calibrate is not None,
     )
-    found += _against_source(recipe, source, moved)
-    return checked(found)
+    gates += _against_source(recipe, source, moved)
+    return checked(gates)
 
 
 def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResult) -> Checked:
@@ -72,7 +72,7 @@ def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResu
     from vtkit.evaluation.gates.encoder import encoder_gates
 
     encoder = load_encoder(str(inputs["transfer"] / "model"))
-    found = encoder_gates(
+    gates = encoder_gates(
         recipe.gates,
         "transfer",
         encoder,
@@ -80,8 +80,8 @@ def _check_head(recipe: View, inputs: Mapping[str, Path], transfer: TransferResu
         fitted=transfer.head,
         more_follows=True,
     )
-    found += _in_this_language(recipe, encoder)
-    return checked(found)
+    gates += _in_this_language(recipe, encoder)
+    return checked(gates)
 
 
 def _against_source(recipe: View, source: SparseEncoder, moved: SparseEncoder) -> list[CheckResult]:

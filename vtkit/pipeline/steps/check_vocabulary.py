@@ -36,8 +36,8 @@ def look_at_vocabulary(recipe: View, inputs: Mapping[str, Path], made: Vocabular
     if section is not None:
         source = source_tokenizer(recipe, inputs)
         aligned = Aligned(source, pair_of(source, target, section.overlap).overlap, section.bridged)
-    found = vocabulary_gates(recipe.gates, target, texts, aligned, made.trimmed)
-    return checked(found)
+    gates = vocabulary_gates(recipe.gates, target, texts, aligned, made.trimmed)
+    return checked(gates)
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:

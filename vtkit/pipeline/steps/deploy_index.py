@@ -85,20 +85,22 @@ def deploy_index(recipe: View, inputs: Mapping[str, Path], out: Path) -> DeployR
     sets: dict[str, DeployedSet] = {}
     for corpus in recipe.corpora("evaluate.sets"):
         folder = out / str(corpus.folder)
-        made = assembled(recipe, inputs, corpus, encoder, folder)
+        index = assembled(recipe, inputs, corpus, encoder, folder)
         texts = [query.text for query in opened(corpus).queries] if recipe.index.takes_text else []
         queries = query_table_of(recipe.index, encoder, texts)
-        build_index(recipe.index, made.documents, folder / POSTINGS, queries)
+        build_index(recipe.index, index.documents, folder / POSTINGS, queries)
         keep_documents(inputs, corpus, folder)
-        lexical = None if made.lexical is None else made.lexical.save(folder)
-        record = IndexRecord(recipe.index.engine, made.vocabulary, tokenizer, recipe.index.document_weighting, lexical)
+        lexical = None if index.lexical is None else index.lexical.save(folder)
+        record = IndexRecord(recipe.index.engine, index.vocabulary, tokenizer, recipe.index.document_weighting, lexical)
         record.save(folder)
-        theirs = int((made.documents.indices >= made.vocabulary).sum())
-        terms = made.documents.shape[1] - made.vocabulary
-        sets[str(corpus.folder)] = DeployedSet(made.documents.shape[0], made.documents.nnz, theirs, terms, made.balance)
-        if made.lexical is not None and made.balance is not None:
-            say = console.warn if made.balance.contradicted else console.say
-            say(f"  {corpus.folder}: {_described(sets[str(corpus.folder)], made.balance)}")
+        lexical_postings = int((index.documents.indices >= index.vocabulary).sum())
+        terms = index.documents.shape[1] - index.vocabulary
+        sets[str(corpus.folder)] = DeployedSet(
+            index.documents.shape[0], index.documents.nnz, lexical_postings, terms, index.balance
+        )
+        if index.lexical is not None and index.balance is not None:
+            say = console.warn if index.balance.contradicted else console.say
+            say(f"  {corpus.folder}: {_described(sets[str(corpus.folder)], index.balance)}")
     return DeployResult(sets)
 
 

@@ -113,14 +113,14 @@ def model_name(recipe: View, inputs: Mapping[str, Path]) -> str:
 def evaluated_models(recipe: Recipe, chain: Chain) -> dict[str, dict[str, str]]:
     """The models of ``evaluate.models`` that the recipe has, each with what it adds to the inputs of a step: itself, or
     nothing for the source as it is."""
-    found: dict[str, dict[str, str]] = {}
+    models: dict[str, dict[str, str]] = {}
     for model in recipe.evaluate.models if recipe.evaluate is not None else ():
         if model == "source":
             if recipe.source.scratch is None and recipe.source.fitted is None:
-                found[model] = {"model": chain.source["source"]} if chain.source else {}
+                models[model] = {"model": chain.source["source"]} if chain.source else {}
         elif model in chain.steps:
-            found[model] = {"model": chain.steps[model]}
-    return found
+            models[model] = {"model": chain.steps[model]}
+    return models
 
 
 def of_model(stage: Stage[R], inputs: Mapping[str, str]) -> Stage[R]:

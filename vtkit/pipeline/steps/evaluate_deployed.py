@@ -36,13 +36,13 @@ def variants_of(recipe: Recipe) -> dict[str, Recipe]:
         return {}
     own = recipe.index.document_weighting, recipe.index.lexical
     weightings, parts = recipe.evaluate.weightings or own[:1], recipe.evaluate.lexical or own[1:]
-    found: dict[str, Recipe] = {}
+    variants: dict[str, Recipe] = {}
     for weighting, lexical in product(weightings, parts):
         if (weighting, lexical) != own:
             changes = {"document_weighting": weighting, "lexical": lexical}
             name = weighting if lexical == "none" else f"{weighting}+{lexical}"
-            found[name] = recipe.model_copy(update={"index": recipe.index.model_copy(update=changes)})
-    return found
+            variants[name] = recipe.model_copy(update={"index": recipe.index.model_copy(update=changes)})
+    return variants
 
 
 def evaluate_deployed(recipe: View, inputs: Mapping[str, Path], out: Path) -> EvaluateResult:

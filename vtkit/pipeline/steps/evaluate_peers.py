@@ -37,19 +37,19 @@ _TRAINING = "training queries of evaluate.sets, peers"
 def peers_of(recipe: Recipe) -> dict[str, str]:
     """What each peer is called in steps and files -> its folder or hub id: the last part, plain, and no two alike.
     A dense source is a peer of what is made of it."""
-    found: dict[str, str] = {}
-    given = recipe.evaluate.peers if recipe.evaluate is not None else ()
+    peers: dict[str, str] = {}
+    listed = recipe.evaluate.peers if recipe.evaluate is not None else ()
     dense = [str(recipe.source.model)] if recipe.evaluate is not None and recipe.source.fitted is not None else []
-    for model in dict.fromkeys([*dense, *given]):
+    for model in dict.fromkeys([*dense, *listed]):
         plain = name = (
             re.sub(r"[^\w.-]+", "-", Path(model).name, flags=re.ASCII)[:LONGEST_NAME].strip("-.") or "embedder"
         )
         number = 2
-        while name in found:
+        while name in peers:
             name = f"{plain}-{number}"
             number += 1
-        found[name] = model
-    return found
+        peers[name] = model
+    return peers
 
 
 def _each_peer(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:

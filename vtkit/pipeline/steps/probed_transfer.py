@@ -101,21 +101,22 @@ def probed_transfer(
         )
         return moved
     by_rule = reciprocal_ranks(moved.encoder, probe, LENGTH)
-    found = [Probed(RULE, float(by_rule.mean()), None, taken=True)]
+    tried_methods = [Probed(RULE, float(by_rule.mean()), None, taken=True)]
     best = 0
     for number, (name, other) in enumerate(others.items(), 1):
         tried = move(other, work / str(number))
         ranks = reciprocal_ranks(tried.encoder, probe, LENGTH)
         p = paired_randomization(by_number(ranks), by_number(by_rule))
-        found.append(Probed(name, float(ranks.mean()), p, taken=False))
-        if p < CHANCE and found[-1].reciprocal_rank > found[best].reciprocal_rank:
+        tried_methods.append(Probed(name, float(ranks.mean()), p, taken=False))
+        if p < CHANCE and tried_methods[-1].reciprocal_rank > tried_methods[best].reciprocal_rank:
             moved, best = tried, number
-    found = [replace(one, taken=number == best) for number, one in enumerate(found)]
+    tried_methods = [replace(method, taken=number == best) for number, method in enumerate(tried_methods)]
     console.say(
         f"auto, mean reciprocal rank over {len(probe.queries)} probe pairs: "
         + ", ".join(
-            f"{one.name} {one.reciprocal_rank:.3f}" + ("" if one.p is None else f" (p = {one.p:.3f})") for one in found
+            f"{method.name} {method.reciprocal_rank:.3f}" + ("" if method.p is None else f" (p = {method.p:.3f})")
+            for method in tried_methods
         )
-        + f"; taken: {found[best].name}"
+        + f"; taken: {tried_methods[best].name}"
     )
-    return replace(moved, probed=tuple(found))
+    return replace(moved, probed=tuple(tried_methods))

@@ -90,15 +90,15 @@ def used_where_left_open(recipe: Recipe) -> dict[str, Any]:
 def evaluation_sets(recipe: Recipe) -> tuple[Corpus, ...]:
     """The collections a recipe is judged on, each with a folder name of its own: the last part of its path, or its
     name without colons."""
-    found: list[Corpus] = []
+    sets: list[Corpus] = []
     for name in recipe.evaluate.sets if recipe.evaluate is not None else ():
         plain = folder = Path(name).name.replace(":", "-")
         number = 2
-        while folder in [corpus.folder for corpus in found]:
+        while folder in [corpus.folder for corpus in sets]:
             folder = f"{plain}-{number}"
             number += 1
-        found.append(Corpus(name, evaluation_split(recipe, name), folder))
-    return tuple(found)
+        sets.append(Corpus(name, evaluation_split(recipe, name), folder))
+    return tuple(sets)
 
 
 def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
@@ -110,7 +110,11 @@ def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:
     would get too large a weight.
     """
     tuned = tuned_collections(recipe)
-    others = (corpus for corpus in _queries_beside(recipe) if not any(_same_queries(one, corpus) for one in tuned))
+    others = (
+        corpus
+        for corpus in _queries_beside(recipe)
+        if not any(_same_queries(collection, corpus) for collection in tuned)
+    )
     return tuple(_first_of_each_set(others))
 
 
@@ -130,10 +134,10 @@ def _queries_beside(recipe: Recipe) -> Iterator[Corpus]:
 
 
 def _first_of_each_set(corpora: Iterable[Corpus]) -> Iterable[Corpus]:
-    found: dict[str | None, Corpus] = {}
+    first: dict[str | None, Corpus] = {}
     for corpus in corpora:
-        found.setdefault(corpus.folder, corpus)
-    return found.values()
+        first.setdefault(corpus.folder, corpus)
+    return first.values()
 
 
 def with_sources(recipe: Recipe) -> Iterator[Recipe]:
@@ -147,7 +151,7 @@ def with_sources(recipe: Recipe) -> Iterator[Recipe]:
 def tuned_collections(recipe: Recipe) -> tuple[Corpus, ...]:
     """The collections in folders that the encoder was fine-tuned on, by this recipe or by one that its source comes
     from, each with its split."""
-    tuned = ((one.finetune.data, one.finetune.split) for one in with_sources(recipe) if one.finetune is not None)
+    tuned = ((each.finetune.data, each.finetune.split) for each in with_sources(recipe) if each.finetune is not None)
     return tuple(Corpus(name, split) for name, split in tuned if is_local(name) and split in splits_of(name))
 
 
@@ -155,9 +159,9 @@ def trained_documents(tuned: Iterable[Corpus], collection: str) -> Set[str]:
     """Ids of the documents of ``collection``, a folder, that are relevant to queries that were fine-tuned on."""
     return {
         document
-        for one in tuned
-        if one.split is not None and os.path.realpath(one.name) == os.path.realpath(collection)
-        for judged in judgements(one.name, one.split).values()
+        for each in tuned
+        if each.split is not None and os.path.realpath(each.name) == os.path.realpath(collection)
+        for judged in judgements(each.name, each.split).values()
         for document, grade in judged.items()
         if grade > 0
     }

@@ -92,9 +92,9 @@ def _aggregated(recipe: View, data: RetrievalSet, encoder: SparseEncoder, out: P
         RANKING_DEPTH,
         "expand.rankings",
     )
-    found = aggregated_pairs(rankings, len(data.queries))
+    pairs = aggregated_pairs(rankings, len(data.queries))
     blank = {row for row, query in enumerate(data.queries) if is_blank(query.text)}
-    return [(query, document) for query, document in found if query not in blank and contents[document].strip()]
+    return [(query, document) for query, document in pairs if query not in blank and contents[document].strip()]
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:

@@ -10,7 +10,7 @@ def starts_untrained(recipe: View) -> bool:
     """Whether the encoder has never been trained to retrieve: its source is new, or a plain masked language model, and
     no recipe between has fine-tuned it."""
     earlier = list(with_sources(recipe))
-    if any(one.finetune is not None for one in earlier[1:]):
+    if any(each.finetune is not None for each in earlier[1:]):
         return False
     model = earlier[-1].source.model
     return model is None or is_bare_model(model)

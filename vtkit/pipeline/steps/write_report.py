@@ -98,9 +98,9 @@ def collect(recipe: View, inputs: Mapping[str, Path]) -> ReportData:
         vocabularies=_found(inputs, "analyse", VocabularyAnalysis),
         neighbours=transfer.moved.neighbours if transfer.moved is not None else (),
         curves={
-            name: {curve: tuple(values) for curve, values in found.curve.items()}
-            for name, found in {"adapt": adapted, "expand": expander, "finetune": tuned}.items()
-            if found is not None
+            name: {curve: tuple(values) for curve, values in training.curve.items()}
+            for name, training in {"adapt": adapted, "expand": expander, "finetune": tuned}.items()
+            if training is not None
         },
         validated={
             "finetune": () if tuned is None else tuned.validated,
@@ -196,16 +196,18 @@ def _results(
     for folder in next(iter(judged.values()), {}):
         on_set = {name: sets[folder] for name, sets in judged.items()}
         baseline = _strongest_bm25(on_set, first)
-        claims = [name for name, found in on_set.items() if found.role not in ("bm25", "encoder") or name == final]
+        claims = [
+            name for name, evaluated in on_set.items() if evaluated.role not in ("bm25", "encoder") or name == final
+        ]
         p_values = {}
         if baseline is not None:
             values = {name: _per_query(inputs, name, folder, first) for name in (baseline, *claims)}
             p_values = holm({name: paired_randomization(values[name], values[baseline]) for name in claims})
         rows = []
-        for name, found in on_set.items():
+        for name, evaluated in on_set.items():
             model, label = called[name]
             p = p_values.get(name)
-            row = Row(**found.facts, model=model, label=label, measures=found.measures, p_value_vs_bm25=p)
+            row = Row(**evaluated.facts, model=model, label=label, measures=evaluated.measures, p_value_vs_bm25=p)
             rows.append(replace(row, query_encoder=query_encoder) if name == final else row)
         any_of_them = next(iter(on_set.values()))
         cut = encoded.sets[folder].share_cut if encoded is not None else None
@@ -247,7 +249,7 @@ def _per_query(inputs: Mapping[str, Path], name: str, folder: str, measure: str)
 
 def _sparsity(index: IndexResult | None) -> Sparsity | None:
     """Of the first set."""
-    return next((one.sparsity for one in index.sets.values()), None) if index is not None else None
+    return next((each.sparsity for each in index.sets.values()), None) if index is not None else None
 
 
 def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str, Any]:
@@ -292,16 +294,21 @@ def _coverage(recipe: View, inputs: Mapping[str, Path], final: str, collection: 
     from vtkit.report.searches import term_coverage
     from vtkit.search.searcher import Searcher
 
-    made = [str(folder / "model") for name, folder in inputs.items() if "/" in name and (folder / "model").is_dir()]
-    models = {"source": recipe.source.model or (made[-1] if made else None), final: str(inputs[final] / "model")}
-    found: dict[str, Coverage] = {}
+    source_models = [
+        str(folder / "model") for name, folder in inputs.items() if "/" in name and (folder / "model").is_dir()
+    ]
+    models = {
+        "source": recipe.source.model or (source_models[-1] if source_models else None),
+        final: str(inputs[final] / "model"),
+    }
+    coverages: dict[str, Coverage] = {}
     for name, model in models.items():
         if model is not None and f"index:{name}" in inputs:
             searcher = Searcher.load(model, inputs[f"index:{name}"] / collection.name, recipe.index)
             covered = term_coverage(searcher, collection)
             if covered is not None:
-                found[MODEL_LABELS[name]] = covered
-    return found
+                coverages[MODEL_LABELS[name]] = covered
+    return coverages
 
 
 def _without_evidence(transfer: Path) -> tuple[str, ...]:
