@@ -9,9 +9,7 @@ from vtkit.pipeline.steps.analyse_vocabularies import ANALYSE
 from vtkit.pipeline.steps.deploy_index import DEPLOY
 from vtkit.pipeline.steps.encode_corpus import ENCODE
 from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES
-from vtkit.pipeline.steps.evaluate_deployed import EVALUATE_DEPLOYED, EVALUATE_VARIANT
-from vtkit.pipeline.steps.evaluate_peers import EVALUATE_HYBRID_PEER, EVALUATE_PEER
-from vtkit.pipeline.steps.evaluate_runs import EVALUATE, EVALUATE_BM25, EVALUATE_BM25_WORDS, EVALUATE_HYBRID
+from vtkit.pipeline.steps.evaluations import EVALUATING
 from vtkit.pipeline.steps.index_corpus import INDEX
 from vtkit.pipeline.steps.models import MAKING
 from vtkit.pipeline.steps.write_report import REPORT
@@ -23,14 +21,7 @@ STAGES: tuple[Stage[Any], ...] = (
     ENCODE_QUERIES,
     INDEX,
     DEPLOY,
-    EVALUATE,
-    EVALUATE_BM25,
-    EVALUATE_BM25_WORDS,
-    EVALUATE_HYBRID,
-    EVALUATE_DEPLOYED,
-    EVALUATE_VARIANT,
-    EVALUATE_PEER,
-    EVALUATE_HYBRID_PEER,
+    *EVALUATING,
     ANALYSE,
     REPORT,
 )

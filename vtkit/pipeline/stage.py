@@ -140,6 +140,15 @@ def never(recipe: Recipe) -> bool:
     return False
 
 
+Rows = Mapping[str, tuple[str, str]]
+"""What a step evaluates, the name behind ``evaluate:`` -> the name and the label of its row in reports."""
+
+
+def no_rows(recipe: Recipe, models: Mapping[str, str]) -> Rows:
+    """For :attr:`Stage.rows` of a stage that evaluates nothing."""
+    return {}
+
+
 def nowhere(recipe: Recipe, chain: Chain) -> Iterable[Wired]:
     """For :attr:`Stage.wire` of a stage by itself."""
     return ()
@@ -166,6 +175,10 @@ class Stage(Generic[R]):
 
     wire: Wiring = nowhere
     """Its steps in the plan of a recipe, each with its inputs."""
+
+    rows: Callable[[Recipe, Mapping[str, str]], Rows] = no_rows
+    """Of a stage that evaluates, its rows in reports; the second argument are the recipe's models with their labels,
+    the final one last."""
 
     costs: Callable[[Recipe, Counts], SetCost] | None = None
     """Of a stage that goes through the evaluation sets, what it does with one."""

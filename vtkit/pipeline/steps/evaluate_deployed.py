@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import Evaluated, EvaluateResult, judge
 from vtkit.pipeline.sizes import searched
-from vtkit.pipeline.stage import Chain, Stage, View, Wired
+from vtkit.pipeline.stage import Chain, Rows, Stage, View, Wired
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult, assembled, searched_vectors
 from vtkit.pipeline.steps.encode_corpus import model_name
 from vtkit.pipeline.steps.encode_queries import ENCODE_QUERIES, JUDGED, SETS, judged_sets
@@ -105,6 +105,25 @@ def evaluate_variant(recipe: View, inputs: Mapping[str, Path], out: Path) -> Eva
     return evaluate_systems(recipe, systems(), out, "variant")
 
 
+LEXICAL = {"none": "", "bm25": "with BM25 in one index"}
+"""``index.lexical`` -> words."""
+
+
+def _row(recipe: Recipe, models: Mapping[str, str]) -> Rows:
+    engine = "" if recipe.index.engine == "exact" else f" ({recipe.index.engine})"
+    return {DEPLOYED: (DEPLOYED, (LEXICAL[recipe.index.lexical] or "in the index to be used") + engine)}
+
+
+def _variant_rows(recipe: Recipe, models: Mapping[str, str]) -> Rows:
+    """How the documents of each variant are weighted, and what is indexed beside."""
+    rows = {}
+    for name, variant in variants_of(recipe).items():
+        weighting = variant.index.document_weighting
+        ways = ("no weighting" if weighting == "none" else f"{weighting} weighting", LEXICAL[variant.index.lexical])
+        rows[f"variant:{name}"] = (f"variant:{name}", ", ".join(filter(None, ways)))
+    return rows
+
+
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     if DEPLOY.name in chain.steps:
         inputs = {"index": chain.steps[DEPLOY.name], "queries": chain.steps[ENCODE_QUERIES.name]}
@@ -124,6 +143,7 @@ EVALUATE_DEPLOYED = Stage(
     function=evaluate_deployed,
     costs=searched,
     wire=_wired,
+    rows=_row,
 )
 EVALUATE_VARIANT = Stage(
     "evaluate:variant",
@@ -133,4 +153,5 @@ EVALUATE_VARIANT = Stage(
     function=evaluate_variant,
     costs=searched,
     wire=_wired_variants,
+    rows=_variant_rows,
 )

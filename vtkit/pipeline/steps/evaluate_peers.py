@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
 from vtkit.pipeline.sizes import QUERY, Counts, SetCost, queries_of, searched, tokens_read
-from vtkit.pipeline.stage import Chain, Stage, View, Wired
+from vtkit.pipeline.stage import Chain, Rows, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.encode_queries import SETS, balancing_of, judged_of
 from vtkit.pipeline.steps.evaluate_runs import EVALUATE_BM25, MEASURED, SUMMED, balanced, evaluate_systems, summed
@@ -62,6 +62,15 @@ def _each_peer(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 def _costs(recipe: Recipe, counts: Counts) -> SetCost:
     read = tokens_read(recipe, counts) + QUERY * queries_of(recipe, counts)
     return replace(searched(recipe, counts), embedded=read)
+
+
+def _rows(recipe: Recipe, models: Mapping[str, str]) -> Rows:
+    """Each peer, and its sum behind it."""
+    rows = {}
+    for peer in peers_of(recipe):
+        rows[f"peer:{peer}"] = (f"{peer} (dense)",) * 2
+        rows[f"hybrid-peer:{peer}"] = (f"{peer} (dense) + BM25",) * 2
+    return rows
 
 
 def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
@@ -140,6 +149,7 @@ EVALUATE_PEER = Stage(
     function=evaluate_peer,
     costs=_costs,
     wire=_wired,
+    rows=_rows,
 )
 EVALUATE_HYBRID_PEER = Stage(
     "evaluate:hybrid-peer",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.judging import RUN_FILE, Evaluated, EvaluateResult, judge
 from vtkit.pipeline.sizes import SUMMED_S, TEXT_S, Counts, SetCost, results_of, searched
-from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
+from vtkit.pipeline.stage import Chain, Corpus, Rows, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, of_model, opened
 from vtkit.pipeline.steps.encode_queries import (
     BALANCING,
@@ -119,6 +119,23 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
         yield Wired(of_model(EVALUATE, inputs), {"index": chain.steps[f"index:{model}"]} | queries | inputs, model)
 
 
+def _rows(recipe: Recipe, models: Mapping[str, str]) -> Rows:
+    return {name: (name, label) for name, label in models.items()}
+
+
+def _bm25_row(recipe: Recipe, models: Mapping[str, str]) -> Rows:
+    return {"bm25": ("BM25", "BM25")}
+
+
+def _bm25_words_row(recipe: Recipe, models: Mapping[str, str]) -> Rows:
+    return {"bm25-words": ("BM25 (words)", "BM25 (words)")}
+
+
+def _hybrid_row(recipe: Recipe, models: Mapping[str, str]) -> Rows:
+    final, label = list(models.items())[-1]
+    return {"hybrid": (f"{final} + BM25", f"{label} + BM25")}
+
+
 def _wired_bm25(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
     if recipe.evaluate is not None and recipe.evaluate.bm25:
         yield Wired(EVALUATE_BM25)
@@ -192,6 +209,7 @@ EVALUATE = Stage(
     function=evaluate_model,
     costs=searched,
     wire=_wired,
+    rows=_rows,
 )
 """Of one model. Which others are judged changes nothing."""
 
@@ -203,6 +221,7 @@ EVALUATE_BM25 = Stage(
     function=evaluate_bm25,
     costs=_bm25_costs,
     wire=_wired_bm25,
+    rows=_bm25_row,
 )
 EVALUATE_BM25_WORDS = Stage(
     "evaluate:bm25-words",
@@ -212,6 +231,7 @@ EVALUATE_BM25_WORDS = Stage(
     function=evaluate_bm25_words,
     costs=_bm25_costs,
     wire=_wired_bm25_words,
+    rows=_bm25_words_row,
 )
 EVALUATE_HYBRID = Stage(
     "evaluate:hybrid",
@@ -221,4 +241,5 @@ EVALUATE_HYBRID = Stage(
     function=evaluate_hybrid,
     costs=summed,
     wire=_wired_hybrid,
+    rows=_hybrid_row,
 )

@@ -21,8 +21,7 @@ from vtkit.pipeline.stage import WHOLE_RECIPE, Chain, Stage, View, Wired, always
 from vtkit.pipeline.steps.adapt_encoder import AdaptResult
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED
 from vtkit.pipeline.steps.encode_corpus import EncodeResult, opened
-from vtkit.pipeline.steps.evaluate_deployed import variants_of
-from vtkit.pipeline.steps.evaluate_peers import peers_of
+from vtkit.pipeline.steps.evaluations import EVALUATING
 from vtkit.pipeline.steps.expand_documents import EXPAND_DOCUMENTS, ExpandedDocuments
 from vtkit.pipeline.steps.finetune_encoder import FinetuneResult
 from vtkit.pipeline.steps.index_corpus import IndexResult
@@ -158,17 +157,9 @@ def _overlap(transfer: TransferResult) -> Overlap | None:
     )
 
 
-def _called(recipe: View, labels: Mapping[str, str], final: str) -> dict[str, tuple[str, str]]:
-    """Evaluated system -> the name and the label of its rows, in the order of the report."""
-    called = {"bm25": ("BM25",) * 2, "bm25-words": ("BM25 (words)",) * 2}
-    called |= {name: (name, label) for name, label in labels.items()}
-    called |= {"hybrid": (f"{final} + BM25", f"{labels[final]} + BM25"), DEPLOYED: (DEPLOYED, _deployed(recipe))}
-    for name, variant in variants_of(recipe).items():
-        called[f"variant:{name}"] = (f"variant:{name}", _ways(variant))
-    for peer in peers_of(recipe):
-        called[f"peer:{peer}"] = (f"{peer} (dense)",) * 2
-        called[f"hybrid-peer:{peer}"] = (f"{peer} (dense) + BM25",) * 2
-    return called
+def _rows(recipe: View, labels: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """What is evaluated -> the name and the label of its row, in the order of the report."""
+    return {name: row for stage in EVALUATING for name, row in stage.rows(recipe, labels).items()}
 
 
 def _results(
@@ -185,10 +176,10 @@ def _results(
         return ()
     from vtkit.evaluation.measures.significance import holm, paired_randomization
 
-    called = _called(recipe, labels, final)
+    rows_of = _rows(recipe, labels)
     judged = {
         name: result_of(inputs[f"evaluate:{name}"], EvaluateResult).sets
-        for name in called
+        for name in rows_of
         if f"evaluate:{name}" in inputs
     }
     first = recipe.evaluate.measures[0]
@@ -205,7 +196,7 @@ def _results(
             p_values = holm({name: paired_randomization(values[name], values[baseline]) for name in claims})
         rows = []
         for name, evaluated in on_set.items():
-            model, label = called[name]
+            model, label = rows_of[name]
             p = p_values.get(name)
             row = Row(**evaluated.facts, model=model, label=label, measures=evaluated.measures, p_value_vs_bm25=p)
             rows.append(replace(row, query_encoder=query_encoder) if name == final else row)
@@ -215,24 +206,6 @@ def _results(
         length = recipe.index.document_length
         results.append(SetResults(folder, tuple(rows), *counts, cut, length, any_of_them.not_comparable))
     return tuple(results)
-
-
-LEXICAL = {"none": "", "bm25": "with BM25 in one index"}
-"""``index.lexical`` -> words."""
-
-
-def _ways(recipe: Recipe) -> str:
-    """How the documents of a variant are weighted, and what is indexed beside."""
-    weighting = recipe.index.document_weighting
-    ways = ("no weighting" if weighting == "none" else f"{weighting} weighting", LEXICAL[recipe.index.lexical])
-    return ", ".join(way for way in ways if way)
-
-
-def _deployed(recipe: Recipe) -> str:
-    """The index to be used, in words."""
-    index = recipe.index
-    engine = "" if index.engine == "exact" else f" ({index.engine})"
-    return (LEXICAL[index.lexical] or "in the index to be used") + engine
 
 
 def _strongest_bm25(on_set: Mapping[str, Evaluated], measure: str) -> str | None:
@@ -277,7 +250,7 @@ def _searches(recipe: View, inputs: Mapping[str, Path], final: str) -> dict[str,
         values = (_per_query(inputs, name, folder, measure) for name in (system, baseline))
         names = (
             "the index to deploy" if system == DEPLOYED else "the encoder",
-            _called(recipe, {final: final}, final)[baseline][1],
+            _rows(recipe, {final: final})[baseline][1],
         )
         compared = outcomes(searcher, collection, *values, measure=measure, names=names)
     return {
