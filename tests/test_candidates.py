@@ -89,7 +89,7 @@ def test_a_recipe_names_its_source_and_its_vocabulary(here: Path) -> None:
     (here / "r.toml").write_text(text.format("not/fetched"), "utf-8")
     result = call("fragmentation", "corpus.txt", "--recipe", "r.toml", "--json")
     assert [one["name"] for one in json.loads(result.stdout)["tokenizers"]] == ["target"]
-    assert "not/fetched (source of r.toml) is not here" in result.stderr
+    assert "not/fetched (source of r.toml) is left out" in result.stderr
     assert call("fragmentation", "corpus.txt", "--run", ".").exit_code == 1
 
 
@@ -98,4 +98,4 @@ def test_what_lies_here_and_cannot_be_read_is_passed_over(here: Path) -> None:
     (here / "bad.toml").write_text("[recipe]\nnothing = 1\n", "utf-8")
     result = call("inspect-vocab")
     assert result.exit_code == 0
-    assert "passed over" in result.stderr
+    assert "is ignored" in result.stderr

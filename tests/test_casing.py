@@ -216,7 +216,7 @@ def test_the_command_writes_a_mapped_tokenizer_and_never_over_another(tmp_path: 
     [
         (["--apply", "mask", "--out", "new"], "is a tokenizer, and --apply mask changes a model's vectors"),
         (["--apply", "map", "--out", "new"], 'needs input = "lowercase"'),
-        (["--apply", "map", "--input", "lowercase"], "say with --out"),
+        (["--apply", "map", "--input", "lowercase"], "with --out"),
         (["--out", "new"], "with --apply or --input"),
         (["--input", "lowercase", "--list", "cased", "--out", "new"], "give one of them"),
     ],

@@ -206,7 +206,7 @@ def check_settings(loaded: LoadedRecipe) -> None:
         RecipeError: what is not; :class:`NotFetched` if all of it can be fetched.
     """
     problems: list[VtkitError] = []
-    for look in (_check_measures, _check_reporting, _check_names):
+    for look in (_check_names, _check_measures, _check_reporting):
         try:
             look(loaded)
         except VtkitError as error:
