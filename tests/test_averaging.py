@@ -188,4 +188,4 @@ formats = ["md"]
     page = (folder / "report.md").read_text("utf-8")
     assert "The weights are the mean of 2 fine-tunings, with the seeds 3 to 4." in page
     assert "Validation of fine-tuning, training 2:" in page
-    assert f"The mean of the weights has nDCG@10 {found.mean_value:.3f} there." in page
+    assert f"The averaged weights reach nDCG@10 {found.mean_value:.3f} in validation." in page

@@ -226,7 +226,7 @@ def test_new_tokens_without_evidence_are_worth_a_warning(method: str, source: Sp
     moved, made = transferred(source, tmp_path, all_by(method))
     finding, seen, _, figures = neighbours_gate(moved, made)
     assert finding == "warn"
-    assert seen.startswith(f"none of {len(COMPOUNDS)} new tokens has a source token behind it")
+    assert seen.startswith(f"none of {len(COMPOUNDS)} new tokens was made from source tokens")
     count = len(COMPOUNDS)
     assert figures == {"made": count, "of_text": count, "without_evidence": count, "reassigned": 0}
 
@@ -258,7 +258,7 @@ def test_new_tokens_that_are_all_one_source_token_fail(source: SparseEncoder, tm
     finding, seen, advice, figures = neighbours_gate(moved, made)
     assert finding == "fail"
     assert seen.endswith("100% of them point the same way")
-    assert "The transfer tells no new token from another" in advice
+    assert "All new tokens point the same way" in advice
     assert figures["nearest_source_cosine"]["median"] == pytest.approx(1.0)
 
 
@@ -266,7 +266,7 @@ def test_rows_much_shorter_than_the_sources_are_worth_a_warning(source: SparseEn
     moved, made = transferred(source, tmp_path, all_by("sembridge", drawn=30))
     finding, _, advice, figures = neighbours_gate(moved, made)
     assert finding == "warn"
-    assert "Short rows are seldom active" in advice
+    assert "Short rows are rarely active" in advice
     assert figures["length_ratio"] == pytest.approx(30**-0.5, rel=0.2)  # of unrelated rows
 
 

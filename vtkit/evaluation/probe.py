@@ -100,7 +100,7 @@ def retrieval_gate(before: np.ndarray, after: np.ndarray) -> Seen:
     if means[1] >= means[0]:
         return "pass", seen, "", figures
     advice = (
-        'Adaptation has cost retrieval: take another adapt.objective ("auto" chooses one that trains retrieval), lower '
+        'Adaptation has made retrieval worse. Change adapt.objective ("auto" chooses one that trains retrieval), lower '
         "adapt.learning_rate, or remove [adapt]."
     )
     return "fail" if p < CHANCE else "warn", seen, advice, figures
@@ -119,8 +119,8 @@ def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
     if means[1] >= means[0] or p >= CHANCE:
         return "pass", seen, "", figures
     advice = (
-        "Without further training the source as it is finds more than any row that the transfer made: train after it "
-        "([adapt], [finetune]) and judge the source beside it (evaluate.models), or keep the source's vocabulary "
+        "Without further training, the source finds more than the moved encoder. Train after the transfer ([adapt], "
+        "[finetune]) and compare with the source (evaluate.models), or keep the source's vocabulary "
         "(vocabulary.tokenizer) and train that."
     )
     return "warn", seen, advice, figures
@@ -158,8 +158,8 @@ def language_gate(bm25: np.ndarray, encoder: np.ndarray) -> Seen:
     if means[1] >= KNOWS * means[0] or p >= CHANCE:
         return "pass", seen, "", figures
     advice = (
-        "The embedder perhaps does not know the language of these texts: name one that does in source.model "
-        "(multilingual-e5, bge-m3, gte-multilingual), or expect nothing from it beside BM25."
+        "The embedder may not know the language of these texts. Name one that does as source.model (multilingual-e5, "
+        "bge-m3, gte-multilingual); this one is unlikely to improve on BM25."
     )
     return "warn", seen, advice, figures
 
@@ -198,8 +198,8 @@ def _compared(first: np.ndarray, second: np.ndarray, when: str) -> tuple[tuple[f
     means = float(first.mean()), float(second.mean())
     p = paired_randomization(by_number(second), by_number(first))
     seen = (
-        f"spans of {len(first)} texts find the text they were cut out of with a mean reciprocal rank of "
-        f"{means[1]:.3f}, {means[0]:.3f} {when} (p = {p:.3f})"
+        f"spans of {len(first)} texts find their own text with a mean reciprocal rank of {means[1]:.3f}, "
+        f"{means[0]:.3f} {when} (p = {p:.3f})"
     )
     return means, p, seen
 

@@ -62,7 +62,7 @@ def _gates(report: ReportData) -> Section | None:
         ((gate.gate,), (gate.stage,), (gate.finding,), (" ".join([gate.seen, gate.advice]).strip(),))
         for gate in report.gates
     )
-    title = "Figures that tell whether a stage can have worked"
+    title = "Whether each stage can have worked"
     return Section(
         "gates",
         "Gates",

@@ -102,7 +102,7 @@ def training_section(report: ReportData) -> Section | None:
             blocks.append(Table(f"Validations of {name}", ("step", validated.metric), cells))
     if is_number(report.mean_value):
         metric = report.validated["finetune"][0].metric
-        blocks.append(Paragraph((f"The mean of the weights has {metric} {score(report.mean_value)} there.",)))
+        blocks.append(Paragraph((f"The averaged weights reach {metric} {score(report.mean_value)} in validation.",)))
     if report.held_out is not None:
         blocks.append(_held_out(report.held_out))
     return Section("training", "Training", tuple(blocks), folded=True) if blocks else None

@@ -26,8 +26,8 @@ def vocabulary_section(report: ReportData) -> Section | None:
     blocks: list[Block] = []
     if overlap is not None:
         sizes = (
-            f"The new vocabulary has {amount(overlap.target_size)} tokens, that of the source model "
-            f"{amount(overlap.source_size)}. {share(overlap.overlap_share)} of the new tokens are in both."
+            f"The new vocabulary has {amount(overlap.target_size)} tokens, the source model's "
+            f"{amount(overlap.source_size)}; {share(overlap.overlap_share)} of the new tokens are in both."
         )
         blocks.append(Paragraph((sizes,)))
         if overlap.probed:
@@ -53,9 +53,9 @@ def _probed(probed: Sequence[Probed]) -> str:
     taken = next(one.name for one in probed if one.taken)
     compared = ", ".join(f"{one.name} {score(one.reciprocal_rank)} (p {p_value(one.p)})" for one in others)
     return (
-        "The method auto compared its rule with what comes close to it, by how well spans of target texts find the "
-        "texts they were cut out of (mean reciprocal rank): "
-        f"rule {score(rule.reciprocal_rank)}, {compared}. Taken: {taken}."
+        "The method auto compared its rule with close alternatives by how well spans of target texts find their own "
+        "text (mean reciprocal rank): "
+        f"rule {score(rule.reciprocal_rank)}, {compared}. Chosen: {taken}."
     )
 
 

@@ -65,7 +65,7 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
         differing = _differing(as_array(ours)[kept], as_array(theirs)[origins])
         figures[f"differing_{what.replace(' ', '_')}"] = differing
         if differing:
-            problems.append(f"{differing} of {len(kept)} shared tokens have other {what} than in the source")
+            problems.append(f"{differing} of {len(kept)} shared tokens differ from the source in their {what}")
     if not np.isfinite(biases).all():
         problems.append("biases are not finite")
     if moved.bias in ("mixture", "copy-overlap"):
@@ -73,7 +73,7 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
         differing = _differing(biases[kept][usual], old_biases[origins][usual])
         figures["differing_biases"] = differing
         if differing:
-            problems.append(f"{differing} of {len(kept)} shared tokens have another bias than in the source")
+            problems.append(f"{differing} of {len(kept)} shared tokens differ from the source in their bias")
     words = []
     for name, values in (
         ("bias", biases[: len(active)][active]),
@@ -83,10 +83,10 @@ def identity_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
         words.append(f"{values.mean():.2f} ± {values.std():.2f}")
     bias_words = f"bias {words[0]} (source {words[1]})"
     if problems:
-        advice = "The grafted model is not what the transfer made: this is a defect, or the source changed meanwhile."
+        advice = "The saved model differs from what the transfer made: the source has changed, or this is a defect."
         return "fail", f"{', '.join(problems)}; {bias_words}", advice, figures
     if not len(kept):
-        return "pass", f"no token keeps its row (a method that makes all rows anew); {bias_words}", "", figures
+        return "pass", f"no token keeps its row, because the method makes all rows; {bias_words}", "", figures
     return "pass", f"{len(kept)} shared tokens: rows equal bit for bit; {bias_words}", "", figures
 
 
@@ -117,12 +117,10 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
         "reassigned": int((text & reassigned).sum()),
     }
     if not len(own):
-        what = (
-            f"none of {len(made)} new tokens has a source token behind it (all are the mean of the source's, or noise)"
-        )
+        what = f"none of {len(made)} new tokens was made from source tokens (all are the mean row, or noise)"
         if not len(made):
             return "pass", "no new tokens", "", figures
-        advice = "A baseline to compare with: new tokens mean nothing before adaptation."
+        advice = "This is a baseline: new tokens have no meaning before adaptation."
         return "warn", what, advice, figures
     source_rows, rows = as_array(old), as_array(new)[sampled]
     source_lengths, lengths = np.linalg.norm(source_rows, axis=1), np.linalg.norm(rows, axis=1)
@@ -154,18 +152,18 @@ def neighbours_gate(moved: Moved, encoder: SparseEncoder) -> Seen:
     )
     if len(sampled) > 1 and collapsed > 0.9:
         advice = (
-            "The transfer tells no new token from another. Look at the texts or vectors behind transfer.method "
-            "(vtkit provenance shows what each token was made of), or take another method."
+            "All new tokens point the same way. Check the texts or vectors that transfer.method uses (vtkit provenance "
+            "shows what each token was made of), or choose another method."
         )
         return "fail", f"{seen}; {collapsed:.0%} of them point the same way", advice, figures
     remedies = []
     if share > WITHOUT_EVIDENCE:
         remedies.append(
-            "Most new tokens are kept apart at best, and mean nothing yet: add a dictionary or more sentence pairs "
+            "Most new tokens have no evidence of their meaning: add a dictionary or more sentence pairs "
             "(transfer.parallel.files), or an embedder that knows both languages (transfer.sembridge.embedder)."
         )
     if not NORMS[0] <= ratio <= NORMS[1]:
-        remedies.append("Short rows are seldom active and long ones always: expect to need [adapt], or another method.")
+        remedies.append("Short rows are rarely active, long rows nearly always: add [adapt], or choose another method.")
     return "warn" if remedies else "pass", seen, " ".join(remedies), figures
 
 

@@ -117,6 +117,6 @@ def probed_transfer(
             f"{method.name} {method.reciprocal_rank:.3f}" + ("" if method.p is None else f" (p = {method.p:.3f})")
             for method in tried_methods
         )
-        + f"; taken: {tried_methods[best].name}"
+        + f"; chosen: {tried_methods[best].name}"
     )
     return replace(moved, probed=tuple(tried_methods))
