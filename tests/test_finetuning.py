@@ -455,7 +455,7 @@ def test_texts_that_are_all_cut_are_stated(tmp_path: Path, capsys: pytest.Captur
         ),
         ({"loss": "listwise", "bm25": False}, "leaves no teacher: name one in finetune.teachers"),
         ({"loss": ["infonce", "infonce"]}, "loss lists something twice"),
-        ({"hard_negatives": 1, "mining": {"bm25": False}}, "leaves nothing that finds hard negatives"),
+        ({"hard_negatives": 1, "mining": {"bm25": False}}, "leaves no source of hard negatives"),
         ({"document_penalty": ["l1", "l1"]}, "document_penalty lists something twice"),
     ],
 )

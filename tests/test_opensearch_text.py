@@ -523,7 +523,7 @@ bm25 = false
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["index.lexical=bm25"], 'the terms of a lexical part are no tokens.*Set lexical to "none"'),
+        (["index.lexical=bm25"], 'terms of a lexical part, which are not tokens.*Set lexical to "none"'),
         (["finetune.query_encoder=shared"], 'set finetune.query_encoder to "binary", "idf" or "learned"'),
         (["casing.output=fold"], 'set casing.output to "all", "mask" or "map"'),
         (["index.opensearch.query=rank_feature"], 'set query to "neural_sparse"'),

@@ -93,7 +93,7 @@ def test_what_is_no_generator_is_refused(folder: str, tmp_path: Path) -> None:
         generator(str(bare(tmp_path / "bert")))
     with pytest.raises(DataError, match=r"query generator .*: there is no such folder"):
         generator(str(tmp_path / "nowhere"))
-    with pytest.raises(ValidationError, match=r"takes a model that writes them: distill\.generator\.model"):
+    with pytest.raises(ValidationError, match=r"needs a model that writes them: set distill\.generator\.model"):
         AdaptSection(distill={"queries": "generated"})
     unused = AdaptSection(objective="distill", distill={"generator": {"model": folder}})
     assert "adapt.distill.generator.model" not in unused.settings_read

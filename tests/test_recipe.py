@@ -186,7 +186,7 @@ def test_a_recipe_written_out_loads_back_equal(recipe: Recipe) -> None:
 
 def test_a_recipe_written_out_explains_every_setting(tmp_path: Path) -> None:
     text = resolved_toml(load_recipe(write(tmp_path, "small.toml", SMALLEST)).recipe)
-    assert "take the same samples for every seed.\nseed = 42\n" in text
+    assert "draw the same samples for every seed.\nseed = 42\n" in text
     assert "# [finetune] is left out of this recipe" in text
     assert "# embedder is not set." in text
 
@@ -414,8 +414,8 @@ learning_rate = inf
         "line 23 finetune.learning_rate: must be a finite number, not inf.",
         "bases/base.toml line 10 transfer.sembridge.alpha: must be at least 1, not 0.5.",
         '--set 1 index.query_length: must be a whole number, not "x".',
-        '--set 2 recipe.language: cannot be "Korean". Expected: ISO 639 code of the language searched in; '
-        "decides how BM25 cuts text into terms.",
+        '--set 2 recipe.language: cannot be "Korean". Expected: ISO 639 code of the language to search in; '
+        "determines how BM25 splits text into terms.",
         '--set 3 must be section.key=value, such as adapt.steps=4000, not "nonsense".',
         "--set 4 index.nothing: unknown setting. There are engine, quantisation_bits, query_encoder, "
         "query_length, document_length, top_dimensions, query_top_dimensions, keep, document_weighting, bm25_analyser, "
@@ -676,8 +676,8 @@ def test_packages_of_an_engine_are_looked_for_before_the_run_where_anything_is_s
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ("index.opensearch.url=https://me:secret@host:9200", "name and password do not belong into a recipe"),
-        ("index.milvus.uri=milvus.db", "is no address of a server"),
+        ("index.opensearch.url=https://me:secret@host:9200", "name and password do not belong in a recipe"),
+        ("index.milvus.uri=milvus.db", "is not a server's address"),
         ("index.engine=opensearch", "needs the address of a server"),
     ],
 )

@@ -112,13 +112,13 @@ def test_a_run_that_ends_beside_its_aim_says_so() -> None:
     said = "training ends with {} active dimensions a document, finetune.target_active.document is 20. {}"
     for step in range(20):
         aimed.see(step, 12.0, 1.0, 1.0)
-    assert aimed.missed() == said.format(12, "λ was still falling: train longer.")
+    assert aimed.missed() == said.format(12, "λ was still falling. Train longer.")
     for step in range(600):
         aimed.see(step, 12.0, 1.0, 1.0)
-    assert "With next to no penalty there are no more: calibrate" in str(aimed.missed())
+    assert "Even with almost no penalty there are no more. Calibrate" in str(aimed.missed())
     for step in range(150):
         aimed.see(step, 40.0, 1.0, 1.0)
-    assert aimed.missed() == said.format(40, "λ was still rising: train longer.")
+    assert aimed.missed() == said.format(40, "λ was still rising. Train longer.")
     for step in range(150):
         aimed.see(step, 21.0, 1.0, 1.0)
     assert aimed.missed() is None
@@ -141,8 +141,11 @@ def test_an_encoder_ends_with_the_active_dimensions_asked_for(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"query_penalty": []}, "target_active.query is reached by the first of finetune.query_penalty, but there is"),
-        ({"query_penalty": "cased"}, "but cased bears on some dimensions only"),
+        (
+            {"query_penalty": []},
+            "target_active.query is reached by the first penalty of finetune.query_penalty, but there is",
+        ),
+        ({"query_penalty": "cased"}, "but cased concerns only some dimensions"),
         ({"query_penalty": "masked_flops"}, "masked_flops.query_dimensions is 30, but target_active.query is 20"),
     ],
 )

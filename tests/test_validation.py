@@ -195,7 +195,7 @@ def test_an_interrupted_run_ends_the_same(step: int, tmp_path: Path, monkeypatch
 def test_the_settings_exclude_each_other() -> None:
     with pytest.raises(ValidationError, match=r'validation\.split is "train", which is trained on'):
         section(validation={"split": "train"})
-    with pytest.raises(ValidationError, match=r"two places to take queries from: remove one"):
+    with pytest.raises(ValidationError, match=r"both choose the queries: remove one"):
         section(validation={"split": "dev", "share": 0.1})
     assert "finetune.validation.share" in section(validation={}).settings_read
     assert FinetuneValidation().patience == 5

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from vtkit.settings.finetune import SIDES, Reporter, TargetActive
 from vtkit.settings.types import (
@@ -24,50 +25,50 @@ Objective = Literal["crop", "align", "distill"]
 
 
 class GeneratorSection(Section):
-    """[adapt.distill.generator]: a sequence-to-sequence model that writes queries of documents (docT5query, GPL)."""
+    """[adapt.distill.generator]: a sequence-to-sequence model that writes queries for documents (docT5query, GPL)."""
 
     model: ModelName | None = None
-    """Hub id or folder, such as ``doc2query/msmarco-t5-base-v1`` or one of the mT5 models for other languages."""
+    """Hub id or folder, such as ``doc2query/msmarco-t5-base-v1`` or one of the multilingual mT5 models."""
 
     prompt: str = ""
-    """Put before each document; what the model was trained with, such as ``"text2query: "``."""
+    """Text put before each document, as the model was trained with, such as ``"text2query: "``."""
 
     queries: Annotated[int, Field(ge=1, le=100)] = 3
-    """Queries a document."""
+    """Queries for each document."""
 
 
 class DistillSection(Section):
-    """[adapt.distill]: a teacher's scores of queries and documents of the corpus."""
+    """[adapt.distill]: learning a teacher's scores of queries and documents of the corpus."""
 
     teachers: tuple[ModelName, ...] = ()
-    """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. Of several teachers the
-    mean counts, each score in standard deviations of that teacher's scores of the query. Default: BM25 alone; with it
-    the embedder that a head or units were fitted to ([source.head], [source.units])."""
+    """Hub ids or folders of dense or sparse sentence-transformers models or cross-encoders. With several teachers,
+    their scores are averaged, each in standard deviations of that teacher's scores for the query. Default: BM25 alone,
+    together with the embedder for a fitted head or units ([source.head], [source.units])."""
 
     bm25: bool | None = None
-    """BM25 over the corpus is a teacher too. Default: unless a cross-encoder teaches."""
+    """Use BM25 over the corpus as a teacher too. Default: yes, unless a cross-encoder teaches."""
 
     loss: Literal["listwise", "margin_mse"] | None = None
-    """``margin_mse``: the squared error of the margins between a query's first candidate and its others against the
-    teacher's margins (GPL, arXiv:2112.07577). ``listwise``: the divergence from the teacher's distribution over all
-    documents of the batch that it was asked about. Default: ``margin_mse`` where a cross-encoder teaches, which is
-    asked about a query's own candidates only, ``listwise`` elsewhere."""
+    """``margin_mse``: the squared error between the encoder's and the teacher's margins of a query's first candidate
+    over the others (GPL, arXiv:2112.07577). ``listwise``: the divergence from the teacher's distribution over all
+    documents of the batch that it scored, and half as much InfoNCE with the query's own document. Default:
+    ``margin_mse`` with a cross-encoder, which scores only a query's own candidates, else ``listwise``."""
 
     queries: Literal["crops", "openings", "generated"] = "crops"
-    """``crops``: spans of documents, as of ``crop``. ``openings``: their titles or first sentences, which are then
-    removed from the documents. ``generated``: what ``generator`` writes of the documents."""
+    """``crops``: spans of documents, as for ``crop``. ``openings``: titles or first sentences, which are removed from
+    the documents. ``generated``: queries written by ``generator``."""
 
     generator: GeneratorSection = GeneratorSection()
 
     query_corpus: tuple[CorpusName, ...] = ()
-    """Queries without judgements, such as those of a search log, instead of ``queries``."""
+    """Queries without judgements, such as a search log, instead of ``queries``."""
 
     candidates: Annotated[int, Field(ge=1, le=1000)] = 2
-    """Documents a query: its own and further ones sampled from those that BM25 and ``mining`` find; all of them for
-    ``query_corpus``."""
+    """Documents for each query: its own, and others sampled from the results of BM25 and ``mining``. With
+    ``query_corpus``, all are sampled."""
 
     mining: tuple[ModelName, ...] = ()
-    """Dense or sparse models whose best documents are candidates too, beside BM25's (GPL mines with two)."""
+    """Dense or sparse models whose best results are candidates too, beside BM25's (GPL mines with two)."""
 
     @property
     def generates(self) -> bool:
@@ -81,53 +82,55 @@ class AdaptSection(Section):
     objective: Literal["auto", "mlm", "sap"] | Objective | Annotated[tuple[Objective, ...], Field(min_length=1)] = (
         "auto"
     )
-    """What is learned. ``crop``: to find a document by a span of it. ``align``: the source encoder's scores of
-    sentences, on parallel text. ``distill``: a teacher's scores. A list of these trains on all of them at each step.
-    ``mlm``: to predict masked tokens; for masked language models, since an encoder that has learned retrieval loses
-    it. ``sap``: a teacher's vectors over the same output vocabulary (squared error on the dimensions where either is
-    positive; MILCO). ``auto``: chosen by the kind of source and the text given (docs/training.md)."""
+    """``crop``: find a document by a span of it. ``align``: reproduce the source encoder's scores of sentences, on the
+    parallel text of the transfer. ``distill``: reproduce a teacher's scores. A list of these trains on all of them at
+    each step. ``mlm``: predict masked tokens; for masked language models only, since an encoder that has learned
+    retrieval loses it. ``sap``: reproduce a teacher's vectors over the same output vocabulary (squared error on the
+    dimensions where either is positive; MILCO). ``auto``: chosen by the kind of source and the available text
+    (docs/training.md)."""
 
     corpus: tuple[CorpusName, ...] = ()
-    """Text of the language or domain searched in. Default: the fine-tuning documents, else the evaluation documents."""
+    """Text in the language or domain to search in. Default: the fine-tuning documents, else the evaluation
+    documents."""
 
     train: Literal["embeddings", "head", "all"] | None = None
-    """``embeddings``: the transformer is frozen and only embeddings, decoder and its bias learn (the
-    vocabulary-transfer paper). ``head``: only what stands behind the transformer learns, such as a fitted head or
-    units, so that no gradient goes through it. ``all``: everything learns (AdaLM; a scratch source). Default:
+    """``embeddings``: only embeddings, decoder and its bias are trained, and the transformer is frozen (the
+    vocabulary-transfer paper). ``head``: only what follows the transformer is trained, such as a fitted head or units;
+    no gradient goes through the transformer. ``all``: everything is trained (AdaLM; a scratch source). Default:
     ``embeddings`` for ``mlm`` and ``sap``, ``all`` for the others."""
 
     steps: Steps = 400
     """Optimiser steps."""
 
     batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
-    """Texts, pairs or queries a step, of each objective."""
+    """Texts, pairs or queries a step, for each objective."""
 
     max_length: PositiveInt = 128
-    """Tokens a text is cut at."""
+    """Texts are cut at this many tokens."""
 
     flops: NonNegativeFloat = 1e-3
-    """``crop``, ``align``, ``distill``: λ of the FLOPS penalties on queries and documents, which rises over a
-    third of the steps."""
+    """``crop``, ``align``, ``distill``: λ of the FLOPS penalties on queries and documents, which rises over a third of
+    the steps."""
 
     target_active: TargetActive | None = None
-    """``crop``, ``align``, ``distill``: active dimensions of queries and documents to end with, as in ``{query = 30,
-    document = 150}``, instead of ``flops``: λ is found while training, and the aim approached over the first third
-    of the steps."""
+    """``crop``, ``align``, ``distill``: active dimensions of queries and documents to reach by the end, as in ``{query
+    = 30, document = 150}``, instead of ``flops``. λ is then found while training, and the target approached over the
+    first third of the steps."""
 
     teacher: ModelName | None = None
     """``sap``: hub id or folder of a sparse encoder over the target's output vocabulary."""
 
     mask_rate: Share = 0.3
-    """``mlm``: expected share of the tokens of each text that is masked."""
+    """``mlm``: expected share of the tokens of each text that are masked."""
 
     new_token_weight: PositiveFloat = 2.0
     """``mlm``: how many times likelier a new token is masked than one shared with the source (λ of the paper)."""
 
     prior: Literal["none", "unigram"] | None = None
-    """``mlm``: ``unigram`` adds the log frequency of each token in the corpus to its logit inside the softmax, so that
-    what is merely common is not written into rows and bias, which a sparse encoder takes for term weights (logit
-    adjustment, arXiv:2007.07314). Default: ``unigram`` for encoders that have learned to retrieve, ``none`` for masked
-    language models, whose bias holds the frequencies already."""
+    """``mlm``: ``unigram`` adds the log frequency of each token in the corpus to its logit inside the softmax. Rows and
+    bias then do not learn plain frequency, which a sparse encoder would take for term weights (logit adjustment,
+    arXiv:2007.07314). Default: ``unigram`` for encoders that have learned to retrieve, ``none`` for masked language
+    models, whose bias already holds the frequencies."""
 
     learning_rate: LearningRate = 1e-4
     """Peak of the cosine schedule."""
@@ -136,10 +139,10 @@ class AdaptSection(Section):
     """Share of the steps over which the learning rate rises."""
 
     checkpoint_every: Steps = 200
-    """Steps between checkpoints; a killed run continues from the last."""
+    """Steps between checkpoints; an interrupted run continues from the last one."""
 
     report_to: tuple[Reporter, ...] = ()
-    """Programs that show the curves while training goes on: ``tensorboard``, ``wandb`` (offline without --download)."""
+    """Programs that show the curves during training: ``tensorboard``, ``wandb`` (offline without --download)."""
 
     distill: DistillSection = DistillSection()
 
@@ -172,18 +175,17 @@ class AdaptSection(Section):
                 tables |= {f"distill.generator.{setting}" for setting in GeneratorSection.model_fields}
         return {f"adapt.{name}" for name in own | tables}
 
-    @model_validator(mode="after")
-    def _objective_has_its_teacher(self) -> AdaptSection:
+    def _faults(self) -> Iterator[str]:
+        distill = self.distill
         if (self.objective == "sap") != (self.teacher is not None):
-            raise ValueError('objective "sap" and the setting teacher belong together: give both or neither')
+            yield 'objective "sap" and the setting teacher belong together: set both or neither'
         if len(set(self.objectives)) < len(self.objectives):
-            raise ValueError("an objective is listed twice")
+            yield "an objective is listed twice"
         if {"crop", "distill"} <= set(self.objectives):
-            raise ValueError('"distill" learns from spans too: leave "crop" out of the list')
-        if not self.distill.teachers and self.distill.bm25 is False:
-            raise ValueError("distill.bm25 = false leaves no teacher: name one in distill.teachers")
-        if self.distill.loss == "margin_mse" and self.distill.candidates < 2:
-            raise ValueError("distill.loss margin_mse compares candidates: set distill.candidates to 2 or more")
-        if self.distill.queries == "generated" and self.distill.generator.model is None:
-            raise ValueError('distill.queries = "generated" takes a model that writes them: distill.generator.model')
-        return self
+            yield '"distill" also learns from spans: remove "crop" from the list'
+        if not distill.teachers and distill.bm25 is False:
+            yield "distill.bm25 = false leaves no teacher: name one in distill.teachers"
+        if distill.loss == "margin_mse" and distill.candidates < 2:
+            yield "distill.loss margin_mse compares candidates: set distill.candidates to 2 or more"
+        if distill.queries == "generated" and distill.generator.model is None:
+            yield 'distill.queries = "generated" needs a model that writes them: set distill.generator.model'

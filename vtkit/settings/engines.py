@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import Annotated, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from vtkit.settings.types import PositiveInt, Section
 
@@ -44,11 +44,9 @@ def not_installed(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 def _address(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{value!r} is no address of a server: write it as https://HOST:PORT")
+        raise ValueError(f"{value!r} is not a server's address: write it as https://HOST:PORT")
     if parts.username is not None or parts.password is not None:
-        raise ValueError(
-            "name and password do not belong into a recipe: give them in the environment (docs/engines.md)"
-        )
+        raise ValueError("name and password do not belong in a recipe: set them in the environment (docs/engines.md)")
     return value
 
 
@@ -57,66 +55,63 @@ Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 
 class SeismicSettings(Section):
-    """[index.seismic]: Seismic, an approximate index of posting lists cut into blocks with summaries
-    (arXiv:2404.18812)."""
+    """[index.seismic]: Seismic, an approximate index of posting lists in blocks with summaries (arXiv:2404.18812)."""
 
     n_postings: PositiveInt = 3500
-    """Postings kept of a list, on average; more find more, and build longer."""
+    """Postings kept per list, on average; with more, search finds more and building takes longer."""
 
     query_cut: PositiveInt = 20
-    """Largest weights of a query whose lists are looked into; all of them count in the score."""
+    """Largest query weights whose lists are searched; all weights count in the score."""
 
     heap_factor: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Blocks are passed over whose summary stays below the worst result divided by this; a smaller one is slower and
-    finds more, 0 looks into every block. Default: the fastest of 0.9, 0.8, 0.6, 0.4, 0.2 and 0 that finds 98 % of the
-    exact first ten of 200 queries made of documents, when the index is built."""
+    """Blocks are skipped if their summary stays below the worst result divided by this; smaller is slower and finds
+    more, 0 skips none. Default: chosen when the index is built: the fastest of 0.9, 0.8, 0.6, 0.4, 0.2 and 0 that finds
+    98 % of the exact ten best results of 200 queries made from documents."""
 
 
 class MilvusSettings(Section):
     """[index.milvus]: Milvus, embedded or a cluster."""
 
     uri: Address | None = None
-    """Address of a cluster, such as "http://localhost:19530"; VTKIT_MILVUS_TOKEN in the environment is its token.
-    Default: the embedded Milvus Lite, in files of the index."""
+    """Address of a cluster, such as "http://localhost:19530"; the environment variable VTKIT_MILVUS_TOKEN holds its
+    token. Default: the embedded Milvus Lite, in files of the index."""
 
     timeout: Seconds = 60.0
-    """Seconds that an answer of a cluster may take."""
+    """Seconds to wait for an answer of a cluster."""
 
 
 class OpenSearchSettings(Section):
     """[index.opensearch]: an OpenSearch cluster."""
 
     url: Address | None = None
-    """Its address, such as "https://localhost:9200"; VTKIT_OPENSEARCH_USER and VTKIT_OPENSEARCH_PASSWORD in the
-    environment are who asks."""
+    """Address, such as "https://localhost:9200"; the environment variables VTKIT_OPENSEARCH_USER and
+    VTKIT_OPENSEARCH_PASSWORD hold the credentials."""
 
     query: Literal["neural_sparse", "rank_feature"] = "neural_sparse"
-    """``neural_sparse`` needs the neural-search plugin, which comes with OpenSearch; ``rank_feature`` is the same sum
-    in queries that every OpenSearch answers."""
+    """``neural_sparse`` needs the neural-search plugin, which comes with OpenSearch; ``rank_feature`` computes the same
+    sum with queries that every OpenSearch supports."""
 
     text_queries: bool = False
-    """Let the cluster encode queries, so that an application sends plain text. For encoders whose queries are looked
-    up in a static table (``finetune.query_encoder`` or ``calibrate.query_encoder``): the table is registered as a
-    tokenizer model, deployed and tried, and features are called by their tokens (docs/engines.md)."""
+    """Let the cluster encode queries, so that an application sends plain text. For encoders with a static query table
+    (``finetune.query_encoder`` or ``calibrate.query_encoder``): the table is registered as a tokenizer model, deployed
+    and tested, and features are named by their tokens (docs/engines.md)."""
 
     two_phase: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """With ``text_queries``, a second search pipeline, which is faster and approximate: weights of at least this share
-    of a query's largest find documents, and the others count for the best of these only. OpenSearch's own value is 0.4.
-    Default: no such pipeline."""
+    """With ``text_queries``, add a second search pipeline that is faster and approximate: only weights of at least this
+    share of the query's largest find documents, and the others only rescore the best of these. OpenSearch's own value
+    is 0.4. Default: no such pipeline."""
 
     verify_certificates: bool = True
-    """Whether the server's certificate must be signed by an authority that this machine trusts."""
+    """Require a server certificate signed by an authority that this machine trusts."""
 
     timeout: Seconds = 60.0
-    """Seconds that an answer may take."""
+    """Seconds to wait for an answer."""
 
-    @model_validator(mode="after")
-    def _text_has_its_query(self) -> OpenSearchSettings:
+    def _faults(self) -> Iterator[str]:
         if self.text_queries and self.query == "rank_feature":
-            raise ValueError('text_queries needs the neural-search plugin: set query to "neural_sparse"')
+            yield 'text_queries needs the neural-search plugin: set query to "neural_sparse"'
         if self.two_phase is not None and not self.text_queries:
-            raise ValueError("two_phase is a pipeline for text: set text_queries to true, or remove it")
-        return self
+            yield "two_phase is a pipeline for text queries: set text_queries to true, or remove it"
 
 
 BUILT_FROM = (

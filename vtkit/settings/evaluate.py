@@ -16,42 +16,41 @@ _LISTED = {"sets": "collection", "weightings": "weighting", "lexical": "lexical 
 
 
 class EvaluateSection(Section):
-    """[evaluate]: what the run is judged on, before and after each stage that changes the model."""
+    """[evaluate]: evaluation, before and after each stage that changes the model."""
 
     sets: Annotated[tuple[RetrievalName, ...], Field(min_length=1)]
     """Folders of collections, or names such as "miracl:ko" and "ir_datasets:beir/scifact/test" (docs/data.md)."""
 
     split: str | None = None
-    """Which judgements to use (``qrels/SPLIT.tsv``). Default: a public collection's first, else "test"."""
+    """Judgements to use (``qrels/SPLIT.tsv``). Default: a public collection's first, else "test"."""
 
     measures: Annotated[tuple[str, ...], Field(min_length=1)] = ("nDCG@10", "R@100", "RR@10")
-    """ir_measures names."""
+    """Measures by their ir_measures names."""
 
     depth: Annotated[int, Field(ge=10, le=10_000)] = 1000
-    """Results a query."""
+    """Results for each query."""
 
     max_queries: Occurrences | None = None
-    """Judge only so many queries, sampled with the seed. Default: all."""
+    """Most queries to evaluate, sampled with the seed. Default: all."""
 
     models: Annotated[
         tuple[Literal["source", "transfer", "adapt", "calibrate", "finetune", "query-table"], ...], Field(min_length=1)
     ] = ("source", "transfer", "adapt", "calibrate", "finetune", "query-table")
-    """Which stages' models to judge; those the recipe does not build are skipped."""
+    """Stages whose models are evaluated; stages that the recipe does not have are skipped."""
 
     bm25: bool = True
-    """Judge BM25 too, with ``index.bm25_analyser`` and over plain words, and its sum with the final model
+    """Evaluate BM25 too, with ``index.bm25_analyser`` and with plain words, and its sum with the final model
     (docs/evaluation.md)."""
 
     weightings: tuple[DocumentWeighting, ...] = ()
-    """Judge the final model under these ``index.document_weighting`` too; nothing is encoded again."""
+    """Evaluate the final model with these ``index.document_weighting`` too; nothing is encoded again."""
 
     lexical: tuple[Lexical, ...] = ()
-    """Judge the final model with these ``index.lexical`` too, each under each weighting."""
+    """Evaluate the final model with these ``index.lexical`` too, each with each weighting."""
 
     peers: tuple[ModelName, ...] = ()
-    """Dense embedders (folders or hub ids of sentence-transformers models) that could be used instead, judged beside
-    the encoders. Each encodes with its own prompts and up to its own length, is searched exactly, and is summed
-    with BM25 too."""
+    """Dense embedders (folders or hub ids of sentence-transformers models) to compare with. Each encodes with its own
+    prompts and maximal length, is searched exactly, and is also summed with BM25."""
 
     @field_validator("sets", "weightings", "lexical", "peers")
     @classmethod

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from vtkit.settings.finetune import RankingSystems
 from vtkit.settings.types import PositiveInt, Section, Steps
@@ -14,25 +15,26 @@ CHECKPOINT_EVERY = 200
 
 
 class ExpandRankings(RankingSystems):
-    """[expand.rankings]: what ranks the documents for the training queries; ``tilde-aug`` learns from the documents
-    that all of these rankings together put first (Borda count)."""
+    """[expand.rankings]: rankings of the documents for the training queries. ``tilde-aug`` learns from the ten
+    documents that these rankings together put first (Borda count)."""
 
 
 class ExpandSection(Section):
-    """[expand]: before fine-tuning, a masked language model learns which tokens the queries of a document have, and
-    every document that fine-tuning and the index read is extended by the likeliest that it does not have (TILDE)."""
+    """[expand]: before fine-tuning, a masked language model learns which tokens the queries of a document contain.
+    Every document that fine-tuning and the index read is then extended by the likeliest tokens that it lacks
+    (TILDE)."""
 
     method: Literal["none", "tilde", "tilde-aug"] = "tilde"
-    """What is learned from. ``tilde``: the relevant documents of the queries of ``finetune.data``. ``tilde-aug``:
-    these, and the documents that several rankings together put first (the corpus-specific vocabularies paper).
-    ``none``: documents stay as they are."""
+    """What the model learns from. ``tilde``: the relevant documents of the queries of ``finetune.data``. ``tilde-aug``:
+    also the documents that several rankings together put first (the corpus-specific vocabularies paper). ``none``:
+    documents stay as they are."""
 
     tokens: PositiveInt = 200
-    """So many of the likeliest tokens of a document are looked at; stop words, pieces of words and tokens that the
-    document has are then left out."""
+    """Likeliest tokens of a document to choose from. Stop words, pieces of words, tokens of the document and tokens in
+    more than a tenth of the documents are then left out."""
 
     keep: PositiveInt | None = None
-    """Add no more than so many of what is left, the likeliest. Default: all."""
+    """Most tokens to add to a document, the likeliest. Default: all that remain."""
 
     steps: Steps | None = None
     """Optimiser steps. Default: five passes over the pairs."""
@@ -57,11 +59,9 @@ class ExpandSection(Section):
             names |= {f"rankings.{name}" for name in ExpandRankings.model_fields}
         return {f"expand.{name}" for name in names}
 
-    @model_validator(mode="after")
-    def _rankings_are_there(self) -> ExpandSection:
+    def _faults(self) -> Iterator[str]:
         if self.method == "tilde-aug" and not self.rankings.any:
-            raise ValueError(
+            yield (
                 'method "tilde-aug" learns from rankings: set rankings.bm25 or rankings.encoder, or name '
                 "rankings.models or rankings.files"
             )
-        return self

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, create_model
 
 from vtkit.data.training_files import is_training_file
 from vtkit.settings.types import (
@@ -52,16 +52,16 @@ class LossSettings(_Named):
     """Whether it compares a query's relevant document with hard negatives of the query's own."""
 
     weight: PositiveFloat = 1.0
-    """Factor on this loss in the sum."""
+    """Weight of this loss in the sum."""
 
 
 class InfonceLoss(LossSettings):
-    """[finetune.infonce]: InfoNCE, the relevant document against all others of the batch."""
+    """[finetune.infonce]: InfoNCE, the relevant document against all other documents of the batch."""
 
     name = "infonce"
 
     scale: PositiveFloat = 1.0
-    """Factor on the scores inside the softmax (the inverse of its temperature)."""
+    """Factor on the scores inside the softmax (the inverse of the temperature)."""
 
 
 _SCALE = (
@@ -72,8 +72,8 @@ _SCALE = (
 
 
 class MarginMseLoss(LossSettings):
-    """[finetune.margin_mse]: MarginMSE, the squared error of the margins between a query's relevant document and its
-    hard negatives against the teacher's margins."""
+    """[finetune.margin_mse]: MarginMSE, the squared error between the encoder's and the teacher's margins of a query's
+    relevant document over its hard negatives."""
 
     name = "margin_mse"
     taught = compares = True
@@ -92,8 +92,8 @@ class KlLoss(LossSettings):
 
 
 class ListwiseLoss(LossSettings):
-    """[finetune.listwise]: KL divergence from the teacher's distribution over all documents of the batch that it was
-    asked about, its scores in standard deviations."""
+    """[finetune.listwise]: KL divergence from the teacher's distribution over all documents of the batch that it
+    scored, with its scores in standard deviations."""
 
     name = "listwise"
     taught = True
@@ -134,9 +134,9 @@ class FlopsPenalty(PenaltySettings):
     document: NonNegativeFloat = Field(default=1e-4, description=_DOCUMENTS)
 
     definition: FlopsDefinition = "batch"
-    """How relevant documents and hard negatives count on the document side, which λ_d from elsewhere depends on.
-    ``batch``: FLOPS of all documents of the batch (sentence-transformers). ``splade``: the mean of the FLOPS of the
-    relevant documents and that of the negatives (SPLADE's code). ``cai``: their sum (CAI's code)."""
+    """How relevant documents and hard negatives are combined; a λ_d from elsewhere depends on it. ``batch``: FLOPS of
+    all documents of the batch (sentence-transformers). ``splade``: the mean of the FLOPS of the relevant documents and
+    that of the negatives (SPLADE's code). ``cai``: their sum (CAI's code)."""
 
 
 class L1Penalty(PenaltySettings):
@@ -149,8 +149,8 @@ class L1Penalty(PenaltySettings):
 
 
 class MaskedFlopsPenalty(PenaltySettings):
-    """[finetune.masked_flops]: FLOPS of the vectors that are not sparse enough yet; the others are left alone (ℓ₀
-    mask, arXiv:2504.14839)."""
+    """[finetune.masked_flops]: FLOPS of only those vectors that are not sparse enough yet (ℓ₀ mask,
+    arXiv:2504.14839)."""
 
     name = "masked_flops"
 
@@ -158,10 +158,10 @@ class MaskedFlopsPenalty(PenaltySettings):
     document: NonNegativeFloat = Field(default=1e-4, description=_DOCUMENTS)
 
     query_dimensions: PositiveInt = 30
-    """Queries with no more active dimensions than this are left alone."""
+    """Queries with at most this many active dimensions are not penalised."""
 
     document_dimensions: PositiveInt = 150
-    """Documents with no more active dimensions than this are left alone."""
+    """Documents with at most this many active dimensions are not penalised."""
 
     def threshold(self, side: Side) -> int:
         """Active dimensions up to which a vector of a side is left alone."""
@@ -169,8 +169,8 @@ class MaskedFlopsPenalty(PenaltySettings):
 
 
 class DfFlopsPenalty(PenaltySettings):
-    """[finetune.df_flops]: FLOPS in which dimensions that many texts activate weigh more, which shortens the longest
-    postings (DF-FLOPS, arXiv:2505.15070)."""
+    """[finetune.df_flops]: FLOPS with larger weights for dimensions that are active in many texts, which shortens the
+    longest postings (DF-FLOPS, arXiv:2505.15070)."""
 
     name = "df_flops"
 
@@ -178,12 +178,12 @@ class DfFlopsPenalty(PenaltySettings):
     document: NonNegativeFloat = Field(default=1e-4, description=_DOCUMENTS)
 
     alpha: Share = 0.1
-    """Share of the texts from which on a dimension counts as frequent: it weighs one half there."""
+    """A dimension that is active in this share of the texts has half the largest weight."""
 
 
 class CasedPenalty(PenaltySettings):
     """[finetune.cased]: Squared weights of the dimensions of cased tokens (the casing study). The study has λ = 0.2
-    beside MarginMSE; beside InfoNCE that is far too much, and the default is made for it."""
+    beside MarginMSE, which is far too much beside InfoNCE; the default suits InfoNCE."""
 
     name = "cased"
     counts = False
@@ -200,13 +200,13 @@ class QueryEncoderSettings(_Named):
 
 
 class SourceQueries(QueryEncoderSettings):
-    """[finetune.source]: As the model has it: the encoder of documents, or its static table, which stays as it is."""
+    """[finetune.source]: As in the model: the document encoder, or the model's static table, which is not trained."""
 
     name = "source"
 
 
 class SharedQueries(QueryEncoderSettings):
-    """[finetune.shared]: The encoder of documents, whatever the model's queries went through before."""
+    """[finetune.shared]: The document encoder, even if the model had another query encoder."""
 
     name = "shared"
 
@@ -226,17 +226,18 @@ class IdfQueries(QueryEncoderSettings):
 
 
 class LearnedQueries(QueryEncoderSettings):
-    """[finetune.learned]: A table that is trained with the encoder of documents; it starts from the model's own one, or
-    from ``idf`` (after Li-LSR, arXiv:2505.01452)."""
+    """[finetune.learned]: A table that is trained together with the document encoder, starting from the model's own
+    table or else from ``idf`` (after Li-LSR, arXiv:2505.01452)."""
 
     name = "learned"
 
     learning_rate: LearningRate = 1e-2
-    """Peak learning rate of the table's weights, which start at up to 10; its schedule is that of the encoder."""
+    """Peak learning rate of the table's weights, which start at up to 10; the schedule is the encoder's."""
 
 
 class TargetActive(Section):
-    """Active dimensions that training is to end with: the λ that does it is found on the way (docs/training.md)."""
+    """Active dimensions to reach by the end of training; the λ that reaches them is found on the way
+    (docs/training.md)."""
 
     query: Dimensions | None = None
     """Of a query, on average."""
@@ -253,22 +254,22 @@ Reporter = Literal["tensorboard", "wandb"]
 
 
 class FinetuneValidation(Section):
-    """[finetune.validation]: the encoder is judged while it is trained; training stops when it gets no better, and ends
-    with the best weights. The queries are those of ``split``, or a ``share`` of the training queries; without either,
-    probe pairs made of the documents of ``data``."""
+    """[finetune.validation]: the encoder is evaluated while it is trained. Training stops when it no longer improves,
+    and ends with the best weights. The queries are those of ``split`` or a ``share`` of the training queries; without
+    either, probe pairs made from the documents of ``data``."""
 
     every: Steps = 50
     """Steps between validations."""
 
     patience: PositiveInt = 5
-    """Training stops after so many validations in a row that are no better than the best before them."""
+    """Training stops after this many validations in a row without improvement."""
 
     split: str | None = None
-    """Judgements of ``data`` to judge with, such as ``dev``: neither those that are trained on nor those that
-    [evaluate] uses."""
+    """Judgements of ``data`` to validate on, such as ``dev``; neither those trained on nor those that [evaluate]
+    uses."""
 
     share: Share | None = None
-    """Share of the training queries that is not trained on, but judged with."""
+    """Share of the training queries to validate on instead of training on them."""
 
 
 AnyLoss = InfonceLoss | MarginMseLoss | KlLoss | ListwiseLoss
@@ -321,14 +322,14 @@ class RankingSystems(Section):
     """BM25's ranking."""
 
     encoder: bool = False
-    """The ranking of the encoder itself, as it is before fine-tuning."""
+    """The ranking of the encoder itself, before fine-tuning."""
 
     models: tuple[ModelName, ...] = ()
     """Rankings of dense or sparse sentence-transformers models, hub ids or folders."""
 
     files: tuple[RankingsName, ...] = ()
-    """Rankings by ids, as they are published: msmarco-hard-negatives (.jsonl with ``qid`` and ``neg``, lists of
-    document ids by system), ColBERT's lines, .parquet with a query id and document ids, TREC runs."""
+    """Published rankings by ids: msmarco-hard-negatives (.jsonl with ``qid`` and ``neg``, lists of document ids by
+    system), ColBERT's lines, .parquet with a query id and document ids, TREC runs."""
 
     @property
     def any(self) -> bool:
@@ -337,15 +338,15 @@ class RankingSystems(Section):
 
 
 class MiningSection(RankingSystems):
-    """[finetune.mining]: where hard negatives come from. What a ranking finds first, without the documents that are
-    relevant to the query; of several rankings all."""
+    """[finetune.mining]: where hard negatives come from: the top of one or several rankings, without the documents that
+    are relevant to the query."""
 
     depth: Annotated[int, Field(ge=1, le=10_000)] = 50
-    """Negatives are sampled from so many of each ranking."""
+    """Negatives are sampled from this many documents at the top of each ranking."""
 
     rounds: Annotated[int, Field(ge=1, le=10)] = 1
-    """Trainings one after another, each from the weights before the first. From the second on, what the encoder of the
-    training before ranks first is mined too. The last one counts; each takes as long as the first."""
+    """Number of trainings, each from the same initial weights. From the second on, negatives are also mined with the
+    encoder of the previous training. The last one is kept; each takes as long as the first."""
 
 
 def _summaries(kinds: dict[str, type[AnyLoss]] | dict[str, type[AnyPenalty]] | dict[str, type[AnyQueryEncoder]]) -> str:
@@ -354,7 +355,7 @@ def _summaries(kinds: dict[str, type[AnyLoss]] | dict[str, type[AnyPenalty]] | d
 
 class FinetuneSection(_Tables):
     """[finetune]: training of the sparse vectors on queries with relevant documents. The settings of each loss, penalty
-    and query encoder stand in a table of its name; those that are not used may stay in the recipe."""
+    and query encoder stand in a table of its name; tables that are not used may stay in the recipe."""
 
     data: RetrievalName
     """Judged queries: a collection's folder or name, or training data (docs/data.md): a .tsv, .jsonl or .parquet
@@ -362,7 +363,7 @@ class FinetuneSection(_Tables):
     ``datasets:NAME:CONFIG:SPLIT:QUERY:DOCUMENT``."""
 
     split: str = "train"
-    """Which judgements to train on (``qrels/SPLIT.tsv``); a file has no splits."""
+    """Judgements to train on (``qrels/SPLIT.tsv``); a file has no splits."""
 
     query_encoder: QueryEncoderName = Field(
         default="source",
@@ -371,8 +372,8 @@ class FinetuneSection(_Tables):
     )
 
     activation: Activation = "source"
-    """What makes weights of logits. ``source``: as the model has it. ``log1p``: log(1 + ReLU(x)). ``log1p_log1p``:
-    log(1 + log(1 + ReLU(x))), which keeps large weights smaller (arXiv:2504.14839)."""
+    """How logits become weights. ``source``: as in the model. ``log1p``: log(1 + ReLU(x)). ``log1p_log1p``: log(1 +
+    log(1 + ReLU(x))), which makes large weights smaller (arXiv:2504.14839)."""
 
     loss: LossName | Annotated[tuple[LossName, ...], Field(min_length=1)] = Field(
         default="infonce",
@@ -386,14 +387,14 @@ class FinetuneSection(_Tables):
     )
 
     document_penalty: PenaltyName | tuple[PenaltyName, ...] = "flops"
-    """What keeps documents sparse; as ``query_penalty``."""
+    """Penalties that keep documents sparse; as ``query_penalty``."""
 
     ramp: Ramp = 0.33
-    """Share of the steps over which the penalties rise quadratically."""
+    """Share of the steps over which the penalties rise quadratically to full strength."""
 
     target_active: TargetActive | None = None
-    """Active dimensions of queries and documents to end with, as in ``{query = 30, document = 150}``, instead of λ: the
-    λ of the side's first penalty is found while training, and ``ramp`` is the share of the steps in which the aim is
+    """Active dimensions of queries and documents to reach by the end, as in ``{query = 30, document = 150}``. λ of the
+    side's first penalty is then found while training, and ``ramp`` is the share of the steps over which the target is
     approached."""
 
     teachers: tuple[ModelName, ...] = ()
@@ -401,12 +402,12 @@ class FinetuneSection(_Tables):
     teachers, their scores are averaged, each in standard deviations of that teacher's scores for the query."""
 
     scores: tuple[RankingsName, ...] = ()
-    """Files of a teacher's scores of documents of ``data``, by ids (docs/data.md): .parquet with a query id, document
-    ids and scores, or triplets with a margin; ColBERT's lines; TREC runs. Only scored documents are trained on then."""
+    """Files with a teacher's scores of documents of ``data``, by ids (docs/data.md): .parquet with a query id, document
+    ids and scores, or triplets with a margin; ColBERT's lines; TREC runs. Only scored documents are then trained on."""
 
     bm25: bool | None = None
-    """BM25 over the documents is a teacher too. Default: where there is no other, neither ``teachers`` nor scores in
-    ``data`` or ``scores``."""
+    """Use BM25 over the documents as a teacher. Default: only if there is no other teacher, neither ``teachers`` nor
+    scores in ``data`` or ``scores``."""
 
     epochs: PositiveFloat = 3.0
     """Passes over the pairs; ``steps`` overrides it."""
@@ -415,28 +416,28 @@ class FinetuneSection(_Tables):
     """Optimiser steps, instead of epochs."""
 
     trainings: Annotated[int, Field(ge=1, le=100)] = 1
-    """Trainings from the same encoder, with the seeds ``recipe.seed`` and those after it; of several the model has the
-    mean of the weights (uniform soup, arXiv:2203.05482). It searches as fast as one of them, and takes as many times
-    the training."""
+    """Number of trainings from the same encoder, with ``recipe.seed`` and the seeds after it; the model gets the mean
+    of their weights (uniform soup, arXiv:2203.05482). Search takes as long as with one, training that many times as
+    long."""
 
     batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 32
-    """Pairs a step; each query's negatives are the other documents of the step."""
+    """Pairs a step; the other documents of the step are negatives for each query."""
 
     texts_at_once: PositiveInt | None = None
-    """Texts of a step whose activations are held at a time, at least; short ones come up to 1,024 tokens together. The
-    step is that of the whole batch, in the memory of so few texts, and takes about a third longer. Default: all."""
+    """Texts whose activations are held at a time; short texts are grouped up to 1,024 tokens. The gradient is that of
+    the whole batch, with less memory and about a third more time. Default: the whole batch."""
 
     hard_negatives: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Further negatives a query: documents of ``data`` that are judged as not relevant to it, and where it has fewer,
-    some that ``mining`` finds."""
+    """Additional negatives for each query: documents of ``data`` judged as not relevant, and if there are too few,
+    documents found by ``mining``."""
 
     mining: MiningSection = MiningSection()
 
     query_length: PositiveInt = 64
-    """Tokens a query is cut at."""
+    """Queries are cut at this many tokens."""
 
     document_length: PositiveInt = 128
-    """Tokens a document is cut at."""
+    """Documents are cut at this many tokens."""
 
     learning_rate: LearningRate = 2e-5
     """Peak learning rate; it rises over ``warmup`` and falls linearly to zero."""
@@ -445,10 +446,10 @@ class FinetuneSection(_Tables):
     """Share of the steps over which the learning rate rises."""
 
     checkpoint_every: Steps = 100
-    """Steps between checkpoints; a killed run continues from the last."""
+    """Steps between checkpoints; an interrupted run continues from the last one."""
 
     report_to: tuple[Reporter, ...] = ()
-    """Programs that show the curves while training goes on: ``tensorboard``, ``wandb`` (offline without --download)."""
+    """Programs that show the curves during training: ``tensorboard``, ``wandb`` (offline without --download)."""
 
     validation: FinetuneValidation | None = None
 
@@ -515,19 +516,12 @@ class FinetuneSection(_Tables):
         names |= {f"{loss.name}.{setting}" for loss in self.losses for setting in type(loss).model_fields}
         for side in SIDES:
             for place, own in enumerate(self.penalties(side)):
-                found = {side} if place == 0 and self.target(side) is not None else set()  # λ
-                names |= {f"{own.name}.{setting}" for setting in own.settings_of(side) - found}
+                unused = {side} if place == 0 and self.target(side) is not None else set()  # λ is found
+                names |= {f"{own.name}.{setting}" for setting in own.settings_of(side) - unused}
         names |= {f"target_active.{side}" for side in SIDES if self.target_active is not None}
         if self.validation is not None:
             names |= {f"validation.{setting}" for setting in FinetuneValidation.model_fields}
         return {f"finetune.{name}" for name in names}
-
-    @model_validator(mode="after")
-    def _what_it_learns_is_there(self) -> FinetuneSection:
-        faults = list(self._faults())
-        if faults:
-            raise ValueError("; ".join(faults))
-        return self
 
     def _faults(self) -> Iterator[str]:
         for setting, named in (
@@ -540,7 +534,7 @@ class FinetuneSection(_Tables):
         comparing = [loss.name for loss in self.losses if loss.compares]
         if comparing and not self.hard_negatives:
             yield (
-                f"a query's documents are compared with each other ({' and '.join(comparing)}): set "
+                f"{' and '.join(comparing)} compares a query's relevant document with its hard negatives: set "
                 "finetune.hard_negatives to 1 or more"
             )
         for side in SIDES:
@@ -550,30 +544,30 @@ class FinetuneSection(_Tables):
                 continue
             if side == "query" and self.fixed_queries:
                 yield (
-                    f"target_active.query: with query_encoder {self.query_encoder} a query has as many dimensions as "
-                    "distinct tokens, and training changes nothing about it. Remove it"
+                    f"target_active.query: with query_encoder {self.query_encoder} a query always has one dimension "
+                    "for each distinct token. Remove it"
                 )
                 continue
             if first is None or not first.counts:
-                why = "there is none" if first is None else f"{first.name} bears on some dimensions only"
-                yield f"target_active.{side} is reached by the first of finetune.{side}_penalty, but {why}"
+                why = "there is none" if first is None else f"{first.name} concerns only some dimensions"
+                yield f"target_active.{side} is reached by the first penalty of finetune.{side}_penalty, but {why}"
             elif isinstance(first, MaskedFlopsPenalty) and first.threshold(side) >= target:
                 yield (
                     f"masked_flops.{side}_dimensions is {first.threshold(side)}, but target_active.{side} is "
-                    f"{target:g}: texts up to the threshold are left alone, so set it lower"
+                    f"{target:g}: texts below the threshold are not penalised, so set it lower"
                 )
         given = self.teachers or self.scores or is_training_file(self.data)
         if self.taught and not given and self.bm25 is False:
             yield "bm25 = false leaves no teacher: name one in finetune.teachers"
         if self.validation is not None:
             if self.validation.split is not None and self.validation.share is not None:
-                yield "validation.split and validation.share are two places to take queries from: remove one"
+                yield "validation.split and validation.share both choose the queries: remove one"
             if self.validation.split == self.split:
                 yield f'validation.split is "{self.split}", which is trained on: name another, or set validation.share'
         if self.mining.rounds > 1 and not self.hard_negatives:
-            yield "mining.rounds mines hard negatives: set finetune.hard_negatives to 1 or more"
+            yield "mining.rounds needs hard negatives: set finetune.hard_negatives to 1 or more"
         if self.hard_negatives and not self.mining.any:
             yield (
-                "mining.bm25 = false leaves nothing that finds hard negatives: set mining.encoder, name mining.models "
-                "or mining.files, or set hard_negatives to 0"
+                "mining.bm25 = false leaves no source of hard negatives: set mining.encoder, name mining.models or "
+                "mining.files, or set hard_negatives to 0"
             )

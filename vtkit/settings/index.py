@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.calibrate import StaticQueryEncoder
@@ -22,62 +23,61 @@ class IndexSection(Section):
     """[index]: how documents are encoded and searched."""
 
     engine: Engine = "exact"
-    """What searches. ``exact``: every document that shares a term is scored, in process, no approximation.
-    ``lucene``: Lucene's index of impacts, in process. ``seismic``: approximate, in process. ``milvus``: a Milvus
-    database, embedded or a cluster. ``opensearch``: an OpenSearch cluster. All but ``exact`` are extras to install, and
-    are compared with ``exact`` in the evaluation (docs/engines.md)."""
+    """Search engine. ``exact``: every document that shares a term is scored, in process, without approximation.
+    ``lucene``: Lucene's impact index, in process. ``seismic``: approximate, in process. ``milvus``: a Milvus database,
+    embedded or a cluster. ``opensearch``: an OpenSearch cluster. All but ``exact`` are extras to install, and the
+    evaluation compares them with ``exact`` (docs/engines.md)."""
 
     quantisation_bits: Annotated[int, Field(ge=2, le=16)] = 8
-    """``lucene``: document weights become whole numbers of so many bits, in equal steps up to the largest."""
+    """``lucene``: bits to which document weights are quantised, in equal steps up to the largest weight."""
 
     query_encoder: StaticQueryEncoder | None = None
-    """Static table that encodes the queries of the final model, after whatever it was trained with, so that no model
-    runs for a query (SPLADE-Doc of the CAI paper). ``binary``: every token weighs 1. ``idf``: inverse document
-    frequencies in the evaluation documents, else in those of ``finetune.data``. The model as it was trained is judged
-    beside it. Default: as the model encodes them."""
+    """Static table that encodes the queries of the final model, whatever it was trained with, so that queries need no
+    model (SPLADE-Doc of the CAI paper). ``binary``: every token weighs 1. ``idf``: inverse document frequencies in the
+    evaluation documents, else in those of ``finetune.data``. The model as trained is evaluated beside it. Default: the
+    model's own query encoder."""
 
     query_length: PositiveInt = 64
-    """Tokens a query is cut at."""
+    """Queries are cut at this many tokens."""
 
     document_length: PositiveInt = 256
-    """Tokens a document is cut at."""
+    """Documents are cut at this many tokens."""
 
     top_dimensions: PositiveInt | None = None
-    """Keep only so many of the largest weights of a document. Default: all."""
+    """Largest weights of a document to keep. Default: all."""
 
     query_top_dimensions: PositiveInt | None = None
-    """Keep only so many of the largest weights of a query, of its static table's or of the encoder's. Default: all."""
+    """Largest weights of a query to keep, from its static table or the encoder. Default: all."""
 
     keep: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Keep only the largest weights of a document that together hold this share of its vector's sum: 0.9 removes many
-    small weights that hardly change a score, and makes the index smaller. What it removed is printed. Default: all."""
+    """Share of a document vector's sum to keep, in its largest weights: 0.9 removes many small weights that hardly
+    change a score, and makes the index smaller. The run prints what it removed. Default: all."""
 
     document_weighting: DocumentWeighting = "none"
     """Multiply each dimension of the documents by its token's inverse document frequency. ``cai-paper``: ln(N/N_t), 1
-    for tokens of no document. ``cai-code``: its square root, as the authors' code has it. ``geng``:
-    ln(1 + (N − N_t + ½)/(N_t + ½)). Counted on the whole texts of each evaluation set (docs/evaluation.md)."""
+    for tokens of no document. ``cai-code``: its square root, as in the authors' code. ``geng``: ln(1 + (N − N_t +
+    ½)/(N_t + ½)). Counted on the whole texts of each evaluation set (docs/evaluation.md)."""
 
     bm25_analyser: Analysis = "full"
-    """What cuts text into the terms of the BM25 that everything is compared and summed with (docs/data.md). ``full``:
-    words, their stems and pieces of words; needs no package, and knows every language. ``morphemes``: the same and the
-    morphemes of Korean or Japanese words (``pip install "vtkit[morphology]"``). ``lucene``: Lucene's own
-    analyser of the language (``pip install "vtkit[lucene]"``). ``words``: words as they stand. Fine-tuning and
-    adaptation find their negatives with ``full``."""
+    """How the BM25 to compare and combine with splits text into terms (docs/data.md). ``full``: words, their stems and
+    pieces of words; needs no package and supports every language. ``morphemes``: also the morphemes of Korean or
+    Japanese words (``pip install "vtkit[morphology]"``). ``lucene``: Lucene's own analyser of the language (``pip
+    install "vtkit[lucene]"``). ``words``: unchanged words. Fine-tuning and adaptation always find their negatives with
+    ``full``."""
 
     query_log: tuple[CorpusName, ...] = ()
-    """Queries that users asked, without judgements, one a text. On them the scores of encoder and BM25 are brought to
-    one scale, since spans of documents are often shorter than queries (docs/evaluation.md). Read where there are no
-    training queries to choose the weight; at least 50 other than those that are evaluated. Default: spans of the
-    documents."""
+    """Queries of users, without judgements, one a text. They bring the scores of encoder and BM25 to one scale; the
+    spans of documents used otherwise are often shorter than queries (docs/evaluation.md). Used if there are no training
+    queries to choose the weight; at least 50 are needed besides those evaluated. Default: spans of the documents."""
 
     lexical: Lexical = "none"
-    """``bm25``: index BM25's impacts beside the final model's weights, as further dimensions of the same vectors, so
-    that the sum with BM25 is one index and one query. Training queries, or else the documents, decide how much each of
-    the two weighs (docs/evaluation.md)."""
+    """``bm25``: add BM25's weights as further dimensions to the final model's vectors, so that the sum with BM25 needs
+    one index and one query. Training queries, or else the documents, determine how the two are weighted
+    (docs/evaluation.md)."""
 
     precision: Literal["float32", "bf16"] = "float32"
-    """Of the encoder's matrix products, for documents and judged queries. ``bf16`` is several times faster on GPUs
-    and processors that have it, and moves weights by about one part in a hundred."""
+    """Precision of the encoder's matrix products, for documents and evaluated queries. ``bf16`` is several times faster
+    on GPUs and processors that support it, and changes weights by about 1 %."""
 
     seismic: SeismicSettings = SeismicSettings()
     milvus: MilvusSettings = MilvusSettings()
@@ -97,18 +97,16 @@ class IndexSection(Section):
         """Whether the engine encodes queries itself."""
         return self.engine == "opensearch" and self.opensearch.text_queries
 
-    @model_validator(mode="after")
-    def _a_server_has_an_address(self) -> IndexSection:
+    def _faults(self) -> Iterator[str]:
         if self.engine == "opensearch" and self.opensearch.url is None:
-            raise ValueError('engine = "opensearch" needs the address of a server: opensearch.url')
+            yield 'engine = "opensearch" needs the address of a server: set opensearch.url'
         if self.takes_text and self.lexical != "none":
-            raise ValueError(
-                "opensearch.text_queries: the terms of a lexical part are no tokens, so that text alone cannot ask for "
-                'them. Set lexical to "none", or opensearch.text_queries to false'
+            yield (
+                "opensearch.text_queries: plain text cannot ask for the terms of a lexical part, which are not tokens. "
+                'Set lexical to "none", or opensearch.text_queries to false'
             )
         if self.takes_text and self.query_top_dimensions is not None:
-            raise ValueError(
+            yield (
                 "opensearch.text_queries: OpenSearch keeps every token of a query. Remove query_top_dimensions, or set "
                 "opensearch.text_queries to false"
             )
-        return self

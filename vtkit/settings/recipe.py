@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator
 
 from vtkit.settings.adapt import AdaptSection
 from vtkit.settings.calibrate import CalibrateSection
@@ -48,20 +48,20 @@ class RecipeSection(Section):
     """Name of the run's folder: letters, digits, dots, hyphens and underscores."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] = SEED
-    """Seed of everything random on the way to the model. Checks and evaluation take the same samples for every seed."""
+    """Seed of everything random on the way to the model. Checks and evaluation draw the same samples for every seed."""
 
     language: Annotated[str, Field(pattern=r"^[a-z]{2,3}$")] = "en"
-    """ISO 639 code of the language searched in; decides how BM25 cuts text into terms."""
+    """ISO 639 code of the language to search in; determines how BM25 splits text into terms."""
 
     about: str = ""
-    """One or two sentences for the report: what the recipe is for."""
+    """One or two sentences for the report about the purpose of the recipe."""
 
     @field_validator("name")
     @classmethod
     def _no_name_of_the_store(cls, name: str) -> str:
         # some file systems take ARTIFACTS, or artifacts with a dot behind it, for the same folder
         if name.lower().rstrip(".") == STORE:
-            raise ValueError(f"{name} is the folder of stage outputs that all runs share: choose another name")
+            raise ValueError(f"{name} is the folder that all runs share for stage outputs: choose another name")
         return name
 
 
@@ -99,16 +99,9 @@ class Recipe(Section):
         """Note the command line that it is run by."""
         self._command = command
 
-    @model_validator(mode="after")
-    def _source_and_transfer_agree(self) -> Recipe:
-        faults = list(self._faults())
-        if faults:
-            raise ValueError("; ".join(faults))
-        return self
-
     def _faults(self) -> Iterator[str]:
         if self.source.scratch is not None and self.transfer is not None:
-            yield "a scratch source has no embeddings to transfer: remove [transfer] or name a model"
+            yield "a scratch source has no embeddings to transfer: remove [transfer], or name a model in source.model"
         own = isinstance(self.vocabulary, SourceVocabulary | TrimmedVocabulary)
         has_documents = self.finetune is not None or self.evaluate is not None
         adapts_on_text = self.adapt is not None and bool(self.adapt.corpus)
@@ -125,15 +118,15 @@ class Recipe(Section):
         if self.source.fitted is not None:
             if not own:
                 yield (
-                    'a fitted head writes the source\'s own tokens: set vocabulary.kind to "trimmed" or "source". For '
-                    "another vocabulary, name that recipe with source.recipe in a second one that has [transfer]"
+                    'a fitted head has the source\'s own tokens: set vocabulary.kind to "trimmed" or "source". For '
+                    "another vocabulary, add a second recipe with [transfer], and name this one in its source.recipe"
                 )
             if not (self.source.fitted.corpus or trimmed_on or adapts_on_text or has_documents):
-                yield "[source.head] or [source.units] has no corpus, and no other section has texts to use"
+                yield "[source.head] or [source.units] needs a corpus: no other section has texts either"
             if self.source.kind == "unicoil":
-                yield 'a fitted head has weights for the whole vocabulary: remove source.kind "unicoil"'
+                yield 'a fitted head weighs the whole vocabulary: remove source.kind "unicoil"'
             if self.source.units is not None:
-                yield from (f"latent units are no tokens: {fault}" for fault in self._not_for_units())
+                yield from (f"latent units are not tokens: {fault}" for fault in self._not_for_units())
             learned = set(self.adapt.objectives) & {"mlm", "sap", "align"} if self.adapt is not None else set()
             if learned:
                 yield (
@@ -141,7 +134,7 @@ class Recipe(Section):
                     'dense: set it to "distill" or "crop"'
                 )
         if self.source.scratch is None and self.transfer is None and not own:
-            yield "[transfer] is missing: say where the embeddings of new tokens come from"
+            yield "[transfer] is missing: it says where the embeddings of new tokens come from"
         if self.adapt is not None and not adapts_on_text and not has_documents:
             yield "adapt.corpus is missing, and no [finetune] or [evaluate] has documents to use"
         if isinstance(self.vocabulary, TrimmedVocabulary) and not (trimmed_on or adapts_on_text or has_documents):
@@ -152,9 +145,9 @@ class Recipe(Section):
             if self.finetune is None:
                 yield "[expand] learns from the queries of finetune.data: add [finetune]"
             if self.transfer is not None and self.transfer.scope == "head-only":
-                yield '[expand] adds tokens that are read, and transfer.scope "head-only" writes others: set "full"'
+                yield '[expand] adds output tokens to texts, which transfer.scope "head-only" does not read: set "full"'
         if self.index.query_encoder == "idf" and not has_documents:
-            yield "index.query_encoder counts tokens in documents, and there are none: add [evaluate] or [finetune]"
+            yield "index.query_encoder counts tokens in documents: add [evaluate] or [finetune], which have some"
         if self.index.takes_text:
             yield from (f"index.opensearch.text_queries: {fault}" for fault in self._not_for_text())
         if self.source.kind == "unicoil":
@@ -188,13 +181,13 @@ class Recipe(Section):
     def _not_for_unicoil(self) -> Iterator[str]:
         """Settings that say something of logits of the whole vocabulary."""
         if self.calibrate is not None:
-            yield "no token has a bias to calibrate: remove [calibrate]"
+            yield "tokens have no bias to calibrate: remove [calibrate]"
         if self.index.query_encoder is not None:
             yield "the model weighs the tokens of queries: remove index.query_encoder"
         if self.transfer is not None and self.transfer.scope == "head-only":
-            yield 'what is read is what is written: set transfer.scope to "full"'
+            yield 'input and output vocabulary are the same: set transfer.scope to "full"'
         if self.finetune is not None and self.finetune.activation != "source":
-            yield "weights are no logarithms of logits: remove finetune.activation"
+            yield "weights do not come from logits: remove finetune.activation"
         if self.adapt is not None and "sap" in self.adapt.objectives:
             yield 'vectors cannot become those of a teacher ("sap"): set adapt.objective to another'
 

@@ -16,4 +16,4 @@ class ReportSection(Section):
     """``report.md``, ``report.json``, and a self-contained ``report.html``."""
 
     example_query: str | None = None
-    """A query shown at the end of the run and in the report, with what it finds. Default: the first one judged."""
+    """Query whose results are shown at the end of the run and in the report. Default: the first evaluated one."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from vtkit.settings.types import (
     CorpusName,
@@ -41,76 +42,76 @@ class Scratch(Section):
     max_length: PositiveInt = 512
     """Longest input, in tokens."""
 
-    @model_validator(mode="after")
-    def _heads_divide_hidden(self) -> Scratch:
+    def _faults(self) -> Iterator[str]:
         if self.hidden % self.heads:
-            raise ValueError(f"heads must divide hidden, but {self.hidden} is not a multiple of {self.heads}")
-        return self
+            yield f"heads must divide hidden, but {self.hidden} is not a multiple of {self.heads}"
 
 
 class Head(Section):
     """[source.head]: ``source.model`` is a dense embedder or another encoder without a trained masked-language-model
-    head, and this head is fitted: it reads each token's own name back from the state that the encoder has of it
-    (docs/language.md#from-a-dense-embedder). No judgement, no translation and no training of the transformer."""
+    head. A head is fitted that reads each token back from the encoder's hidden state of it
+    (docs/language.md#from-a-dense-embedder). This needs no judgements, no translations, and no training of the
+    transformer."""
 
     corpus: tuple[CorpusName, ...] = ()
-    """Texts whose states it is fitted on, as many different ones of the language as there are. Default: what a
-    trimmed vocabulary is counted on, else ``adapt.corpus``, the fine-tuning or the evaluation documents."""
+    """Texts to fit it on, as many different ones of the language as possible. Default: the corpus of a trimmed
+    vocabulary, else ``adapt.corpus``, the fine-tuning or the evaluation documents."""
 
     texts: Annotated[int, Field(ge=20, le=100_000_000)] = 6000
-    """Texts drawn from the corpus. Their states are kept on disk while the head is fitted: about 50 kB a text."""
+    """Texts to sample from the corpus. Their hidden states are kept on disk while the head is fitted: about 50 kB a
+    text."""
 
     layers: PositiveInt | None = None
-    """Read the states of this layer; those above it leave the model. Default: the last."""
+    """Read the states of this layer, and remove the layers above it. Default: the last."""
 
     steps: Steps = 400
-    """Steps after the start in closed form (ridge regression)."""
+    """Optimiser steps after the closed-form start (ridge regression)."""
 
     activation: Annotated[float, Field(gt=0, lt=1)] = 0.0015
-    """Share of the weights of a token that are positive in the end, over the vocabulary."""
+    """Share of a token's weights, over the vocabulary, that are positive in the end."""
 
 
 class Units(Section):
-    """[source.units]: ``source.model`` is a dense embedder, and its new dimensions are no words but latent units: a
-    sparse autoencoder learns to rebuild the states of tokens from few of so many (docs/language.md). What is read
-    is the embedder's own vocabulary, whole or trimmed. With [source.head] too, tokens are dimensions beside units."""
+    """[source.units]: ``source.model`` is a dense embedder, and the new dimensions are latent units instead of words: a
+    sparse autoencoder learns to rebuild the hidden state of each token from a few of many units (docs/language.md). The
+    input vocabulary is the embedder's own, whole or trimmed. With [source.head] too, there are dimensions for tokens
+    beside the units."""
 
     corpus: tuple[CorpusName, ...] = ()
-    """Texts whose states they are learned from; as of [source.head]."""
+    """Texts to learn from; default as for [source.head]."""
 
     size: Annotated[int, Field(ge=16, le=1_000_000)] = 4096
-    """Units."""
+    """Number of units."""
 
     active: Annotated[int, Field(ge=1, le=1000)] = 16
     """Units that rebuild a token's state."""
 
     texts: Annotated[int, Field(ge=20, le=100_000_000)] = 6000
-    """Texts drawn from the corpus. Their states are kept on disk meanwhile: about 50 kB a text."""
+    """Texts to sample from the corpus. Their hidden states are kept on disk meanwhile: about 50 kB a text."""
 
     layers: PositiveInt | None = None
-    """Read the states of this layer; those above it leave the model. Default: the last."""
+    """Read the states of this layer, and remove the layers above it. Default: the last."""
 
     steps: PositiveInt = 700
     """Optimiser steps."""
 
     words: PositiveFloat = 1.0
-    """With [source.head] too: what the logits of tokens are multiplied by, beside those of units."""
+    """With [source.head] too: factor on the logits of tokens, relative to those of units."""
 
-    @model_validator(mode="after")
-    def _few_are_active(self) -> Units:
+    def _faults(self) -> Iterator[str]:
         if self.active >= self.size:
-            raise ValueError(f"active must be less than size: {self.active} of {self.size} units would all be active")
-        return self
+            yield f"active must be less than size, but {self.active} of {self.size} units would be active"
 
 
 class SourceSection(Section):
     """[source]: the encoder to start from. Give exactly one of model, recipe and scratch."""
 
     model: ModelName | None = None
-    """Hub id or folder of a SparseEncoder or of any masked-language model; with ``head``, of a dense embedder."""
+    """Hub id or folder of a SparseEncoder or of any masked-language model; with ``head`` or ``units``, of a dense
+    embedder."""
 
     recipe: RecipeName | None = None
-    """Another recipe, whose final model is the source; it is run first if it is not done yet."""
+    """Another recipe, whose final model is the source; it is run first if necessary."""
 
     scratch: Scratch | None = None
     """Architecture of a new, untrained encoder."""
@@ -122,26 +123,22 @@ class SourceSection(Section):
     """Learn latent units from the states of ``model``, a dense embedder."""
 
     kind: Literal["splade", "unicoil"] | None = None
-    """What the encoder becomes. ``splade``: a text's weights are the largest logits of its tokens, for all tokens of
-    the vocabulary. ``unicoil``: each token of a text has one weight, in its own dimension, and the head's logits have
-    none (docs/training.md). Default: as ``model`` or ``recipe`` has it, and ``splade`` for a masked-language model."""
+    """Kind of the encoder. ``splade``: the weights of a text are the largest logits of its tokens, for all tokens of
+    the vocabulary. ``unicoil``: each token of a text has one weight, in its own dimension, and the head is not used
+    (docs/training.md). Default: as in ``model`` or ``recipe``; ``splade`` for a masked-language model."""
 
     @property
     def fitted(self) -> Head | Units | None:
         """What is fitted to a dense ``model``; of both the units, whose texts and layer the head takes."""
         return self.units or self.head
 
-    @model_validator(mode="after")
-    def _exactly_one(self) -> SourceSection:
-        given = [name for name in ("model", "recipe", "scratch") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"give exactly one of model, recipe and scratch, not {' and '.join(given) or 'none'}")
+    def _faults(self) -> Iterator[str]:
+        named = [name for name in ("model", "recipe", "scratch") if getattr(self, name) is not None]
+        if len(named) != 1:
+            yield f"give exactly one of model, recipe and scratch, not {' and '.join(named) or 'none'}"
         if self.fitted is not None and self.model is None:
-            raise ValueError("[source.head] and [source.units] are fitted to a model: name it with source.model")
+            yield "[source.head] and [source.units] are fitted to a model: name it with source.model"
         if self.head is not None and self.units is not None:
             twice = self.head.model_fields_set & {"corpus", "texts", "layers"}
             if twice:
-                raise ValueError(
-                    f"[source.head] reads the states of [source.units] beside it: set {', '.join(sorted(twice))} there"
-                )
-        return self
+                yield f"[source.head] reads the states of [source.units]: set {', '.join(sorted(twice))} there"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from vtkit.settings.types import Section
 
@@ -16,21 +16,21 @@ AXES = ("rows", "columns")
 
 
 class SweepSection(Section):
-    """[sweep]: a grid of runs for `vtkit sweep`: every row with every column, value and seed (docs/recipes.md)."""
+    """[sweep]: a grid of runs for `vtkit sweep`: every combination of row, column, value and seed (docs/recipes.md)."""
 
     values: Mapping[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = {}
-    """Setting -> its values: `"transfer.sembridge.alpha" = [1.0, 2.0, 4.0]`. Figures are means over those of
-    `"recipe.seed"`. A value "none" removes a setting or a section."""
+    """Setting -> its values: `"transfer.sembridge.alpha" = [1.0, 2.0, 4.0]`. Figures are averaged over the values of
+    `"recipe.seed"`. The value "none" removes a setting or a section."""
 
     rows: Mapping[str, Mapping[str, Any]] = {}
-    """[sweep.rows.NAME]: settings that change together, a row of the table for each name; an empty table is the recipe
-    as it is."""
+    """[sweep.rows.NAME]: settings that change together, one row of the table for each name; an empty table is the
+    recipe as it is."""
 
     columns: Mapping[str, Mapping[str, Any]] = {}
     """[sweep.columns.NAME]: the same for columns of the table, such as languages. Rows are compared within a column."""
 
     baseline: str = ""
-    """Row that the others are tested against, as the table calls it, or "BM25". Default: the first row."""
+    """Row to test the others against, by its name in the table, or "BM25". Default: the first row."""
 
     @property
     def seeds(self) -> tuple[Any, ...]:
@@ -47,8 +47,6 @@ class SweepSection(Section):
                 raise ValueError(f"{setting}: a value is given twice")
         return values
 
-    @model_validator(mode="after")
-    def _something_varies(self) -> SweepSection:
+    def _faults(self) -> Iterator[str]:
         if not (self.values or self.rows or self.columns):
-            raise ValueError("nothing varies: give values, rows or columns")
-        return self
+            yield "nothing varies: give values, rows or columns"

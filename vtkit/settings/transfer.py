@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, create_model
 
 from vtkit.settings.named import find_mark
 from vtkit.settings.types import (
@@ -85,16 +85,17 @@ class ParallelTransfer(MethodSettings):
     reassigns = True
 
     files: tuple[PairsName, ...] = ()
-    """Files of two tab-separated columns, source language first: sentences, dictionaries, or both."""
+    """Files with two tab-separated columns, source language first: sentences, dictionaries, or both."""
 
     estimator: Literal["ibm1", "cooccurrence"] = "ibm1"
-    """Translation probabilities of IBM model 1, or nearest source tokens by the sentences in which both occur."""
+    """``ibm1``: translation probabilities of IBM model 1. ``cooccurrence``: nearest source tokens by the sentence pairs
+    in which both tokens occur."""
 
     min_probability: Annotated[float, Field(ge=0, lt=1)] = 0.05
-    """Translations less probable than this are dropped and the rest renormalised."""
+    """Translations less probable than this are dropped, and the others renormalised."""
 
     alpha: Alpha = 4.0
-    """``cooccurrence``: α of the entmax that turns similarities into weights; 1 is softmax, 2 sparsemax, larger is
+    """``cooccurrence``: α of the entmax that turns similarities into weights: 1 is softmax, 2 sparsemax, larger is
     sparser."""
 
     @property
@@ -121,13 +122,13 @@ class SembridgeTransfer(MethodSettings):
     """Text put before each token."""
 
     alpha: Alpha = 4.0
-    """α of the entmax that turns similarities into weights; 1 is softmax, 2 sparsemax, larger is sparser. SemBridge's
-    paper has 4, its authors' code 2.5; embedders whose similarities lie close together, such as E5, need 16 to 32."""
+    """α of the entmax that turns similarities into weights: 1 is softmax, 2 sparsemax, larger is sparser. SemBridge's
+    paper has 4, its authors' code 2.5. Embedders with similarities close to each other, such as E5, need 16 to 32."""
 
 
 class AutoTransfer(MethodSettings):
-    """[transfer.auto]: for each token the method that has the best evidence for it, with the settings of
-    [transfer.parallel] and [transfer.sembridge] (docs/transfer.md)."""
+    """[transfer.auto]: for each token the method with the best evidence, with the settings of [transfer.parallel] and
+    [transfer.sembridge] (docs/transfer.md)."""
 
     name = "auto"
     draws = True
@@ -136,8 +137,8 @@ class AutoTransfer(MethodSettings):
     makes_every_row = True
 
     probe_pairs: Annotated[int, Field(ge=0, le=10_000)] = 200
-    """Spans of target texts that must find the text they were cut out of, by which the rule is compared with what comes
-    close to it, and given up where that finds more (p < 0.05). 0: by the rule alone, in half the time."""
+    """Probe pairs, a span of a target text and the text itself, on which the rule is compared with similar rules; one
+    that finds more (p < 0.05) replaces it. 0: use the rule without comparison, in half the time."""
 
 
 class SemanticTransfer(MethodSettings):
@@ -152,7 +153,8 @@ class SemanticTransfer(MethodSettings):
     """The masked-language model (or a folder with a static table) that owns the target vocabulary."""
 
     alpha: Alpha = 2.0
-    """α of the entmax that turns similarities into weights. 2, sparsemax, is that of the vocabulary-transfer paper."""
+    """α of the entmax that turns similarities into weights: 1 is softmax, larger is sparser. 2, sparsemax, is that of
+    the vocabulary-transfer paper."""
 
 
 class SubtokenTransfer(MethodSettings):
@@ -171,7 +173,7 @@ class FocusTransfer(MethodSettings):
 
     vectors: VectorsName | None = None
     """Static word vectors of the target language, word2vec text or binary format. Default: trained on the text of
-    ``transfer.bias.corpus``."""
+    ``bias.corpus``."""
 
 
 class OfaTransfer(MethodSettings):
@@ -210,7 +212,7 @@ class WechselTransfer(MethodSettings):
     """Static word vectors of the source language."""
 
     dictionary: tuple[PairsName, ...] = ()
-    """Bilingual dictionary, two tab-separated columns, source language first."""
+    """Bilingual dictionary: files with two tab-separated columns, source language first."""
 
 
 class MeanTransfer(MethodSettings):
@@ -321,18 +323,18 @@ class BiasSection(Section):
     """[transfer.bias]: the decoder bias of the new vocabulary (plain resizing leaves it misaligned)."""
 
     method: Literal["zscore", "mixture", "copy-overlap", "zero"] = "zscore"
-    """``zscore``: a prior over the target tokens, brought to the mean and deviation of the source bias
-    (Prior-Aware Distribution Alignment of the vocabulary-transfer paper). ``mixture``: the source biases, mixed
-    as the embeddings are. ``copy-overlap``: shared tokens keep their bias, new ones get the mean. ``zero``: none."""
+    """``zscore``: a prior over the target tokens, rescaled to the mean and deviation of the source bias (Prior-Aware
+    Distribution Alignment of the vocabulary-transfer paper). ``mixture``: the source biases, mixed like the embeddings.
+    ``copy-overlap``: shared tokens keep their bias, new ones get the mean. ``zero``: none."""
 
     model: ModelName | None = None
     """``zscore``: the masked-language model that owns the target vocabulary; its bias is the prior. Default: the
-    smoothed log frequency of the target tokens in ``corpus``."""
+    smoothed log frequencies of the target tokens in ``corpus``."""
 
     corpus: tuple[CorpusName, ...] = ()
-    """Text in the target vocabulary's language: to count frequencies on (``zscore``, reassigned rows), and for the
-    word vectors of ``focus``. Default: the
-    adaptation corpus, else the fine-tuning documents, else the evaluation documents."""
+    """Text in the target vocabulary's language, to count token frequencies (``zscore``, reassigned rows) and to train
+    the word vectors of ``focus``. Default: the adaptation corpus, else the fine-tuning documents, else the evaluation
+    documents."""
 
 
 Kind = TypeVar("Kind", bound=MethodSettings)
@@ -340,24 +342,24 @@ Kind = TypeVar("Kind", bound=MethodSettings)
 
 class TransferSection(_MethodTables):
     """[transfer]: where the embeddings of new tokens come from. The settings of a method stand in a table of its name;
-    those of other methods may stay in the recipe and are ignored, so that a single --set can change the method."""
+    tables of other methods may stay in the recipe and are ignored, so that a single --set can change the method."""
 
     method: MethodName | Annotated[tuple[MethodName, ...], Field(min_length=1)] = Field(
         description=" ".join(f"``{name}``: {kind.summary()}." for name, kind in METHODS.items())
-        + " A list of methods: the first that has evidence for a token makes its row."
+        + " A list of methods: the first with evidence for a token makes its row."
     )
 
     overlap: OverlapMode = "exact+symbols"
-    """Which target tokens count as already known (docs/vocabulary.md#overlap-of-two-vocabularies)."""
+    """Which target tokens count as known to the source (docs/vocabulary.md#overlap-of-two-vocabularies)."""
 
     fallback: Literal["auto", "reassigned", "pieces", Fallback] = "auto"
-    """The row of a token that no method has evidence for. ``reassigned``: the row of a source word that stands for
-    nothing else, so that the token stays distinct from all others. ``pieces``: the mean of the target tokens their
-    text is made of, where there are any. ``masked``: never active. The others as under ``method``. ``auto``:
-    ``reassigned`` for ``parallel`` and ``auto``, what their authors do for the other methods."""
+    """The row of a token without evidence. ``reassigned``: the row of a source word that stands for nothing else, so
+    that the token stays distinct from all others. ``pieces``: the mean of the target tokens that its text is made of,
+    if there are any. ``masked``: never active. The others as under ``method``. ``auto``: ``reassigned`` for
+    ``parallel`` and ``auto``, for other methods as in their papers."""
 
     scope: Literal["full", "head-only"] = "full"
-    """``head-only``: the source's tokenizer and input embeddings stay, only the output vocabulary is replaced
+    """``head-only``: only the output vocabulary is replaced; the source's tokenizer and input embeddings stay
     (ESPLADE)."""
 
     bias: BiasSection = BiasSection()
@@ -427,13 +429,6 @@ class TransferSection(_MethodTables):
         if self.reads_texts:
             names |= {"bias.corpus"}
         return {f"transfer.{name}" for name in names}
-
-    @model_validator(mode="after")
-    def _methods_have_what_they_need(self) -> TransferSection:
-        faults = list(self._faults())
-        if faults:
-            raise ValueError("; ".join(faults))
-        return self
 
     def _faults(self) -> Iterator[str]:
         for name in dict.fromkeys(self.methods):

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,16 @@ class Section(BaseModel):
     """A recipe table: unknown keys are errors, values never change once loaded."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="after")
+    def _refuse_faults(self) -> Self:
+        if faults := list(self._faults()):
+            raise ValueError("; ".join(faults))
+        return self
+
+    def _faults(self) -> Iterator[str]:
+        """What is wrong with settings that are each valid alone."""
+        return iter(())
 
 
 def first_sentence(kind: type[Section]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -10,26 +11,26 @@ from vtkit.settings.types import CorpusName, PositiveInt, Section, Share, Tokeni
 
 
 class SourceVocabulary(Section):
-    """[vocabulary] kind = "source": the source's own vocabulary. Nothing is transferred, so that the encoder stays as
-    it is, bit for bit, until a later stage trains it."""
+    """[vocabulary] kind = "source": the source's own vocabulary. Nothing is transferred, and the encoder stays the same
+    bit for bit until a later stage trains it."""
 
     kind: Literal["source"]
 
 
 class TrimmedVocabulary(Section):
     """[vocabulary] kind = "trimmed": the source's own vocabulary without the tokens that texts of the language do not
-    need. Their rows leave the model, and what it computes of texts whose tokens are kept stays the same
+    need. Their rows are removed from the model, which computes the same as before for texts whose tokens are kept
     (docs/vocabulary.md#trim-a-vocabulary)."""
 
     kind: Literal["trimmed"]
 
     corpus: tuple[CorpusName, ...] = ()
-    """Texts whose tokens are kept: text and jsonl files (plain, .gz or .zst), collections, datasets. Name all the text
-    of the language that there is. Default: ``adapt.corpus``, else the fine-tuning documents, else the evaluation
+    """Texts whose tokens are kept: text and jsonl files (plain, .gz or .zst), collections, datasets. Name as much text
+    of the language as possible. Default: ``adapt.corpus``, else the fine-tuning documents, else the evaluation
     documents."""
 
     size: Annotated[int, Field(ge=100, le=1_000_000)] | None = None
-    """Most tokens, special tokens, bytes and single characters included: the most frequent ones. Default: all that
+    """Most tokens to keep, the most frequent ones; special tokens, bytes and single characters count. Default: all that
     occur."""
 
 
@@ -39,8 +40,9 @@ class ExistingVocabulary(Section):
     kind: Literal["existing"]
 
     tokenizer: TokenizerName
-    """Hub id, folder, or file (tokenizer.json, vocab.txt or a SentencePiece .model); or a specification, a .toml
-    file with [vocabulary] and [casing] that says how to build it; settings beside this one override those in it."""
+    """Hub id, folder, or file (tokenizer.json, vocab.txt or a SentencePiece .model); or a specification, a .toml file
+    with [vocabulary] and [casing] that says how to build it. Settings beside this one override those of the
+    specification."""
 
 
 class TrainedVocabulary(Section):
@@ -56,30 +58,30 @@ class TrainedVocabulary(Section):
     """Most tokens of the vocabulary, special tokens included; a small corpus gives fewer."""
 
     algorithm: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
-    """WordPiece (``##`` continues a word), BPE (byte-level, ``Ġ`` starts a word; no text is unknown), or Unigram
-    (``▁`` starts one). Tokens of scripts without spaces have neither mark; where a twentieth of the corpus is written
-    in such scripts, WordPiece marks the beginnings of the other words with ``▁``."""
+    """WordPiece (``##`` continues a word), BPE (byte-level, ``Ġ`` starts a word; no text is unknown), or Unigram (``▁``
+    starts a word). Tokens of scripts without spaces have no mark; if at least a twentieth of the corpus is in such
+    scripts, WordPiece marks the beginnings of other words with ``▁``."""
 
     unicode: Literal["NFKC", "NFC", "none"] = "NFKC"
-    """Unicode form that text is brought to. NFKC also makes ligatures, full-width letters and superscripts plain."""
+    """Unicode normalisation. NFKC also replaces ligatures, full-width letters and superscripts by plain characters."""
 
     strip_accents: bool = False
-    """Take accents off letters (the combining marks U+0300 to U+036F, so é becomes e and й becomes и); the signs of
-    other scripts, which belong to their letters, stay."""
+    """Remove accents from letters (the combining marks U+0300 to U+036F: é becomes e, й becomes и). The signs of other
+    scripts belong to their letters and stay."""
 
     fold_spelling: bool = False
-    """Make one of letters that writers use for each other, and drop signs that most leave out, as search engines do:
-    Arabic tatweel and vowel signs, the forms of alef, yeh and teh marbuta; Hebrew points; the nukta and chandrabindu of
-    Devanagari. Text of other scripts stays as it is."""
+    """Unify letters that writers use interchangeably, and drop signs that most omit, as search engines do: Arabic
+    tatweel and vowel signs, the forms of alef, yeh and teh marbuta; Hebrew points; the nukta and chandrabindu of
+    Devanagari. Other scripts are unchanged."""
 
     clean: Literal["format", "bert", "none"] = "format"
-    """What is dropped. ``format``: control, format and private-use characters. ``bert``: what BERT drops, which are
-    these, U+FFFD and unassigned characters, form feeds too. ``none``: nothing."""
+    """Characters to drop. ``format``: control, format and private-use characters. ``bert``: what BERT drops, which is
+    these, U+FFFD, unassigned characters and form feeds. ``none``: nothing."""
 
     split: Literal["words", "scripts", "bert", "whitespace"] = "words"
-    """What no token can cross. ``words``: white space, and every character that is no letter, mark or
-    digit is on its own. ``scripts``: the borders between scripts too, Hiragana, Katakana and Han apart (for Japanese
-    and mixed text). ``bert``: white space and punctuation. ``whitespace``: nothing but white space."""
+    """Boundaries that no token crosses. ``words``: white space, and every character that is not a letter, mark or
+    digit. ``scripts``: also the borders between scripts, with Hiragana, Katakana and Han apart (for Japanese and mixed
+    text). ``bert``: white space and punctuation. ``whitespace``: white space only."""
 
 
 EPSILON = {"entropy-gain": 0.01, "first-gain": 0.1}
@@ -92,23 +94,24 @@ class ExpandedVocabulary(Section):
     kind: Literal["expanded"]
 
     tokenizer: TokenizerName
-    """The tokenizer to expand, WordPiece or byte-level BPE: hub id, folder or file. Its ids stay as they are."""
+    """The tokenizer to expand, WordPiece or byte-level BPE: hub id, folder or file. Its token ids do not change."""
 
     corpus: Annotated[tuple[CorpusName, ...], Field(min_length=1)]
     """Text of the domain: text files (plain or .gz), jsonl files, collections."""
 
     increment: PositiveInt = 3000
-    """Tokens by which the wanted size grows from one step to the next."""
+    """Tokens to add in each step."""
 
     stop: Literal["exhausted", "entropy-gain", "first-gain"] = "exhausted"
-    """When to stop growing. ``exhausted``: the corpus has no further tokens. ``entropy-gain``: the unigram entropy
-    gained less than ``epsilon`` of itself. ``first-gain``: it gained less than ``epsilon`` of its first gain."""
+    """When to stop growing. ``exhausted``: when the corpus has no further tokens. ``entropy-gain``: when the unigram
+    entropy gained less than ``epsilon`` of itself. ``first-gain``: when it gained less than ``epsilon`` of the first
+    gain."""
 
     epsilon: Share | None = None
-    """Threshold of the rule. Default: 0.01 for ``entropy-gain``, 0.1 for ``first-gain`` (the paper also has 0.05)."""
+    """Threshold of ``stop``. Default: 0.01 for ``entropy-gain``, 0.1 for ``first-gain`` (the paper also has 0.05)."""
 
     size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Most tokens, those of ``tokenizer`` included; a small corpus gives fewer. Default: only ``stop`` ends it."""
+    """Most tokens, those of ``tokenizer`` included; a small corpus gives fewer. Default: no limit but ``stop``."""
 
     @model_validator(mode="before")
     @classmethod
@@ -117,11 +120,9 @@ class ExpandedVocabulary(Section):
             return {**values, "epsilon": EPSILON[values["stop"]]}
         return values
 
-    @model_validator(mode="after")
-    def _epsilon_has_a_rule(self) -> ExpandedVocabulary:
+    def _faults(self) -> Iterator[str]:
         if self.epsilon is not None and self.stop == "exhausted":
-            raise ValueError('epsilon belongs to stop = "entropy-gain" or "first-gain"; stop = "exhausted" has none')
-        return self
+            yield 'epsilon belongs to stop = "entropy-gain" or "first-gain"; stop = "exhausted" has none'
 
 
 VocabularySection = Annotated[
