@@ -13,16 +13,31 @@ from hypothesis import strategies as st
 from scipy import sparse
 from test_overlap import wordpiece
 from tiny import TOKENS, encoder
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 
+from vtkit.encoder.asymmetric import WholeEncoder
 from vtkit.encoder.checkpoint import save_encoder
 from vtkit.encoder.folding import Fold, fold_map_of, set_folding
-from vtkit.encoder.idf import document_frequencies, idf_weights, weighted
+from vtkit.encoder.idf import as_indexed, document_frequencies, idf_weights, weighted
+from vtkit.encoder.mass_pruning import pruned
 from vtkit.encoder.sides import encode_side
 from vtkit.pipeline.steps.encode_corpus import ENCODE
 from vtkit.pipeline.steps.index_corpus import INDEX
 from vtkit.search.exact import ExactIndex
+from vtkit.settings.index import IndexSection
 from vtkit.settings.recipe import Recipe
 from vtkit.vocabulary.forms import tokens
+
+
+@pytest.fixture(scope="module")
+def units_encoder(tmp_path_factory: pytest.TempPathFactory) -> WholeEncoder:
+    """An encoder whose dimensions are no tokens, so that their frequencies are counted in the vectors."""
+    whole = WholeEncoder(modules=list(encoder(tmp_path_factory.mktemp("units"))), device="cpu")
+    words = Tokenizer(models.WordLevel({f"{unit}": unit for unit in range(40)}, unk_token="0"))
+    whole.output_tokenizer = PreTrainedTokenizerFast(tokenizer_object=words)
+    return whole
+
 
 TOKENIZER = wordpiece("river", "school", "##s", "moon")
 
@@ -122,6 +137,29 @@ def test_rarer_tokens_weigh_no_less(held: list[int]) -> None:
         weights = idf_weights(np.array(present), 50, weighting)
         assert (np.diff(weights) <= 1e-6).all()
         assert (weights >= 0).all()
+
+
+@given(st.integers(1, 12), st.integers(0, 1000))
+def test_the_largest_weighted_entries_of_a_document_are_kept(units_encoder: WholeEncoder, top: int, seed: int) -> None:
+    """Of so many candidates as are encoded for them, and the same as by sorting each row."""
+    index = IndexSection(top_dimensions=top, document_weighting="geng")
+    vectors = sparse.random(15, 40, 0.5, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
+    candidates = pruned(vectors, index.candidate_dimensions)[0]
+    found, weights = as_indexed(units_encoder, candidates, [], index)
+    assert weights is not None
+    expected = idf_weights(np.bincount(candidates.indices, minlength=40), 15, "geng")
+    assert weights == pytest.approx(expected)
+    for row, kept in zip((candidates.toarray() * expected), found.toarray(), strict=True):
+        assert sorted(kept[kept > 0]) == pytest.approx(sorted(row[row > 0])[-top:])
+
+
+def test_a_frequent_dimension_gives_way_to_a_rare_one(units_encoder: WholeEncoder) -> None:
+    """Every document has the first dimension most, one has the third: by weight alone it would have been cut."""
+    vectors = sparse.csr_matrix(np.array([[3, 1, 1], [3, 1, 0], [3, 1, 0], [3, 1, 0]], dtype=np.float32))
+    index = IndexSection(top_dimensions=1, document_weighting="cai-paper")
+    found, _ = as_indexed(units_encoder, vectors, [], index)
+    assert found.toarray().argmax(axis=1).tolist()[0] == 2
+    assert as_indexed(units_encoder, vectors, [], IndexSection(top_dimensions=1))[0].indices.tolist() == [0] * 4
 
 
 def test_scores_are_the_same_whichever_side_is_weighted() -> None:

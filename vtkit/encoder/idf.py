@@ -17,8 +17,9 @@ from scipy import sparse
 
 from vtkit.data.text import batches
 from vtkit.data.word_counts import pieces
+from vtkit.encoder.mass_pruning import pruned
 from vtkit.encoder.truncation import whole_encodings
-from vtkit.settings.index import DocumentWeighting
+from vtkit.settings.index import DocumentWeighting, IndexSection
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -98,6 +99,25 @@ def weighted(vectors: sparse.csr_matrix, weights: NDArray[np.float32]) -> sparse
     result.data = result.data * weights[result.indices]
     result.eliminate_zeros()
     return result
+
+
+def as_indexed(
+    encoder: SparseEncoder, vectors: sparse.csr_matrix, texts: Iterable[str], index: IndexSection
+) -> tuple[sparse.csr_matrix, NDArray[np.float32] | None]:
+    """Documents as ``index`` weights and prunes them, and what each dimension was multiplied by, if anything.
+
+    The largest *weighted* entries of a document are kept: top(w ⊙ s_d). Chosen before weighting, they would be those of
+    the dimensions that many documents share.
+
+    Args:
+        vectors: with ``index.candidate_dimensions`` entries a document at most.
+        texts: of the documents; read where dimensions are tokens.
+    """
+    weights = None
+    if index.document_weighting != "none":
+        weights = document_weights(encoder, vectors, texts, index.document_weighting)
+        vectors = weighted(vectors, weights)
+    return pruned(vectors, index.top_dimensions)[0], weights
 
 
 def document_weights(

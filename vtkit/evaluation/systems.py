@@ -78,8 +78,9 @@ class SparseSystem:
 
         Args:
             kept: folder in which their vectors are kept, part after part, and found again where all is the same; None:
-                in memory, without pruning and weighting, for a few documents.
+                in memory, for a few documents.
         """
+        from vtkit.encoder.idf import as_indexed
         from vtkit.encoder.query_tables import query_encoder_of
         from vtkit.encoder.sides import encode_side
         from vtkit.search.engine import index_in_memory
@@ -89,6 +90,7 @@ class SparseSystem:
         if kept is None:
             texts = list(collection.contents)
             vectors = encode_side(encoder, texts, "document", length, precision=precision, description=said)
+            vectors = as_indexed(encoder, vectors, texts, settings)[0]
         else:
             vectors = _kept_vectors(encoder, collection, settings, kept, said)
         encode = query_vectors(encoder, settings, f"encoding the queries of {collection.name}")
@@ -323,11 +325,12 @@ def _kept_vectors(
     encoder: SparseEncoder, collection: RetrievalSet, settings: IndexSection, kept: Path, description: str
 ) -> sp.csr_matrix:
     """The vectors of the documents as ``settings`` prunes and weights them, those that ``kept`` has or new ones."""
-    from vtkit.encoder.idf import document_weights, weighted
+    from vtkit.encoder.idf import as_indexed
     from vtkit.search.sharded_encoding import encode_to_disk
     from vtkit.search.stored_vectors import read_vectors
 
-    made_from = settings.model_dump(mode="json", include={"document_length", "top_dimensions", "keep", "precision"})
+    top_dimensions = settings.candidate_dimensions
+    made_from = [settings.document_length, top_dimensions, settings.keep, settings.precision]
     digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode())
     for text in collection.contents:
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
@@ -343,17 +346,14 @@ def _kept_vectors(
             half,
             place.with_suffix(".parts"),
             made_from={},  # the folder says it
-            top_dimensions=settings.top_dimensions,
+            top_dimensions=top_dimensions,
             keep=settings.keep,
             precision=settings.precision,
             description=description,
             total=len(collection.documents),
         )
         half.rename(place)
-    vectors = read_vectors(place)
-    if settings.document_weighting == "none":
-        return vectors
-    return weighted(vectors, document_weights(encoder, vectors, collection.contents, settings.document_weighting))
+    return as_indexed(encoder, read_vectors(place), collection.contents, settings)[0]
 
 
 def run_of(asked: RetrievalSet, ids: Ids, scores: Scores) -> Run:

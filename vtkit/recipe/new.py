@@ -102,6 +102,8 @@ definition = "pooled\"""")
     return "\n\n".join([*parts, _INDEX, _evaluate(evaluate)]) + "\n"
 
 
+_UNITS = """document_weighting = "geng"  # units that fire in many documents count less
+top_dimensions = 250         # and a document keeps the largest of its many weights"""
 _INDEX = """\
 [index]
 # One index that ranks by the encoder and BM25 together.
@@ -154,7 +156,7 @@ model = {toml_value(embedder)}
 kind = "trimmed"
 corpus = {_list(texts)}""")
     parts.append(_finetune(True, train, embedder))
-    index = f"{_INDEX}\ntop_dimensions = 250  # keep a document's largest weights; the others are many and small"
+    index = f"{_INDEX}\n{_UNITS}"
     return "\n\n".join([*parts, index, _evaluate(evaluate)]) + "\n"
 
 

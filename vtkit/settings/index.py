@@ -19,6 +19,11 @@ DocumentWeighting = Literal["none", "cai-paper", "cai-code", "geng"]
 Lexical = Literal["none", "bm25"]
 
 
+CANDIDATES = 4
+"""Weights that are encoded for one that is kept, where documents are weighted afterwards: of 1,100 units that fire in a
+paragraph, 1,000 for 250."""
+
+
 class IndexSection(Section):
     """[index]: how documents are encoded and searched."""
 
@@ -44,7 +49,7 @@ class IndexSection(Section):
     """Documents are cut at this many tokens."""
 
     top_dimensions: PositiveInt | None = None
-    """Largest weights of a document to keep. Default: all."""
+    """Largest weights of a document to keep, after ``document_weighting``. Default: all."""
 
     query_top_dimensions: PositiveInt | None = None
     """Largest weights of a query to keep, from its static table or the encoder. Default: all."""
@@ -82,6 +87,13 @@ class IndexSection(Section):
     seismic: SeismicSettings = SeismicSettings()
     milvus: MilvusSettings = MilvusSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()
+
+    @property
+    def candidate_dimensions(self) -> int | None:
+        """Weights of a document that are kept until they are weighted: the largest of them differ after that."""
+        if self.top_dimensions is None or self.document_weighting == "none":
+            return self.top_dimensions
+        return CANDIDATES * self.top_dimensions
 
     @property
     def settings_read(self) -> set[str]:

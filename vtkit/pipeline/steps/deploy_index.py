@@ -13,7 +13,7 @@ from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened, vectors_of
 from vtkit.pipeline.steps.encode_queries import BALANCING, SETS, TRAINING, TUNED, EncodeQueriesResult, balancing_of
 from vtkit.pipeline.steps.evaluate_runs import SUMMED, stored
-from vtkit.pipeline.steps.index_corpus import indexed, keep_documents, weighted_vectors
+from vtkit.pipeline.steps.index_corpus import WEIGHTING, indexed, keep_documents, weighted_vectors
 from vtkit.pipeline.steps.texts import training_queries, tuned_collections
 from vtkit.pipeline.store import result_of
 from vtkit.settings.engines import BUILT_FROM
@@ -171,10 +171,10 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 DEPLOY = Stage(
     f"index:{DEPLOYED}",
-    version=12,
+    version=13,
     reads=(
         *BUILT_FROM,
-        "index.document_weighting",
+        *WEIGHTING,
         "index.lexical",
         *SUMMED,
         "evaluate.depth",

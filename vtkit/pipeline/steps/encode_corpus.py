@@ -83,7 +83,7 @@ def encode_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> Encode
             out / folder / VECTORS,
             out / CHECKPOINTS / folder,
             made_from={},  # the checkpoints are of this output, whose key has all of it
-            top_dimensions=recipe.index.top_dimensions,
+            top_dimensions=recipe.index.candidate_dimensions,
             keep=recipe.index.keep,
             precision=recipe.index.precision,
             description=f"encoding the documents of {folder}",
@@ -160,7 +160,13 @@ def opened(corpus: Corpus) -> RetrievalSet:
 ENCODE = Stage(
     "encode",
     version=2,
-    reads=("index.document_length", "index.top_dimensions", "index.keep", "index.precision"),
+    reads=(
+        "index.document_length",
+        "index.top_dimensions",
+        "index.document_weighting",
+        "index.keep",
+        "index.precision",
+    ),
     corpora={"evaluate.sets": evaluation_sets},
     function=encode_corpus,
     costs=_costs,

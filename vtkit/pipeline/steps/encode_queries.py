@@ -15,6 +15,7 @@ from vtkit.evaluation.balance import FEWEST_WEIGHT_QUERIES, WEIGHT_QUERIES, Prob
 from vtkit.pipeline.sizes import DIMENSIONS, NUMBER, QUERY, TEXT_S, Counts, SetCost, queries_of, tokens_read
 from vtkit.pipeline.stage import Chain, Corpus, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import evaluated_models, model_name, opened
+from vtkit.pipeline.steps.index_corpus import WEIGHTING
 from vtkit.pipeline.steps.texts import evaluation_sets, trained_documents, training_queries, tuned_collections
 from vtkit.settings.recipe import Recipe
 from vtkit.system import console
@@ -139,8 +140,9 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 ENCODE_QUERIES = Stage(
     "encode:queries",
-    version=7,
+    version=8,
     reads=(
+        *WEIGHTING,
         "index.query_length",
         "index.query_top_dimensions",
         "index.document_length",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
 HISTOGRAM_BINS = 24
+WEIGHTING = ("index.document_weighting", "index.top_dimensions")
 
 
 @dataclass(frozen=True)
@@ -72,26 +73,24 @@ def index_corpus(recipe: View, inputs: Mapping[str, Path], out: Path) -> IndexRe
 def weighted_vectors(
     recipe: View, inputs: Mapping[str, Path], corpus: Corpus, encoder: SparseEncoder, out: Path | None = None
 ) -> sp.csr_matrix:
-    """The vectors of one set, (documents, vocabulary), weighted as ``index.document_weighting`` says.
+    """The vectors of one set, (documents, vocabulary), weighted and pruned as ``[index]`` says.
 
     Args:
         out: folder in which the weights of the dimensions are kept, if there are any.
     """
     import numpy as np
 
-    from vtkit.encoder.idf import document_weights, weighted
+    from vtkit.encoder.idf import as_indexed
     from vtkit.search.index_record import IDF
     from vtkit.search.stored_vectors import VECTORS, read_vectors
 
-    vectors = read_vectors(inputs["vectors"] / str(corpus.folder) / VECTORS)
-    if recipe.index.document_weighting == "none":
-        return vectors
     texts = (document.contents for document in opened(corpus).documents)
-    weights = document_weights(encoder, vectors, texts, recipe.index.document_weighting)
-    if out is not None:
+    encoded = read_vectors(inputs["vectors"] / str(corpus.folder) / VECTORS)
+    vectors, weights = as_indexed(encoder, encoded, texts, recipe.index)
+    if out is not None and weights is not None:
         out.mkdir(parents=True, exist_ok=True)
         np.save(out / IDF, weights, allow_pickle=False)
-    return weighted(vectors, weights)
+    return vectors
 
 
 def keep_documents(inputs: Mapping[str, Path], corpus: Corpus, out: Path) -> None:
@@ -111,8 +110,8 @@ def _wired(recipe: Recipe, chain: Chain) -> Iterator[Wired]:
 
 INDEX = Stage(
     "index",
-    version=8,
-    reads=("index.document_weighting",),
+    version=9,
+    reads=WEIGHTING,
     corpora={"evaluate.sets": evaluation_sets},
     function=index_corpus,
     costs=indexed,
