@@ -262,7 +262,7 @@ def test_dead_vectors_stop_the_run_and_the_message_names_the_settings(tmp_path: 
 
 def test_cut_texts_are_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trained(tmp_path / "all", steps=1, max_length=4)
-    assert "every document looked at is longer than the 4 tokens" in capsys.readouterr().err
+    assert "every sampled document is longer than the 4 tokens" in capsys.readouterr().err
     trained(tmp_path / "some", steps=1, max_length=16)
     assert re.search(r"\d+% of the texts in document are cut at 16 tokens", capsys.readouterr().err)
 

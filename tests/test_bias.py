@@ -91,7 +91,7 @@ def test_moments_are_over_text_that_is_not_masked(odd: str) -> None:
 
 
 def test_a_decoder_without_ordinary_rows_has_no_prior() -> None:
-    with pytest.raises(DataError, match="no token that stands for text"):
+    with pytest.raises(DataError, match="no unmasked token that stands for text"):
         ordinary_rows(Vocabulary(SOURCE), np.full(len(SOURCE), MASKED_BIAS, dtype=np.float32))
 
 

@@ -224,7 +224,7 @@ def test_other_families_are_rescaled_too(kind: str, tmp_path: Path) -> None:
 def test_a_tied_head_without_its_own_norm_is_refused(tmp_path: Path) -> None:
     ours = encoder(tmp_path)
     ours[0].auto_model.cls.predictions.transform.LayerNorm = torch.nn.Identity()
-    with pytest.raises(DataError, match="no LayerNorm of its own directly before it"):
+    with pytest.raises(DataError, match="no LayerNorm directly before it"):
         rescale_head(ours, 8.0)
 
 

@@ -101,7 +101,7 @@ def test_a_damaged_weight_file_is_an_error_of_one_line(bare: bool, tmp_path: Pat
 def test_a_sparse_encoder_of_other_modules_is_refused_by_what_it_is_made_of(tmp_path: Path) -> None:
     table = SparseStaticEmbedding(tokenizer=tokenizer(), weight=torch.ones(len(TOKENS)))
     SparseEncoder(modules=[table], device="cpu").save(str(tmp_path / "model"), create_model_card=False)
-    with pytest.raises(DataError, match=r"is made of SparseStaticEmbedding; vtkit moves encoders made of"):
+    with pytest.raises(DataError, match=r"is made of SparseStaticEmbedding; vtkit supports encoders made of"):
         load_encoder(str(tmp_path / "model"))
 
 

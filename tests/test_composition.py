@@ -397,7 +397,7 @@ def test_the_corpus_may_come_from_standard_input_and_have_bytes_that_are_no_text
         (["{first}", "--html", "{first}"], RecipeError, "is a folder"),
         (["{first}", "--png", "{first}/no/where.png"], RecipeError, "folder is not there"),
         (["{first}", "--languages", "en", "--corpus", "{first}/none.txt"], DataError, "no such file"),
-        (["{marks}"], DataError, "marks word starts in none"),
+        (["{marks}"], DataError, "does not mark word starts in any known way"),
     ],
 )
 def test_what_cannot_be_done_is_one_message(

@@ -197,7 +197,7 @@ def test_no_queries_give_no_rows() -> None:
 
 def test_a_result_too_large_for_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LARGEST_RESULT", 100)
-    with pytest.raises(RecipeError, match=r"alpha = 1 leaves weight on 50 source tokens for each new one"):
+    with pytest.raises(RecipeError, match=r"alpha = 1 gives each new token weights on 50 source tokens"):
         entmax_rows(unit_vectors(4, 4, 9), unit_vectors(50, 4, 10), 1.0)
 
 

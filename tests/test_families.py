@@ -121,7 +121,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "esm": (SHAPE, "EsmForMaskedLM has a head without bias and no setting that gives it one"),
     "bart": (
         {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32},
-        "BartForConditionalGeneration is an encoder with a decoder behind it",
+        "BartForConditionalGeneration is an encoder with a decoder",
     ),
     "mobilebert": (
         {**SHAPE, "embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16},

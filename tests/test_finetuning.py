@@ -184,7 +184,7 @@ def test_a_copy_of_a_relevant_document_is_no_negative_and_is_counted(capsys: pyt
     wanted = section(batch_size=2, steps=30, hard_negatives=2)
     for batch in batches_of(data, wanted, 1):
         assert {number for row in batch for number in row.negatives} <= {4, 5, 6, 7}
-    assert "2 documents have the text of a relevant one" in capsys.readouterr().err
+    assert "2 documents have the same text as a relevant one" in capsys.readouterr().err
 
 
 def test_two_copies_of_a_document_stand_in_one_batch_with_one_of_their_queries_only() -> None:
@@ -199,7 +199,7 @@ def test_pairs_without_a_text_are_left_out_and_counted(capsys: pytest.CaptureFix
     data.documents[1], data.queries[2] = Document("d1", "", " "), Query("q2", "")
     used = {row.query for batch in batches_of(data, section(batch_size=2), 1) for row in batch}
     assert used == {0, 3}
-    assert "2 pairs have an empty query or document" in capsys.readouterr().err
+    assert "2 pairs with an empty query or document" in capsys.readouterr().err
 
 
 def test_one_batch_by_eye() -> None:
@@ -443,7 +443,7 @@ def test_useless_scores_are_an_error(tmp_path: Path) -> None:
 
 def test_texts_that_are_all_cut_are_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trained(tmp_path, steps=1, document_length=4)
-    assert "every document looked at is longer than the 4 tokens" in capsys.readouterr().err
+    assert "every sampled document is longer than the 4 tokens" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

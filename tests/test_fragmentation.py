@@ -406,7 +406,7 @@ def test_bad_input_is_one_message(saved: Path) -> None:
         ("one.txt", tok, ["without white space"]),
         ("absent.txt", tok, ["no such file"]),
         ("beir", saved / "beir", ["No tokenizer in the folder"]),
-        ("beir", saved / "empty.txt", ["is no BERT vocabulary"]),
+        ("beir", saved / "empty.txt", ["is not a BERT vocabulary"]),
         ("beir", saved / "nowhere", ["No tokenizer at"]),
     ):
         result = CliRunner().invoke(app, ["fragmentation", str(saved / corpus), "-t", str(tokenizer_name)])

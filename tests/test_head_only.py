@@ -148,7 +148,7 @@ def test_what_a_head_cannot_be_made_of_is_refused(tmp_path: Path) -> None:
     pair = pair_of(tokenizer(), tokenizer(OUTPUT))
     mixture = subtoken_mixture(pair)
     for graft in (graft_encoder, graft_encoder_head):
-        with pytest.raises(DataError, match="reads one vocabulary and writes another"):
+        with pytest.raises(DataError, match="input and output vocabularies differ"):
             graft(ours, tokenizer(OUTPUT), mixture, mixture.bias, tmp_path / "work")
 
 

@@ -429,7 +429,7 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
         ("gte-multilingual-base", "new", "Alibaba-NLP/new-impl", "BAAI/bge-m3"),
         ("gte-multilingual-mlm-base", "new", "Alibaba-NLP/new-impl", "FacebookAI/xlm-roberta-base"),
         ("mine", "new", "Alibaba-NLP/new-impl", "gte-modernbert-base"),
-        ("mine", "mine", "me/mine", "whose architecture transformers has"),
+        ("mine", "mine", "me/mine", "with an architecture of transformers"),
     ],
 )
 def test_code_of_a_models_own_is_refused_with_the_nearest_model_that_needs_none(
@@ -440,7 +440,7 @@ def test_code_of_a_models_own_is_refused_with_the_nearest_model_that_needs_none(
     write(
         folder / "config.json", config | {"model_type": kind, "auto_map": {"AutoModel": f"{code}--modeling.NewModel"}}
     )
-    with pytest.raises(DataError, match=rf"names code of the model's own.*{nearest}"):
+    with pytest.raises(DataError, match=rf"names code that comes with the model.*{nearest}"):
         model_folder(str(folder))
 
 

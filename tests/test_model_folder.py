@@ -95,7 +95,7 @@ def test_every_loader_refuses_code_of_the_models_own_and_names_the_file(
     if where != "modules.json":  # a table is looked for in the first module's folder, whatever its type
         loaders.append(load_table)
     for load in loaders:
-        with pytest.raises(DataError, match=rf"{named} names code of the model's own"):
+        with pytest.raises(DataError, match=rf"{named} names code that comes with the model"):
             load(str(copy))
     assert not marker.exists()
 
@@ -118,7 +118,7 @@ bias.method = "mixture"
     (tmp_path / "x.toml").write_text(recipe)
     done = command_line.call(tmp_path, ["run", "x.toml"], os.environ, typed="y\n" * 1000)
     assert done.returncode == 1
-    assert "names code of the model's own" in done.stderr
+    assert "names code that comes with the model" in done.stderr
     assert "[y/N]" not in done.stdout + done.stderr
     assert not marker.exists()
 

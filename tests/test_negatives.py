@@ -267,7 +267,9 @@ def test_a_pair_whose_only_negative_is_relevant_to_another_waits_for_another_bat
     batches = TrainingBatches(found, wanted, 1, known)
     queries = {frozenset(batches.rows(step)[:, 0].tolist()) for step in range(30)}
     assert queries == {frozenset({0, 2}), frozenset({1, 2})}
-    with pytest.raises(DataError, match=r"no 3 queries have documents of their own and 1 hard negatives that are"):
+    with pytest.raises(
+        DataError, match=r"no 3 queries have relevant documents of their own, and 1 hard negatives that are"
+    ):
         TrainingBatches(found, section(batch_size=3, steps=3), 1, known)
 
 

@@ -151,7 +151,7 @@ def test_surfaces_are_empty_where_a_token_stands_for_no_text() -> None:
 
 def test_a_tokenizer_that_marks_word_ends_is_refused() -> None:
     backend = Tokenizer(models.BPE({"a</w>": 0, "<pad>": 1}, [], end_of_word_suffix="</w>"))
-    with pytest.raises(DataError, match="marks word starts in none"):
+    with pytest.raises(DataError, match="does not mark word starts in any known way"):
         token_family(PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>"))
 
 

@@ -228,7 +228,7 @@ def test_a_peer_that_cannot_be_had_or_is_none_is_refused(finished: Path, tmp_pat
     recipe = finished.parents[1] / "tiny.toml"
     with pytest.raises(RecipeError, match=r"evaluate\.peers: .*nowhere does not exist"):
         run(recipe, [f"evaluate.peers=['{tmp_path}/nowhere']"], runs=tmp_path, threads=1)
-    with pytest.raises(RecipeError, match=r"evaluate\.peers: .* is listed twice: each peer is judged once"):
+    with pytest.raises(RecipeError, match=r"evaluate\.peers: .* is listed twice: each peer is evaluated once"):
         load_recipe(recipe, ["evaluate.peers=['one/e5', 'one/e5']"])
     sparse = finished.parents[1] / "encoder"
     with pytest.raises(DataError, match=r"evaluate\.peers = .*encoder is a sparse encoder"):

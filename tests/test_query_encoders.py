@@ -120,7 +120,7 @@ def test_masked_dimensions_stay_zero_on_the_query_side(tmp_path: Path) -> None:
 
 
 def test_frequencies_of_no_documents_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="there are no documents whose document frequencies"):
+    with pytest.raises(DataError, match="no documents to count the document frequencies"):
         with_static_queries(encoder(tmp_path), "idf", [])
     assert query_encoder_of(with_static_queries(encoder(tmp_path), "binary", [])) is not None
 

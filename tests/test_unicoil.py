@@ -200,7 +200,7 @@ def test_no_other_class_of_vtkit_is_loaded_by_name(tmp_path: Path) -> None:
     save_encoder(unicoil(tmp_path), tmp_path / "model")
     path = tmp_path / "model" / "modules.json"
     path.write_text(path.read_text().replace("vtkit.encoder.unicoil.UnicoilPooling", "vtkit.encoder.unicoil.Module"))
-    with pytest.raises(DataError, match=r"names code of the model's own .*unicoil\.Module"):
+    with pytest.raises(DataError, match=r"names code that comes with the model .*unicoil\.Module"):
         load_encoder(str(tmp_path / "model"))
     save_encoder(unicoil(tmp_path / "b"), tmp_path / "damaged")
     (tmp_path / "damaged" / "1_UnicoilPooling" / "config.json").write_text('{"width": 3, "embedding_dimension": 9}')

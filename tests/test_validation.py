@@ -140,7 +140,7 @@ def test_training_stops_when_it_gets_no_better(tmp_path: Path) -> None:
     assert len(set(found.values)) == 1  # nothing is learned, so the first one that counts is the best
     assert (found.best_step, found.stopped_at) == (6, 12)
     assert curves["steps"] == [10]
-    stopped = "at step 6, whose weights are kept. Stopped at step 12: no validation since was better."
+    stopped = "at step 6, and its weights are kept. Stopped at step 12, since no later validation was better."
     assert found.words().endswith(f"best {found.values[0]:.4f} {stopped}")
 
 

@@ -129,7 +129,7 @@ def test_what_cannot_be_aligned_is_said(tmp_path: Path) -> None:
     (tmp_path / "one.tsv").write_text("house\n")
     refused(r"one\.tsv: line 1 has only one column", dictionary=[tmp_path / "one.tsv"])
     (tmp_path / "turned.tsv").write_text("zebra\t고래\n")
-    refused(r"turned\.tsv: of no pair both words are in the vectors", dictionary=[tmp_path / "turned.tsv"])
+    refused(r"turned\.tsv: no pair has both words in the vectors", dictionary=[tmp_path / "turned.tsv"])
     thai = write_text(tmp_path / "thai.vec", {"บ้าน": [1, 0, 0, 0]})
     refused(r"thai\.vec: none of its 1 words contains a token of the vocabulary", vectors=thai)
 

@@ -96,8 +96,8 @@ def refuse_query_side(encoder: SparseEncoder, stage: str, *, static_too: bool = 
     side = encoder.query_side if isinstance(encoder, WholeEncoder) else None
     if side is not None and (static_too or isinstance(side[0], Transformer)):
         raise DataError(
-            f"[{stage}] changes encoders that encode queries and documents alike, and this one has a query side of its "
-            f"own, which would stay behind. Remove [{stage}], or start from a symmetric encoder."
+            f"[{stage}] changes one encoder, and this model encodes queries with a separate one, which would not "
+            f"change. Remove [{stage}], or start from a model that encodes queries and documents alike."
         )
 
 
@@ -109,8 +109,8 @@ def refuse_output_vocabulary(encoder: SparseEncoder) -> None:
     """
     if isinstance(encoder, WholeEncoder) and encoder.output_tokenizer is not None:
         raise DataError(
-            "the source reads one vocabulary and writes another (it was made by a head-only transfer), and a transfer "
-            "starts from one vocabulary. Name the encoder that it was made from."
+            "The source was made by a head-only transfer: its input and output vocabularies differ, and a transfer "
+            "needs a source with one vocabulary. Name the encoder that it was made from."
         )
 
 
@@ -128,9 +128,9 @@ def both_sides(name: str, folder: Path, encoder: SparseEncoder) -> SparseEncoder
     kinds = [type(module) for module in query]
     if [type(module) for module in document] not in encoders or kinds not in (*encoders, [SparseStaticEmbedding]):
         raise DataError(
-            f"{name} is made of {_made_of(query, document)}; vtkit moves encoders made of a Transformer with a "
-            "masked-language-model head and a SpladePooling, uniCOIL encoders of vtkit, and routers whose queries take "
-            "such a way of their own or a static table. Name such an encoder."
+            f"{name} is made of {_made_of(query, document)}; vtkit supports encoders made of a Transformer with a "
+            "masked-language-model head and a SpladePooling, vtkit's uniCOIL encoders, and routers that encode queries "
+            "with another such encoder or a static table."
         )
     output = folder / OUTPUT_TOKENIZER
     if router is None and not output.is_dir():

@@ -343,8 +343,7 @@ def _refuse_missed(held_out: ActivationRates, target: float, definition: Definit
     if abs(reached - target) > 0.5 * target:
         raise CollapseError(
             f"calibration to a {definition} activation rate of {target:.1%} reached {reached:.1%} on held-out "
-            "probe texts: the probe texts differ too much among themselves. Give more ({texts}) or others "
-            "({corpus}).",
+            "probe texts: the probe texts differ too much from each other. Use more ({texts}) or others ({corpus}).",
             "texts",
             "corpus",
         )
@@ -374,8 +373,8 @@ def _norm_before_decoder(encoder: SparseEncoder) -> nn.LayerNorm:
     last = [norm for norm, out in outputs if projected and out is projected[0]]
     if len(last) != 1 or sum(norm is last[0] for norm, _ in outputs) != 1:
         raise DataError(
-            f"{type(model).__name__} has a decoder tied to its input embeddings and no LayerNorm of its own directly "
-            "before it, so its head cannot be rescaled without changing the embeddings: leave {head_scale} out.",
+            f"{type(model).__name__} has a decoder tied to its input embeddings and no LayerNorm directly before it, "
+            "so its head cannot be rescaled without changing the embeddings. Remove {head_scale}.",
             "head_scale",
         )
     return last[0]

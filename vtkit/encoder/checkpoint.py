@@ -275,8 +275,8 @@ def _check_vocabulary_size(name: str, folder: Path) -> None:
     key = max(tables, key=lambda name: tables[name])
     raise DataError(
         f"{name}: its files do not belong together. {path} says vocab_size {size}, and its weights have "
-        f"{tables[key]} rows ({key}). Fetch the model again, or put the configuration back that its weights were saved "
-        "with."
+        f"{tables[key]} rows ({key}). Fetch the model again, or restore the "
+        "configuration that its weights were saved with."
     )
 
 
@@ -291,15 +291,15 @@ def _check_weights(name: str, folder: Path, model: PreTrainedModel, info: dict[s
         said = f"vocab_size {vocabulary}" if by_vocabulary else f"the shape {tuple(wanted)}"
         raise DataError(
             f"{name}: its files do not belong together. {folder / 'config.json'} says {said}, and its "
-            f"weights hold {key} of the shape {tuple(there)}{more}. Fetch the model again, or put the configuration "
-            "back that its weights were saved with."
+            f"weights hold {key} of the shape {tuple(there)}{more}. Fetch the model again, or restore the "
+            "configuration that its weights were saved with."
         )
     missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)
     refuse_lacking(name, model, [key for key in missing if key.startswith(f"{model.base_model_prefix}.")])
     if missing:
         raise DataError(
             f"{name} has no trained masked-language-model head: its weights lack {first_of(missing)}. "
-            "A dense embedder has none: fit one with [source.head], or name a sparse encoder or a masked language "
+            "Dense embedders have none: fit one with [source.head], or name a sparse encoder or a masked language "
             "model."
         )
 
@@ -320,8 +320,8 @@ def _check_tokenizer(name: str, side: SparseEncoder) -> None:
     token, largest = max(side.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     if largest >= rows:
         raise DataError(
-            f"{name}: its tokenizer and its weights do not belong together. The tokenizer numbers {token!r} "
-            f"{largest}, and the weights have {rows} rows, 0 to {rows - 1}. Put the model's own tokenizer.json back."
+            f"{name}: its tokenizer and its weights do not belong together. The token {token!r} has the id "
+            f"{largest}, and the weights have rows 0 to {rows - 1}. Restore the model's own tokenizer.json."
         )
 
 

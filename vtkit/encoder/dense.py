@@ -96,7 +96,7 @@ def encode_dense(
             some = [texts[number] for number in order[begin : begin + TEXTS_AT_ONCE]]
             vectors = np.asarray(encoded(some, batch_size=TEXTS_A_BATCH, show_progress_bar=False), dtype=np.float32)
             if vectors.shape[:-1] != (len(some),) or not np.isfinite(vectors).all():
-                raise DataError("it does not give one vector of finite numbers for each text.")
+                raise DataError("The embedder does not give one finite vector for each text.")
             parts.append(vectors)
             bar.advance(len(some))
     if not parts:

@@ -57,7 +57,7 @@ def mlm_head(model: Any) -> MlmHead:
     decoder = model.get_output_embeddings()
     name = type(model).__name__
     if model.config.is_encoder_decoder:
-        raise DataError(f"{name} is an encoder with a decoder behind it. Name an encoder alone, such as {FAMILIES}.")
+        raise DataError(f"{name} is an encoder with a decoder. Name a plain encoder, such as {FAMILIES}.")
     if not isinstance(decoder, nn.Linear) or not isinstance(embeddings, nn.Embedding):
         raise DataError(
             f"{name} has no masked-language-model head that vtkit can move: looked for an Embedding that reads tokens "

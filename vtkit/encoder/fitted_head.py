@@ -196,7 +196,7 @@ def token_states(encoder: SparseEncoder, texts: Sequence[str], folder: Path) -> 
                 held_out[own] = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
                 place = own.stop
             if not np.isfinite(states[place - 1 : place]).all():
-                raise DataError("the source's states are not finite numbers: its weights are damaged, fetch it again")
+                raise DataError("The source's hidden states are not finite: its weights are damaged. Fetch it again.")
             bar.advance(len(some))
     return States(states, ids, held_out)
 
@@ -235,7 +235,9 @@ class Head(nn.Module):
             wanted = model(input_ids=ids).logits
             computed = self.output(model.base_model(input_ids=ids).last_hidden_state)
         if not torch.allclose(wanted, computed, atol=1e-4):
-            raise DataError(f"{type(model).__name__} has a head that does not compute LN(activation(W h)): not fitted")
+            raise DataError(
+                f"{type(model).__name__} has a head that is not LN(activation(W h)), and vtkit cannot fit it"
+            )
 
     decoder: nn.Linear
 

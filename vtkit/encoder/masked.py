@@ -53,5 +53,5 @@ def is_masked(bias: NDArray[np.floating]) -> NDArray[np.bool_]:
 def _bias(model: PreTrainedModel) -> Tensor:
     bias: Tensor | None = mlm_head(model).decoder.bias
     if bias is None:
-        raise DataError(f"{type(model).__name__} has a head without bias, and a dimension is masked by its bias.")
+        raise DataError(f"{type(model).__name__} has a head without bias, and vtkit masks dimensions by their bias.")
     return bias

@@ -359,12 +359,12 @@ def _runs_code(label: str, path: Path, what: str) -> DataError:
     named = f"{label} {path} {what}".lower()
     nearest = next((model for part, model in _WITHOUT_CODE.items() if part in named), None)
     remedy = (
-        "Name a model whose architecture transformers has, or a copy converted to one."
+        "Name a model with an architecture of transformers, or a copy converted to one."
         if nearest is None
         else f"The nearest model without such code is {nearest}."
     )
     return DataError(
-        f"{label}: {path} names code of the model's own ({what}), and vtkit runs none but that of the installed "
+        f"{label}: {path} names code that comes with the model ({what}), and vtkit runs only code of the installed "
         f"libraries. {remedy}"
     )
 
@@ -381,7 +381,7 @@ def _check_tokenizer(module: Path, label: str) -> None:
     try:
         Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception for whatever it cannot read
-        raise DataError(f"{label}: {path} is damaged: it is no tokenizer ({error}). {_fetch_again()}") from error
+        raise DataError(f"{label}: {path} is damaged: it is not a tokenizer ({error}). {_fetch_again()}") from error
 
 
 def _check_weights(module: Path, label: str, *, needed: bool) -> None:

@@ -73,7 +73,7 @@ def idf_query_weights(encoder: SparseEncoder, documents: Iterable[str]) -> NDArr
     folded_to = None if folding(encoder) is None else fold_map_of(encoder)
     held, documents_read = document_frequencies(output_tokenizer(encoder), documents, _size(encoder), folded_to)
     if not documents_read:
-        raise DataError("there are no documents whose document frequencies the queries' table could have.")
+        raise DataError("There are no documents to count the document frequencies of the query table in.")
     weights = idf_weights(held, documents_read, "geng")
     return np.where(can_weigh(encoder), weights if folded_to is None else weights[folded_to], 0).astype(np.float32)
 

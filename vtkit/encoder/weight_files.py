@@ -85,7 +85,7 @@ def check_pickle(file: Path, label: str) -> None:
     except pickle.UnpicklingError as error:
         named = re.search(r"GLOBAL (\S+)", str(error))
         raise DataError(
-            f"{label}: {file} is refused by torch's weights-only loader: it holds something else than weights"
+            f"{label}: {file} is refused by torch's weights-only loader: it does not hold only weights"
             f"{f' ({named[1]})' if named else ''}, which could run code. Name a model with safetensors."
         ) from error
     except (MemoryError, PermissionError):
@@ -94,10 +94,10 @@ def check_pickle(file: Path, label: str) -> None:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(f"{label}: {file} is damaged or cut short ({line}). {again}") from error
     if not isinstance(content, dict) or not content:
-        raise DataError(f"{label}: {file} holds no weights but a {type(content).__name__}. {again}")
+        raise DataError(f"{label}: {file} holds a {type(content).__name__} instead of weights. {again}")
     odd = [name for name, value in content.items() if not isinstance(name, str) or not isinstance(value, torch.Tensor)]
     if odd:
-        raise DataError(f"{label}: {file} holds no plain table of weights: {odd[0]!r} is no tensor. {again}")
+        raise DataError(f"{label}: {file} does not hold plain weights: {odd[0]!r} is not a tensor. {again}")
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

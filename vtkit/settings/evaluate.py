@@ -61,6 +61,6 @@ class EvaluateSection(Section):
             if same in names:
                 other = "" if names[same] == name else f" (also called {names[same]})"
                 what = _LISTED[str(info.field_name)]
-                raise ValueError(f"{name} is listed twice{other}: each {what} is judged once")
+                raise ValueError(f"{name} is listed twice{other}: each {what} is evaluated once")
             names[same] = name
         return listed

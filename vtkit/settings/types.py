@@ -43,7 +43,6 @@ LearningRate = Annotated[float, Field(gt=0, le=1)]
 PositiveInt = Annotated[int, Field(ge=1, le=1_000_000)]
 Steps = Annotated[int, Field(ge=1, le=100_000_000)]
 Occurrences = Annotated[int, Field(ge=1, le=10**12)]
-TokenSpelling = Annotated[str, Field(pattern=r"^\S+$", max_length=64)]
 
 
 class Section(BaseModel):

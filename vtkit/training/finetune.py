@@ -284,7 +284,7 @@ def _taught(
     if scores.compares_nothing:
         raise DataError(
             "The teachers score only one document of each query, which teaches nothing: cross-encoders and score files "
-            "know a query's own documents only. Set {hard_negatives} to 1 or more.",
+            "score only a query's own documents. Set {hard_negatives} to 1 or more.",
             "hard_negatives",
         )
     _check_targets(scores.first, section, teacher.scale)

@@ -200,7 +200,7 @@ def judged_pairs(data: RetrievalSet) -> Judged:
     usable = ~(blank[queries] | (hashes[documents] == np.frombuffer(text_hash(""), np.uint64)))
     pairs = np.stack([queries, documents], axis=1)[usable]
     if len(pairs) < len(documents):
-        console.say(f"  {len(documents) - len(pairs)} pairs have an empty query or document, and are left out")
+        console.say(f"  {len(documents) - len(pairs)} pairs with an empty query or document are left out")
 
     alike = np.flatnonzero(np.isin(hashes, hashes[documents]))  # documents with the text of a relevant one
     with_text: dict[int, list[int]] = {}
@@ -214,5 +214,7 @@ def judged_pairs(data: RetrievalSet) -> Judged:
     relevant = Ragged.of(wider(row.tolist()) for row in judged) if with_text else judged
     repeated = len(relevant.values) - len(documents)
     if repeated:
-        console.say(f"  {repeated} documents have the text of a relevant one, and are no negatives of its query")
+        console.say(
+            f"  {repeated} documents have the same text as a relevant one, and are not used as negatives of its query"
+        )
     return Judged(pairs, relevant)

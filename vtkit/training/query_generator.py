@@ -71,7 +71,9 @@ class QueryGenerator:
                 "distill.generator.model",
             )
         if without:
-            console.say(f"  the generator writes no query of {without} of {len(of_texts)} texts; their openings serve")
+            console.say(
+                f"  the generator writes no query for {without} of {len(of_texts)} texts; their openings are used"
+            )
         return of_texts
 
     def _write(self, texts: Sequence[str], seed: int) -> list[list[str]]:

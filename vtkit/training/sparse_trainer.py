@@ -154,8 +154,8 @@ def _say_what_is_cut(encoder: SparseEncoder, columns: Mapping[str, Sequence[str]
         share = share_cut(tokenizer_of(encoder, side), some, lengths[column], prompt_of(encoder, side))
         if share == 1:
             console.warn(
-                f"every {column} looked at is longer than the {lengths[column]} tokens that are read of it: training "
-                "never sees how one ends. Raise the length in the recipe if that matters."
+                f"every sampled {column} is longer than the {lengths[column]} tokens that training reads, so no end "
+                "of one is seen. Raise the length in the recipe if that matters."
             )
         elif share > 0:
             console.say(f"  {share:.0%} of the texts in {column} are cut at {lengths[column]} tokens")

@@ -37,11 +37,11 @@ class Validated(Result):
         measured = f"{self.metric} on {self.queries} {self.judged_on} over {self.documents} documents"
         if self.best_step is None:
             return (
-                f"{measured}: no validation came after the ramp (step {self.counted_from}), so the weights are those "
-                "of the last step."
+                f"{measured}: there was no validation after the ramp (step {self.counted_from}), so the weights of the "
+                "last step are kept."
             )
         best = self.values[self.steps.index(self.best_step)]
-        kept = f"{measured}: best {best:.4f} at step {self.best_step}, whose weights are kept"
+        kept = f"{measured}: best {best:.4f} at step {self.best_step}, and its weights are kept"
         if self.stopped_at is None:
             return f"{kept}; {self.values[-1]:.4f} at the last step, {self.steps[-1]}."
-        return f"{kept}. Stopped at step {self.stopped_at}: no validation since was better."
+        return f"{kept}. Stopped at step {self.stopped_at}, since no later validation was better."

@@ -158,7 +158,7 @@ class Cache:
         except OSError as error:
             console.warn(
                 f"Embeddings are not kept: {self.folder} cannot be written ({error.strerror or error}). "
-                f"Let {CACHE_VARIABLE} name a folder that can be."
+                f"Set {CACHE_VARIABLE} to a folder that can be written."
             )
             return False
         return True

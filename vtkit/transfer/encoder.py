@@ -98,8 +98,8 @@ def move_encoder(
     if pair.source.tokens == pair.target.tokens:
         console.warn(
             "The target vocabulary is the source's own, so there is nothing to transfer: its rows are copied, and only "
-            'the bias is set. vocabulary.kind "source" leaves that as it is too; name another vocabulary.tokenizer if '
-            "another was meant."
+            'the bias is set. vocabulary.kind "source" keeps the bias too. If another vocabulary was meant, name it in '
+            "vocabulary.tokenizer."
         )
     mixture = mixture_of(section, pair, method_texts, counts, seed)
     graft = graft_encoder if section.scope == "full" else graft_encoder_head

@@ -95,9 +95,9 @@ def entmax_rows(
             if room < 0:
                 each = (LARGEST_RESULT - room) / min(begin + rows, len(queries))
                 raise RecipeError(
-                    f"alpha = {alpha:g} leaves weight on {each:,.0f} source tokens for each new one, which is too much "
-                    "to hold, and hardly tells new tokens apart. Raise it; 2 is sparsemax, 4 is the default, and "
-                    "embedders whose similarities lie close together need 16 or 32."
+                    f"alpha = {alpha:g} gives each new token weights on {each:,.0f} source tokens: too many for "
+                    "memory, and new tokens hardly differ. Raise it; 2 is sparsemax, 4 is the default, and embedders "
+                    "with similarities close to each other need 16 or 32."
                 )
     if not blocks:
         return csr_matrix((0, len(anchors)), dtype=np.float64)

@@ -121,7 +121,7 @@ def fold_map(tokenizer: PreTrainedTokenizerFast, size: int | None = None) -> NDA
     folded_to = np.arange(count if size is None else size, dtype=np.int64)
     if len(folded_to) < count:
         raise DataError(
-            f"the tokenizer has {count} tokens and the model writes {len(folded_to)}: they cannot be folded."
+            f"the tokenizer has {count} tokens and the model {len(folded_to)} dimensions: they cannot be folded."
         )
     for first, *others in canonical_classes(tokenizer):
         folded_to[others] = first

@@ -103,7 +103,7 @@ def load_tokenizer(name: str, *, require_roles: bool = True) -> PreTrainedTokeni
     found = f"several SentencePiece models ({', '.join(p.name for p in sentencepiece)})" if sentencepiece else "none"
     raise DataError(
         f"No tokenizer in {where}: it should hold a tokenizer.json, a vocab.txt, a vocab.json with merges.txt, or "
-        f"one SentencePiece .model file, but there is {found}. Name the file itself if it is called otherwise."
+        f"one SentencePiece .model file, but there is {found}. If the file has another name, name the file itself."
     )
 
 
@@ -160,7 +160,7 @@ def wrap(backend: Tokenizer, roles: Mapping[Role, str], where: str, *, require_r
     missing = [role for role in ("pad", "mask", "cls", "sep") if role not in roles]
     if missing and require_roles:
         raise DataError(
-            f"The tokenizer {where} has no {' and no '.join(missing)} token, and an encoder cannot be trained without. "
+            f"The tokenizer {where} has no {' and no '.join(missing)} token, which an encoder needs for training. "
             "Put a tokenizer_config.json beside it that names "
             + ", ".join(f'"{NAMES_OF_ROLE[role][0]}": "{SPELLINGS[role][0]}"' for role in missing)  # type: ignore[index]
             + " (tokens that do not exist yet are added at the end of the vocabulary), or choose another tokenizer."
@@ -247,7 +247,9 @@ def _from_file(path: Path, settings: Mapping[str, Any], require_roles: bool) -> 
     elif path.suffix == ".txt":
         backend, size = _from_vocab_txt(path, settings)
     else:
-        raise DataError(f"{path} is no tokenizer file: name a tokenizer.json, a vocab.txt or a SentencePiece .model.")
+        raise DataError(
+            f"{path} is not a tokenizer file: name a tokenizer.json, a vocab.txt or a SentencePiece .model."
+        )
     check_ids(backend.get_vocab())
     check_readable(backend, str(path))
     if require_roles:
@@ -271,8 +273,8 @@ def check_ids(vocabulary: Mapping[str, int]) -> None:
     last, largest = max(vocabulary.items(), key=lambda pair: pair[1], default=("", 0))
     if largest > LARGEST_ID:
         raise DataError(
-            f"The tokenizer gives the token {last!r} the id {largest:,}, and vocabularies end at {LARGEST_ID:,}: every "
-            "id up to the largest is a row of the model. Number its tokens without gaps."
+            f"The tokenizer gives the token {last!r} the id {largest:,}, and vocabularies end at {LARGEST_ID:,}: the "
+            "model has a row for every id up to the largest. Number the tokens without gaps."
         )
 
 
@@ -293,8 +295,8 @@ def check_readable(backend: Tokenizer, where: str) -> None:
         unknown = getattr(backend.model, "unk_token", None)
         named = f" ({unknown}, which is not in its vocabulary)" if unknown else ""
         raise DataError(
-            f"The tokenizer {where} has no token for what it does not know{named}: {error}. Add that token to the "
-            "vocabulary in its tokenizer.json, or name another tokenizer."
+            f"The tokenizer {where} has no unknown token{named}: {error}. Add one to the vocabulary "
+            "in its tokenizer.json, or name another tokenizer."
         ) from error
 
 
@@ -309,9 +311,9 @@ def check_gaps(vocabulary: Mapping[str, int], where: str) -> None:
     if gone:
         shown = ", ".join(f"{number:,}" for number in gone[:5]) + (f" and {len(gone) - 5:,} more" if gone[5:] else "")
         raise DataError(
-            f"The tokenizer {where} has {len(ids):,} tokens, and their ids leave out {shown}: every id up to the "
-            "largest is a row of the encoder. Number the tokens without gaps in its tokenizer.json (or add tokens such "
-            "as [unused0] for the ids that are missing)."
+            f"The tokenizer {where} has {len(ids):,} tokens, and no token has the id {shown}: the encoder has a row "
+            "for every id up to the largest. Number the tokens without gaps in its tokenizer.json, or add tokens "
+            "such as [unused0] for the missing ids."
         )
 
 
@@ -368,7 +370,7 @@ def _from_vocab_txt(path: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer,
             raise DataError(f"{path}: {what} is on line {vocabulary[token] + 1} and again on line {number + 1}.")
         vocabulary[token] = number
     if len(vocabulary) < 2 or not any(spelling in vocabulary for spelling in SPELLINGS["unk"]):
-        raise DataError(f"{path} is no BERT vocabulary: it should list one token a line, [UNK] among them.")
+        raise DataError(f"{path} is not a BERT vocabulary: it should list one token a line, including [UNK].")
     lowercase = settings.get("do_lower_case")
     if lowercase is None:
         lowercase = not any(_is_cased(token) for token in tokens)
@@ -401,7 +403,9 @@ def _strips_accents(tokens: Iterable[str], asked: bool | None, lowercase: bool, 
     lost = sum(_without_accents(token) != token for token in tokens)
     if lost <= UNREACHABLE_SHARE * len(tokens):
         return True
-    console.warn(f"{path}: accents are kept, since {lost} of the {len(tokens)} tokens could not be matched without.")
+    console.warn(
+        f"{path}: accents are kept, since {lost} of the {len(tokens)} tokens could not be matched without them."
+    )
     return False
 
 
@@ -447,7 +451,7 @@ def _from_sentencepiece(path: Path) -> tuple[Tokenizer, int]:
             models.BPE(ids, merges, unk_token=unknown_token, fuse_unk=True, byte_fallback=byte_fallback)
         )
     else:
-        raise DataError(f"{path} is a SentencePiece model of words or characters; unigram and BPE models can be read.")
+        raise DataError(f"{path} is a SentencePiece model of words or characters; vtkit reads unigram and BPE models.")
     steps: list[Any] = []
     if proto.normalizer_spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))

@@ -170,9 +170,9 @@ def expand_vocabulary(
             bar.advance(words=f"{curve[-1].size} tokens")
     if not added:
         raise DataError(
-            f"The corpus has nothing to add to {section.tokenizer}: whatever it has at least "
-            f"{LEAST_OCCURRENCES} times is there already, or is digits and marks. Use the tokenizer as it is "
-            '(kind = "existing"), or give more text.'
+            f"The corpus has nothing to add to {section.tokenizer}: all that occurs at least {LEAST_OCCURRENCES} times "
+            'is there already, or is digits and marks. Use the tokenizer as it is (kind = "existing"), or give more '
+            "text."
         )
     if section.size is not None:
         say_if_smaller(len(base) + len(added), section.size, len(base))
@@ -315,7 +315,7 @@ def _read_corpus(base: PreTrainedTokenizerFast, texts: Iterable[str], section: E
             'that the corpus writes with capitals stay in pieces. Set casing.input = "lowercase" to fold them.'
         )
     if not len(words) or not spaced_words:
-        raise DataError("The corpus has no words to expand a vocabulary by: its texts are empty.")
+        raise DataError("The corpus has no words to expand a vocabulary with: its texts are empty.")
     return _Corpus(words, lowered, fixed, spaced_words)
 
 

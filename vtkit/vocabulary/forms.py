@@ -90,7 +90,7 @@ def token_family(tokenizer: PreTrainedTokenizerFast) -> Family:
     if '"Metaspace"' in around or "▁" in json.dumps(layout.get("normalizer"), ensure_ascii=False):
         return "sentencepiece"
     raise DataError(
-        "The tokenizer marks word starts in none of the known ways (## continues, Ġ starts, ▁ starts), so its tokens "
+        "The tokenizer does not mark word starts in any known way (## continues, Ġ starts, ▁ starts), so its tokens "
         "cannot be compared with others. WordPiece, byte-level BPE and SentencePiece tokenizers can be used."
     )
 

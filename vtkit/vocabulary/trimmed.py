@@ -63,7 +63,7 @@ def trim_vocabulary(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str], si
             held_out.append(ids)
         read += 1
     if not read:
-        raise DataError("trimming counts tokens, and {corpus} has no text: name text of the language", "corpus")
+        raise DataError("There is no text in {corpus} to count tokens in. Name text of the language.", "corpus")
     kept = rules.kept(counts, size)
     changed = lost = 0.0
     if held_out:
@@ -98,7 +98,7 @@ class _Rules:
         if model["type"] not in listed or (model["type"] == "BPE" and affixed):
             what = f"{model['type']} with {affixed[0]}" if affixed else f"of the kind {model['type']}"
             raise DataError(
-                f"a tokenizer {what} cannot be trimmed, only WordPiece, Unigram and BPE over bytes or characters. Keep "
+                f"A tokenizer {what} cannot be trimmed, only WordPiece, Unigram and BPE over bytes or characters. Keep "
                 'the whole vocabulary with vocabulary.kind "source"'
             )
         self._layout, self._model = layout, model

@@ -139,7 +139,7 @@ def co_occurrence_table(
         keys, begin = merged, end
     if begin < len(bitext):
         console.warn(
-            f"Only the first {begin} of {len(bitext)} parallel pairs are used: more would not fit into the table of "
+            f"Only the first {begin} of {len(bitext)} parallel pairs are used: more do not fit into the table of "
             f"{LARGEST_TABLE} token pairs."
         )
     counts = np.bincount(keys // source_size, minlength=target_size)

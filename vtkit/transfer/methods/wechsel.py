@@ -51,8 +51,8 @@ def wechsel_mixture(
     width, source_width = open_vectors(vectors).width, open_vectors(source_vectors).width
     if width != source_width:
         raise DataError(
-            f"{source_vectors} has vectors of {source_width} numbers and {vectors} of {width}: WECHSEL turns one space "
-            "into the other and needs the same width in both. Train or fetch vectors of one width."
+            f"{source_vectors} has vectors of {source_width} numbers and {vectors} of {width}: WECHSEL rotates one "
+            "space into the other, which needs the same width in both. Train or fetch vectors of one width."
         )
     pairs = _spellings(pairs_in(dictionary, pair.source.tokenizer, pair.target.tokenizer))
     known = word_space(pair.source, source_vectors, "zipf", {word for word, _ in pairs})
@@ -61,13 +61,13 @@ def wechsel_mixture(
     names = ", ".join(str(path) for path in dictionary)
     if not pairs:
         raise DataError(
-            f"{names}: of no pair both words are in the vectors. The source language comes first in a dictionary; do "
+            f"{names}: no pair has both words in the vectors. The source language comes first in a dictionary; do "
             f"{source_vectors} and {vectors} hold these languages?"
         )
     if len(pairs) < width:
         console.warn(
             f"{names}: only {len(pairs)} pairs have both words in the vectors, fewer than the vectors have dimensions "
-            f"({width}), so the two spaces meet by chance in some directions."
+            f"({width}), so the alignment of the two spaces is arbitrary in some directions."
         )
     rotation = rotation_between(
         np.stack([known.words[word] for word, _ in pairs]), np.stack([wanted.words[word] for _, word in pairs])

@@ -45,7 +45,7 @@ def ordinary_rows(vocabulary: Vocabulary, bias: NDArray[np.floating]) -> NDArray
     """
     rows = has_text(vocabulary, len(bias)) & ~is_masked(bias)
     if not rows.any():
-        raise DataError("The decoder has no token that stands for text and is not masked, so its bias is no prior.")
+        raise DataError("The decoder has no unmasked token that stands for text, so its bias cannot be a prior.")
     return rows
 
 
@@ -186,5 +186,5 @@ def count_tokens(
         for encoding in whole_encodings(tokenizer, batch):
             np.add.at(counts, encoding.ids, 1)
     if not counts.any():
-        raise DataError("There are no tokens in the texts whose frequencies are to be counted: they are empty.")
+        raise DataError("The texts to count token frequencies in are empty.")
     return counts

@@ -68,7 +68,7 @@ def graft(
     size = len(tokenizer)
     if head.tied and output_rows is not None and output_rows is not rows:
         raise DataError(
-            f"{type(source).__name__} writes with its input embeddings: it takes no decoder rows of its own"
+            f"{type(source).__name__} has a decoder tied to its input embeddings, and takes no decoder rows"
         )
     output_rows = rows if output_rows is None else output_rows
     wanted = (
@@ -228,14 +228,14 @@ def check_unchanged(source: PreTrainedModel, target: PreTrainedModel, tokenizer:
     if not _close(found[real], wanted[real]):
         raise DataError(
             f"{name} does not compute under the new vocabulary what it computed under the old one: something in it "
-            "depends on token ids beside its embeddings, decoder and positions. vtkit cannot move it."
+            "besides embeddings, decoder and positions depends on token ids. vtkit cannot move it."
         )
     if not _close(alone[0], found[1, :7]):
-        raise DataError(f"{name} mixes padding into its vectors: a text's would depend on the texts beside it.")
-    if not _close(logits[real], projected[real]):
         raise DataError(
-            f"{name} changes its logits after the output projection; vtkit's sparse head would give other weights."
+            f"{name} mixes padding into its vectors: the vector of a text would depend on the texts in its batch."
         )
+    if not _close(logits[real], projected[real]):
+        raise DataError(f"{name} changes its logits after the output projection, which vtkit's sparse head does not.")
 
 
 def _mixed_table(mixture: Mixture, table: NDArray[np.float32]) -> NDArray[np.float32]:
