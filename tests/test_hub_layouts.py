@@ -379,7 +379,7 @@ def test_a_pickle_that_was_cut_short_is_damaged(share: float, legacy: bool, tmp_
 @pytest.mark.parametrize("content", [[torch.zeros(2)], {}, {"model": {"weight": torch.zeros(2)}}, {"epoch": 3}])
 def test_a_pickle_that_holds_no_weights_says_so(content: object, tmp_path: Path) -> None:
     folder = pickle_only(tiny.bare(tmp_path / "model"), content)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"pytorch_model\.bin holds no"):
+    with pytest.raises(DataError, match=r"pytorch_model\.bin (holds a|does not hold)"):
         load_encoder(str(folder))
 
 

@@ -21,7 +21,7 @@ from vtkit.training.target import INTEGRAL, LARGEST_STEP, LEAST, LOSSES, MOST, P
 
 
 def target(aim: float = 20.0, ramp_steps: int = 4, steps: int = 400) -> ActiveTarget:
-    return ActiveTarget("document", aim, ramp_steps, steps, "finetune.target_active.document")
+    return ActiveTarget("document", aim, ramp_steps, steps)
 
 
 def test_the_law_by_hand() -> None:
@@ -109,7 +109,7 @@ def test_it_reaches_its_aim_where_dimensions_follow_the_strength_with_a_delay(
 
 def test_a_run_that_ends_beside_its_aim_says_so() -> None:
     aimed = target(20.0, ramp_steps=1)
-    said = "training ends with {} active dimensions a document, finetune.target_active.document is 20. {}"
+    said = "training ends with {} active dimensions a document, and target_active.document is 20. {}"
     for step in range(20):
         aimed.see(step, 12.0, 1.0, 1.0)
     assert aimed.missed() == said.format(12, "λ was still falling. Train longer.")

@@ -157,8 +157,8 @@ def test_truncation_and_padding_of_the_file_are_not_taken_over(tmp_path: Path) -
     ("content", "complaint"),
     [
         ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n", r"'a' is on line 6 and again on line 8"),
-        ("some text\nthat is no vocabulary\n", "no BERT vocabulary"),
-        ("", "no BERT vocabulary"),
+        ("some text\nthat is no vocabulary\n", "not a BERT vocabulary"),
+        ("", "not a BERT vocabulary"),
         ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nquux\n", "every word of every probe text is unknown"),
     ],
 )

@@ -149,7 +149,7 @@ def adapt_vectors(
     ramp_steps = max(1, round(RAMP * steps))
     ramp, sides = quadratic_ramp(section.flops, ramp_steps), SIDES if "query" in columns else SIDES[1:]
     aims = section.target_active or TargetActive()
-    terms += flops_terms({side: strength(side, ramp, aims.of(side), ramp_steps, steps, "adapt") for side in sides})
+    terms += flops_terms({side: strength(side, ramp, aims.of(side), ramp_steps, steps) for side in sides})
     curves = train_vectors(
         encoder,
         columns,

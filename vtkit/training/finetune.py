@@ -217,7 +217,7 @@ def objective_terms(
             value = penalty(settings, side, vocabulary, lambda: cased_ids(output_tokenizer(encoder)).tolist())
             ramp_steps = _ramp_steps(section, steps)
             fixed, target = quadratic_ramp(settings.strength(side), ramp_steps), section.target(side)
-            weight = strength(side, fixed, target if place == 0 else None, ramp_steps, steps, "finetune")
+            weight = strength(side, fixed, target if place == 0 else None, ramp_steps, steps)
             definition = settings.definition if isinstance(settings, FlopsPenalty) else "batch"
             terms.append(penalty_term(side, settings.name, value, weight, definition))
     return terms

@@ -34,6 +34,8 @@ at one to two, and labels that can never be predicted cost a hundred and more.""
 
 def lower(settings: Sequence[str]) -> str:
     """The advice to lower one of ``settings``, in braces as errors name their arguments."""
+    if not settings:
+        return "Look at the training data, or start from another model."
     return f"Lower {' or '.join(f'{{{name}}}' for name in settings)}."
 
 

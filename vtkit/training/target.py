@@ -64,12 +64,10 @@ MISSED = 0.1
 
 
 def strength(
-    side: Side, fixed: Callable[[int], float], target: float | None, ramp_steps: int, steps: int, section: str
+    side: Side, fixed: Callable[[int], float], target: float | None, ramp_steps: int, steps: int
 ) -> Callable[[int], float]:
-    """λ of a side: ``fixed``, or what reaches the aim that ``SECTION.target_active`` has for the side."""
-    if target is None:
-        return fixed
-    return ActiveTarget(side, target, ramp_steps, steps, f"{section}.target_active.{side}")
+    """λ of a side: ``fixed``, or the λ that reaches ``target`` active dimensions."""
+    return fixed if target is None else ActiveTarget(side, target, ramp_steps, steps)
 
 
 class ActiveTarget(nn.Module):
@@ -80,7 +78,6 @@ class ActiveTarget(nn.Module):
         target: A.
         ramp_steps: T.
         steps: S.
-        setting: that names the aim, for messages.
     """
 
     values: Tensor
@@ -89,9 +86,9 @@ class ActiveTarget(nn.Module):
     ratio: Tensor
     """Of active dimensions without dropout to those with it, and the number of readings behind it."""
 
-    def __init__(self, side: Side, target: float, ramp_steps: int, steps: int, setting: str) -> None:
+    def __init__(self, side: Side, target: float, ramp_steps: int, steps: int) -> None:
         super().__init__()
-        self.side, self.target, self.ramp_steps, self.setting = side, target, ramp_steps, setting
+        self.side, self.target, self.ramp_steps = side, target, ramp_steps
         self.integral = min(FASTEST, INTEGRAL / steps)
         self.register_buffer("values", torch.zeros(8, dtype=torch.float64))
         self.register_buffer("ratio", torch.tensor([1.0, 0.0], dtype=torch.float64))
@@ -144,7 +141,8 @@ class ActiveTarget(nn.Module):
         _, too_weak, *_, settled, seen = self.values.tolist()
         if not seen or abs(settled / self.target - 1) <= MISSED:
             return None
-        ends = f"training ends with {settled:.0f} active dimensions a {self.side}, {self.setting} is {self.target:g}"
+        aim = f"target_active.{self.side} is {self.target:g}"
+        ends = f"training ends with {settled:.0f} active dimensions a {self.side}, and {aim}"
         if settled > self.target:
             return f"{ends}. λ was still rising. Train longer."
         if not too_weak:
