@@ -186,7 +186,7 @@ def test_unknown_languages_are_refused() -> None:
     assert parse_languages("EN, ko,en") == ("en", "ko")
     assert len(parse_languages("all")) == 75
     for wrong in ("xx", "en,klingon", ","):
-        with pytest.raises(RecipeError, match="no known language"):
+        with pytest.raises(RecipeError, match="not a known language"):
             parse_languages(wrong)
 
 
@@ -393,9 +393,9 @@ def test_the_corpus_may_come_from_standard_input_and_have_bytes_that_are_no_text
     ("arguments", "error", "said"),
     [
         (["nowhere/at/all"], DataError, "neither a folder"),
-        (["{first}", "--languages", "klingon"], RecipeError, "no known language"),
+        (["{first}", "--languages", "klingon"], RecipeError, "not a known language"),
         (["{first}", "--html", "{first}"], RecipeError, "is a folder"),
-        (["{first}", "--png", "{first}/no/where.png"], RecipeError, "folder is not there"),
+        (["{first}", "--png", "{first}/no/where.png"], RecipeError, "its folder does not exist"),
         (["{first}", "--languages", "en", "--corpus", "{first}/none.txt"], DataError, "no such file"),
         (["{marks}"], DataError, "does not mark word starts in any known way"),
     ],
