@@ -51,13 +51,13 @@ def provenance(
     With --source, shows the target tokens that a source token is part of, heaviest first. With --beside, shows
     several transfers of the same words side by side.
     """
-    from vtkit.transfer.provenance import read_provenance
+    from vtkit.transfer.provenance import PROVENANCE, read_provenance
 
     if not words and not source:
         raise VtkitError("vtkit provenance needs a token to look up: vtkit provenance RUN 집, or --source house.")
     folders = [run, *(beside or [])]
     transfers = {str(folder): _folder(folder) for folder in folders}
-    tables = {name: read_provenance(folder / "provenance.parquet") for name, folder in transfers.items()}
+    tables = {name: read_provenance(folder / PROVENANCE) for name, folder in transfers.items()}
     found: dict[str, Any] = {word: {} for word in words or []}
     for name, table in tables.items() if words else ():
         tokenizer = _tokenizer(transfers[name])
@@ -76,6 +76,7 @@ def provenance(
 def _folder(folder: Path) -> Path:
     """Where the transfer of a run is kept: its ``provenance.parquet`` and its ``model``."""
     from vtkit.pipeline.folder import is_run_folder, open_run
+    from vtkit.transfer.provenance import PROVENANCE
 
     if is_run_folder(folder):
         steps = open_run(folder).steps
@@ -85,9 +86,9 @@ def _folder(folder: Path) -> Path:
                 "the folder artifacts beside it."
             )
         folder = steps["transfer"]
-    if not (folder / "provenance.parquet").is_file():
+    if not (folder / PROVENANCE).is_file():
         raise VtkitError(
-            f"{folder} has no provenance.parquet: name the folder of a run whose source is an encoder, or a folder "
+            f"{folder} has no {PROVENANCE}: name the folder of a run whose source is an encoder, or a folder "
             "that vtkit transfer wrote."
         )
     return folder

@@ -15,6 +15,7 @@ from vtkit.evaluation.measures.agreement import Agreement
 from vtkit.evaluation.measures.effectiveness import per_query
 from vtkit.evaluation.measures.query_cost import QueryCost
 from vtkit.evaluation.measures.search_cost import SearchCost
+from vtkit.system.errors import DataError
 from vtkit.system.results import Result
 
 Role = Literal["encoder", "bm25", "sum", "deployed", "variant", "peer", "peer-sum", "index", "run", "reranked"]
@@ -109,6 +110,19 @@ class Judged:
         write_trec(self.run, folder / RUN_FILE, f"vtkit-{tag}")
         (folder / PER_QUERY).write_text(json.dumps(self.per_query, ensure_ascii=False), encoding="utf-8")
         return self.evaluated
+
+
+def read_per_query(folder: Path) -> dict[str, dict[str, float]]:
+    """Measure -> query -> value, as :meth:`Judged.write` left them in ``folder``.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    path = folder / PER_QUERY
+    try:
+        return {str(name): dict(values) for name, values in json.loads(path.read_text("utf-8")).items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is missing or damaged. Run the recipe again: vtkit run RECIPE.") from error
 
 
 def judge(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.evaluation.comparison import compared
-from vtkit.evaluation.judging import PER_QUERY, Evaluated, EvaluateResult, Judged
-from vtkit.pipeline.folder import RunFolder, open_run, report_of
+from vtkit.evaluation.judging import PER_QUERY, Evaluated, EvaluateResult, Judged, read_per_query
+from vtkit.pipeline.folder import RESOLVED, RunFolder, open_run, report_of
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.texts import evaluation_sets
 from vtkit.pipeline.store import result_of
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from vtkit.search.searcher import Searcher
-
-RESOLVED = "recipe.resolved.toml"
 
 TOKENS_SHOWN = 6
 """That made most of the difference, of each query."""
@@ -247,13 +244,8 @@ def _seconds(report: ReportData, stage: str) -> float | None:
 
 def per_query(run: RunFolder, model: str, folder: str) -> dict[str, dict[str, float]] | None:
     """Measure -> query -> value of one model on one evaluation set; None where it was not judged on it."""
-    path = run.steps[f"evaluate:{model}"] / folder / PER_QUERY
-    if not path.is_file():
-        return None
-    try:
-        return {str(name): dict(values) for name, values in json.loads(path.read_text("utf-8")).items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} is damaged. Run the recipe again: vtkit run RECIPE.") from error
+    place = run.steps[f"evaluate:{model}"] / folder
+    return read_per_query(place) if (place / PER_QUERY).is_file() else None
 
 
 def _compare_set(

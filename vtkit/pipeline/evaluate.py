@@ -20,6 +20,7 @@ from vtkit.data.hub import located
 from vtkit.data.retrieval import RetrievalSet
 from vtkit.pipeline.folder import is_run_folder, open_run
 from vtkit.pipeline.steps.deploy_index import DEPLOY, DEPLOYED, DeployResult
+from vtkit.pipeline.steps.texts import distinct
 from vtkit.pipeline.store import result_of
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.index import IndexSection
@@ -463,12 +464,8 @@ def _baseline(labels: Mapping[str, str], asked: Names[str], wanted: str | None) 
 def _folders(collections: Sequence[str]) -> dict[str, str]:
     """Collection -> the name of its folder in the results, no two alike."""
     folders: dict[str, str] = {}
-    for name in collections:
-        plain = folder = _file_name(Path(name).name)
-        number = 2
-        while folder in folders.values():
-            folder, number = f"{plain}-{number}", number + 1
-        folders.setdefault(name, folder)
+    for name in dict.fromkeys(collections):
+        folders[name] = distinct(_file_name(Path(name).name), folders.values())
     return folders
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vtkit.evaluation.judging import EvaluateResult
+from vtkit.evaluation.judging import RUN_FILE, EvaluateResult
 from vtkit.pipeline.plan import Plan
 from vtkit.pipeline.steps.deploy_index import DEPLOY
 from vtkit.pipeline.store import Store, result_of
@@ -20,7 +20,7 @@ from vtkit.settings.recipe import STORE, Recipe
 from vtkit.system.errors import DataError, VtkitError
 from vtkit.system.outputs import publish, write_atomically
 
-RUN_RECORD, LOCK = "run.json", ".lock"
+RUN_RECORD, RESOLVED, LOCK = "run.json", "recipe.resolved.toml", ".lock"
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def publish_results(folder: Path, store: Store, plan: Plan, steps: Mapping[str, 
         for name, output in runs.items():
             for set_folder in result_of(output, EvaluateResult).sets:
                 (trec / set_folder).mkdir(parents=True, exist_ok=True)
-                publish(output / set_folder / "run.trec", trec / set_folder / f"{name}.trec")
+                publish(output / set_folder / RUN_FILE, trec / set_folder / f"{name}.trec")
         publish(trec, folder / "trec")
         shutil.rmtree(trec, ignore_errors=True)
     if "report" in steps:

@@ -10,7 +10,7 @@ from typing import Any
 from vtkit.pipeline.order import STAGES, called, last_until
 from vtkit.pipeline.stage import Chain, Stage, View, Wired
 from vtkit.pipeline.steps.models import MAKING
-from vtkit.pipeline.store import Dependencies, Store, read_manifest
+from vtkit.pipeline.store import CHECKPOINTS, Dependencies, Store, read_manifest
 from vtkit.recipe.load import load_recipe
 from vtkit.settings.recipe import SEED, Recipe
 
@@ -137,7 +137,7 @@ class Plan:
         return [step for step in self.steps.values() if step.name in wanted]
 
     def _why(self, step: Step, before: str | None) -> str:
-        partial = self.store.root / ".partial" / self.store.folder(step.dependencies).name / "checkpoints"
+        partial = self.store.root / ".partial" / self.store.folder(step.dependencies).name / CHECKPOINTS
         if partial.is_dir() and any(partial.iterdir()):
             return "was interrupted, continues from its checkpoint"
         manifest = read_manifest(self.store.root / before) if before else None

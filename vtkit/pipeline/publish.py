@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vtkit.data import hub
-from vtkit.evaluation.judging import PER_QUERY
+from vtkit.evaluation.judging import PER_QUERY, read_per_query
 from vtkit.pipeline.folder import RunFolder, open_run, report_of
 from vtkit.report.model_card import Published, model_card
 from vtkit.settings.named import is_local
@@ -157,6 +156,6 @@ def intervals(run: RunFolder) -> dict[str, dict[str, tuple[float, float]]]:
     evaluated = run.steps.get(f"evaluate:{run.final_model}")
     by_set: dict[str, dict[str, tuple[float, float]]] = {}
     for file in sorted(evaluated.glob(f"*/{PER_QUERY}")) if evaluated is not None else ():
-        values = json.loads(file.read_text("utf-8"))
+        values = read_per_query(file.parent)
         by_set[file.parent.name] = {name: mean_interval(list(of.values())) for name, of in values.items()}
     return by_set

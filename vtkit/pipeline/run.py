@@ -17,7 +17,7 @@ from vtkit.data.documents import keep_large_collections
 from vtkit.evaluation.measures.effectiveness import validate_measures
 from vtkit.pipeline import cost
 from vtkit.pipeline.disk import Estimate, estimate, free_bytes, refuse_full_disk
-from vtkit.pipeline.folder import LOCK, finished_steps, publish_results, record
+from vtkit.pipeline.folder import LOCK, RESOLVED, finished_steps, publish_results, record
 from vtkit.pipeline.order import refuse_unknown
 from vtkit.pipeline.plan import Decision, Plan, Step
 from vtkit.pipeline.source_models import check_models
@@ -132,7 +132,7 @@ def run(
         if any(decision.runs for decision in decisions):
             check_contents(loaded, store)
         want_threads(threads)
-        write_atomically(folder / "recipe.resolved.toml", resolved_toml(recipe, used_where_left_open(recipe)))
+        write_atomically(folder / RESOLVED, resolved_toml(recipe, used_where_left_open(recipe)))
         write_atomically(folder / "versions.json", json.dumps(versions(), indent=1))
         steps: dict[str, str] = {}
         costs = cost.estimated(_running(decisions))

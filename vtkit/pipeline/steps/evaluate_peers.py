@@ -16,7 +16,7 @@ from vtkit.pipeline.stage import Chain, Rows, Stage, View, Wired
 from vtkit.pipeline.steps.encode_corpus import opened
 from vtkit.pipeline.steps.encode_queries import SETS, balancing_of, judged_of
 from vtkit.pipeline.steps.evaluate_runs import EVALUATE_BM25, MEASURED, SUMMED, balanced, evaluate_systems, summed
-from vtkit.pipeline.steps.texts import peer_training_queries
+from vtkit.pipeline.steps.texts import distinct, peer_training_queries
 from vtkit.pipeline.store import result_of
 from vtkit.settings.recipe import Recipe
 
@@ -41,14 +41,8 @@ def peers_of(recipe: Recipe) -> dict[str, str]:
     listed = recipe.evaluate.peers if recipe.evaluate is not None else ()
     dense = [str(recipe.source.model)] if recipe.evaluate is not None and recipe.source.fitted is not None else []
     for model in dict.fromkeys([*dense, *listed]):
-        plain = name = (
-            re.sub(r"[^\w.-]+", "-", Path(model).name, flags=re.ASCII)[:LONGEST_NAME].strip("-.") or "embedder"
-        )
-        number = 2
-        while name in peers:
-            name = f"{plain}-{number}"
-            number += 1
-        peers[name] = model
+        plain = re.sub(r"[^\w.-]+", "-", Path(model).name, flags=re.ASCII)[:LONGEST_NAME].strip("-.")
+        peers[distinct(plain or "embedder", peers)] = model
     return peers
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Set
-from itertools import islice
+from collections.abc import Container, Iterable, Iterator, Set
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +92,15 @@ def evaluation_sets(recipe: Recipe) -> tuple[Corpus, ...]:
     name without colons."""
     sets: list[Corpus] = []
     for name in recipe.evaluate.sets if recipe.evaluate is not None else ():
-        plain = folder = Path(name).name.replace(":", "-")
-        number = 2
-        while folder in [corpus.folder for corpus in sets]:
-            folder = f"{plain}-{number}"
-            number += 1
+        folder = distinct(Path(name).name.replace(":", "-"), [corpus.folder for corpus in sets])
         sets.append(Corpus(name, evaluation_split(recipe, name), folder))
     return tuple(sets)
+
+
+def distinct(name: str, taken: Container[str | None]) -> str:
+    """``name``, or ``name-2`` and so on: the first that is none of ``taken``."""
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(each for each in names if each not in taken)
 
 
 def training_queries(recipe: Recipe) -> tuple[Corpus, ...]:

@@ -14,7 +14,7 @@ from vtkit.data.retrieval import RetrievalSet
 from vtkit.encoder.calibrated import Calibration
 from vtkit.evaluation.analyses.coverage import Coverage
 from vtkit.evaluation.gates.result import Checked
-from vtkit.evaluation.judging import PER_QUERY, Evaluated, EvaluateResult
+from vtkit.evaluation.judging import Evaluated, EvaluateResult, read_per_query
 from vtkit.evaluation.measures.sparsity import Sparsity
 from vtkit.inspect.profiles import VocabularyAnalysis
 from vtkit.pipeline.stage import WHOLE_RECIPE, Chain, Stage, View, Wired, always
@@ -216,8 +216,7 @@ def _strongest_bm25(on_set: Mapping[str, Evaluated], measure: str) -> str | None
 
 def _per_query(inputs: Mapping[str, Path], name: str, folder: str, measure: str) -> dict[str, float]:
     """Query -> value of ``measure``."""
-    text = (inputs[f"evaluate:{name}"] / folder / PER_QUERY).read_text("utf-8")
-    return dict(json.loads(text)[measure])
+    return read_per_query(inputs[f"evaluate:{name}"] / folder)[measure]
 
 
 def _sparsity(index: IndexResult | None) -> Sparsity | None:
