@@ -15,6 +15,7 @@ from vtkit.commands.options import (
     argument,
     option,
     section_settings,
+    set_option,
     settings_of,
 )
 from vtkit.data.document_files import DOCUMENT_FORMS
@@ -83,14 +84,7 @@ def index(
     engine: Annotated[
         str, typer.Option("--engine", help="Search engine: exact, lucene, seismic, milvus or opensearch.")
     ] = "exact",
-    settings: Annotated[
-        list[str] | None,
-        option(
-            "Another setting of [index], e.g. query_length=32 or milvus.uri=http://localhost:19530. May be repeated.",
-            "KEY=VALUE",
-            "--set",
-        ),
-    ] = None,
+    settings: Annotated[list[str] | None, set_option("[index]", "milvus.uri=http://localhost:19530")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make an index of encoded documents, which `vtkit search` opens.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from vtkit.commands.options import DownloadOption, JsonOption, argument, option, section_settings
+from vtkit.commands.options import DownloadOption, JsonOption, argument, option, section_settings, set_option
 from vtkit.system import console
 
 if TYPE_CHECKING:
@@ -61,10 +61,7 @@ def evaluate(
     language: Annotated[str | None, option("Language for BM25. Default: detected from the texts.", "CODE")] = None,
     max_queries: Annotated[int | None, option("Evaluate a sample of this many queries.", min=1)] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of samples.")] = 42,
-    settings: Annotated[
-        list[str] | None,
-        option("A setting of [index], e.g. document_length=128. May be repeated.", "KEY=VALUE", "--set"),
-    ] = None,
+    settings: Annotated[list[str] | None, set_option("[index]", "document_length=128")] = None,
     out: Annotated[
         Path | None,
         option(

@@ -11,8 +11,8 @@ from vtkit.commands.options import (
     JsonOption,
     NewFolderOption,
     argument,
-    option,
     section_settings,
+    set_option,
 )
 from vtkit.data.document_files import DOCUMENT_FORMS
 from vtkit.data.hub import located
@@ -28,9 +28,7 @@ def expand_documents(
     max_length: Annotated[
         int, typer.Option("--max-length", min=4, help="Tokens the encoder will read, added words included.")
     ] = 256,
-    settings: Annotated[
-        list[str] | None, option("A setting of [expand], e.g. keep=40. May be repeated.", "KEY=VALUE", "--set")
-    ] = None,
+    settings: Annotated[list[str] | None, set_option("[expand]", "keep=40")] = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,
 ) -> None:

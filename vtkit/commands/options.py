@@ -29,6 +29,11 @@ def option(help: str, metavar: str | None = None, *names: str, **bounds: Any) ->
     return typer.Option(*names, help=help, metavar=metavar, show_default=False, **bounds)
 
 
+def set_option(what: str, example: str, metavar: str = "KEY=VALUE") -> Any:
+    """``--set``: a setting of ``what``, such as ``[index]``."""
+    return option(f"A setting of {what}, e.g. {example}. May be repeated.", metavar, "--set")
+
+
 def argument(help: str, metavar: str | None = None) -> Any:
     """An argument that has no default, or whose help tells it."""
     return typer.Argument(help=help, metavar=metavar, show_default=False)

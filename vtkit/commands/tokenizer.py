@@ -15,7 +15,7 @@ from vtkit.commands.options import (
     JsonOption,
     NewFolderOption,
     argument,
-    option,
+    set_option,
     settings_of,
 )
 from vtkit.settings.casing import CasingSection
@@ -39,12 +39,7 @@ def build_specification(
     specification: Annotated[Path, argument("A TOML file with [vocabulary].", "SPECIFICATION")],
     out: NewFolderOption,
     settings: Annotated[
-        list[str] | None,
-        option(
-            "Give a setting another value, e.g. 'vocabulary.corpus=[\"mine.txt\"]'. May be repeated.",
-            "SECTION.KEY=VALUE",
-            "--set",
-        ),
+        list[str] | None, set_option("the specification", "'vocabulary.corpus=[\"mine.txt\"]'", "SECTION.KEY=VALUE")
     ] = None,
     as_json: JsonOption = False,
     download: DownloadOption = False,

@@ -14,6 +14,7 @@ from vtkit.commands.options import (
     argument,
     option,
     option_name,
+    set_option,
     with_options,
 )
 from vtkit.settings.transfer import ARGUMENTS, METHODS
@@ -48,10 +49,7 @@ def transfer(
     corpus: Annotated[
         Files, option("Target text, to count the bias on (and for focus to train on). Repeatable.", "FILE")
     ] = None,
-    others: Annotated[
-        Files,
-        option("Any other setting of [transfer] or [casing], e.g. casing.output=mask.", "SECTION.KEY=VALUE", "--set"),
-    ] = None,
+    others: Annotated[Files, set_option("[transfer] or [casing]", "casing.output=mask", "SECTION.KEY=VALUE")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of methods that sample.")] = 42,
     as_json: JsonOption = False,
     download: DownloadOption = False,
