@@ -188,7 +188,7 @@ def compared(cost: StepCost | None, seconds: float, processor: float) -> str:
 
 def work_of(step: Step) -> Work | None:
     """What a step does; None where its model is not known here."""
-    recipe, stage = step.recipe, _called(step)
+    recipe, stage = step.recipe, _own(step.name)
     encoder = made_by(recipe)
     if encoder is None:
         return None
@@ -236,17 +236,12 @@ def _training(step: Step, encoder: Encoder, model: int) -> Work:
     steps = training.steps or _steps_of_epochs(recipe)
     length = min(getattr(section, "max_length", 128), _tokens(step))
     # fine-tuning reads a query and its text, masking a text, other adaptation two texts and a teacher's
-    masked = recipe.adapt is not None and set(recipe.adapt.objectives) <= {"mlm", "auto"} and not _bridged(recipe)
+    masked = recipe.adapt is not None and set(recipe.adapt.objectives) <= {"mlm", "auto"} and recipe.source.scratch
     read = QUERY + length if step.stage.name == "finetune" else length if masked else 3 * length
     tokens = section.batch_size * read
     trained = steps * tokens * TRAINING * _forward(encoder)
     held = 4 * model + int(tokens * encoder.width * 40 * NUMBER)
     return Work(trained=trained, programs=5, memory=held)
-
-
-def _bridged(recipe: Recipe) -> bool:
-    """Whether adaptation has anything but texts to learn from: a source that retrieves, or translations."""
-    return recipe.source.scratch is None
 
 
 def _steps_of_epochs(recipe: Recipe) -> float:
@@ -270,13 +265,9 @@ def _evaluation(step: Step, encoder: Encoder, model: int) -> Work:
     return Work(multiplications, programs=programs, memory=memory)
 
 
-def _called(step: Step) -> str:
-    """Its name, without that of a source recipe."""
-    return _own(step.name)
-
-
-def _own(name: str) -> str:
-    return name.rpartition("/")[2]
+def _own(step: str) -> str:
+    """The name of a step without that of a source recipe."""
+    return step.rpartition("/")[2]
 
 
 def _forward(encoder: Encoder) -> float:

@@ -245,7 +245,7 @@ def _evaluated(
 
     judged: dict[str, dict[str, Judged]] = {place.name: {} for place in opened}
     failures: list[Failure] = []
-    for each in _sums_last(named):
+    for each in sorted(named, key=lambda each: each.summed is not None):  # sums last
         loaded = _Loaded(each, setting, fitting.get(each.label))
         for place in places[each.label]:
             console.say(f"{each.label} on {place.name}")
@@ -506,10 +506,6 @@ def _misfit(given: Given, place: Collection) -> str:
     pairs = ((given.documents[number]["_id"], place.whole.documents[number].id) for number in range(count))
     strange = next((own for own, there in pairs if own != there), None)
     return f"{place.name} has another document in the place of {strange!r}" if strange is not None else ""
-
-
-def _sums_last(named: Sequence[Named]) -> list[Named]:
-    return sorted(named, key=lambda each: each.summed is not None)
 
 
 def _reranked(named: Named, setting: Setting) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from vtkit.recipe.load import LoadedRecipe, load_recipe
 from vtkit.recipe.problems import plain
 from vtkit.recipe.write import toml_value
-from vtkit.settings.sweep import SEEDS, SweepSection
+from vtkit.settings.sweep import SEEDS
 from vtkit.system.errors import RecipeError, VtkitError
 
 T = TypeVar("T")
@@ -74,13 +74,8 @@ class Grid:
 
     def label(self, row: Sequence[str]) -> str:
         """A row in one line: ``alpha=2.0``; the names of [sweep.rows] stand by themselves."""
-        return row_label(self.heads, row)
-
-
-def row_label(heads: Sequence[str], row: Sequence[str]) -> str:
-    """As :meth:`Grid.label`."""
-    named = (value if head == "row" else f"{head}={value}" for head, value in zip(heads, row, strict=True))
-    return ", ".join(named) or "the recipe"
+        named = (value if head == "row" else f"{head}={value}" for head, value in zip(self.heads, row, strict=True))
+        return ", ".join(named) or "the recipe"
 
 
 def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
@@ -103,7 +98,10 @@ def grid_of(path: Path, overrides: Sequence[str] = ()) -> Grid:
     heads = _heads(settings)
     shown = {setting: _shown(values) for setting, values in section.values.items()}
     slugs = {setting: _slugs(labels) for setting, labels in shown.items()}
-    named = {axis: dict(zip(of, _slugs(list(of)), strict=True)) for axis, of in _named(section).items()}
+    named = {
+        axis: dict(zip(of, _slugs(list(of)), strict=True))
+        for axis, of in {"rows": section.rows, "columns": section.columns}.items()
+    }
     wanted: list[tuple[str, dict[str, int | str], tuple[str, ...]]] = []
     for column, row, *numbers, seed in product(*axes):
         chosen: dict[str, int | str] = {} if not section.seeds else {SEEDS: seed}
@@ -157,10 +155,6 @@ def for_every_cell(cells: Iterable[T], work: Callable[[T], R], called: Callable[
 
 def _few(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} cells, such as {names[0]}"
-
-
-def _named(section: SweepSection) -> dict[str, Mapping[str, Any]]:
-    return {"rows": section.rows, "columns": section.columns}
 
 
 def _heads(settings: Sequence[str]) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ def compared_page(found: ComparedRuns, reports: Mapping[str, ReportData]) -> str
         reports: of the runs that have one, by their names.
     """
     from vtkit.report.pages import html_page
-    from vtkit.report.sweep_page import curve_charts
+    from vtkit.report.sweep_page import curve_charts, language_of
 
     sections = [Section(f"set-{number}", of.set, tuple(_set(found, of))) for number, of in enumerate(found.sets)]
     same: Block = Paragraph(("The recipes differ in their names only.",))
@@ -148,7 +148,7 @@ def compared_page(found: ComparedRuns, reports: Mapping[str, ReportData]) -> str
         "vtkit compare",
         tuple(sections),
         summary=" ".join(found.notes),
-        language=next((report.language for report in reports.values() if report.language), "en"),
+        language=language_of(reports),
     )
     return html_page(page, {"curves": charts})
 

@@ -47,10 +47,11 @@ def sweep_page(results: SweepResults, reports: Mapping[str, ReportData]) -> str:
         sections.append(Section("curves", "Training", ()))
         charts["curves"] = drawn
     sections.append(Section("runs", "Runs", (_runs(results, reports),)))
-    return html_page(Page(results.name, "vtkit sweep", tuple(sections), language=_language(reports)), charts)
+    return html_page(Page(results.name, "vtkit sweep", tuple(sections), language=language_of(reports)), charts)
 
 
-def _language(reports: Mapping[str, ReportData]) -> str:
+def language_of(reports: Mapping[str, ReportData]) -> str:
+    """Of the page about these runs."""
     return next((report.language for report in reports.values() if report.language), "en")
 
 
