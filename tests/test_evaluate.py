@@ -172,13 +172,13 @@ def test_what_is_wrong_is_said_at_once_and_before_any_encoding(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["strange.trec", "torn"]
     for systems, rerank, complaint in (
         (place / "cross", None, "is a cross-encoder, which cannot search"),
-        ("bm25", str(place / "dense"), "--rerank .*dense is not a cross-encoder"),
+        ("bm25", str(place / "dense"), "rerank .*dense is not a cross-encoder"),
     ):
         with pytest.raises(RecipeError, match=complaint):
             vtkit.evaluate(systems, place / "collection", rerank=rerank, language="en")
     with pytest.raises(RecipeError, match="has no document 'no-such-document'"):
         vtkit.evaluate(strange, place / "collection")
-    with pytest.raises(RecipeError, match=r"--balance dev: beside 'test'.* has no judgements"):
+    with pytest.raises(RecipeError, match=r"balance dev: beside 'test'.* has no judgements"):
         vtkit.evaluate("bm25", place / "collection", balance="dev", language="en")
 
 

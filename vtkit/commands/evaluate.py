@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from vtkit.commands.options import DownloadOption, JsonOption, argument, option, section_settings, set_option
+from vtkit.commands.options import (
+    DownloadOption,
+    JsonOption,
+    argument,
+    option,
+    option_name,
+    section_settings,
+    set_option,
+)
 from vtkit.system import console
+from vtkit.system.errors import arguments_called
 
 if TYPE_CHECKING:
     from vtkit.evaluation.comparison import Cell, Comparison
@@ -80,12 +89,13 @@ def evaluate(
     """
     from vtkit.api import evaluate as evaluated
 
-    comparison = evaluated(
-        systems, on, split=split, measures=measure, baseline=baseline, correction=correction, balance=balance,
-        query_language=query_language, rerank=rerank, rerank_depth=depth, depth=results, language=language,
-        max_queries=max_queries, seed=seed, out=out,
-        **section_settings("index", settings or (), "document_length=128"),
-    )  # fmt: skip
+    given = section_settings("index", settings or (), "document_length=128")
+    with arguments_called(lambda name: {"measures": "--measure", "depth": "--results"}.get(name, option_name(name))):
+        comparison = evaluated(
+            systems, on, split=split, measures=measure, baseline=baseline, correction=correction, balance=balance,
+            query_language=query_language, rerank=rerank, rerank_depth=depth, depth=results, language=language,
+            max_queries=max_queries, seed=seed, out=out, **given,
+        )  # fmt: skip
     if as_json:
         console.write_json(comparison.to_json())
     else:

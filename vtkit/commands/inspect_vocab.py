@@ -13,8 +13,9 @@ import typer
 
 from vtkit.commands.candidates import load, short_names
 from vtkit.commands.corpora import EncodingErrorsOption, texts_of
-from vtkit.commands.options import DownloadOption, JsonOption, argument, option
+from vtkit.commands.options import DownloadOption, JsonOption, argument, option, option_name
 from vtkit.system import console
+from vtkit.system.errors import arguments_called
 from vtkit.system.outputs import refuse_folder, write_text
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def inspect_vocab(
     from vtkit.inspect.composition import parse_languages
     from vtkit.inspect.inspection import Inspection, corpus_use, inspect_vocabulary, overlap_matrix
 
-    codes = parse_languages(languages)
+    with arguments_called(option_name):
+        codes = parse_languages(languages)
     for file in (html, png):
         refuse_folder(file)
     loaded = [load(name) for name in tokenizers]

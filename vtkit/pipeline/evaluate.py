@@ -25,7 +25,7 @@ from vtkit.pipeline.store import result_of
 from vtkit.settings.analysers import Analysis
 from vtkit.settings.index import IndexSection
 from vtkit.system import console
-from vtkit.system.errors import DataError, RecipeError, VtkitError, arguments_called, machine_failure
+from vtkit.system.errors import DataError, RecipeError, VtkitError, machine_failure
 from vtkit.system.outputs import new_folder, refuse_existing
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ SYSTEM_FORMS = (
     "a TREC run file"
 )
 RESULTS, MTEB = "results.json", "mteb"
+
+ARGUMENTS = ("measures", "depth", "balance", "rerank", "baseline", "language")
+"""Arguments that errors name."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class _Problems(list[str]):
         try:
             return [look(*args, **kwargs)]
         except VtkitError as error:
-            self.append(str(error).replace("\n", "\n  "))
+            self.append(error.message.replace("\n", "\n  "))
             return []
 
 
@@ -117,8 +120,9 @@ class Collection:
         ):
             others = [other for other in splits_of(name) if other != self.split]
             raise RecipeError(
-                f"--balance {setting.balance_on}: beside {self.split!r}, which is evaluated, {name} has "
-                f"{', '.join(others) or 'no judgements'}. Name other judgements, or leave --balance out."
+                f"{{balance}} {setting.balance_on}: beside {self.split!r}, which is evaluated, {name} has "
+                f"{', '.join(others) or 'no judgements'}. Name other judgements, or leave {{balance}} out.",
+                "balance",
             )
         self.judged = self.whole.sample(setting.max_queries, setting.seed)
 
@@ -136,8 +140,10 @@ class Collection:
         texts = [(text, "") for text in self.whole.contents[:4000]]
         language = languages_of(texts)[0]
         if language is None:
-            raise RecipeError(f"{self.name}: BM25 needs the language, which the texts do not show. Give --language.")
-        console.say(f"{self.name}: language {language}, detected from its texts (--language changes it)")
+            raise RecipeError(
+                f"{self.name}: BM25 needs the language, which the texts do not show. Give {{language}}.", "language"
+            )
+        console.say(f"{self.name}: language {language}, detected from its texts")
         return language
 
     def bm25(self, analysis: Analysis) -> Bm25System:
@@ -179,10 +185,12 @@ def evaluate_named(
     Raises:
         RecipeError, DataError: all that is wrong with names, measures, collections and run files, before any encoding.
     """
+    from vtkit.evaluation.measures.effectiveness import validate_measures
+
     if out is not None:
         refuse_existing(out)
     problems = _Problems()
-    problems.tried(_check_measures, setting)
+    problems.tried(validate_measures, setting.measures, setting.depth)
     asked = dict.fromkeys(systems)
     named = [each for name in asked for found in problems.tried(_named, name, index) for each in found]
     if setting.rerank is not None:
@@ -191,7 +199,7 @@ def evaluate_named(
     labels = {each.label: known.label for each, known in zip(own, named, strict=True)}
     compared_with = _baseline(labels, asked, baseline)
     if compared_with is None:
-        problems.append(f"--baseline {baseline}: name one of the systems: {', '.join(asked)}.")
+        problems.append(f"{{baseline}} {baseline}: name one of the systems: {', '.join(asked)}.")
     folders = _folders(collections).items()
     opened = [place for name, folder in folders for place in problems.tried(Collection, name, folder, split, setting)]
     given = {
@@ -215,7 +223,7 @@ def evaluate_named(
         for place in opened:
             problems.tried(lambda where: where.language, place)
     if problems or compared_with is None:
-        raise RecipeError("nothing was evaluated:\n" + "\n".join(f"  {problem}" for problem in problems))
+        raise RecipeError("nothing was evaluated:\n" + "\n".join(f"  {each}" for each in problems), *ARGUMENTS)
     if out is None:
         with TemporaryDirectory(prefix="vtkit-evaluate-") as work:
             return _evaluated(named, places, fitting, opened, setting, compared_with, correction, Path(work), None)
@@ -380,13 +388,6 @@ class _Loaded:
         return SumSystem(system, bm25, balance_of(system, bm25, balancing, self.setting.depth, measure, probed))
 
 
-def _check_measures(setting: Setting) -> None:
-    from vtkit.evaluation.measures.effectiveness import validate_measures
-
-    with arguments_called(lambda name: {"measures": "--measure", "depth": "--results"}[name]):
-        validate_measures(setting.measures, setting.depth)
-
-
 def _load(name: str, settings: IndexSection) -> Teacher:
     from vtkit.training.teachers import load_teacher
 
@@ -429,14 +430,14 @@ def _check_model(name: str, *, reranks: bool = False) -> None:
     """
     from vtkit.encoder.model_folder import find_model, model_kind
 
-    label = f"--rerank {name}" if reranks else name
+    label = f"{{rerank}} {name}" if reranks else name
     if not os.path.isdir(name) and (name.startswith((".", "/", "~")) or name.count("/") > 1):
         raise DataError(f"{label}: not found. Name {'a cross-encoder' if reranks else SYSTEM_FORMS}.")
     is_cross_encoder = model_kind(find_model(name, label), label) == "cross_encoder"
     if reranks and not is_cross_encoder:
         raise DataError(f"{label} is not a cross-encoder. Name a model that scores a query and a document together.")
     if is_cross_encoder and not reranks:
-        raise DataError(f"{label} is a cross-encoder, which cannot search by itself. Name it with --rerank.")
+        raise DataError(f"{label} is a cross-encoder, which cannot search by itself. Name it as {{rerank}}.", "rerank")
 
 
 def _told_apart(named: Sequence[Named]) -> list[Named]:
