@@ -107,10 +107,7 @@ EXPANDED = f"""{ENGLISH}
 method = "tilde-aug"
 steps = 12
 batch_size = 8
-positives = 2
 keep = 5
-document_length = 32
-learning_rate = 1e-3
 rankings.bm25 = true
 [finetune]
 data = "{DATA}/elements-en"
