@@ -85,7 +85,7 @@ def test_a_source_that_finds_more_is_a_warning_with_both_figures() -> None:
     source = np.tile([1.0, 0.5, 0.5, 0.25], 50)
     finding, seen, advice, figures = source_gate(source, source / 2)
     assert finding == "warn"
-    assert "mean reciprocal rank of 0.281, 0.562 with the source as it is (p = 0.000)" in seen
+    assert "mean reciprocal rank of 0.281, 0.562 by the source (p = 0.000)" in seen
     assert "evaluate.models" in advice
     assert figures == {"source": 0.5625, "moved": 0.28125, "p": pytest.approx(1e-4, rel=0.1), "pairs": 200}
     assert source_gate(source / 2, source)[0] == "pass"

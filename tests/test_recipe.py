@@ -634,7 +634,7 @@ def test_everything_that_cannot_be_had_is_named_with_its_remedy(tmp_path: Path, 
         f"line 14 evaluate.sets: mirakl:ko: there is no such collection or folder. Did you mean 'miracl:ko'? {FORMS}",
         "--set evaluate.split=dev",
         '--set \'evaluate.sets=["judged", "FOLDER", "FOLDER", "FOLDER"]\'',
-        "What is on the Hugging Face hub can be fetched there: add --download.",
+        "Add --download to fetch what is on the Hugging Face hub.",
     ]
 
 

@@ -89,7 +89,7 @@ def _sides(found: Gap) -> list[list[str]]:
         ["words", *(f"{corpus.words:,}" for corpus in corpora)],
         ["distinct words", *(f"{corpus.distinct:,}" for corpus in corpora)],
         [
-            "distinct words the other has not",
+            "distinct words missing from the other",
             *(f"{corpus.unknown_distinct / corpus.distinct:.1%}" for corpus in corpora),
         ],
         ["occurrences of these", *(f"{corpus.unknown_share:.1%}" for corpus in corpora)],

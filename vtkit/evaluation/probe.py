@@ -114,7 +114,7 @@ def source_gate(source: np.ndarray, moved: np.ndarray) -> Seen:
         source: reciprocal ranks of the source on its own vocabulary, as :func:`reciprocal_ranks` gives them.
         moved: those of the moved encoder.
     """
-    means, p, seen = _compared(source, moved, "with the source as it is")
+    means, p, seen = _compared(source, moved, "by the source")
     figures = {"source": means[0], "moved": means[1], "p": p, "pairs": len(source)}
     if means[1] >= means[0] or p >= CHANCE:
         return "pass", seen, "", figures

@@ -19,7 +19,7 @@ from vtkit.system.outputs import write_atomically
 
 TITLES = {
     "encoder": "The encoder alone",
-    "deployed": "The index to be used",
+    "deployed": "The deployed index",
     "hybrid": "The encoder and BM25 together",
 }
 """System -> title of its table."""

@@ -82,7 +82,7 @@ def _refuse(path: Path, lines: list[str], on_hub: list[bool]) -> None:
     if not lines:
         return
     if any(on_hub) and not hub.downloads_allowed():
-        lines.append("What is on the Hugging Face hub can be fetched there: add --download.")
+        lines.append("Add --download to fetch what is on the Hugging Face hub.")
     kind = NotFetched if all(on_hub) else RecipeError
     raise kind("\n".join([f"{plain(str(path))} needs things that are not available here:", *lines]))
 

@@ -69,7 +69,7 @@ def _better_source(report: ReportData) -> Inlines:
     source, final = (sum(side) / len(values) for side in zip(*values, strict=True))
     if source < final + SOURCE_MARGIN:
         return ()
-    return (f"The source model as it is is better ({score(source)} against {score(final)}): do not transfer it.",)
+    return (f"The source model is better without the transfer ({score(source)} against {score(final)}): keep it.",)
 
 
 def _adds_nothing(report: ReportData) -> Inlines:

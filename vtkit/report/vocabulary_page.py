@@ -65,7 +65,7 @@ def descriptions(report: Inspection) -> list[tuple[str, list[str]]]:
         shown = ", ".join(map(token_shown, others[:5])) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
         lines = [
             f"{one.size:,} tokens, {one.algorithm}",
-            f"normalizer: {_plain('; '.join(one.normalizer)) or 'none, text is left as it is'}",
+            f"normalizer: {_plain('; '.join(one.normalizer)) or 'none'}",
             f"special tokens: {', '.join(roles) or 'none'}{f'; without a role: {shown}' if others else ''}",
         ]
         described.append((_plain(one.name), lines))

@@ -111,7 +111,7 @@ LEXICAL = {"none": "", "bm25": "with BM25 in one index"}
 
 def _row(recipe: Recipe, models: Mapping[str, str]) -> Rows:
     engine = "" if recipe.index.engine == "exact" else f" ({recipe.index.engine})"
-    return {DEPLOYED: (DEPLOYED, (LEXICAL[recipe.index.lexical] or "in the index to be used") + engine)}
+    return {DEPLOYED: (DEPLOYED, (LEXICAL[recipe.index.lexical] or "in the deployed index") + engine)}
 
 
 def _variant_rows(recipe: Recipe, models: Mapping[str, str]) -> Rows:
