@@ -11,6 +11,7 @@ from results import smallest
 
 from vtkit.pipeline.order import NAMES, STAGES
 from vtkit.pipeline.plan import Decision, Plan, Step
+from vtkit.pipeline.steps.evaluations import EVALUATING
 from vtkit.pipeline.store import Store
 from vtkit.recipe.load import load_recipe
 from vtkit.system.results import Result
@@ -133,6 +134,21 @@ def test_the_steps_come_in_the_order_they_run_each_after_its_inputs(folder: Path
         seen.add(step.name)
     assert made.final_model == "finetune"
     assert made.steps["report"].inputs.keys() == set(STEPS) - {"report"}
+
+
+def test_every_evaluation_has_a_row_in_the_report(folder: Path) -> None:
+    extras = "evaluate.peers=['embedder']", "evaluate.weightings=['none', 'geng']", "index.lexical=bm25"
+    made = plan(folder, *extras)
+    judged = [name.removeprefix("evaluate:") for name in made.steps if name.startswith("evaluate:")]
+    recipe = made.steps["report"].recipe
+    models = {name: f"after {name}" for name in ("source", *made.steps) if f"evaluate:{name}" in made.steps}
+    rows = {name: row for stage in EVALUATING for name, row in stage.rows(recipe, models).items()}
+    assert set(rows) == set(judged)
+    assert rows["bm25"] == ("BM25", "BM25")
+    assert rows["finetune"] == ("finetune", "after finetune")
+    assert rows["hybrid"] == ("finetune + BM25", "after finetune + BM25")
+    assert rows["deployed"] == ("deployed", "with BM25 in one index")
+    assert rows["hybrid-peer:embedder"] == ("embedder (dense) + BM25",) * 2
 
 
 def test_what_has_no_section_is_no_step(folder: Path) -> None:
