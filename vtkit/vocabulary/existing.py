@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -110,24 +110,25 @@ def load_tokenizer(name: str, *, require_roles: bool = True) -> PreTrainedTokeni
 def special_roles(tokenizer: PreTrainedTokenizerFast) -> dict[Role, int]:
     """The id of the token that plays each role; roles that no token plays are absent."""
     roles: dict[Role, int] = {}
-    for role in ROLES:
-        for name in NAMES_OF_ROLE[role]:
-            token = getattr(tokenizer, name, None)
-            if token is not None:
-                roles[role] = int(tokenizer.convert_tokens_to_ids(token))
-                break
+    for number, role in _roles_of_tokens(tokenizer):
+        roles.setdefault(role, number)
     return roles
 
 
 def roles_by_id(tokenizer: PreTrainedTokenizerFast) -> dict[int, Role]:
-    """Every id that plays a role, also where two ids share one: ``[CLS]`` and ``<s>`` both begin a text."""
+    """Every id that plays a role, even if two ids share one: ``[CLS]`` and ``<s>`` both begin a text."""
     roles: dict[int, Role] = {}
+    for number, role in _roles_of_tokens(tokenizer):
+        roles.setdefault(number, role)
+    return roles
+
+
+def _roles_of_tokens(tokenizer: PreTrainedTokenizerFast) -> Iterator[tuple[int, Role]]:
     for role in ROLES:
         for name in NAMES_OF_ROLE[role]:
             token = getattr(tokenizer, name, None)
             if token is not None:
-                roles.setdefault(int(tokenizer.convert_tokens_to_ids(token)), role)
-    return roles
+                yield int(tokenizer.convert_tokens_to_ids(token)), role
 
 
 def with_casing(tokenizer: PreTrainedTokenizerFast, casing: Literal["keep", "lowercase"]) -> PreTrainedTokenizerFast:
