@@ -174,7 +174,9 @@ def test_too_little_data_is_an_error() -> None:
 
 
 def test_one_query_has_no_negatives() -> None:
-    with pytest.raises(DataError, match=r"relevant documents for one query only in split train.*two queries or more"):
+    with pytest.raises(
+        DataError, match=r"only one query with a relevant document in split train.*at least two queries"
+    ):
         batches_of(judged([{0, 1, 2}], 5), section(batch_size=2), 1)
 
 
@@ -451,7 +453,7 @@ def test_texts_that_are_all_cut_are_stated(tmp_path: Path, capsys: pytest.Captur
     [
         (
             {"loss": ["kl", "margin_mse"]},
-            r"each other \(kl and margin_mse\): set finetune\.hard_negatives to 1 or more",
+            r"kl \+ margin_mse compares.*set finetune\.hard_negatives to 1 or more",
         ),
         ({"loss": "listwise", "bm25": False}, "leaves no teacher: name one in finetune.teachers"),
         ({"loss": ["infonce", "infonce"]}, "loss lists something twice"),

@@ -534,7 +534,7 @@ class FinetuneSection(_Tables):
         comparing = [loss.name for loss in self.losses if loss.compares]
         if comparing and not self.hard_negatives:
             yield (
-                f"{' and '.join(comparing)} compares a query's relevant document with its hard negatives: set "
+                f"the loss {' + '.join(comparing)} compares a query's relevant document with its hard negatives: set "
                 "finetune.hard_negatives to 1 or more"
             )
         for side in SIDES:
